@@ -1,0 +1,128 @@
+"""The layer table that every room reads: a convolution and its geometry."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from tilewright.errors import InputError
+
+Size = Annotated[int, Field(ge=1, le=65536)]
+Small = Annotated[int, Field(ge=1, le=64)]
+Pad = Annotated[int, Field(ge=0, le=64)]
+
+MAX_PLANE = 4_000_000
+"""Largest number of (padded) input positions of one channel that is accepted."""
+
+
+class Spec(BaseModel):
+    """Base of every table of an instance file: strict types, unknown keys refused, immutable."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _lists_are_tuples(cls, table: object) -> object:
+        """TOML and JSON have lists where the fields are tuples of a fixed length."""
+        if not isinstance(table, dict):
+            return table
+        return {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+
+
+class Layer(Spec):
+    """A 2D convolution layer (S1 paper, definitions 5 to 8).
+
+    Attributes
+    ----------
+    input : (C, H, W)
+        Channels, height and width before padding.
+    kernels : int
+        Number of kernels N, the output's channels.
+    kernel : (H_K, W_K)
+        Height and width of a kernel.
+    stride, dilation : (vertical, horizontal)
+    padding : (top, bottom, left, right)
+    groups : int
+        Channel groups; each kernel sees ``C / groups`` channels.
+    batch : int
+        Images processed with the same kernels.
+    """
+
+    kind: Literal["conv"] = "conv"
+    input: tuple[Size, Size, Size]
+    kernels: Size
+    kernel: tuple[Small, Small]
+    stride: tuple[Small, Small] = (1, 1)
+    padding: tuple[Pad, Pad, Pad, Pad] = (0, 0, 0, 0)
+    dilation: tuple[Small, Small] = (1, 1)
+    groups: Size = 1
+    batch: Size = 1
+
+    def model_post_init(self, _context: object) -> None:
+        """Refuse geometries that no convolution has."""
+        for axis, extent, size, before, after in (
+            ("height", self.kernel_extent[0], self.input[1], *self.padding[:2]),
+            ("width", self.kernel_extent[1], self.input[2], *self.padding[2:]),
+        ):
+            if extent > size + before + after:
+                raise InputError(
+                    "layer.kernel", list(self.kernel),
+                    f"its {axis} with dilation is {extent}, at most the padded input's "
+                    f"{size + before + after} is possible",
+                )
+            if max(before, after) >= extent:
+                raise InputError(
+                    "layer.padding", list(self.padding),
+                    f"must be smaller than the kernel's {axis} {extent}, or a patch is padding alone",
+                )
+        channels = self.input[0]
+        if channels % self.groups or self.kernels % self.groups:
+            raise InputError(
+                "layer.groups", self.groups,
+                f"must divide both the {channels} input channels and the {self.kernels} kernels",
+            )
+        height, width = self.padded_plane
+        if height * width > MAX_PLANE:
+            raise InputError("layer.input", list(self.input), f"at most {MAX_PLANE} positions per channel")
+
+    @cached_property
+    def kernel_extent(self) -> tuple[int, int]:
+        """Height and width that a dilated kernel spans."""
+        return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilation, strict=True))  # type: ignore[return-value]
+
+    @cached_property
+    def padded_plane(self) -> tuple[int, int]:
+        """Height and width of the input with its padding."""
+        top, bottom, left, right = self.padding
+        return self.input[1] + top + bottom, self.input[2] + left + right
+
+    @cached_property
+    def output_plane(self) -> tuple[int, int]:
+        """H_out and W_out (definition 8, with dilation)."""
+        return tuple(  # type: ignore[return-value]
+            (size - extent) // stride + 1
+            for size, extent, stride in zip(self.padded_plane, self.kernel_extent, self.stride, strict=True)
+        )
+
+    @property
+    def input_shape(self) -> tuple[int, int, int, int]:
+        """Shape ``(batch, C, H, W)`` of the input tensor, without padding."""
+        return (self.batch, *self.input)
+
+    @property
+    def kernels_shape(self) -> tuple[int, int, int, int]:
+        """Shape ``(N, C / groups, H_K, W_K)`` of the kernels' tensor."""
+        return (self.kernels, self.input[0] // self.groups, *self.kernel)
+
+    @property
+    def output_shape(self) -> tuple[int, int, int, int]:
+        """Shape ``(batch, N, H_out, W_out)`` of the output tensor."""
+        return (self.batch, self.kernels, *self.output_plane)
+
+    @property
+    def macs_per_output(self) -> int:
+        """``nb_op_value``, the MACs of one output value (definition 13)."""
+        _, channels, height, width = self.kernels_shape
+        return channels * height * width
