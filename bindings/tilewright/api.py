@@ -1,0 +1,31 @@
+"""The Python API: ``tilewright.read``, ``tilewright.solve``, ``tilewright.simulate``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright import catalogue
+from tilewright.instance import Instance, read
+from tilewright.simulator import Report
+from tilewright.solving import solve
+
+__all__ = ["read", "simulate", "solve"]
+
+
+def simulate(problem: Any, plan: Any, *, numeric: bool = False) -> Report:
+    """Execute a plan and report what it costs and whether it is right.
+
+    Parameters
+    ----------
+    problem : Problem, Instance
+        What the plan is for.
+    plan : Plan
+        Decisions of the same room.
+    numeric
+        Also move random integers and compare with the reference layer.
+    """
+    if isinstance(problem, Instance):
+        problem = problem.problem
+    room = catalogue.room(type(problem).__module__.split(".")[1])
+    report: Report = room.simulate(problem, plan, numeric=numeric)
+    return report

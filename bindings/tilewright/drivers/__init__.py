@@ -1,0 +1,80 @@
+"""Solver drivers: one file and one line of `DRIVERS` per solver; nothing is imported before it is used."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.errors import SolverMissingError, UnknownNameError
+
+
+@dataclass(frozen=True)
+class Driver:
+    """An entry of the list of solvers.
+
+    Attributes
+    ----------
+    name
+        What users write after the ``@`` of a method.
+    module
+        Where ``solve(problem, formulation, search, ...)`` and ``versions()`` are.
+    suffix
+        Which formulations it takes: ``.py`` for Pyomo, ``.mzn`` for MiniZinc.
+    install
+        How to get the solver.
+    """
+
+    name: str
+    module: str
+    suffix: str
+    install: str
+
+
+DRIVERS = [
+    Driver("highs", "tilewright.drivers.highs", ".py", "pip install 'highspy>=1.12,<1.15' pyomo"),
+    Driver(
+        "gecode", "tilewright.drivers.gecode", ".mzn",
+        "apt-get install minizinc (Debian, Ubuntu), brew install minizinc (macOS), "
+        "or the bundle from minizinc.org; then pip install minizinc",
+    ),
+]
+
+
+def find(name: str) -> Driver:
+    """Return the entry of a solver's name."""
+    for driver in DRIVERS:
+        if driver.name == name:
+            return driver
+    raise UnknownNameError("solver", name, [driver.name for driver in DRIVERS])
+
+
+def load(name: str) -> Any:
+    """Import a solver's driver module.
+
+    Raises
+    ------
+    SolverMissingError
+        If the solver is not installed; says how to install it.
+    """
+    driver = find(name)
+    try:
+        module = importlib.import_module(driver.module)
+        module.versions()
+    except (ImportError, SolverMissingError) as error:
+        raise SolverMissingError(f"{name} is not installed ({error}); to get it: {driver.install}") from error
+    return module
+
+
+def available(name: str) -> bool:
+    """Tell whether a solver is installed and answers."""
+    try:
+        load(name)
+    except SolverMissingError:
+        return False
+    return True
+
+
+def versions(name: str) -> dict[str, str]:
+    """Return the versions of an installed solver and of the packages it is reached through."""
+    return dict(load(name).versions())

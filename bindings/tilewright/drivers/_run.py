@@ -1,0 +1,115 @@
+"""What all drivers do alike: keep the best plan and bound, compare numbers, watch the clock."""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType, ModuleType
+from typing import Any
+
+from tilewright.errors import TilewrightError
+from tilewright.search import Outcome, Search, Status
+
+
+class WrongObjectiveError(TilewrightError):
+    """A solver's objective differs from that of the plan it stands for: a fault in model or solver."""
+
+    exit_status = 1
+
+
+class OutOfTimeError(Exception):
+    """The deadline passed while a model was being built."""
+
+
+def room(problem: Any) -> ModuleType:
+    """Return the package of a problem's room, ``tilewright.<room>``."""
+    return importlib.import_module(type(problem).__module__.rpartition(".")[0])
+
+
+class Run:
+    """The state of one run of a solver.
+
+    Parameters
+    ----------
+    problem, search
+        As the driver got them; the room's package gives ``plan.objective(problem, plan)``.
+    """
+
+    def __init__(self, problem: Any, search: Search) -> None:
+        self.problem, self.search = problem, search
+        self.objective = importlib.import_module(f"{room(problem).__name__}.plan").objective
+        self.plan: Any = None
+        self.value: int | None = None
+        self.bound: int | None = search.bound
+
+    def found(self, plan: Any, value: int | None) -> None:
+        """Take a solution: recompute its objective, pass it on if it is better.
+
+        Parameters
+        ----------
+        value
+            What the solver said it costs; None if it said nothing.
+        """
+        cost = self.objective(self.problem, plan)
+        if value is not None and cost != value:
+            raise WrongObjectiveError(f"the solver's objective is {value}, but its plan costs {cost}")
+        if self.value is None or cost < self.value:
+            self.plan, self.value = plan, cost
+            self.search.on_plan(plan)
+
+    def proved(self, bound: int) -> None:
+        """Take a lower bound; pass it on if it is better."""
+        if self.bound is None or bound > self.bound:
+            self.bound = bound
+            self.search.on_bound(bound)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the best plan meets the best bound."""
+        return self.value is not None and self.bound is not None and self.value <= self.bound
+
+    @property
+    def over(self) -> bool:
+        """Whether to stop: everything is proven or the time is up."""
+        return self.closed or self.search.remaining() <= 0
+
+    def outcome(self, *, infeasible: bool = False, **facts: Any) -> Outcome:
+        """Return what is known at the end."""
+        status: Status = "unknown"
+        if self.plan is not None:
+            status = "optimal" if self.closed else "feasible"
+        elif infeasible:
+            status = "infeasible"
+        bound = self.bound
+        if bound is not None and self.value is not None:
+            bound = min(bound, self.value)
+        return Outcome(status=status, plan=self.plan, bound=bound, **facts)
+
+
+@contextmanager
+def interrupted_at_deadline(search: Search) -> Iterator[None]:
+    """Raise `OutOfTimeError` in the block when the deadline passes.
+
+    Building a model is Python code of the formulation, which knows no clock; an alarm ends it. Outside
+    the main thread, where alarms cannot be had, the block runs to its end.
+    """
+    seconds = search.remaining()
+    if seconds <= 0:
+        raise OutOfTimeError
+    if threading.current_thread() is not threading.main_thread() or seconds == float("inf"):
+        yield
+        return
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        raise OutOfTimeError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

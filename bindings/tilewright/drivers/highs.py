@@ -1,0 +1,171 @@
+"""HiGHS, in this process, for Pyomo formulations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+from typing import Any
+
+import highspy
+import numpy as np
+import pyomo
+from pyomo.contrib.appsi.solvers import Highs
+
+from tilewright.drivers._run import OutOfTimeError, Run, interrupted_at_deadline
+from tilewright.errors import InputError, TilewrightError
+from tilewright.search import Outcome, Search
+
+MAX_SIZE = 1_000_000
+"""Most constraints of a model that is built: about 3 GiB and half a minute of Pyomo."""
+
+STARTED = "MIP start solution is feasible"
+"""What HiGHS writes into its log when it has taken a start."""
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of HiGHS and of Pyomo, through which it is reached."""
+    solver = highspy.Highs()
+    return {"highs": solver.version(), "pyomo": pyomo.version.version}
+
+
+def solve(
+    problem: Any,
+    formulation: Any,
+    search: Search,
+    *,
+    extras: bool = True,
+    options: dict[str, Any] | None = None,
+    log: Callable[[str], None] | None = None,
+) -> Outcome:
+    """Solve a problem with a Pyomo formulation.
+
+    Parameters
+    ----------
+    problem
+        Of any room; ``tilewright.<room>.plan.objective`` recomputes what HiGHS says.
+    formulation
+        Module with ``build(problem, extras) -> ConcreteModel``, ``start(model, plan)``,
+        ``read(model) -> Plan`` and ``size(problem)``, the number of constraints to expect. A plan costs
+        ``model.offset + model.unit * objective``; both may be left out (0 and 1).
+    search
+        Start, seed, deadline, threads; told about every better plan and bound.
+    extras
+        Whether to keep symmetry breaking and redundant constraints.
+    options
+        More options of HiGHS.
+    log
+        Receives the lines of HiGHS's log.
+    """
+    name = formulation.__name__.rpartition(".")[2]
+    size = formulation.size(problem)
+    if size > MAX_SIZE:
+        raise InputError("method", f"{name}@highs", f"gives {size} constraints here, at most {MAX_SIZE} are built")
+    run = Run(problem, search)
+    try:
+        with interrupted_at_deadline(search):
+            model = formulation.build(problem, extras=extras)
+            if search.start is not None:
+                formulation.start(model, search.start)
+            solver = Highs()
+            solver.set_instance(model)
+    except OutOfTimeError:
+        return run.outcome(versions=versions())
+    return _Solve(run, formulation, model, solver).run_to_the_end(options or {}, log)
+
+
+class _Solve:
+    """One call of HiGHS; its callbacks run while it does."""
+
+    def __init__(self, run: Run, formulation: Any, model: Any, solver: Any) -> None:
+        self.run, self.formulation, self.model = run, formulation, model
+        self.highs = solver._solver_model
+        self.variables: list[Any] = [None] * len(solver._pyomo_var_to_solver_var_map)
+        for identity, column in solver._pyomo_var_to_solver_var_map.items():
+            self.variables[column] = solver._vars[identity][0]
+        self.offset, self.unit = getattr(model, "offset", 0), getattr(model, "unit", 1)
+        self.warm_start: str | None = None
+        self.error: Exception | None = None
+
+    def run_to_the_end(self, options: dict[str, Any], log: Callable[[str], None] | None) -> Outcome:
+        """Set HiGHS up, run it and report."""
+        search, highs = self.run.search, self.highs
+        highspy.Highs.resetGlobalScheduler(True)  # or a second run with other threads fails
+        settings = {
+            "log_to_console": False,
+            "threads": search.threads,
+            "random_seed": search.seed % (2**31 - 1),
+            "mip_rel_gap": 0.0,
+            # The objective counts units, so a gap below one proves optimality.
+            "mip_abs_gap": 1 - 1e-3,
+            **options,
+        }
+        if search.deadline != float("inf"):
+            settings["time_limit"] = search.remaining()
+        for option, value in settings.items():
+            if highs.setOptionValue(option, value) == highspy.HighsStatus.kError:
+                raise TilewrightError(f"HiGHS refuses the option {option} = {value!r}")
+        if search.start is not None:
+            self._give_start()
+        highs.cbLogging += lambda event: self._guard(self._log, event.message, log)
+        highs.cbMipImprovingSolution += lambda event: self._guard(self._improved, event.data_out)
+        highs.cbMipLogging += lambda event: self._guard(self._bounded, event.data_out.mip_dual_bound)
+        for interrupt in (highs.cbMipInterrupt, highs.cbSimplexInterrupt):
+            interrupt.subscribe(lambda event: event.interrupt() if self.error or self.run.over else None)
+        highs.run()
+        if self.error is not None:
+            raise self.error
+        return self._outcome()
+
+    def _give_start(self) -> None:
+        """Hand over the values that `formulation.start` gave the variables."""
+        unset = [variable.name for variable in self.variables if variable.value is None]
+        if unset:
+            raise TilewrightError(f"the start leaves {len(unset)} variables unset, {unset[0]} the first")
+        start = highspy.HighsSolution()
+        start.col_value = np.array([float(variable.value) for variable in self.variables])
+        self.highs.setSolution(start)
+
+    def _guard(self, callback: Callable[..., None], *arguments: Any) -> None:
+        """Call back; an exception must not pass through HiGHS, so it is kept and HiGHS is stopped."""
+        try:
+            callback(*arguments)
+        except Exception as error:
+            self.error = self.error or error
+
+    def _log(self, message: str, log: Callable[[str], None] | None) -> None:
+        if STARTED in message:
+            self.warm_start = message.strip()
+        if log is not None:
+            log(message.rstrip("\n"))
+
+    def _improved(self, data: Any) -> None:
+        self._take(np.asarray(data.mip_solution), data.objective_function_value)
+
+    def _take(self, values: Any, objective: float) -> None:
+        """Turn the columns of a solution into a plan."""
+        for variable, value in zip(self.variables, values.tolist(), strict=True):
+            variable.set_value(value, skip_validation=True)
+        self.run.found(self.formulation.read(self.model), self.offset + self.unit * round(objective))
+
+    def _bounded(self, dual_bound: float) -> None:
+        """Round a bound up: the objective is a whole number of units."""
+        if abs(dual_bound) < highspy.kHighsInf:
+            slack = 1e-6 * max(1.0, abs(dual_bound))
+            self.run.proved(self.offset + self.unit * ceil(dual_bound - slack))
+
+    def _outcome(self) -> Outcome:
+        status, info = self.highs.getModelStatus(), self.highs.getInfo()
+        optimal = status == highspy.HighsModelStatus.kOptimal
+        if optimal:
+            self._take(np.asarray(self.highs.getSolution().col_value), info.objective_function_value)
+        if optimal and info.mip_node_count < 0:  # solved as an LP, without a MIP bound
+            self._bounded(info.objective_function_value)
+        elif info.mip_node_count >= 0:
+            self._bounded(info.mip_dual_bound)
+        infeasible = status in (
+            highspy.HighsModelStatus.kInfeasible,
+            highspy.HighsModelStatus.kUnboundedOrInfeasible,
+        )
+        if infeasible and self.run.plan is not None:
+            raise TilewrightError("HiGHS calls a problem infeasible to which it has given a plan")
+        return self.run.outcome(infeasible=infeasible, warm_start=self.warm_start, versions=versions())

@@ -1,0 +1,146 @@
+"""Proven lower bounds on the loads of any grouping plan; the proofs are in docs/bounds.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.grouping.problem import Problem
+
+Tables = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A lower bound that holds for every valid plan.
+
+    Attributes
+    ----------
+    name
+        The argument: ``compulsory`` or ``windows``.
+    loads
+        Fewest pixel loads.
+    value
+        The bound on the objective that follows.
+    parameters
+        What is needed to recompute it.
+    """
+
+    name: str
+    loads: int
+    value: int
+    parameters: dict[str, Any]
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"{key} {value}" for key, value in self.parameters.items())
+        return f"{self.name} bound: at least {self.loads} pixel loads" + (f" ({shown})" if shown else "")
+
+
+def best_bound(problem: Problem) -> Bound:
+    """Return the strongest bound of this module."""
+    tables = _tables(problem)
+    most = problem.n_patches // problem.group_size
+    # Every count gives a valid bound; a coarse grid and a few steps around its best find a good one.
+    tried: dict[int, Bound] = {}
+
+    def try_counts(counts: list[int]) -> int:
+        for count in counts:
+            if 2 <= count <= most and count not in tried:
+                tried[count] = windows(problem, count, tables)
+        return max(tried, key=lambda count: tried[count].value, default=0)
+
+    best = try_counts(sorted({round(2 * 1.5**i) for i in range(32)}))
+    reach = best // 3
+    while reach:
+        best = try_counts([best - reach, best + reach])
+        reach //= 2
+    return max([compulsory(problem), *tried.values()], key=lambda bound: bound.value)
+
+
+def compulsory(problem: Problem) -> Bound:
+    """Every pixel that some patch needs is loaded at least once."""
+    return _bound(problem, "compulsory", len(problem.needed_pixels), {})
+
+
+def windows(problem: Problem, count: int, tables: Tables | None = None) -> Bound:
+    """Cut the sequence of steps into `count` windows; each but the first inherits at most one group.
+
+    The patches S of a window and the group A before it need ``|N(S u A)|`` pixels together, of which
+    only ``|N(A)|`` can be on chip when the window starts (docs/bounds.md, theorem 2). Windows end with
+    the first step that completes a given number of patches, so a window's size is known up to a group;
+    dynamic programming finds the worst case.
+
+    Parameters
+    ----------
+    count
+        Number of windows, at least 2 and at most ``n_patches // group_size``.
+    tables
+        What `best_bound` computes once for all counts.
+    """
+    first, later = tables or _tables(problem)
+    total = problem.n_patches
+    ends, best = np.array([0]), np.array([0])
+    for i in range(1, count + 1):
+        target = total * i // count
+        reach = np.arange(target, min(target + problem.group_size, total + 1)) if i < count else np.array([total])
+        length = np.maximum(reach[None, :] - ends[:, None], 0)
+        loads = (first if i == 1 else later)[length]
+        ends, best = reach, (best[:, None] + loads).min(axis=0)
+    return _bound(problem, "windows", int(best[-1]), {"windows": count})
+
+
+def _tables(problem: Problem) -> Tables:
+    """Fewest loads of a window of m patches: of the first one, and of one that inherits a group."""
+    total = problem.n_patches
+    fewest, most = fewest_pixels(problem), most_pixels(problem)
+    m = np.arange(total + 1)
+    later = np.full(total + 1, np.iinfo(np.int64).max)
+    for inherited in range(1, problem.group_size + 1):
+        together = fewest[np.minimum(m + inherited, total)]
+        later = np.minimum(later, np.maximum(together - most[inherited], 0))
+    later[0] = 0
+    return fewest, later
+
+
+def fewest_pixels(problem: Problem) -> NDArray[np.int64]:
+    """Fewest pixels that any m patches need, for m = 0 .. n_patches (docs/bounds.md, lemma 1).
+
+    If the patches stand in r rows and c columns of the patch grid, r * c >= m, then a row with t of them
+    covers at least ``step * t + rest`` pixel columns, and the same holds for columns.
+    """
+    layer = problem.layer
+    padding = layer.padding if problem.machine.padding == "generated" else (0, 0, 0, 0)
+    step_h, rest_h = _line(layer.kernel[0], layer.stride[0], layer.dilation[0], sum(padding[:2]))
+    step_w, rest_w = _line(layer.kernel[1], layer.stride[1], layer.dilation[1], sum(padding[2:]))
+    rows, cols = problem.grid
+    width = layer.padded_plane[1] - sum(padding[2:])
+    m = np.arange(problem.n_patches + 1, dtype=np.int64)
+    fewest = np.full(len(m), np.iinfo(np.int64).max)
+    for r in range(1, rows + 1):
+        c = -(-m // r)
+        columns = step_w * c + rest_w if rest_h >= 0 else np.full(len(m), width)
+        pixels = step_h * (step_w * m + rest_w * r) + rest_h * columns
+        fewest = np.where((m >= r) & (c <= cols), np.minimum(fewest, pixels), fewest)
+    fewest[0] = 0
+    # More patches never need fewer pixels, which also mends the slack of generated padding.
+    return np.maximum.accumulate(np.maximum(fewest, 0))
+
+
+def _line(kernel: int, stride: int, dilation: int, padding: int) -> tuple[int, int]:
+    """Return (step, rest): t patches of a line cover at least ``step * t + rest`` real pixels of it."""
+    step = min(stride, kernel) if dilation == 1 else 1
+    return step, kernel - step - padding
+
+
+def most_pixels(problem: Problem) -> NDArray[np.int64]:
+    """Most pixels on chip after a step of m patches, for m = 0 .. group_size."""
+    sizes = range(problem.group_size + 1)
+    room = np.array([problem.max_group_pixels(m) for m in sizes], dtype=np.int64)
+    return np.minimum(room, np.arange(problem.group_size + 1) * int(problem.patch_sizes.max()))
+
+
+def _bound(problem: Problem, name: str, loads: int, parameters: dict[str, Any]) -> Bound:
+    return Bound(name, loads, problem.cost(loads, problem.steps_range[0]), parameters)

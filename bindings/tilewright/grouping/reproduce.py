@@ -1,0 +1,221 @@
+"""The figures of the S1 paper, and the same methods on layers of real networks."""
+
+from __future__ import annotations
+
+import contextlib
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilewright import catalogue
+from tilewright.errors import InputError
+from tilewright.grouping.bounds import compulsory
+from tilewright.grouping.plan import fault, objective
+from tilewright.grouping.problem import Problem
+from tilewright.instance import Instance, parse
+from tilewright.result import Result
+from tilewright.solving import solve
+
+Say = Callable[[str], None]
+
+SIZES = range(4, 13)
+GROUPS = range(2, 11)
+LAYERS = ("resnet8-conv-g8", "resnet18-conv2-g8", "alexnet-conv2-g8", "vgg16-conv1_2-g8")
+LAYER_GROUPS = (4, 8, 16, 32)
+BASELINES = ("zigzag", "row_by_row")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One solved instance beside the paper's heuristics.
+
+    Attributes
+    ----------
+    baselines
+        Objectives of the paper's heuristics, whether they respect the reload limit or not.
+    broken
+        Those of them that do not.
+    """
+
+    label: tuple[str, int]
+    problem: Problem
+    result: Result
+    baselines: dict[str, int]
+    broken: tuple[str, ...]
+
+    @property
+    def best_baseline(self) -> int:
+        """The better of ZigZag and Row-by-Row."""
+        return min(self.baselines.values())
+
+    @property
+    def objective(self) -> int:
+        """Objective found; larger than any plan's when nothing was found in time."""
+        return self.best_baseline * 10 if self.result.objective is None else self.result.objective
+
+    @property
+    def gain(self) -> float:
+        """Saving against the better baseline, as in figure 13."""
+        return 1 - self.objective / self.best_baseline
+
+    @property
+    def gap(self) -> float:
+        """Distance to the proven bound, relative to the objective."""
+        return 0.0 if self.result.status == "optimal" else self.result.gap or 0.0
+
+
+def grid_cell(size: int, group: int, steps: str) -> Instance:
+    """Return a cell of the paper's grid (section 7.1)."""
+    return parse({
+        "room": "grouping", "name": f"s1-{size}x{size}-g{group}-{steps}", "source": "S1 paper, section 7.1",
+        "layer": {"input": [1, size, size], "kernels": 1, "kernel": [3, 3]},
+        "machine": {"group_size": group}, "limits": {"steps": steps, "reloads": 2},
+    })
+
+
+def bundled(name: str, group: int) -> Instance:
+    """Return a bundled instance with another group size."""
+    path = catalogue.folder("instances", "grouping") / f"{name}.toml"
+    table = tomllib.loads(path.read_text(encoding="utf-8"))
+    table["machine"]["group_size"] = group
+    table["name"] = f"{name.rsplit('-', 1)[0]}-g{group}"
+    return parse(table)
+
+
+def reproduce(figure: str, *, time_limit: float, folder: Path, say: Say) -> None:
+    """Run one of the parts ``s1-grid``, ``s1-free``, ``s1-lenet``, ``s1-layers``, or ``s1`` for all."""
+    parts: dict[str, Callable[[float, Path, Say], None]] = {
+        "s1-grid": _grid, "s1-free": _free, "s1-lenet": _lenet, "s1-layers": _layers,
+    }
+    for name, part in parts.items():
+        if figure in ("s1", name):
+            part(time_limit, folder, say)
+
+
+def _grid(time_limit: float, folder: Path, say: Say) -> None:
+    from tilewright.grouping import reproduce_pictures as pictures
+
+    rows = _rows([((f"{h}x{h}", g), grid_cell(h, g, "kmin")) for g in GROUPS for h in SIZES], time_limit, folder, say)
+    say("S1 paper, figures 12 and 13: 3x3 kernel, stride 1, n = K_min, at most 2 loads of a pixel, sum of loads + n")
+    _print_grid(rows, say)
+    say("the paper (CPLEX, 0.5 to 5 h a cell, 24 cores): gain up to 30 %, no proofs or bounds reported")
+    pictures.figure_12([row for row in rows if row.label[1] == 4], folder / "s1-figure12.png")
+    pictures.figure_13(rows, folder / "s1-figure13.png")
+    say(f"written: {folder / 's1-figure12.png'}, {folder / 's1-figure13.png'}")
+
+
+def _free(time_limit: float, folder: Path, say: Say) -> None:
+    rows = _rows([((f"{h}x{h}", g), grid_cell(h, g, "free")) for g in GROUPS for h in SIZES], time_limit, folder, say)
+    say("the same grid with the number of steps free between K_min and K_max (the paper fixed it for speed)")
+    _print_grid(rows, say)
+    more = [row for row in rows if row.result.report and row.result.report["steps"] > row.problem.kmin]
+    say(f"cells whose plan has more than K_min steps: {len(more)}")
+
+
+def _lenet(time_limit: float, folder: Path, say: Say) -> None:
+    from tilewright.grouping import reproduce_pictures as pictures
+
+    cells = [(("LeNet-5 conv1", g), bundled("lenet5-conv1-g4", g)) for g in range(1, 33)]
+    rows = _rows(cells, time_limit, folder, say)
+    say("S1 paper, figure 11: LeNet-5's first convolution, 32x32, 5x5")
+    _print_layers(rows, say)
+    pictures.figure_11(rows, folder / "s1-figure11.png")
+    say(f"written: {folder / 's1-figure11.png'}")
+
+
+def _layers(time_limit: float, folder: Path, say: Say) -> None:
+    cells = [
+        ((name.rsplit("-", 1)[0], group), bundled(name, group)) for name in LAYERS for group in LAYER_GROUPS
+    ]
+    say("layers of real networks, padding loaded like any pixel (remark 2), number of steps free")
+    _print_layers(_rows(cells, time_limit, folder, say), say)
+
+
+def _rows(
+    cells: Sequence[tuple[tuple[str, int], Instance]], time_limit: float, folder: Path, say: Say
+) -> list[Row]:
+    """Solve the cells, or take results of theirs that were found with the same time limit."""
+    results = folder / f"s1-results-{time_limit:g}s"
+    results.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for number, (label, instance) in enumerate(cells, start=1):
+        result = _kept(results / f"{instance.name}.json", instance)
+        if result is None:
+            result = solve(instance, "auto", time_limit=time_limit)
+            if result.interrupted:
+                raise KeyboardInterrupt
+            result.write(results / f"{instance.name}.json")
+            say(f"  {number}/{len(cells)} {instance.name}: {result.objective}, {result.status}, {result.seconds:.1f} s")
+        plans = {name: catalogue.heuristic("grouping", name).plan(instance.problem) for name in BASELINES}
+        rows.append(
+            Row(
+                label, instance.problem, result,
+                {name: objective(instance.problem, plan) for name, plan in plans.items()},
+                tuple(name for name, plan in plans.items() if fault(instance.problem, plan)),
+            )
+        )
+    return rows
+
+
+def _kept(path: Path, instance: Instance) -> Result | None:
+    with contextlib.suppress(InputError):
+        result = Result.read(path)
+        if result.instance_sha256 == instance.sha256:
+            return result
+    return None
+
+
+def _print_grid(rows: Sequence[Row], say: Say) -> None:
+    """Print the gains as in figure 13, then what is proven and what is not."""
+    by_label = {row.label: row for row in rows}
+    say("gain over the better of ZigZag and Row-by-Row in %; * proven optimal, else the gap to the bound in brackets")
+    say("group  " + "".join(f"{f'{h}x{h}':>13}" for h in SIZES))
+    for group in GROUPS:
+        cells = []
+        for h in SIZES:
+            row = by_label[f"{h}x{h}", group]
+            proof = "*" if row.result.status == "optimal" else f" ({100 * row.gap:.1f})"
+            cells.append(f"{100 * row.gain:.1f}{proof}".rjust(13))
+        say(f"{group:>5}  " + "".join(cells))
+    best = max(rows, key=lambda row: row.gain)
+    open_rows = [row for row in rows if row.result.status != "optimal"]
+    worse = [row for row in rows if row.objective > row.best_baseline]
+    say(f"proven optimal: {len(rows) - len(open_rows)} of {len(rows)} cells")
+    say(f"at the compulsory bound: {sum(_compulsory_gap(row) == 0 for row in rows)} of {len(rows)} cells")
+    say(f"largest gain: {100 * best.gain:.1f} % at {best.label[0]}, group size {best.label[1]}")
+    say(f"cells worse than the better of ZigZag and Row-by-Row: {len(worse)}")
+    if open_rows:
+        worst = max(open_rows, key=lambda row: row.gap)
+        say(
+            f"gap of the open cells: mean {100 * sum(row.gap for row in open_rows) / len(open_rows):.2f} %, "
+            f"largest {100 * worst.gap:.2f} % at {worst.label[0]}, group size {worst.label[1]}"
+        )
+    broken = [row for row in rows if len(row.broken) == len(BASELINES)]
+    say(f"cells where both of the paper's heuristics load some pixel more than twice: {len(broken)}")
+
+
+def _compulsory_gap(row: Row) -> int:
+    """Cycles above the compulsory bound, the floor of figure 13's white region."""
+    return row.objective - compulsory(row.problem).value
+
+
+def _print_layers(rows: Sequence[Row], say: Say) -> None:
+    """Print a line per layer and group size, with both bounds and where the gap is."""
+    header = (
+        f"{'layer':<16} {'group':>5} {'g/width':>7} {'zigzag':>12} {'row by row':>12} {'found':>12} {'gain %':>7} "
+        f"{'compulsory':>12} {'best bound':>12} {'gap %':>6}  steps/K_min"
+    )
+    say(header)
+    for row in rows:
+        width = row.problem.layer.padded_plane[1]
+        marks = {name: f"{row.baselines[name]:,}" + ("!" if name in row.broken else "") for name in BASELINES}
+        steps = (row.result.report or {}).get("steps", 0)
+        say(
+            f"{row.label[0]:<16} {row.label[1]:>5} {row.label[1] / width:>7.2f} {marks['zigzag']:>12} "
+            f"{marks['row_by_row']:>12} {row.objective:>12,} {100 * row.gain:>7.1f} "
+            f"{compulsory(row.problem).value:>12,} {row.result.bound or 0:>12,} {100 * row.gap:>6.2f}  "
+            f"{steps:,}/{row.problem.kmin:,}"
+        )
+    say("! loads some pixel more often than the limit of two")

@@ -1,0 +1,144 @@
+"""Read instance files: TOML, every field checked before any solver starts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from tilewright import catalogue
+from tilewright.errors import InputError
+
+MAX_BYTES = 1_000_000
+"""Largest instance file that is read."""
+
+TABLES = ("layer", "machine")
+"""Tables that may stand in a file of their own, named by a relative path."""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A problem with its name and origin.
+
+    Attributes
+    ----------
+    sha256
+        Digest of the problem itself: comments, order of keys and the name do not change it.
+    """
+
+    room: str
+    name: str
+    source: str
+    problem: Any
+    sha256: str
+    path: Path | None = None
+
+
+def read(path: str | Path) -> Instance:
+    """Read an instance file, or a bundled instance by its name.
+
+    Raises
+    ------
+    InputError
+        For anything that is wrong with the file; names file, field, value and limit.
+    """
+    path = _locate(Path(path))
+    try:
+        return parse(_load(path), path)
+    except InputError as error:
+        raise (error if error.file else error.in_file(str(path))) from None
+
+
+def _locate(path: Path) -> Path:
+    """Find the file, or the bundled instance of that name."""
+    if path.exists() or path.suffix:
+        return path
+    for room in catalogue.ROOMS:
+        for bundled in catalogue.instances(room):
+            if bundled.stem == str(path):
+                return bundled
+    return path
+
+
+def _load(path: Path) -> dict[str, Any]:
+    """Read a TOML file, guarded against what is no instance at all."""
+    if not path.is_file():
+        what = "is not a file" if path.exists() else "no such file; `tilewright list instances` names those that come with it"
+        raise InputError("instance", str(path), what, str(path))
+    size = path.stat().st_size
+    if size > MAX_BYTES:
+        raise InputError("file size", size, f"at most {MAX_BYTES} bytes", str(path))
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError("file", str(path), f"cannot be read as UTF-8 text: {error}", str(path)) from None
+    except (tomllib.TOMLDecodeError, ValueError, RecursionError) as error:
+        raise InputError("file", path.name, f"is not valid TOML: {str(error)[:200]}", str(path)) from None
+
+
+def parse(table: dict[str, Any], path: Path | None = None) -> Instance:
+    """Build an instance from the tables of a file."""
+    table = dict(table)
+    room = _text(table, "room", None)
+    if room not in catalogue.ROOMS:
+        raise InputError("room", room, f"must be one of: {', '.join(catalogue.ROOMS)}")
+    name = _text(table, "name", path.stem if path else "unnamed")
+    source = _text(table, "source", "")
+    for key in TABLES:
+        if isinstance(table.get(key), str):
+            table[key] = _included(table[key], key, path)
+    problem = build(room, table)
+    return Instance(room, name, source, problem, digest(room, problem), path)
+
+
+def _text(table: dict[str, Any], key: str, default: str | None) -> str:
+    value = table.pop(key, default)
+    if value is None:
+        raise InputError(key, None, "is missing")
+    if not isinstance(value, str) or len(value) > 1000:
+        raise InputError(key, value, "must be a text of at most 1000 characters")
+    return value
+
+
+def _included(name: str, key: str, path: Path | None) -> dict[str, Any]:
+    if path is None or Path(name).is_absolute() or Path(name).suffix != ".toml":
+        raise InputError(key, name, "must be a table, or the relative path of a .toml file that holds it")
+    return _load(path.parent / name)
+
+
+def build(room: str, table: dict[str, Any]) -> Any:
+    """Build a room's problem from its tables, with errors that name field, value and limit."""
+    try:
+        return catalogue.room(room).Problem.model_validate(table)
+    except ValidationError as error:
+        raise _as_input_error(error, catalogue.room(room).Problem) from None
+    except RecursionError:
+        raise InputError("file", room, "is nested too deeply") from None
+
+
+def _as_input_error(error: ValidationError, model: Any) -> InputError:
+    # One cause may be reported once per member of a union; the last one states the widest limit.
+    first = error.errors(include_url=False)[0]
+    location = [str(part) for part in first["loc"]]
+    causes = [e for e in error.errors(include_url=False) if e["loc"][:2] == first["loc"][:2]]
+    field = ".".join(part for part in location if not part.startswith(("literal[", "constrained", "int")))
+    if first["type"] == "missing":
+        return InputError(field, None, "is missing")
+    if first["type"] == "extra_forbidden":
+        table = model
+        for part in location[:-1]:
+            table = table.model_fields[part].annotation
+        return InputError(field, first["input"], f"unknown key; there are: {', '.join(table.model_fields)}")
+    limit = " or ".join(dict.fromkeys(cause["msg"] for cause in causes))
+    return InputError(field, first["input"], limit[0].lower() + limit[1:])
+
+
+def digest(room: str, problem: Any) -> str:
+    """Return the SHA-256 of a problem's canonical JSON."""
+    canonical = json.dumps({"room": room, **problem.model_dump(mode="json")}, sort_keys=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()

@@ -1,0 +1,23 @@
+"""The simulator that all rooms share: programs, one executor, timelines, reports, reference layers."""
+
+from tilewright.simulator.executor import execute
+from tilewright.simulator.program import (
+    Box,
+    Cells,
+    Compute,
+    Engine,
+    Free,
+    Load,
+    Memory,
+    Program,
+    Step,
+    Tensor,
+    WriteBack,
+    whole,
+)
+from tilewright.simulator.report import Report, Timeline, Violation
+
+__all__ = [
+    "Box", "Cells", "Compute", "Engine", "Free", "Load", "Memory", "Program", "Report", "Step", "Tensor",
+    "Timeline", "Violation", "WriteBack", "execute", "whole",
+]

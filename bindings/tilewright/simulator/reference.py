@@ -1,0 +1,53 @@
+"""Plain reference layers: what the result of any program must equal, bit for bit.
+
+Written apart from the operations that the executor runs (whole planes shifted and summed here, windows
+gathered there), so that a mistake in one does not hide in the other.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.layer import Layer
+from tilewright.simulator.program import Values
+
+
+def convolution(layer: Layer, values: Values, kernels: Values) -> Values:
+    """Convolve with stride, padding, dilation, groups and batch (S1 paper, definition 8).
+
+    Parameters
+    ----------
+    values : int64, shape (batch, C, H, W)
+    kernels : int64, shape (N, C / groups, H_K, W_K)
+
+    Returns
+    -------
+    int64, shape (batch, N, H_out, W_out)
+    """
+    top, bottom, left, right = layer.padding
+    padded = np.pad(values, ((0, 0), (0, 0), (top, bottom), (left, right)))
+    rows, cols = layer.output_plane
+    per_group, out_per_group = layer.input[0] // layer.groups, layer.kernels // layer.groups
+    result = np.zeros(layer.output_shape, dtype=np.int64)
+    for group in range(layer.groups):
+        channels = slice(group * per_group, (group + 1) * per_group)
+        outputs = slice(group * out_per_group, (group + 1) * out_per_group)
+        for h in range(layer.kernel[0]):
+            for w in range(layer.kernel[1]):
+                down, across = h * layer.dilation[0], w * layer.dilation[1]
+                shifted = padded[
+                    :, channels,
+                    down : down + layer.stride[0] * (rows - 1) + 1 : layer.stride[0],
+                    across : across + layer.stride[1] * (cols - 1) + 1 : layer.stride[1],
+                ]
+                result[:, outputs] += np.einsum("bchw,nc->bnhw", shifted, kernels[outputs, :, h, w])
+    return result
+
+
+def random_values(layer: Layer, seed: int) -> tuple[Values, Values]:
+    """Return random inputs and kernels of a layer, integers from -8 to 8."""
+    rng = np.random.default_rng(seed)
+    return (
+        rng.integers(-8, 9, layer.input_shape, dtype=np.int64),
+        rng.integers(-8, 9, layer.kernels_shape, dtype=np.int64),
+    )

@@ -1,0 +1,344 @@
+"""Solve a problem with one method, or with all that the room knows, and judge the answer by simulation."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tilewright import catalogue, drivers, supervisor
+from tilewright.errors import InputError, SolverMissingError, TilewrightError, UnknownNameError
+from tilewright.instance import Instance, digest
+from tilewright.result import Result, relative_gap, versions
+from tilewright.search import Status
+from tilewright.worker import CONSTRUCT
+
+Progress = Callable[[float, int | None, int | None], None]
+"""Called now and then with seconds, incumbent and bound."""
+
+MAX_SECONDS = 7 * 24 * 3600.0
+
+
+class Disagreement(TilewrightError):
+    """The simulator measured another cost than a method or closed form claims: a defect, never a rounding."""
+
+
+class _Interrupted(Exception):
+    """The caller's stop event is set."""
+
+
+class Incumbent:
+    """The best valid plan and the best bound so far, with their history."""
+
+    def __init__(self, room: ModuleType, problem: Any, started: float) -> None:
+        self.room, self.problem, self.started = room, problem, started
+        self.plan: Any = None
+        self.objective: int | None = None
+        self.bound: int | None = None
+        self.bound_by: str | None = None
+        self.rejected: Any = None
+        self.fault: str | None = None
+        self.infeasible = False
+        self.trace: list[tuple[float, int | None, int | None]] = []
+
+    def offer(self, plan: Any) -> None:
+        """Take a plan if it is valid and better."""
+        fault = self.room.fault(self.problem, plan)
+        if fault is not None:
+            if self.rejected is None:
+                self.rejected, self.fault = plan, fault
+            return
+        objective = self.room.objective(self.problem, plan)
+        if self.objective is None or objective < self.objective:
+            self.plan, self.objective = plan, objective
+            self._note()
+
+    def raise_bound(self, bound: int, by: str) -> None:
+        """Take a proven bound if it is better."""
+        if self.bound is None or bound > self.bound:
+            self.bound, self.bound_by = bound, by
+            self._note()
+
+    @property
+    def optimal(self) -> bool:
+        """Whether plan and bound meet."""
+        return self.objective is not None and self.bound is not None and self.objective <= self.bound
+
+    def _note(self) -> None:
+        if self.objective is not None and self.bound is not None and self.bound > self.objective:
+            raise Disagreement(f"bound {self.bound} ({self.bound_by}) above a valid plan of {self.objective}")
+        self.trace.append((round(time.monotonic() - self.started, 3), self.objective, self.bound))
+
+
+def check_method(room: str, method: str) -> None:
+    """Refuse a method that does not exist, or whose solver is missing, before any work.
+
+    Raises
+    ------
+    UnknownNameError
+        With the names that do exist.
+    """
+    if method == "auto":
+        return
+    if "@" not in method:
+        if method not in catalogue.heuristics(room):
+            raise UnknownNameError("method", method, methods(room))
+        return
+    name, solver = method.split("@", 1)
+    suited = suited_solvers(catalogue.model(room, name))
+    if solver not in suited:
+        raise UnknownNameError(f"solver for the model {name}", solver, suited)
+
+
+def suited_solvers(formulation: Path) -> list[str]:
+    """Names of the solvers that take a formulation."""
+    return [driver.name for driver in drivers.DRIVERS if driver.suffix == formulation.suffix]
+
+
+def methods(room: str) -> list[str]:
+    """Every method of a room, as `solve` takes them."""
+    formulations = [f"{path.stem}@{solver}" for path in catalogue.models(room) for solver in suited_solvers(path)]
+    return ["auto", *catalogue.heuristics(room), *formulations]
+
+
+def solve(
+    problem: Any,
+    method: str = "auto",
+    *,
+    warm_start: Any = "auto",
+    time_limit: float = 60.0,
+    threads: int | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    stop: threading.Event | None = None,
+    started: float | None = None,
+) -> Result:
+    """Solve a problem or an instance.
+
+    Parameters
+    ----------
+    problem : Problem, Instance
+        What to solve.
+    method
+        ``auto``, a heuristic's name, or ``MODEL@SOLVER``.
+    warm_start : str, Plan, Result, optional
+        A heuristic's name, a plan, a result of the same problem, ``auto`` for the best constructive
+        heuristic, or ``none``.
+    time_limit
+        Seconds for everything, counted from `started`.
+    threads
+        Most processes and threads that work at a time; by default one per core.
+    seed
+        Seed of all random choices.
+    progress
+        Called several times a second.
+    stop
+        When set, the best plan so far is returned; so it is on KeyboardInterrupt.
+    started
+        ``time.monotonic()`` from which the time limit counts.
+
+    Returns
+    -------
+    Result
+        Its plan has survived the simulator, and its objective is the simulator's.
+    """
+    started = time.monotonic() if started is None else started
+    if not 0 < time_limit <= MAX_SECONDS:
+        raise InputError("time_limit", time_limit, f"more than 0 and at most {MAX_SECONDS:.0f} seconds")
+    threads = threads or os.cpu_count() or 1
+    name = problem.name if isinstance(problem, Instance) else "unnamed"
+    if isinstance(problem, Instance):
+        problem = problem.problem
+    room_name = type(problem).__module__.split(".")[1]
+    room = catalogue.room(room_name)
+    check_method(room_name, method)
+    incumbent = Incumbent(room, problem, started)
+    run = _Run(room_name, incumbent, threads, seed, progress, stop)
+    run.deadline = started + time_limit - min(0.25 * time_limit, room.simulation_seconds(problem))
+    interrupted = False
+    try:
+        bound = room.best_bound(problem)
+        incumbent.raise_bound(bound.value, str(bound))
+        if method == "auto":
+            _auto(run, room, _resolve(run, warm_start))
+        elif "@" in method or catalogue.searches(catalogue.heuristic(room_name, method)):
+            run.phase([method], _resolve(run, warm_start))
+        else:
+            run.phase([method], None)
+    except (KeyboardInterrupt, _Interrupted):
+        interrupted = True
+    return _judge(incumbent, room_name, name, method, seed, run, interrupted)
+
+
+class _Run:
+    """What the phases of one solve share."""
+
+    def __init__(
+        self, room: str, incumbent: Incumbent, threads: int, seed: int, progress: Progress | None,
+        stop: threading.Event | None,
+    ) -> None:
+        self.room, self.incumbent, self.threads, self.seed = room, incumbent, threads, seed
+        self.progress, self.stop = progress, stop
+        self.deadline = float("inf")
+        self.optional = False
+        self.warm_start: str | None = None
+        self.versions: dict[str, str] = {}
+        self._problem = incumbent.problem.model_dump(mode="json")
+        self._last = 0.0
+
+    def phase(
+        self, methods: list[str], start: Any, until: float | None = None, *, optional: bool = False
+    ) -> None:
+        """Run methods side by side until they end, time is up, or plan and bound meet.
+
+        Optional methods are left out silently when their solver is not installed.
+        """
+        self.optional = optional
+        if self.incumbent.optimal and methods != [CONSTRUCT]:
+            return
+        deadline = self.deadline if until is None else min(until, self.deadline)
+        share = max(1, self.threads // len(methods))
+        jobs = [
+            {
+                "room": self.room,
+                "problem": self._problem,
+                "method": method,
+                "start": None if start is None else start.to_json(),
+                "seed": self.seed + number,
+                # A method that ends by itself can still say what it proved.
+                "seconds": max(0.05, deadline - time.monotonic() - 0.1),
+                "threads": share,
+                "bound": self.incumbent.bound,
+            }
+            for number, method in enumerate(methods)
+        ]
+        if deadline > time.monotonic():
+            supervisor.run(jobs, deadline, self._on_event, self._on_tick)
+
+    def _on_event(self, job: dict[str, Any], event: dict[str, Any]) -> bool:
+        incumbent, method = self.incumbent, job["method"]
+        kind = event["event"]
+        if kind == "plan":
+            incumbent.offer(incumbent.room.Plan.from_json(event["plan"]))
+        elif kind == "bound":
+            incumbent.raise_bound(event["bound"], method)
+        elif kind == "error":
+            if self.optional and event["exit_status"] == SolverMissingError.exit_status:
+                return False
+            raise TilewrightErrorFromWorker(event["message"], event["exit_status"])
+        else:
+            self.versions |= event["versions"]
+            self.warm_start = event["warm_start"] or self.warm_start
+            if event["bound"] is not None:
+                incumbent.raise_bound(event["bound"], method)
+            if event["status"] == "infeasible":
+                incumbent.infeasible = True
+                return True
+        return incumbent.optimal and method != CONSTRUCT
+
+    def _on_tick(self) -> None:
+        if self.stop is not None and self.stop.is_set():
+            raise _Interrupted
+        now = time.monotonic()
+        if self.progress is not None and now - self._last > 0.2:
+            self._last = now
+            self.progress(now - self.incumbent.started, self.incumbent.objective, self.incumbent.bound)
+
+
+class TilewrightErrorFromWorker(TilewrightError):
+    """An error that a worker reported; keeps its exit status."""
+
+    def __init__(self, message: str, exit_status: int) -> None:
+        super().__init__(message)
+        self.exit_status = exit_status
+
+
+def _resolve(run: _Run, warm_start: Any) -> Any:
+    """Turn what the user named into a plan, or None."""
+    incumbent = run.incumbent
+    if warm_start is None or warm_start == "none":
+        return None
+    if isinstance(warm_start, Result | str | Path):
+        if isinstance(warm_start, str) and warm_start == "auto":
+            run.phase([CONSTRUCT], None)
+            return incumbent.plan
+        if isinstance(warm_start, str) and warm_start in catalogue.heuristics(run.room):
+            run.phase([warm_start], None)
+            if incumbent.plan is None and incumbent.fault:
+                raise InputError("warm_start", warm_start, f"gives no valid plan here: {incumbent.fault}")
+            return incumbent.plan
+        if not isinstance(warm_start, Result):
+            if not Path(warm_start).is_file():
+                raise UnknownNameError(
+                    "warm start", str(warm_start), [*catalogue.heuristics(run.room), "auto", "none", "or a result file"]
+                )
+            warm_start = Result.read(warm_start)
+        if warm_start.instance_sha256 != digest(run.room, incumbent.problem):
+            raise InputError("warm_start", warm_start.instance, "is a result of another instance")
+        if warm_start.plan is None:
+            raise InputError("warm_start", warm_start.instance, "is a result without a plan")
+        warm_start = warm_start.plan
+    fault = incumbent.room.fault(incumbent.problem, warm_start)
+    if fault is not None:
+        raise InputError("warm_start", "plan", f"breaks a limit: {fault}")
+    incumbent.offer(warm_start)
+    return warm_start
+
+
+def _auto(run: _Run, room: ModuleType, start: Any) -> None:
+    """Run the room's portfolio, phase by phase, each from the best plan so far."""
+    begin = time.monotonic()
+    total = run.deadline - begin
+    spent = 0.0
+    for share, methods in room.portfolio(run.incumbent.problem, run.threads):
+        spent += share
+        run.phase(methods, run.incumbent.plan or start, begin + spent * total, optional=True)
+
+
+def _judge(
+    incumbent: Incumbent, room_name: str, name: str, method: str, seed: int, run: _Run, interrupted: bool
+) -> Result:
+    """Simulate the best plan and write down what holds."""
+    room, problem = incumbent.room, incumbent.problem
+    plan, objective = incumbent.plan, incumbent.objective
+    status: Status
+    if plan is not None:
+        status = "optimal" if incumbent.optimal else "feasible"
+    else:
+        status = "infeasible" if incumbent.infeasible else "unknown"
+    report = None
+    shown = plan
+    if plan is None and incumbent.rejected is not None and "@" not in method and method != "auto":
+        # A heuristic that ignores a limit: show its plan and what it breaks.
+        shown = incumbent.rejected
+    if shown is not None:
+        report = room.simulate(problem, shown, overlapped=False)
+        if plan is not None:
+            if report.violation is not None:
+                raise Disagreement(f"the simulator refuses a plan of {method}: {report.violation}")
+            measured = room.measured_objective(problem, report)
+            if measured != objective:
+                raise Disagreement(f"the simulator measured {measured}, the closed form says {objective}")
+    return Result(
+        room=room_name,
+        instance=name,
+        instance_sha256=digest(room_name, problem),
+        method=method,
+        status=status,
+        objective=objective,
+        bound=incumbent.bound,
+        gap=relative_gap(objective, incumbent.bound),
+        seconds=round(time.monotonic() - incumbent.started, 3),
+        seed=seed,
+        warm_start=run.warm_start,
+        plan=plan,
+        report=None if report is None else report.summary(),
+        bound_by=incumbent.bound_by,
+        interrupted=interrupted,
+        trace=incumbent.trace,
+        versions=versions(run.versions),
+    )

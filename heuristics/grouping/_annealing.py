@@ -1,0 +1,393 @@
+"""The compiled kernel of simulated annealing over whole plans or over windows of them.
+
+A plan is a sequence of *rows*; a row is one group. Row 0 stands for the empty memory before the first and
+after the last step. Everything is counted as in equations 5 to 8 of the S1 paper, but incrementally: a row
+knows how many of its patches contain each pixel, a pixel knows how often it is loaded.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+LOADS, OVER, STEPS, ROWS_FREE = range(4)
+"""Places of `State.totals`: pixel loads, violations, steps, unused rows."""
+
+FORBIDDEN = 1e6
+"""Pixel loads that a violation adds to the value of a plan to be kept: as few violations as possible first."""
+
+
+class State(NamedTuple):
+    """A plan under change; all arrays are changed in place.
+
+    Attributes
+    ----------
+    pixels : int32, shape (patches, k)
+        Pixels of each patch, -1 for none.
+    near : int32, shape (patches, m)
+        Patches close to each patch, -1 for none; where a patch may want to move to.
+    row_of : int32, shape (patches,)
+        Row that computes each patch.
+    members, size : int32, shapes (rows, group_size) and (rows,)
+        Patches of each row, and how many there are.
+    count : int16, shape (rows, pixels)
+        How many patches of the row contain the pixel.
+    held : int32, shape (rows,)
+        Number of distinct pixels of the row.
+    frozen : bool, shape (rows,)
+        Rows that must stay as they are: row 0, and the surroundings of a window.
+    order, place : int32, shapes (rows + 2,) and (rows,)
+        Row at each position of the sequence (row 0 at both ends), and its inverse.
+    loads : int32, shape (pixels,)
+        Loads of each pixel.
+    room : int32, shape (group_size + 1,)
+        Most pixels of a group with so many patches (equation 12).
+    unused : int32, shape (rows,)
+        Stack of rows that stand for no group.
+    seen : int64, shape (pixels + 1,)
+        Scratch to visit each shared pixel once; the last entry is the current mark.
+    totals : int64, shape (4,)
+        See the constants above.
+    best_row_of, best_order : int32
+        The best plan so far, see `FORBIDDEN`.
+    """
+
+    pixels: NDArray[np.int32]
+    near: NDArray[np.int32]
+    row_of: NDArray[np.int32]
+    members: NDArray[np.int32]
+    size: NDArray[np.int32]
+    count: NDArray[np.int16]
+    held: NDArray[np.int32]
+    frozen: NDArray[np.bool_]
+    order: NDArray[np.int32]
+    place: NDArray[np.int32]
+    loads: NDArray[np.int32]
+    room: NDArray[np.int32]
+    unused: NDArray[np.int32]
+    seen: NDArray[np.int64]
+    totals: NDArray[np.int64]
+    best_row_of: NDArray[np.int32]
+    best_order: NDArray[np.int32]
+
+
+@njit(cache=True, inline="never")
+def _change_loads(s, pixel, change, max_loads):
+    """Count one run of a pixel more or less."""
+    loads = s.loads[pixel]
+    s.loads[pixel] = loads + change
+    s.totals[LOADS] += change
+    if change > 0:
+        if loads >= max_loads:
+            s.totals[OVER] += 1
+    elif loads > max_loads:
+        s.totals[OVER] -= 1
+
+
+@njit(cache=True, inline="never")
+def _toggle(s, patch, row, add, max_loads):
+    """Add a patch to a row, or take it out."""
+    at = s.place[row]
+    before = s.order[at - 1]
+    after = s.order[at + 1]
+    s.totals[OVER] -= max(0, s.held[row] - s.room[s.size[row]])
+    size = s.size[row]
+    if add:
+        s.members[row, size] = patch
+        s.size[row] = size + 1
+        s.row_of[patch] = row
+    else:
+        for i in range(size):
+            if s.members[row, i] == patch:
+                s.members[row, i] = s.members[row, size - 1]
+                break
+        s.size[row] = size - 1
+    for q in range(s.pixels.shape[1]):
+        pixel = s.pixels[patch, q]
+        if pixel < 0:
+            continue
+        count = s.count[row, pixel]
+        s.count[row, pixel] = count + 1 if add else count - 1
+        if count == (0 if add else 1):
+            # A pixel that appears alone begins a run; between two others it joins their runs.
+            change = 1
+            if s.count[before, pixel] > 0:
+                change -= 1
+            if s.count[after, pixel] > 0:
+                change -= 1
+            if not add:
+                change = -change
+            s.held[row] += 1 if add else -1
+            if change != 0:
+                _change_loads(s, pixel, change, max_loads)
+    s.totals[OVER] += max(0, s.held[row] - s.room[s.size[row]])
+
+
+@njit(cache=True, inline="never")
+def _tie(s, first, second, change, max_loads):
+    """Make two rows neighbours in the sequence (change -1), or separate them (+1).
+
+    Every pixel that both hold is one run instead of two.
+    """
+    if s.size[first] > s.size[second]:
+        first, second = second, first
+    s.seen[-1] += 1
+    mark = s.seen[-1]
+    for i in range(s.size[first]):
+        patch = s.members[first, i]
+        for q in range(s.pixels.shape[1]):
+            pixel = s.pixels[patch, q]
+            if pixel >= 0 and s.count[second, pixel] > 0 and s.seen[pixel] != mark:
+                s.seen[pixel] = mark
+                _change_loads(s, pixel, change, max_loads)
+
+
+@njit(cache=True)
+def _put(s, at, row):
+    s.order[at] = row
+    s.place[row] = at
+
+
+@njit(cache=True, inline="never")
+def _insert_row(s, at, max_loads):
+    """Put an empty row at a position of the sequence and return it."""
+    n = s.totals[STEPS]
+    _tie(s, s.order[at - 1], s.order[at], 1, max_loads)
+    s.totals[ROWS_FREE] -= 1
+    row = s.unused[s.totals[ROWS_FREE]]
+    for i in range(n + 1, at - 1, -1):
+        _put(s, i + 1, s.order[i])
+    _put(s, at, row)
+    s.totals[STEPS] = n + 1
+    return row
+
+
+@njit(cache=True, inline="never")
+def _delete_row(s, at, max_loads):
+    """Take an empty row out of the sequence."""
+    n = s.totals[STEPS]
+    s.unused[s.totals[ROWS_FREE]] = s.order[at]
+    s.totals[ROWS_FREE] += 1
+    for i in range(at, n + 1):
+        _put(s, i, s.order[i + 1])
+    s.totals[STEPS] = n - 1
+    _tie(s, s.order[at - 1], s.order[at], -1, max_loads)
+
+
+@njit(cache=True, inline="never")
+def _reverse(s, first, last, max_loads):
+    """Reverse the rows at positions first..last; its own inverse."""
+    a, b = s.order[first], s.order[last]
+    before, after = s.order[first - 1], s.order[last + 1]
+    _tie(s, before, a, 1, max_loads)
+    _tie(s, b, after, 1, max_loads)
+    i, j = first, last
+    while i < j:
+        other = s.order[i]
+        _put(s, i, s.order[j])
+        _put(s, j, other)
+        i += 1
+        j -= 1
+    _tie(s, before, b, -1, max_loads)
+    _tie(s, a, after, -1, max_loads)
+
+
+@njit(cache=True)
+def _below(n):
+    return int(np.random.random() * n)  # noqa: NPY002  (what compiled code has)
+
+
+@njit(cache=True)
+def anneal(s, moves, hot, cold, seed, limits, penalty, step_weight, best, goal):
+    """Anneal for a number of moves from one temperature down to another.
+
+    Parameters
+    ----------
+    s : State
+    moves : int
+        Moves to try.
+    hot, cold : float
+        Temperatures, in pixel loads; geometric in between.
+    seed : int
+    limits : (max_loads, fewest_steps, most_steps, longest)
+        ``longest`` is the most rows that one change of the sequence moves.
+    penalty : float
+        What a violation counts, in pixel loads.
+    step_weight : float
+        What a step counts, in pixel loads.
+    best : float
+        Value that a plan must be below to be kept in ``best_*``.
+    goal : float
+        A value that needs no improvement.
+
+    Returns
+    -------
+    float
+        Value of the plan in ``best_*``, or `best` if none was below it.
+    """
+    np.random.seed(seed)  # noqa: NPY002
+    max_loads, fewest, most, longest = limits
+    n_patches = s.near.shape[0]
+    capacity = s.members.shape[1]
+    totals = s.totals
+    value = totals[LOADS] + penalty * totals[OVER] + step_weight * totals[STEPS]
+    temperature = hot
+    cooling = (cold / hot) ** (64.0 / max(64, moves))
+    for move in range(moves):
+        if move % 64 == 63:
+            temperature *= cooling
+        limit = value - temperature * math.log(1.0 - np.random.random())  # noqa: NPY002
+        x = _below(n_patches)
+        a = s.row_of[x]
+        if s.frozen[a]:
+            continue
+        n = totals[STEPS]
+        kind = np.random.random()  # noqa: NPY002
+        at = s.place[a]
+        if kind < 0.96:
+            if kind < 0.6:
+                y = s.near[x, _below(s.near.shape[1])]
+                if y < 0:
+                    continue
+                b = s.row_of[y]
+            else:
+                there = at + _below(7) - 3
+                if there < 1 or there > n:
+                    continue
+                b = s.order[there]
+            if a == b or s.frozen[b]:
+                continue
+            z = -1
+            if s.size[b] == capacity or kind * 1000 % 1 < 0.5:
+                z = s.members[b, _below(s.size[b])]
+            alone = z < 0 and s.size[a] == 1
+            if alone and n <= fewest:
+                continue
+            _toggle(s, x, a, False, max_loads)
+            if z >= 0:
+                _toggle(s, z, b, False, max_loads)
+                _toggle(s, z, a, True, max_loads)
+            _toggle(s, x, b, True, max_loads)
+            if alone:
+                _delete_row(s, at, max_loads)
+            now = totals[LOADS] + penalty * totals[OVER] + step_weight * totals[STEPS]
+            if now > limit:
+                if alone:
+                    # The same row is on top of the stack of unused ones.
+                    _insert_row(s, at, max_loads)
+                _toggle(s, x, b, False, max_loads)
+                if z >= 0:
+                    _toggle(s, z, a, False, max_loads)
+                    _toggle(s, z, b, True, max_loads)
+                _toggle(s, x, a, True, max_loads)
+                continue
+        elif kind < 0.965:
+            # A patch leaves for a group of its own.
+            if n >= most or totals[ROWS_FREE] == 0 or s.size[a] == 1:
+                continue
+            at += _below(2)
+            b = _insert_row(s, at, max_loads)
+            _toggle(s, x, a, False, max_loads)
+            _toggle(s, x, b, True, max_loads)
+            now = totals[LOADS] + penalty * totals[OVER] + step_weight * totals[STEPS]
+            if now > limit:
+                _toggle(s, x, b, False, max_loads)
+                _toggle(s, x, a, True, max_loads)
+                _delete_row(s, at, max_loads)
+                continue
+        else:
+            # Reverse a stretch, or let it change places with the one behind it (three reversals).
+            first = at
+            last = first
+            reach = 1 + _below(longest)
+            while last - first < reach and last < n and not s.frozen[s.order[last + 1]]:
+                last += 1
+            if last == first:
+                continue
+            middle = first - 1
+            if kind < 0.98:
+                middle = first + _below(last - first)
+            if middle >= first:
+                _reverse(s, first, middle, max_loads)
+                _reverse(s, middle + 1, last, max_loads)
+            _reverse(s, first, last, max_loads)
+            now = totals[LOADS] + penalty * totals[OVER] + step_weight * totals[STEPS]
+            if now > limit:
+                _reverse(s, first, last, max_loads)
+                if middle >= first:
+                    _reverse(s, first, middle, max_loads)
+                    _reverse(s, middle + 1, last, max_loads)
+                continue
+        value = now
+        if value + FORBIDDEN * totals[OVER] < best - 1e-9:
+            best = value + FORBIDDEN * totals[OVER]
+            s.best_row_of[:] = s.row_of
+            s.best_order[:] = s.order
+            if best <= goal + 1e-9:
+                break
+    return best
+
+
+def build(
+    pixels: NDArray[np.int32],
+    near: NDArray[np.int32],
+    groups: list[NDArray[np.int64]],
+    movable: NDArray[np.bool_],
+    loads: NDArray[np.int64],
+    room: NDArray[np.int32],
+    spare: int,
+) -> State:
+    """Lay out a sequence of groups for the kernel.
+
+    Parameters
+    ----------
+    pixels, near
+        See `State`; `near` may be shorter than `pixels`, its patches come first and are the ones that move.
+    groups
+        Patches of each group, in order.
+    movable
+        Which groups may change.
+    loads
+        Loads of each pixel, also those by groups that are not here.
+    room
+        Most pixels of a group of so many patches.
+    spare
+        Groups that may be opened beyond those.
+    """
+    steps, capacity = len(groups), len(room) - 1
+    rows = steps + 1 + spare
+    state = State(
+        pixels=pixels,
+        near=near,
+        row_of=np.zeros(len(pixels), np.int32),
+        members=np.full((rows, capacity), -1, np.int32),
+        size=np.zeros(rows, np.int32),
+        count=np.zeros((rows, len(loads)), np.int16),
+        held=np.zeros(rows, np.int32),
+        frozen=np.zeros(rows, np.bool_),
+        order=np.zeros(rows + 2, np.int32),
+        place=np.zeros(rows, np.int32),
+        loads=loads.astype(np.int32),
+        room=room,
+        unused=np.zeros(rows, np.int32),
+        seen=np.zeros(len(loads) + 1, np.int64),
+        totals=np.zeros(4, np.int64),
+        best_row_of=np.zeros(len(pixels), np.int32),
+        best_order=np.zeros(rows + 2, np.int32),
+    )
+    state.frozen[0] = True
+    state.frozen[1 : steps + 1] = ~movable
+    state.order[1 : steps + 1] = state.place[1 : steps + 1] = np.arange(1, steps + 1)
+    state.unused[:spare] = np.arange(steps + 1, rows)
+    for row, members in enumerate(groups, start=1):
+        state.size[row] = len(members)
+        state.members[row, : len(members)] = members
+        state.row_of[members] = row
+        held = pixels[members]
+        np.add.at(state.count[row], held[held >= 0], 1)
+    state.held[:] = (state.count > 0).sum(axis=1)
+    return state
