@@ -53,7 +53,9 @@ def models(room: str) -> list[Path]:
     return sorted(
         path
         for path in files
-        if path.suffix in (".py", ".mzn") and not path.name.startswith("_") and path.stem != "core"
+        if path.suffix in (".py", ".mzn")
+        and not path.name.startswith("_")
+        and path.stem != "core"
         and not path.name.endswith(".mzc.mzn")
     )
 

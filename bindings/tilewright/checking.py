@@ -27,7 +27,9 @@ class Finding:
     detail: str
 
 
-def check(instance: Instance, result: Result, *, numeric: bool = True, time_limit: float = 60.0) -> list[Finding]:
+def check(
+    instance: Instance, result: Result, *, numeric: bool = True, time_limit: float = 60.0
+) -> list[Finding]:
     """Check a result against its instance.
 
     The plan is simulated, with real numbers if `numeric`. A claimed bound is computed anew; where the
@@ -40,7 +42,8 @@ def check(instance: Instance, result: Result, *, numeric: bool = True, time_limi
     """
     findings = [
         Finding(
-            "instance", result.room == instance.room and result.instance_sha256 == instance.sha256,
+            "instance",
+            result.room == instance.room and result.instance_sha256 == instance.sha256,
             f"result is of {result.instance}, instance is {instance.name}",
         )
     ]
@@ -62,22 +65,34 @@ def _check_plan(room: Any, problem: Any, result: Result, numeric: bool) -> list[
     findings = [Finding("plan", True, f"valid: {report.n_steps} steps, peak {report.peak} elements on chip")]
     if numeric:
         findings.append(
-            Finding("numbers", bool(report.numeric), "equal to the reference" if report.numeric else "differ from the reference")
+            Finding(
+                "numbers",
+                bool(report.numeric),
+                "equal to the reference" if report.numeric else "differ from the reference",
+            )
         )
     measured = room.measured_objective(problem, report)
     findings.append(
-        Finding("objective", measured == result.objective, f"simulated {measured}, claimed {result.objective}")
+        Finding(
+            "objective", measured == result.objective, f"simulated {measured}, claimed {result.objective}"
+        )
     )
     claimed, ours = result.report or {}, report.summary()
-    differing = [key for key, value in ours.items() if key not in ("numeric", "overlapped_cycles") and claimed.get(key) != value]
+    differing = [
+        key
+        for key, value in ours.items()
+        if key not in ("numeric", "overlapped_cycles") and claimed.get(key) != value
+    ]
     findings.append(
-        Finding("report", not differing, f"differs in {', '.join(differing)}" if differing else "as simulated")
+        Finding(
+            "report", not differing, f"differs in {', '.join(differing)}" if differing else "as simulated"
+        )
     )
     return findings
 
 
 def _check_status(result: Result) -> Finding:
-    """The status, bound and gap must fit each other."""
+    """Check that status, bound and gap fit each other."""
     objective, bound = result.objective, result.bound
     expected: dict[str, bool] = {
         "optimal": objective is not None and objective == bound,
@@ -92,19 +107,24 @@ def _check_status(result: Result) -> Finding:
 
 
 def _check_claim(room: Any, instance: Instance, result: Result, time_limit: float) -> Finding:
-    """A bound, or the claim that nothing is feasible, must be proven again."""
+    """Prove a bound, or the claim that nothing is feasible, once more."""
     if result.bound is not None:
         own = room.best_bound(instance.problem)
         if own.value >= result.bound and result.status != "infeasible":
             return Finding("bound", True, f"{result.bound} follows from the {own}")
     method = result.bound_by if result.status != "infeasible" else result.method
     if method not in methods(instance.room):
-        return Finding("bound", False, f"{result.bound} is claimed by {method!r}, which is no method of this room")
+        return Finding(
+            "bound", False, f"{result.bound} is claimed by {method!r}, which is no method of this room"
+        )
     again = solve(instance, method, warm_start=result.plan, time_limit=time_limit)
     target: Status = "infeasible"
     if result.status == target:
-        return Finding("bound", again.status == target, f"infeasible, claimed by {method}; it says {again.status} now")
+        return Finding(
+            "bound", again.status == target, f"infeasible, claimed by {method}; it says {again.status} now"
+        )
     return Finding(
-        "bound", again.bound is not None and again.bound >= (result.bound or 0),
+        "bound",
+        again.bound is not None and again.bound >= (result.bound or 0),
         f"{result.bound} is claimed by {method}; run again for {again.seconds:.0f} s it proves {again.bound}",
     )

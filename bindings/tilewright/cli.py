@@ -86,16 +86,29 @@ def commands() -> None:
 @commands.command()
 @click.argument("instance")
 @click.option("--with", "method", default="auto", metavar="METHOD", help=WITH_HELP)
-@click.option("--warm-start", default="auto", metavar="START", help="A heuristic, a result file, auto or none.")
+@click.option(
+    "--warm-start", default="auto", metavar="START", help="A heuristic, a result file, auto or none."
+)
 @click.option("--time-limit", type=SECONDS, default=60.0, metavar="S", help="Seconds for everything. [60]")
 @click.option("--threads", type=click.IntRange(1, 256), default=None, metavar="N", help="[one per core]")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, metavar="N", help="[0]")
-@click.option("-o", "--output", type=click.Path(), default=None, metavar="FILE", help="Write the result as JSON.")
-@click.option("--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the plan: .png, .svg or .gif.")
+@click.option(
+    "-o", "--output", type=click.Path(), default=None, metavar="FILE", help="Write the result as JSON."
+)
+@click.option(
+    "--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the plan: .png, .svg or .gif."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON and nothing else.")
 def solve(
-    instance: str, method: str, warm_start: str, time_limit: float, threads: int | None, seed: int,
-    output: str | None, plot: str | None, as_json: bool,
+    instance: str,
+    method: str,
+    warm_start: str,
+    time_limit: float,
+    threads: int | None,
+    seed: int,
+    output: str | None,
+    plot: str | None,
+    as_json: bool,
 ) -> None:
     """Solve an INSTANCE: a file, or the name of a bundled one.
 
@@ -108,8 +121,14 @@ def solve(
     _check_outputs(output, plot)
     with _Progress(enabled=not as_json) as progress:
         result = run(
-            problem, method, warm_start=warm_start, time_limit=time_limit, threads=threads, seed=seed,
-            progress=progress.show, started=STARTED,
+            problem,
+            method,
+            warm_start=warm_start,
+            time_limit=time_limit,
+            threads=threads,
+            seed=seed,
+            progress=progress.show,
+            started=STARTED,
         )
     _save(problem, result, output, plot)
     if as_json:
@@ -128,9 +147,9 @@ def _check_outputs(output: str | None, plot: str | None) -> None:
     if output is not None:
         check_writable(Path(output))
     if plot is not None:
-        from tilewright.pictures import check_picture
+        from tilewright.pictures import suffix
 
-        check_picture(Path(plot))
+        suffix(plot)
 
 
 def _save(problem: Instance, result: Result, output: str | None, plot: str | None) -> None:
@@ -147,7 +166,9 @@ def _draw(problem: Instance, plan: Any, plot: str) -> None:
 
     room = catalogue.room(problem.room)
     report = room.simulate(problem.problem, plan)
-    importlib.import_module(f"tilewright.{problem.room}.pictures").draw(problem.problem, plan, report, Path(plot))
+    importlib.import_module(f"tilewright.{problem.room}.pictures").draw(
+        problem.problem, plan, report, Path(plot)
+    )
 
 
 class _Progress:
@@ -171,7 +192,9 @@ class _Progress:
 
     def show(self, seconds: float, objective: int | None, bound: int | None) -> None:
         if self.status is not None:
-            self.status.update(f"{seconds:5.0f} s   best {_shown(objective)}   bound {_shown(bound)}   gap {_gap(objective, bound)}")
+            gap = _gap(objective, bound)
+            found = f"best {_shown(objective)}   bound {_shown(bound)}"
+            self.status.update(f"{seconds:5.0f} s   {found}   gap {gap}")
 
 
 def _shown(value: int | None) -> str:
@@ -201,7 +224,10 @@ def _print_result(result: Result) -> None:
         else:
             rows += [
                 ("steps", _shown(report["steps"])),
-                ("loaded", ", ".join(f"{name} {count:,}" for name, count in report["loaded"].items() if count)),
+                (
+                    "loaded",
+                    ", ".join(f"{name} {count:,}" for name, count in report["loaded"].items() if count),
+                ),
                 ("peak memory", f"{report['peak_memory']:,} elements"),
                 ("duration", f"{report['cycles']:,} cycles"),
             ]
@@ -237,16 +263,28 @@ def _table(rows: Iterable[Sequence[object]], header: Sequence[str] | None = None
 
 @commands.command()
 @click.argument("instances", nargs=-1, required=True)
-@click.option("--with", "methods", default="row_by_row,zigzag,auto", metavar="A,B,...", help="Methods, or `all`.")
+@click.option(
+    "--with", "methods", default="row_by_row,zigzag,auto", metavar="A,B,...", help="Methods, or `all`."
+)
 @click.option("--time-limit", type=SECONDS, default=60.0, metavar="S", help="Seconds for each run. [60]")
 @click.option("--jobs", type=click.IntRange(1, 256), default=1, metavar="N", help="Runs at a time. [1]")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, metavar="N", help="[0]")
-@click.option("-o", "--output", type=click.Path(), default=None, metavar="FILE", help="Write all results as JSON.")
-@click.option("--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the comparison: .png or .svg.")
+@click.option(
+    "-o", "--output", type=click.Path(), default=None, metavar="FILE", help="Write all results as JSON."
+)
+@click.option(
+    "--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the comparison: .png or .svg."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print all results as JSON and nothing else.")
 def compare(
-    instances: tuple[str, ...], methods: str, time_limit: float, jobs: int, seed: int,
-    output: str | None, plot: str | None, as_json: bool,
+    instances: tuple[str, ...],
+    methods: str,
+    time_limit: float,
+    jobs: int,
+    seed: int,
+    output: str | None,
+    plot: str | None,
+    as_json: bool,
 ) -> None:
     """Compare methods on INSTANCES under the same time limit, with cores / jobs threads each."""
     import threading
@@ -258,13 +296,20 @@ def compare(
     from tilewright.solving import methods as all_methods
 
     problems = [read(name) for name in instances]
-    names = all_methods(problems[0].room) if methods == "all" else [name.strip() for name in methods.split(",")]
+    names = (
+        all_methods(problems[0].room) if methods == "all" else [name.strip() for name in methods.split(",")]
+    )
     for problem in problems:
         for name in names:
             check_method(problem.room, name)
     _check_outputs(output, plot)
     entries = comparing.compare(
-        problems, names, time_limit=time_limit, jobs=jobs, threads=max(1, (os.cpu_count() or 1) // jobs), seed=seed,
+        problems,
+        names,
+        time_limit=time_limit,
+        jobs=jobs,
+        threads=max(1, (os.cpu_count() or 1) // jobs),
+        seed=seed,
         on_entry=lambda entry: click.echo(f"{entry.instance} {entry.method}: done", err=True),
         stop=threading.Event(),
     )
@@ -287,7 +332,13 @@ def compare(
 def _entry_json(entry: Entry) -> dict[str, Any]:
     if entry.result is not None:
         return entry.result.to_json()
-    return {"instance": entry.instance, "method": entry.method, "objective": None, "bound": None, "error": str(entry.error)}
+    return {
+        "instance": entry.instance,
+        "method": entry.method,
+        "objective": None,
+        "bound": None,
+        "error": str(entry.error),
+    }
 
 
 def _print_comparison(entries: list[Entry]) -> None:
@@ -297,7 +348,9 @@ def _print_comparison(entries: list[Entry]) -> None:
     bounds: dict[str, int] = {}
     for entry in entries:
         if entry.result is not None and entry.result.objective is not None:
-            best[entry.instance] = min(best.get(entry.instance, entry.result.objective), entry.result.objective)
+            best[entry.instance] = min(
+                best.get(entry.instance, entry.result.objective), entry.result.objective
+            )
         if entry.result is not None and entry.result.bound is not None:
             bounds[entry.instance] = max(bounds.get(entry.instance, 0), entry.result.bound)
     rows = []
@@ -307,16 +360,29 @@ def _print_comparison(entries: list[Entry]) -> None:
         objective = result.objective if result else None
         if objective is not None and best[entry.instance]:
             ratios.setdefault(entry.method, []).append(objective / best[entry.instance])
-        rows.append((
-            entry.instance, entry.method, _shown(objective), _shown(result.bound if result else None),
-            _gap(objective, bounds.get(entry.instance)), f"{result.seconds:.1f}" if result else "-",
-            result.status if result else "failed", entry.remark,
-        ))
-    _table(rows, ("instance", "method", "objective", "own bound", "gap to best bound", "seconds", "status", "remark"))
+        rows.append(
+            (
+                entry.instance,
+                entry.method,
+                _shown(objective),
+                _shown(result.bound if result else None),
+                _gap(objective, bounds.get(entry.instance)),
+                f"{result.seconds:.1f}" if result else "-",
+                result.status if result else "failed",
+                entry.remark,
+            )
+        )
+    _table(
+        rows,
+        ("instance", "method", "objective", "own bound", "gap to best bound", "seconds", "status", "remark"),
+    )
     click.echo()
     click.echo("geometric mean of objective / best found, over the instances that a method solved:")
     _table(
-        [(method, f"{exp(sum(map(log, values)) / len(values)):.4f}", len(values)) for method, values in ratios.items()],
+        [
+            (method, f"{exp(sum(map(log, values)) / len(values)):.4f}", len(values))
+            for method, values in ratios.items()
+        ],
         ("method", "mean", "solved"),
     )
 
@@ -327,7 +393,13 @@ def _print_comparison(entries: list[Entry]) -> None:
 @commands.command()
 @click.argument("instance")
 @click.argument("result", type=click.Path())
-@click.option("--time-limit", type=SECONDS, default=60.0, metavar="S", help="Seconds to prove a solver's claim again. [60]")
+@click.option(
+    "--time-limit",
+    type=SECONDS,
+    default=60.0,
+    metavar="S",
+    help="Seconds to prove a solver's claim again. [60]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON and nothing else.")
 def check(instance: str, result: str, time_limit: float, as_json: bool) -> None:
     """Verify a RESULT anew: plan, numbers, objective, bound and status. Exit status 0 or 1."""
@@ -350,8 +422,12 @@ def check(instance: str, result: str, time_limit: float, as_json: bool) -> None:
 @click.argument("result", type=click.Path())
 @click.option("--numeric", is_flag=True, help="Move real integers and compare with the reference.")
 @click.option("--steps", type=click.IntRange(0, 10**6), default=12, metavar="N", help="Steps to print. [12]")
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, metavar="N", help="Of the integers. [0]")
-@click.option("--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the plan: .png, .svg or .gif.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**31 - 1), default=0, metavar="N", help="Of the integers. [0]"
+)
+@click.option(
+    "--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the plan: .png, .svg or .gif."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print totals and every step as JSON and nothing else.")
 def simulate(
     instance: str, result: str, numeric: bool, steps: int, seed: int, plot: str | None, as_json: bool
@@ -366,7 +442,12 @@ def simulate(
     problem, answer = read(instance), Result.read(result)
     _check_outputs(None, plot)
     if answer.room != problem.room or answer.instance_sha256 != problem.sha256:
-        raise InputError("instance_sha256", answer.instance_sha256[:12], f"is a result of another instance than {problem.name}", result)
+        raise InputError(
+            "instance_sha256",
+            answer.instance_sha256[:12],
+            f"is a result of another instance than {problem.name}",
+            result,
+        )
     if answer.plan is None:
         raise InputError("plan", None, "the result has no plan to simulate", result)
     report = catalogue.room(problem.room).simulate(problem.problem, answer.plan, numeric=numeric, seed=seed)
@@ -393,8 +474,13 @@ def _print_steps(rows: list[dict[str, Any]], limit: int) -> None:
     shown = rows if len(rows) <= limit else [*rows[: limit - 1], rows[-1]]
     lines = [
         (
-            row["step"], row["label"][:40], _amounts(row["freed"]), _amounts(row["written"]), _amounts(row["loaded"]),
-            f"{sum(row['footprint'].values()):,}", "-" if row["cycles"] is None else f"{row['cycles']:,}",
+            row["step"],
+            row["label"][:40],
+            _amounts(row["freed"]),
+            _amounts(row["written"]),
+            _amounts(row["loaded"]),
+            f"{sum(row['footprint'].values()):,}",
+            "-" if row["cycles"] is None else f"{row['cycles']:,}",
         )
         for row in shown
     ]
@@ -417,10 +503,17 @@ def _print_totals(report: Any) -> None:
         ]
     if report.overlapped is not None:
         line = report.overlapped
-        busy = ", ".join(f"{engine} {cycles / max(1, line.cycles):.0%}" for engine, cycles in line.busy().items())
+        busy = ", ".join(
+            f"{engine} {cycles / max(1, line.cycles):.0%}" for engine, cycles in line.busy().items()
+        )
         rows.append(("double-buffered", f"{line.cycles:,} cycles ({busy} busy), peak {line.peak:,} elements"))
     if report.numeric is not None:
-        rows.append(("numbers", "equal to the reference, bit for bit" if report.numeric else "DIFFER from the reference"))
+        rows.append(
+            (
+                "numbers",
+                "equal to the reference, bit for bit" if report.numeric else "DIFFER from the reference",
+            )
+        )
     _table(rows)
 
 
@@ -428,7 +521,9 @@ def _print_totals(report: Any) -> None:
 
 
 @commands.command(name="list")
-@click.argument("what", type=click.Choice(["rooms", "models", "heuristics", "solvers", "instances"]), required=False)
+@click.argument(
+    "what", type=click.Choice(["rooms", "models", "heuristics", "solvers", "instances"]), required=False
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 def list_(what: str | None, as_json: bool) -> None:
     """List what there is to work with."""
@@ -447,7 +542,14 @@ def list_(what: str | None, as_json: bool) -> None:
 @commands.command()
 @click.argument("figure", required=False)
 @click.option("--time-limit", type=SECONDS, default=60.0, metavar="S", help="Seconds for each instance. [60]")
-@click.option("-o", "--output", type=click.Path(), default="out", metavar="FOLDER", help="Results and plots; finished parts are not run again. [out]")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(),
+    default="out",
+    metavar="FOLDER",
+    help="Results and plots; finished parts are not run again. [out]",
+)
 def reproduce(figure: str | None, time_limit: float, output: str) -> None:
     """Print a paper's table or FIGURE beside ours; without a name, list what can be reproduced."""
     from tilewright import reproducing
@@ -464,8 +566,17 @@ def doctor() -> None:
     from tilewright import listing
 
     rows = listing.solvers()
-    _table([(row["solver"], "yes" if row["installed"] else "no", row["version"] or f"to get it: {row['install']}") for row in rows],
-           ("solver", "installed", "version"))
+    _table(
+        [
+            (
+                row["solver"],
+                "yes" if row["installed"] else "no",
+                row["version"] or f"to get it: {row['install']}",
+            )
+            for row in rows
+        ],
+        ("solver", "installed", "version"),
+    )
 
 
 if __name__ == "__main__":

@@ -68,7 +68,11 @@ def _locate(path: Path) -> Path:
 def _load(path: Path) -> dict[str, Any]:
     """Read a TOML file, guarded against what is no instance at all."""
     if not path.is_file():
-        what = "is not a file" if path.exists() else "no such file; `tilewright list instances` names those that come with it"
+        what = (
+            "is not a file"
+            if path.exists()
+            else "no such file; `tilewright list instances` names those that come with it"
+        )
         raise InputError("instance", str(path), what, str(path))
     size = path.stat().st_size
     if size > MAX_BYTES:

@@ -68,19 +68,22 @@ class Layer(Spec):
         ):
             if extent > size + before + after:
                 raise InputError(
-                    "layer.kernel", list(self.kernel),
+                    "layer.kernel",
+                    list(self.kernel),
                     f"its {axis} with dilation is {extent}, at most the padded input's "
                     f"{size + before + after} is possible",
                 )
             if max(before, after) >= extent:
                 raise InputError(
-                    "layer.padding", list(self.padding),
+                    "layer.padding",
+                    list(self.padding),
                     f"must be smaller than the kernel's {axis} {extent}, or a patch is padding alone",
                 )
         channels = self.input[0]
         if channels % self.groups or self.kernels % self.groups:
             raise InputError(
-                "layer.groups", self.groups,
+                "layer.groups",
+                self.groups,
                 f"must divide both the {channels} input channels and the {self.kernels} kernels",
             )
         height, width = self.padded_plane

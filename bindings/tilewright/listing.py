@@ -16,7 +16,9 @@ Rows = list[dict[str, Any]]
 
 def rooms() -> Rows:
     """Return the rooms with what each decides."""
-    return [{"room": room, "decides": _first_line(catalogue.room(room).__doc__ or "")} for room in catalogue.ROOMS]
+    return [
+        {"room": room, "decides": _first_line(catalogue.room(room).__doc__ or "")} for room in catalogue.ROOMS
+    ]
 
 
 def models() -> Rows:
@@ -31,7 +33,11 @@ def models() -> Rows:
 def heuristics() -> Rows:
     """Return the heuristics."""
     return [
-        {"room": room, "heuristic": name, "what": _summary(catalogue.folder("heuristics", room) / f"{name}.py")}
+        {
+            "room": room,
+            "heuristic": name,
+            "what": _summary(catalogue.folder("heuristics", room) / f"{name}.py"),
+        }
         for room in catalogue.ROOMS
         for name in catalogue.heuristics(room)
     ]
@@ -65,7 +71,13 @@ def instances() -> Rows:
     ]
 
 
-TABLES = {"rooms": rooms, "models": models, "heuristics": heuristics, "solvers": solvers, "instances": instances}
+TABLES = {
+    "rooms": rooms,
+    "models": models,
+    "heuristics": heuristics,
+    "solvers": solvers,
+    "instances": instances,
+}
 
 
 def _summary(path: Path) -> str:

@@ -12,7 +12,10 @@ from tilewright.errors import InputError, UnknownNameError
 
 FIGURES: dict[str, tuple[str, str]] = {
     "s1": ("tilewright.grouping.reproduce", "all of the S1 paper: the four parts below"),
-    "s1-grid": ("tilewright.grouping.reproduce", "figures 12 and 13: H = W in 4..12, group size 2..10, K_min steps"),
+    "s1-grid": (
+        "tilewright.grouping.reproduce",
+        "figures 12 and 13: H = W in 4..12, group size 2..10, K_min steps",
+    ),
     "s1-free": ("tilewright.grouping.reproduce", "the same grid with the number of steps free"),
     "s1-lenet": ("tilewright.grouping.reproduce", "figure 11: LeNet-5's first convolution, group size 1..32"),
     "s1-layers": ("tilewright.grouping.reproduce", "layers of ResNet-8, ResNet-18, AlexNet and VGG16"),

@@ -7,6 +7,7 @@ import math
 import os
 import platform
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,7 @@ def _is_number(value: Any) -> bool:
     return _is_int(value) or (isinstance(value, float) and math.isfinite(value))
 
 
-_TYPES = {
+_TYPES: dict[str, Callable[[Any], bool]] = {
     "room": lambda v: v in catalogue.ROOMS,
     "instance": lambda v: isinstance(v, str),
     "instance_sha256": lambda v: isinstance(v, str),

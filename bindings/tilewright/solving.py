@@ -101,7 +101,9 @@ def suited_solvers(formulation: Path) -> list[str]:
 
 def methods(room: str) -> list[str]:
     """Every method of a room, as `solve` takes them."""
-    formulations = [f"{path.stem}@{solver}" for path in catalogue.models(room) for solver in suited_solvers(path)]
+    formulations = [
+        f"{path.stem}@{solver}" for path in catalogue.models(room) for solver in suited_solvers(path)
+    ]
     return ["auto", *catalogue.heuristics(room), *formulations]
 
 
@@ -178,7 +180,12 @@ class _Run:
     """What the phases of one solve share."""
 
     def __init__(
-        self, room: str, incumbent: Incumbent, threads: int, seed: int, progress: Progress | None,
+        self,
+        room: str,
+        incumbent: Incumbent,
+        threads: int,
+        seed: int,
+        progress: Progress | None,
         stop: threading.Event | None,
     ) -> None:
         self.room, self.incumbent, self.threads, self.seed = room, incumbent, threads, seed
@@ -274,7 +281,9 @@ def _resolve(run: _Run, warm_start: Any) -> Any:
         if not isinstance(warm_start, Result):
             if not Path(warm_start).is_file():
                 raise UnknownNameError(
-                    "warm start", str(warm_start), [*catalogue.heuristics(run.room), "auto", "none", "or a result file"]
+                    "warm start",
+                    str(warm_start),
+                    [*catalogue.heuristics(run.room), "auto", "none", "or a result file"],
                 )
             warm_start = Result.read(warm_start)
         if warm_start.instance_sha256 != digest(run.room, incumbent.problem):

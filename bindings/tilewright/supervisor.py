@@ -36,7 +36,11 @@ class Worker:
             env={**os.environ, "PYTHONPATH": path.strip(os.pathsep)},
             start_new_session=True,
         )
-        assert self.process.stdin is not None and self.process.stdout is not None and self.process.stderr is not None
+        assert (
+            self.process.stdin is not None
+            and self.process.stdout is not None
+            and self.process.stderr is not None
+        )
         os.set_blocking(self.process.stdout.fileno(), False)
         os.set_blocking(self.process.stderr.fileno(), False)
         self._said = b""
@@ -68,7 +72,9 @@ class Worker:
             self.listen()
             said = self._said.decode(errors="replace").strip().splitlines()
             reason = said[-1] if said else f"exit status {self.process.wait()}"
-            found.append({"event": "error", "message": f"{self.job['method']} failed: {reason}", "exit_status": 2})
+            found.append(
+                {"event": "error", "message": f"{self.job['method']} failed: {reason}", "exit_status": 2}
+            )
         return found
 
     def listen(self) -> None:

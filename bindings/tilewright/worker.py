@@ -32,8 +32,14 @@ def main() -> None:
     threading.Thread(target=_die_with_parent, daemon=True).start()
     try:
         outcome = _run(job, events)
-        _send(events, event="outcome", status=outcome.status, bound=outcome.bound,
-              warm_start=outcome.warm_start, versions=outcome.versions)
+        _send(
+            events,
+            event="outcome",
+            status=outcome.status,
+            bound=outcome.bound,
+            warm_start=outcome.warm_start,
+            versions=outcome.versions,
+        )
     except TilewrightError as error:
         _send(events, event="error", message=str(error), exit_status=error.exit_status)
     except MemoryError:
@@ -79,7 +85,9 @@ def _run(job: dict[str, Any], events: IO[str]) -> Outcome:
         return Outcome("feasible")
     if "@" in method:
         name, solver = method.split("@")
-        outcome: Outcome = drivers.load(solver).solve(problem, catalogue.formulation(job["room"], name), search)
+        outcome: Outcome = drivers.load(solver).solve(
+            problem, catalogue.formulation(job["room"], name), search
+        )
         return outcome
     module = catalogue.heuristic(job["room"], method)
     plan = module.plan(problem, search) if catalogue.searches(module) else module.plan(problem)

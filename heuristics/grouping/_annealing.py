@@ -52,7 +52,7 @@ class State(NamedTuple):
         Scratch to visit each shared pixel once; the last entry is the current mark.
     totals : int64, shape (4,)
         See the constants above.
-    best_row_of, best_order : int32
+    best_row_of, best_order, best_loads, best_totals
         The best plan so far, see `FORBIDDEN`.
     """
 
@@ -73,6 +73,8 @@ class State(NamedTuple):
     totals: NDArray[np.int64]
     best_row_of: NDArray[np.int32]
     best_order: NDArray[np.int32]
+    best_loads: NDArray[np.int32]
+    best_totals: NDArray[np.int64]
 
 
 @njit(cache=True, inline="never")
@@ -327,6 +329,8 @@ def anneal(s, moves, hot, cold, seed, limits, penalty, step_weight, best, goal):
             best = value + FORBIDDEN * totals[OVER]
             s.best_row_of[:] = s.row_of
             s.best_order[:] = s.order
+            s.best_loads[:] = s.loads
+            s.best_totals[:] = totals
             if best <= goal + 1e-9:
                 break
     return best
@@ -339,14 +343,15 @@ def build(
     movable: NDArray[np.bool_],
     loads: NDArray[np.int64],
     room: NDArray[np.int32],
+    max_loads: int,
     spare: int,
 ) -> State:
-    """Lay out a sequence of groups for the kernel.
+    """Lay out a sequence of groups for the kernel; loads are counted relative to it.
 
     Parameters
     ----------
     pixels, near
-        See `State`; `near` may be shorter than `pixels`, its patches come first and are the ones that move.
+        See `State`; `near` may be shorter than `pixels`: its patches come first and are those that move.
     groups
         Patches of each group, in order.
     movable
@@ -355,6 +360,8 @@ def build(
         Loads of each pixel, also those by groups that are not here.
     room
         Most pixels of a group of so many patches.
+    max_loads
+        Most loads of a pixel.
     spare
         Groups that may be opened beyond those.
     """
@@ -378,6 +385,8 @@ def build(
         totals=np.zeros(4, np.int64),
         best_row_of=np.zeros(len(pixels), np.int32),
         best_order=np.zeros(rows + 2, np.int32),
+        best_loads=np.zeros(len(loads), np.int32),
+        best_totals=np.zeros(4, np.int64),
     )
     state.frozen[0] = True
     state.frozen[1 : steps + 1] = ~movable
@@ -390,4 +399,6 @@ def build(
         held = pixels[members]
         np.add.at(state.count[row], held[held >= 0], 1)
     state.held[:] = (state.count > 0).sum(axis=1)
+    over = np.maximum(loads - max_loads, 0).sum() + np.maximum(state.held - room[state.size], 0).sum()
+    state.totals[:] = 0, over, steps, spare
     return state

@@ -85,7 +85,8 @@ def windows(problem: Problem, count: int, tables: Tables | None = None) -> Bound
     ends, best = np.array([0]), np.array([0])
     for i in range(1, count + 1):
         target = total * i // count
-        reach = np.arange(target, min(target + problem.group_size, total + 1)) if i < count else np.array([total])
+        last = total if i == count else min(target + problem.group_size - 1, total)
+        reach = np.arange(target, last + 1)
         length = np.maximum(reach[None, :] - ends[:, None], 0)
         loads = (first if i == 1 else later)[length]
         ends, best = reach, (best[:, None] + loads).min(axis=0)

@@ -94,7 +94,9 @@ class Plan:
                 raise InputError(f"plan.groups[{step}]", group, "must be a list of [row, col]", file)
             for patch in group:
                 if not (isinstance(patch, list) and len(patch) == 2 and all(type(v) is int for v in patch)):
-                    raise InputError(f"plan.groups[{step}]", patch, "a patch is [row, col], two integers", file)
+                    raise InputError(
+                        f"plan.groups[{step}]", patch, "a patch is [row, col], two integers", file
+                    )
             groups.append(tuple((row, col) for row, col in group))
         writes = data.get("write_back")
         if writes is not None and not (isinstance(writes, list) and all(type(v) is int for v in writes)):
@@ -103,7 +105,7 @@ class Plan:
 
 
 def count_loads(problem: Problem, steps: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-    """Loads of each pixel under the S1 rule, the closed form of equations 5 to 8.
+    """Count the loads of each pixel under the S1 rule, the closed form of equations 5 to 8.
 
     A step holds exactly the pixels of its group, so a pixel is loaded once for every maximal run of
     consecutive steps that need it.
@@ -120,7 +122,9 @@ def count_loads(problem: Problem, steps: NDArray[np.integer[Any]]) -> NDArray[np
     pixels = problem.patch_pixels
     present = pixels >= 0
     span = int(steps.max()) + 2
-    keys = pixels[present].astype(np.int64) * span + np.broadcast_to(steps[:, None] + 1, pixels.shape)[present]
+    keys = (
+        pixels[present].astype(np.int64) * span + np.broadcast_to(steps[:, None] + 1, pixels.shape)[present]
+    )
     keys = np.unique(keys)
     # Keys are (pixel, step); the step before a run's first is missing.
     starts = np.ones(len(keys), dtype=bool)
@@ -147,7 +151,8 @@ def fault(problem: Problem, plan: Plan) -> str | None:
         return f"{plan.n_steps} steps, where {low} to {high} are allowed"
     sizes = np.array([len(group) for group in members])
     if sizes.max() > problem.group_size:
-        return f"step {int(sizes.argmax()) + 1} has {int(sizes.max())} patches, at most {problem.group_size} are allowed"
+        step = int(sizes.argmax())
+        return f"step {step + 1} has {sizes[step]} patches, at most {problem.group_size} are allowed"
     steps = plan.steps(problem)
     most = int(count_loads(problem, steps).max())
     if most > problem.max_loads:
@@ -163,5 +168,8 @@ def group_pixels(problem: Problem, steps: NDArray[np.integer[Any]]) -> NDArray[n
     """Return the number of pixels that each step needs, shape ``(n_steps,)``."""
     pixels = problem.patch_pixels
     present = pixels >= 0
-    keys = np.broadcast_to(steps[:, None], pixels.shape)[present].astype(np.int64) * problem.n_pixels + pixels[present]
+    keys = (
+        np.broadcast_to(steps[:, None], pixels.shape)[present].astype(np.int64) * problem.n_pixels
+        + pixels[present]
+    )
     return np.bincount(np.unique(keys) // problem.n_pixels, minlength=int(steps.max()) + 1)

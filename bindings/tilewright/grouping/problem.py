@@ -99,21 +99,26 @@ class Problem(Spec):
         machine, layer = self.machine, self.layer
         if (machine.group_size is None) == (machine.macs_per_step is None):
             raise InputError(
-                "machine.group_size", machine.group_size,
+                "machine.group_size",
+                machine.group_size,
                 "exactly one of group_size and macs_per_step must be given",
             )
         if self.n_patches > MAX_PATCHES:
-            raise InputError("layer.input", list(layer.input), f"gives {self.n_patches} patches, at most {MAX_PATCHES}")
+            raise InputError(
+                "layer.input", list(layer.input), f"gives {self.n_patches} patches, at most {MAX_PATCHES}"
+            )
         if machine.macs_per_step is not None and machine.macs_per_step < self.macs_per_patch:
             raise InputError(
-                "machine.macs_per_step", machine.macs_per_step,
+                "machine.macs_per_step",
+                machine.macs_per_step,
                 f"one patch takes {self.macs_per_patch} MACs, so at least that many are needed",
             )
         if machine.memory is not None:
             needed = self.memory_needed(int(self.patch_sizes.max()), 1)
             if machine.memory < needed:
                 raise InputError(
-                    "machine.memory", machine.memory,
+                    "machine.memory",
+                    machine.memory,
                     f"one patch ({int(self.patch_sizes.max()) * self.pixel_elements}), the kernels "
                     f"({self.kernel_elements}) and its outputs ({self.patch_outputs}) need {needed} elements",
                 )
@@ -221,7 +226,8 @@ class Problem(Spec):
     @cached_property
     def patch_sizes(self) -> NDArray[np.int64]:
         """Number of pixels of each patch, shape ``(n_patches,)``."""
-        return (self.patch_pixels >= 0).sum(axis=1)
+        sizes: NDArray[np.int64] = (self.patch_pixels >= 0).sum(axis=1, dtype=np.int64)
+        return sizes
 
     @cached_property
     def needed_pixels(self) -> NDArray[np.int32]:

@@ -40,13 +40,19 @@ def lower(problem: Problem, plan: Plan) -> Program:
     in_pixels = problem.objective.count == "pixels"
     tensors = (
         Tensor(
-            "input", (layer.batch, layer.input[0], *layer.padded_plane), "input",
-            max_loads=problem.max_loads, unit=pixel if in_pixels else 1,
+            "input",
+            (layer.batch, layer.input[0], *layer.padded_plane),
+            "input",
+            max_loads=problem.max_loads,
+            unit=pixel if in_pixels else 1,
         ),
         Tensor("kernels", layer.kernels_shape, "kernels", max_loads=problem.max_loads),
         Tensor(
-            "output", layer.output_shape, "output",
-            unit=outputs if in_pixels else 1, macs_per_element=layer.macs_per_output,
+            "output",
+            layer.output_shape,
+            "output",
+            unit=outputs if in_pixels else 1,
+            macs_per_element=layer.macs_per_output,
         ),
     )
     kernels = whole(tensors[1])
@@ -70,7 +76,8 @@ def lower(problem: Problem, plan: Plan) -> Program:
                 load=tuple(loads),
                 compute=(
                     Compute(
-                        "output", Cells(4, group),
+                        "output",
+                        Cells(4, group),
                         operands=(("input", Cells(4, need)), ("kernels", kernels)),
                         macs_per_element=layer.macs_per_output,
                         operation=ConvolvePatches(layer, problem.patch_pixels[group]),
@@ -90,7 +97,9 @@ def lower(problem: Problem, plan: Plan) -> Program:
         engines=(
             Engine("load", per_element=machine.load),
             Engine("write", per_element=machine.write),
-            Engine("compute", setup=machine.compute, macs_per_action=problem.group_size * problem.macs_per_patch),
+            Engine(
+                "compute", setup=machine.compute, macs_per_action=problem.group_size * problem.macs_per_patch
+            ),
         ),
         steps=tuple(steps),
         preloaded=(("kernels", kernels),) if machine.kernels == "preloaded" else (),
@@ -143,18 +152,26 @@ def misfit(problem: Problem, plan: Plan) -> Violation | None:
         for row, col in group:
             if not (0 <= row < rows and 0 <= col < cols):
                 return Violation(
-                    "no such patch", step, f"patch [{row}, {col}]", f"rows 0..{rows - 1}, columns 0..{cols - 1}",
+                    "no such patch",
+                    step,
+                    f"patch [{row}, {col}]",
+                    f"rows 0..{rows - 1}, columns 0..{cols - 1}",
                     "one outside",
                 )
         if len(set(group)) < len(group):
             twice = next(patch for patch in group if group.count(patch) > 1)
-            return Violation("patch doubled", step, f"patch {list(twice)}", "each patch once", "it is there twice")
+            return Violation(
+                "patch doubled", step, f"patch {list(twice)}", "each patch once", "it is there twice"
+            )
     if plan.write_back is not None and (
         len(plan.write_back) != plan.n_steps
         or not all(step < when <= plan.n_steps for step, when in enumerate(plan.write_back))
     ):
         return Violation(
-            "write-back", 0, "write_back", "one later step per group, at most the number of groups",
+            "write-back",
+            0,
+            "write_back",
+            "one later step per group, at most the number of groups",
             str(list(plan.write_back))[:80],
         )
     low, high = problem.steps_range
@@ -202,7 +219,10 @@ def measured_objective(problem: Problem, report: Report) -> int:
     if problem.objective.minimise == "duration":
         return report.sequential.cycles
     unit = problem.pixel_elements if problem.objective.count == "pixels" else 1
-    return problem.machine.load * (int(report.loaded["input"].sum()) // unit) + problem.machine.compute * report.n_steps
+    return (
+        problem.machine.load * (int(report.loaded["input"].sum()) // unit)
+        + problem.machine.compute * report.n_steps
+    )
 
 
 def simulation_seconds(problem: Problem) -> float:

@@ -7,7 +7,6 @@ import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tilewright import catalogue
 from tilewright.errors import InputError
@@ -68,11 +67,16 @@ class Row:
 
 def grid_cell(size: int, group: int, steps: str) -> Instance:
     """Return a cell of the paper's grid (section 7.1)."""
-    return parse({
-        "room": "grouping", "name": f"s1-{size}x{size}-g{group}-{steps}", "source": "S1 paper, section 7.1",
-        "layer": {"input": [1, size, size], "kernels": 1, "kernel": [3, 3]},
-        "machine": {"group_size": group}, "limits": {"steps": steps, "reloads": 2},
-    })
+    return parse(
+        {
+            "room": "grouping",
+            "name": f"s1-{size}x{size}-g{group}-{steps}",
+            "source": "S1 paper, section 7.1",
+            "layer": {"input": [1, size, size], "kernels": 1, "kernel": [3, 3]},
+            "machine": {"group_size": group},
+            "limits": {"steps": steps, "reloads": 2},
+        }
+    )
 
 
 def bundled(name: str, group: int) -> Instance:
@@ -87,7 +91,10 @@ def bundled(name: str, group: int) -> Instance:
 def reproduce(figure: str, *, time_limit: float, folder: Path, say: Say) -> None:
     """Run one of the parts ``s1-grid``, ``s1-free``, ``s1-lenet``, ``s1-layers``, or ``s1`` for all."""
     parts: dict[str, Callable[[float, Path, Say], None]] = {
-        "s1-grid": _grid, "s1-free": _free, "s1-lenet": _lenet, "s1-layers": _layers,
+        "s1-grid": _grid,
+        "s1-free": _free,
+        "s1-lenet": _lenet,
+        "s1-layers": _layers,
     }
     for name, part in parts.items():
         if figure in ("s1", name):
@@ -97,8 +104,12 @@ def reproduce(figure: str, *, time_limit: float, folder: Path, say: Say) -> None
 def _grid(time_limit: float, folder: Path, say: Say) -> None:
     from tilewright.grouping import reproduce_pictures as pictures
 
-    rows = _rows([((f"{h}x{h}", g), grid_cell(h, g, "kmin")) for g in GROUPS for h in SIZES], time_limit, folder, say)
-    say("S1 paper, figures 12 and 13: 3x3 kernel, stride 1, n = K_min, at most 2 loads of a pixel, sum of loads + n")
+    rows = _rows(
+        [((f"{h}x{h}", g), grid_cell(h, g, "kmin")) for g in GROUPS for h in SIZES], time_limit, folder, say
+    )
+    say(
+        "S1 paper, figures 12 and 13: 3x3 kernel, n = K_min, at most 2 loads of a pixel, loads + n"
+    )
     _print_grid(rows, say)
     say("the paper (CPLEX, 0.5 to 5 h a cell, 24 cores): gain up to 30 %, no proofs or bounds reported")
     pictures.figure_12([row for row in rows if row.label[1] == 4], folder / "s1-figure12.png")
@@ -107,7 +118,9 @@ def _grid(time_limit: float, folder: Path, say: Say) -> None:
 
 
 def _free(time_limit: float, folder: Path, say: Say) -> None:
-    rows = _rows([((f"{h}x{h}", g), grid_cell(h, g, "free")) for g in GROUPS for h in SIZES], time_limit, folder, say)
+    rows = _rows(
+        [((f"{h}x{h}", g), grid_cell(h, g, "free")) for g in GROUPS for h in SIZES], time_limit, folder, say
+    )
     say("the same grid with the number of steps free between K_min and K_max (the paper fixed it for speed)")
     _print_grid(rows, say)
     more = [row for row in rows if row.result.report and row.result.report["steps"] > row.problem.kmin]
@@ -147,11 +160,16 @@ def _rows(
             if result.interrupted:
                 raise KeyboardInterrupt
             result.write(results / f"{instance.name}.json")
-            say(f"  {number}/{len(cells)} {instance.name}: {result.objective}, {result.status}, {result.seconds:.1f} s")
+            say(
+                f"  {number}/{len(cells)} {instance.name}: {result.objective}, {result.status}, "
+                f"{result.seconds:.1f} s"
+            )
         plans = {name: catalogue.heuristic("grouping", name).plan(instance.problem) for name in BASELINES}
         rows.append(
             Row(
-                label, instance.problem, result,
+                label,
+                instance.problem,
+                result,
                 {name: objective(instance.problem, plan) for name, plan in plans.items()},
                 tuple(name for name, plan in plans.items() if fault(instance.problem, plan)),
             )
@@ -170,7 +188,9 @@ def _kept(path: Path, instance: Instance) -> Result | None:
 def _print_grid(rows: Sequence[Row], say: Say) -> None:
     """Print the gains as in figure 13, then what is proven and what is not."""
     by_label = {row.label: row for row in rows}
-    say("gain over the better of ZigZag and Row-by-Row in %; * proven optimal, else the gap to the bound in brackets")
+    say(
+        "gain over the better of ZigZag and Row-by-Row in %; * proven optimal, (gap to the bound) else"
+    )
     say("group  " + "".join(f"{f'{h}x{h}':>13}" for h in SIZES))
     for group in GROUPS:
         cells = []
@@ -204,8 +224,8 @@ def _compulsory_gap(row: Row) -> int:
 def _print_layers(rows: Sequence[Row], say: Say) -> None:
     """Print a line per layer and group size, with both bounds and where the gap is."""
     header = (
-        f"{'layer':<16} {'group':>5} {'g/width':>7} {'zigzag':>12} {'row by row':>12} {'found':>12} {'gain %':>7} "
-        f"{'compulsory':>12} {'best bound':>12} {'gap %':>6}  steps/K_min"
+        f"{'layer':<16} {'group':>5} {'g/width':>7} {'zigzag':>12} {'row by row':>12} {'found':>12} "
+        f"{'gain %':>7} {'compulsory':>12} {'best bound':>12} {'gap %':>6}  steps/K_min"
     )
     say(header)
     for row in rows:

@@ -34,4 +34,5 @@ class ConvolvePatches:
         windows = windows.reshape(batch, layer.groups, channels // layer.groups, *self.pixels.shape)
         windows = windows.transpose(0, 1, 3, 2, 4).reshape(batch, layer.groups, len(self.pixels), -1)
         kernels = chip["kernels"].reshape(layer.groups, layer.kernels // layer.groups, -1)
-        return np.einsum("bgpk,gnk->bgnp", windows, kernels, optimize=True).reshape(batch, layer.kernels, -1)
+        outputs: Values = np.einsum("bgpk,gnk->bgnp", windows, kernels, optimize=True)
+        return outputs.reshape(batch, layer.kernels, -1)

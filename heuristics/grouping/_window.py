@@ -1,0 +1,114 @@
+"""A stretch of consecutive groups, cut out of a plan for the beam search to rebuild."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.grouping import Problem
+from tilewright.heuristics.grouping import _growing
+from tilewright.heuristics.grouping._measure import Group
+
+Style = tuple[float, float, float, float, float]
+"""Taste of the beam search, see `_growing.grow`."""
+
+
+def draw_style(rng: np.random.Generator) -> Style:
+    """Draw a taste of the beam search; the ranges hold what did well on small layers."""
+    open_, patience = rng.uniform(0.1, 0.9), rng.uniform(0.8, 1.0)
+    crowd = float(rng.choice([0.0, 0.0, 0.5, 1.0]))
+    hold = rng.uniform(0.05, 0.3) * 4.0**-crowd
+    return open_, patience, hold, crowd, float(rng.choice([0.01, 0.3]))
+
+
+@dataclass
+class Window:
+    """The patches of some consecutive steps, and what surrounds them.
+
+    Attributes
+    ----------
+    patches
+        The patches to arrange.
+    pixels : shape (patches, k)
+        Their pixels, numbered within the window, -1 for none.
+    known
+        Which pixel of the layer each pixel within the window is; the others are of no interest to it.
+    near
+        Close patches, numbered within the window.
+    before, after : bool, shape (n_pixels,)
+        Which pixels the steps around the window hold.
+    loads : shape (n_pixels,)
+        Loads outside the window, 0 until told otherwise.
+    """
+
+    patches: Group
+    pixels: NDArray[np.int32]
+    known: NDArray[np.int32]
+    near: NDArray[np.int32]
+    before: NDArray[np.bool_]
+    after: NDArray[np.bool_]
+    loads: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        near: NDArray[np.int32],
+        patches: Group,
+        before: Group | None = None,
+        after: Group | None = None,
+    ) -> Window:
+        """Cut out `patches`, between two groups."""
+        table = problem.patch_pixels
+        known, local = np.unique(table[patches], return_inverse=True)
+        missing = int(known[0] < 0)
+        known = known[missing:]
+        number = np.full(problem.n_patches + 1, -1, np.int32)  # the last entry answers for -1
+        number[patches] = np.arange(len(patches))
+        return cls(
+            patches=patches,
+            pixels=np.ascontiguousarray(local.reshape(len(patches), -1) - missing, dtype=np.int32),
+            known=known,
+            near=number[near[patches]],
+            before=np.isin(known, table[before]) if before is not None else np.zeros(len(known), np.bool_),
+            after=np.isin(known, table[after]) if after is not None else np.zeros(len(known), np.bool_),
+            loads=np.zeros(len(known), np.int64),
+        )
+
+    @property
+    def n_pixels(self) -> int:
+        """Number of pixels within the window."""
+        return len(self.known)
+
+    def grow(
+        self, room: NDArray[np.int32], n_steps: int, max_loads: int, width: int, style: Style, seed: int
+    ) -> list[Group] | None:
+        """Arrange the patches anew in so many steps; None if the search died."""
+        needs = np.bincount(self.pixels[self.pixels >= 0], minlength=self.n_pixels) + self.after
+        outside = np.minimum(np.maximum(self.loads - self.after, 0), _growing.MOST_LOADS)
+        chip = _growing.PREVIOUS * self.before + _growing.ONE_LOAD * outside
+        steps, evictions = _growing.grow(
+            self.pixels, self.near, needs.astype(np.int16), chip.astype(np.uint8), room, n_steps,
+            max_loads, width, style, seed,
+        )  # fmt: skip
+        return None if evictions < 0 else self.groups(steps, n_steps)
+
+    def groups(self, steps: NDArray[np.int32], n_steps: int) -> list[Group]:
+        """Return the patches of each step."""
+        order = np.argsort(steps, kind="stable")
+        cuts = np.searchsorted(steps[order], np.arange(1, n_steps))
+        return [self.patches[part] for part in np.split(order, cuts)]
+
+    def starts(self, problem: Problem, groups: Sequence[Group]) -> NDArray[np.int64]:
+        """Count the loads of each pixel by these groups and, where it can change, by the one after them."""
+        number = np.zeros(problem.n_patches, np.int64)
+        number[self.patches] = np.arange(len(self.patches))
+        held = np.zeros((len(groups) + 2, self.n_pixels + 1), np.bool_)  # the last column answers for -1
+        held[0, :-1], held[-1, :-1] = self.before, self.after
+        for step, group in enumerate(groups, start=1):
+            held[step, self.pixels[number[group]]] = True
+        begun: NDArray[np.int64] = (held[1:] & ~held[:-1]).sum(axis=0)[:-1]
+        return begun

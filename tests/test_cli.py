@@ -1,0 +1,288 @@
+"""The command line as a user and a program meet it: contracts, exit statuses, interruptions."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = "s1-example2"
+SLOW = """
+room = "grouping"
+[layer]
+input = [1, 14, 14]
+kernels = 1
+kernel = [3, 3]
+[machine]
+group_size = 3
+"""
+
+
+def children(group: int) -> list[str]:
+    """Command lines of the processes in whose environment or ancestry a marker of this test stands."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                environment = (entry / "environ").read_bytes()
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+            if f"TILEWRIGHT_TEST={group}".encode() in environment.split(b"\0"):
+                found.append(command)
+    return found
+
+
+def start(folder: Path, *arguments: str) -> tuple[subprocess.Popen[str], int]:
+    """Start the command in the background, its process tree marked."""
+    marker = time.monotonic_ns()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tilewright", *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TILEWRIGHT_TEST": str(marker)},
+    )
+    return process, marker
+
+
+def gone(marker: int) -> bool:
+    """Wait for the marked processes to end."""
+    for _ in range(50):
+        if not children(marker):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_solve_prints_a_table_and_writes_a_result_that_checks(tilewright, tmp_path):
+    solved = tilewright("solve", EXAMPLE, "-o", "r.json", "--time-limit", "20")
+    assert solved.returncode == 0, solved.stderr
+    assert "objective" in solved.stdout and "bound" in solved.stdout
+    checked = tilewright("check", EXAMPLE, "r.json")
+    assert checked.returncode == 0, checked.stdout
+    assert "equal to the reference" in checked.stdout
+
+
+def test_json_prints_the_result_and_nothing_else(tilewright):
+    solved = tilewright("solve", EXAMPLE, "--with", "zigzag", "--json")
+    result = json.loads(solved.stdout)
+    assert result["format"] == 1
+    assert {
+        "room",
+        "instance",
+        "instance_sha256",
+        "method",
+        "status",
+        "objective",
+        "bound",
+        "gap",
+        "seconds",
+        "seed",
+        "warm_start",
+        "plan",
+        "report",
+        "trace",
+        "versions",
+    } <= set(result)
+    assert result["plan"]["groups"][1] == [[0, 2], [1, 2]]
+    assert solved.stderr == ""
+
+
+def test_simulate_shows_the_papers_second_step(tilewright):
+    tilewright("solve", EXAMPLE, "--with", "row_by_row", "-o", "r.json")
+    simulated = tilewright("simulate", EXAMPLE, "r.json", "--numeric", "--json")
+    report = json.loads(simulated.stdout)
+    assert report["numeric"] is True
+    second = report["per_step"][1]
+    assert second["footprint"]["input"] == 32
+    assert second["loaded"] == {"input": 12}
+    assert second["written"] == {"output": 4}
+
+
+def test_simulate_prints_steps_and_totals(tilewright):
+    tilewright("solve", EXAMPLE, "--with", "zigzag", "-o", "r.json")
+    simulated = tilewright("simulate", EXAMPLE, "r.json", "--numeric")
+    assert simulated.returncode == 0
+    assert "equal to the reference, bit for bit" in simulated.stdout
+    assert "double-buffered" in simulated.stdout
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "gif"])
+def test_plots_are_written(tilewright, tmp_path, suffix):
+    solved = tilewright("solve", EXAMPLE, "--with", "zigzag", "--plot", f"p.{suffix}")
+    assert solved.returncode == 0, solved.stderr
+    assert (tmp_path / f"p.{suffix}").stat().st_size > 1000
+
+
+def test_compare_prints_a_row_per_run(tilewright, tmp_path):
+    compared = tilewright(
+        "compare", EXAMPLE, "--with", "row_by_row,zigzag", "-o", "all.json", "--plot", "all.png"
+    )
+    assert compared.returncode == 0, compared.stderr
+    assert compared.stdout.count(EXAMPLE) == 2
+    assert "geometric mean" in compared.stdout
+    assert len(json.loads((tmp_path / "all.json").read_text())) == 2
+    assert (tmp_path / "all.png").exists()
+
+
+def test_lists(tilewright):
+    listed = tilewright("list")
+    for expected in ("grouping", "zigzag", "s1", "highs", "gecode", "lenet5-conv1-g4"):
+        assert expected in listed.stdout
+    assert EXAMPLE in [
+        row["instance"] for row in json.loads(tilewright("list", "instances", "--json").stdout)
+    ]
+
+
+def test_doctor_names_every_solver(tilewright):
+    said = tilewright("doctor").stdout
+    assert "highs" in said and "gecode" in said
+
+
+def test_reproduce_lists_figures(tilewright):
+    assert "s1-grid" in tilewright("reproduce").stdout
+    refused = tilewright("reproduce", "s2")
+    assert refused.returncode == 2
+    assert "s1-grid" in refused.stderr
+
+
+# Bad input -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("solve", "nowhere.toml"), "nowhere.toml"),
+        (("solve", "no-such-instance"), "list instances"),
+        (("solve", EXAMPLE, "--with", "zickzack"), "zigzag"),
+        (("solve", EXAMPLE, "--with", "s1@cplex"), "highs"),
+        (("solve", EXAMPLE, "--with", "s7@highs"), "s1"),
+        (("solve", EXAMPLE, "--time-limit", "0"), "0"),
+        (("solve", EXAMPLE, "--time-limit", "nan"), "nan"),
+        (("solve", EXAMPLE, "--warm-start", "nothing.json"), "nothing.json"),
+        (("solve", EXAMPLE, "-o", "no/such/folder/r.json"), "no/such/folder"),
+        (("solve", EXAMPLE, "--plot", "p.bmp"), "bmp"),
+        (("check", EXAMPLE, "no.json"), "no.json"),
+        (("solve",), "INSTANCE"),
+        (("frobnicate",), "frobnicate"),
+    ],
+)
+def test_bad_usage_is_refused_at_once(tilewright, arguments, expected):
+    began = time.monotonic()
+    refused = tilewright(*arguments)
+    assert refused.returncode == 2
+    assert expected in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert time.monotonic() - began < 15
+
+
+def test_bad_field_names_file_field_value_and_limit(tilewright, tmp_path):
+    (tmp_path / "bad.toml").write_text(SLOW.replace("group_size = 3", "group_size = -3"))
+    refused = tilewright("solve", "bad.toml")
+    assert refused.returncode == 2
+    for part in ("bad.toml", "machine.group_size", "-3", "greater than or equal to 1"):
+        assert part in refused.stderr
+
+
+def test_too_little_memory_names_what_is_needed(tilewright, tmp_path):
+    (tmp_path / "bad.toml").write_text(SLOW.replace("group_size = 3", "group_size = 3\nmemory = 18"))
+    refused = tilewright("solve", "bad.toml")
+    assert refused.returncode == 2
+    assert "19 elements" in refused.stderr  # 9 pixels, 9 kernel elements, 1 output.
+
+
+def test_infeasible_is_proven_and_exits_1(tilewright, tmp_path):
+    # 3 x 3 patches in 9 steps of one patch that may load no pixel twice: the first row already fails.
+    (tmp_path / "one.toml").write_text(
+        'room = "grouping"\n[layer]\ninput = [1, 4, 4]\nkernels = 1\nkernel = [3, 3]\n'
+        "[machine]\ngroup_size = 1\n[limits]\nreloads = 1\n"
+    )
+    solved = tilewright("solve", "one.toml", "--with", "s1@highs", "--json", "--time-limit", "60")
+    result = json.loads(solved.stdout)
+    assert result["status"] == ("infeasible" if result["plan"] is None else "optimal")
+    assert solved.returncode == (1 if result["plan"] is None else 0)
+
+
+def test_a_result_of_another_instance_is_refused(tilewright):
+    tilewright("solve", EXAMPLE, "--with", "zigzag", "-o", "r.json")
+    checked = tilewright("check", "lenet5-conv1-g4", "r.json")
+    assert checked.returncode == 1
+    assert "WRONG" in checked.stdout
+    assert tilewright("simulate", "lenet5-conv1-g4", "r.json").returncode == 2
+    assert tilewright("solve", "lenet5-conv1-g4", "--warm-start", "r.json").returncode == 2
+
+
+@pytest.mark.parametrize(
+    "change", ["missing", "doubled", "outside", "objective", "bound", "optimal", "report"]
+)
+def test_a_tampered_result_does_not_pass(tilewright, tmp_path, change):
+    tilewright("solve", EXAMPLE, "--with", "zigzag", "-o", "r.json")
+    path = tmp_path / "r.json"
+    result = json.loads(path.read_text())
+    groups = result["plan"]["groups"]
+    if change == "missing":
+        groups[0].pop()
+    elif change == "doubled":
+        groups[0][1] = groups[0][0]
+    elif change == "outside":
+        groups[0][0] = [7, 7]
+    elif change == "objective":
+        result["objective"] -= 1
+    elif change == "bound":
+        result["bound"] = result["objective"] - 1
+        result["gap"] = 1 / result["objective"]
+        result["bound_by"] = "somebody"
+    elif change == "optimal":
+        result["status"], result["bound"], result["gap"] = "optimal", result["objective"], 0.0
+    else:
+        result["report"]["peak_memory"] += 1
+    path.write_text(json.dumps(result))
+    checked = tilewright("check", EXAMPLE, "r.json", "--time-limit", "10")
+    assert checked.returncode == 1, checked.stdout
+    assert "WRONG" in checked.stdout
+
+
+# Interruptions -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_solve_saves_the_best_plan(tmp_path, signum):
+    (tmp_path / "slow.toml").write_text(SLOW)
+    process, marker = start(tmp_path, "solve", "slow.toml", "-o", "r.json", "--time-limit", "100")
+    time.sleep(6)
+    assert process.poll() is None
+    process.send_signal(signum)
+    out, err = process.communicate(timeout=10)
+    assert process.returncode == 0, err
+    assert "interrupted" in out
+    result = json.loads((tmp_path / "r.json").read_text())
+    assert result["status"] == "feasible" and result["interrupted"] is True
+    assert gone(marker)
+
+
+def test_killed_solve_leaves_no_process_and_no_half_file(tmp_path):
+    (tmp_path / "slow.toml").write_text(SLOW)
+    (tmp_path / "r.json").write_text("precious")
+    process, marker = start(tmp_path, "solve", "slow.toml", "-o", "r.json", "--time-limit", "100")
+    time.sleep(5)
+    process.kill()
+    process.communicate()
+    assert gone(marker), children(marker)
+    assert (tmp_path / "r.json").read_text() == "precious"
+
+
+@pytest.mark.parametrize("limit", [2.0, 5.0])
+def test_the_time_limit_covers_everything(tilewright, tmp_path, limit):
+    (tmp_path / "slow.toml").write_text(SLOW)
+    began = time.monotonic()
+    solved = tilewright("solve", "slow.toml", "--time-limit", str(limit))
+    assert time.monotonic() - began < limit + 1.5  # A second, and the start of Python on a busy machine.
+    assert solved.returncode == 0
