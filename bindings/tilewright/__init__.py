@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,10 @@ __all__ = ["read", "simulate", "solve"]
 # Editable installs: `models/`, `heuristics/` and `instances/` stand beside `bindings/`, not in the package.
 if (Path(__file__).parents[2] / "models").is_dir():
     __path__.append(str(Path(__file__).parents[2]))
+# Folders of the user's own, with the same folders in them.
+__path__ += [
+    str(Path(entry).absolute()) for entry in os.environ.get("TILEWRIGHT_PATH", "").split(os.pathsep) if entry
+]
 
 if TYPE_CHECKING:
     from tilewright.api import read, simulate, solve

@@ -13,13 +13,21 @@ from tilewright.errors import UnknownNameError
 ROOMS = ("grouping",)
 
 
-def folder(kind: str, room: str) -> Path:
-    """Return the folder of a room's ``models``, ``heuristics`` or ``instances``, installed or editable."""
-    for base in tilewright.__path__:
-        found = Path(base) / kind / room
-        if found.is_dir():
-            return found
-    raise FileNotFoundError(f"the installation lacks {kind}/{room}")
+def folders(kind: str, room: str) -> list[Path]:
+    """Return the folders of a room's ``models``, ``heuristics`` or ``instances``.
+
+    The installation's own comes first, those named by the environment variable ``TILEWRIGHT_PATH`` follow.
+    """
+    return [found for base in tilewright.__path__ if (found := Path(base) / kind / room).is_dir()]
+
+
+def _files(kind: str, room: str) -> list[Path]:
+    """Files of all those folders; the first of a name counts."""
+    files: dict[str, Path] = {}
+    for folder in folders(kind, room):
+        for path in sorted(folder.iterdir()):
+            files.setdefault(path.name, path)
+    return sorted(files.values(), key=lambda path: path.name)
 
 
 def room(name: str) -> ModuleType:
@@ -31,8 +39,13 @@ def room(name: str) -> ModuleType:
 
 def heuristics(room: str) -> list[str]:
     """Names of a room's heuristics."""
-    files = folder("heuristics", room).glob("*.py")
-    return sorted(path.stem for path in files if not path.name.startswith("_"))
+    return [path.stem for path in heuristic_files(room)]
+
+
+def heuristic_files(room: str) -> list[Path]:
+    """Files of a room's heuristics."""
+    files = _files("heuristics", room)
+    return [path for path in files if path.suffix == ".py" and not path.name.startswith("_")]
 
 
 def heuristic(room: str, name: str) -> ModuleType:
@@ -49,15 +62,13 @@ def searches(module: ModuleType) -> bool:
 
 def models(room: str) -> list[Path]:
     """Files of a room's formulations."""
-    files = folder("models", room).iterdir()
-    return sorted(
+    return [
         path
-        for path in files
+        for path in _files("models", room)
         if path.suffix in (".py", ".mzn")
-        and not path.name.startswith("_")
-        and path.stem != "core"
+        and not path.name.startswith(("_", "core."))
         and not path.name.endswith(".mzc.mzn")
-    )
+    ]
 
 
 def model(room: str, name: str) -> Path:
@@ -76,4 +87,12 @@ def formulation(room: str, name: str) -> ModuleType | Path:
 
 def instances(room: str) -> list[Path]:
     """Instance files of a room that come with the installation."""
-    return sorted(path for path in folder("instances", room).glob("*.toml"))
+    return [path for path in _files("instances", room) if path.suffix == ".toml"]
+
+
+def instance(room: str, name: str) -> Path:
+    """Return the file of a bundled instance."""
+    for path in instances(room):
+        if path.stem == name:
+            return path
+    raise UnknownNameError("instance", name, [path.stem for path in instances(room)])

@@ -118,7 +118,7 @@ def solve(
     from tilewright.solving import solve as run
 
     problem = read(instance)
-    _check_outputs(output, plot)
+    _check_outputs(output, plot, problem.room)
     with _Progress(enabled=not as_json) as progress:
         result = run(
             problem,
@@ -136,39 +136,41 @@ def solve(
     else:
         _print_result(result)
         for path in filter(None, (output, plot)):
-            click.echo(f"written: {path}")
+            if Path(path).exists():
+                click.echo(f"written: {path}")
     sys.exit(result.exit_status)
 
 
-def _check_outputs(output: str | None, plot: str | None) -> None:
-    """Refuse paths that cannot be written before any work is done for them."""
+def _check_outputs(output: str | None, plot: str | None, room: str | None = None) -> None:
+    """Refuse paths that cannot be written before any work is done for them.
+
+    A plan is drawn by its `room`, a comparison by none.
+    """
+    from tilewright import pictures
     from tilewright.result import check_writable
 
     if output is not None:
         check_writable(Path(output))
     if plot is not None:
-        from tilewright.pictures import suffix
+        pictures.suffix(plot, pictures.ACCEPTED if room is None else _pictures(room).ACCEPTED)
 
-        suffix(plot)
+
+def _pictures(room: str) -> Any:
+    """Import the module that draws a room's plans."""
+    import importlib
+
+    return importlib.import_module(f"tilewright.{room}.pictures")
 
 
 def _save(problem: Instance, result: Result, output: str | None, plot: str | None) -> None:
+    """Write what was asked for; a heuristic's plan that breaks a limit is drawn up to there."""
+    from tilewright import catalogue
+
     if output is not None:
         result.write(output)
     if plot is not None and result.plan is not None:
-        _draw(problem, result.plan, plot)
-
-
-def _draw(problem: Instance, plan: Any, plot: str) -> None:
-    import importlib
-
-    from tilewright import catalogue
-
-    room = catalogue.room(problem.room)
-    report = room.simulate(problem.problem, plan)
-    importlib.import_module(f"tilewright.{problem.room}.pictures").draw(
-        problem.problem, plan, report, Path(plot)
-    )
+        report = catalogue.room(problem.room).simulate(problem.problem, result.plan)
+        _pictures(problem.room).draw(problem.problem, result.plan, report, Path(plot))
 
 
 class _Progress:
@@ -433,14 +435,12 @@ def simulate(
     instance: str, result: str, numeric: bool, steps: int, seed: int, plot: str | None, as_json: bool
 ) -> None:
     """Execute the plan of a RESULT step by step. Exit status 0, or 1 if it breaks a rule."""
-    import importlib
-
     from tilewright import catalogue
     from tilewright.instance import read
     from tilewright.result import Result
 
     problem, answer = read(instance), Result.read(result)
-    _check_outputs(None, plot)
+    _check_outputs(None, plot, problem.room)
     if answer.room != problem.room or answer.instance_sha256 != problem.sha256:
         raise InputError(
             "instance_sha256",
@@ -452,8 +452,7 @@ def simulate(
         raise InputError("plan", None, "the result has no plan to simulate", result)
     report = catalogue.room(problem.room).simulate(problem.problem, answer.plan, numeric=numeric, seed=seed)
     if plot is not None:
-        pictures = importlib.import_module(f"tilewright.{problem.room}.pictures")
-        pictures.draw(problem.problem, answer.plan, report, Path(plot))
+        _pictures(problem.room).draw(problem.problem, answer.plan, report, Path(plot))
     if as_json:
         click.echo(json.dumps({**report.summary(), "per_step": report.per_step()}))
     else:

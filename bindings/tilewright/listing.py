@@ -33,13 +33,9 @@ def models() -> Rows:
 def heuristics() -> Rows:
     """Return the heuristics."""
     return [
-        {
-            "room": room,
-            "heuristic": name,
-            "what": _summary(catalogue.folder("heuristics", room) / f"{name}.py"),
-        }
+        {"room": room, "heuristic": path.stem, "what": _summary(path)}
         for room in catalogue.ROOMS
-        for name in catalogue.heuristics(room)
+        for path in catalogue.heuristic_files(room)
     ]
 
 

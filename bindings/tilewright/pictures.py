@@ -6,7 +6,6 @@ object API: there is no global figure and no display.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
@@ -178,9 +177,12 @@ def footprint_and_traffic(
 
     _stack(footprint, edges, held, colours, 1)
     peak = int(totals.max())
-    footprint.set_title(f"{titles[0]}: peak {peak:,} elements, step {int(totals.argmax()) + 1:,}")
+    if peak:
+        footprint.set_title(f"{titles[0]}: peak {peak:,} elements, step {int(totals.argmax()) + 1:,}")
+    else:
+        footprint.set_title(f"{titles[0]}: no step was finished")
     footprint.set_ylabel("elements on chip")
-    footprint.set_ylim(0, max(peak, 1) * 1.12)
+    footprint.set_ylim(0, (peak or capacity or 1) * 1.12)
     if capacity is not None:
         _capacity_line(footprint, capacity, peak)
     _legend(footprint, colours)
@@ -190,7 +192,8 @@ def footprint_and_traffic(
     for sign, parts in moved.items():
         _stack(traffic, edges, parts, colours, sign)
         lengths.append(sum(parts.values(), np.zeros(len(starts))))
-    loads, writes = (int(sum(table.sum() for table in kind.values())) for kind in (report.loaded, report.written))
+    loads = sum(int(counts.sum()) for counts in report.loaded.values())
+    writes = sum(int(counts.sum()) for counts in report.written.values())
     traffic.set_title(f"{titles[1]}: {loads:,} elements loaded, {writes:,} written back")
     per = "elements per step" if block == 1 else "elements per step, mean"
     traffic.set_ylabel(f"{per}\nwritten ↓   ↑ loaded")
@@ -205,10 +208,12 @@ def footprint_and_traffic(
         if broken:
             axes.axvline(broken, color=VERMILION, linewidth=1.2, linestyle=(0, (4, 2)))
     if broken:
+        low, high = traffic.get_ylim()
+        traffic.set_ylim(low, high * 1.12)
         side = "right" if broken > n / 2 else "left"
         traffic.annotate(
-            "violation", (broken, 1), xycoords=("data", "axes fraction"), xytext=(-4 if side == "right" else 4, -2),
-            textcoords="offset points", ha=side, va="top", color=VERMILION, fontsize=8,
+            "violation", (broken, 1), xycoords=("data", "axes fraction"), textcoords="offset points",
+            xytext=(-4 if side == "right" else 4, -2), ha=side, va="top", color=VERMILION, fontsize=8,
         )
 
 
@@ -240,8 +245,8 @@ def _stack(
         top = base + sign * values
         if len(base) <= 60:
             axes.bar(
-                (edges[:-1] + edges[1:]) / 2, sign * values, width=0.86 * np.diff(edges), bottom=base, color=colour,
-                linewidth=0,
+                (edges[:-1] + edges[1:]) / 2, sign * values, width=0.86 * np.diff(edges), bottom=base,
+                color=colour, linewidth=0,
             )
         else:
             axes.stairs(top, edges, baseline=base, fill=True, color=colour, linewidth=0)
@@ -250,7 +255,7 @@ def _stack(
 
 def _capacity_line(axes: Axes, capacity: int, peak: int) -> None:
     """Draw the memory's size, or say it where the line would press the rest flat."""
-    if capacity > 3 * max(peak, 1):
+    if peak and capacity > 3 * peak:
         axes.text(
             0.995, 0.97, f"capacity {capacity:,}, far above", transform=axes.transAxes, ha="right", va="top",
             fontsize=8, color=INK,
@@ -261,6 +266,7 @@ def _capacity_line(axes: Axes, capacity: int, peak: int) -> None:
     axes.annotate(
         f"capacity {capacity:,}", (1, capacity), xycoords=("axes fraction", "data"), xytext=(-2, 2),
         textcoords="offset points", ha="right", va="bottom", fontsize=8, color=INK,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8}, zorder=4,
     )
 
 
@@ -273,19 +279,20 @@ def _cut_outlier(axes: Axes, up: NDArray[Any], down: NDArray[Any], starts: NDArr
         where = int(up.argmax())
         axes.annotate(
             f"↑ {up[where]:,.0f} loaded at step {int(starts[where]) + 1:,} (cut off)",
-            (starts[where] + 1, 1), xycoords=("data", "axes fraction"), xytext=(6, -1), textcoords="offset points",
-            ha="left" if where < len(up) / 2 else "right", va="top", fontsize=8, color=INK,
+            (starts[where] + 1, 1), xycoords=("data", "axes fraction"), textcoords="offset points", va="top",
+            xytext=(6, -1), ha="left" if where < len(up) / 2 else "right", fontsize=8, color=INK,
         )
         high = second * 1.35
     axes.set_ylim(low or -0.04 * max(high, 1), max(high, 1) * 1.08)
 
 
 def _step_axis(axes: Axes, n: int) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, StrMethodFormatter
 
     axes.set_xlim(0.5 - 0.01 * n, n + 0.5 + 0.01 * n)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=9, integer=True, min_n_ticks=1))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}" if 1 <= x <= n else ""))
+    ticks = [int(v) for v in MaxNLocator(nbins=9, integer=True).tick_values(1, n) if 1 <= v <= n]
+    axes.xaxis.set_major_locator(FixedLocator([1] * (not ticks or ticks[0] > 1) + ticks))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{abs(y):,.0f}"))
     axes.grid(axis="y", color=PALE, linewidth=0.6)
@@ -302,11 +309,13 @@ def _legend(axes: Axes, colours: Mapping[str, str]) -> None:
         axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.02, 1))
 
 
-def _nothing(axes: Axes, title: str, why: str = "not executed") -> None:
+def _nothing(axes: Axes, title: str, why: str = "not simulated") -> None:
     """Leave axes empty and say so."""
     axes.set_title(title)
     axes.set_xticks([])
     axes.set_yticks([])
+    for spine in axes.spines.values():
+        spine.set_visible(False)
     axes.text(0.5, 0.5, why, transform=axes.transAxes, ha="center", va="center", color=GREY)
 
 
@@ -355,40 +364,39 @@ def timeline(
     until = max(until or end, 1)
     engines = sorted(dict.fromkeys(line.engine), key=_engine_order)
     row = {name: number for number, name in enumerate(engines)}
-    weight = {name: 1 for name in line.tensor}
-    colours = _tensor_colours(weight)
-    inches = axes.get_position().width * axes.figure.get_figwidth()  # type: ignore[union-attr]
-    points_per_cycle = inches * 72 / until
-    for name, colour in colours.items():
-        for engine in engines:
-            bars = [
-                i for i in np.flatnonzero(shown)
-                if line.engine[i] == engine and (line.tensor[i] if line.tensor[i] in colours else "others") == name
-            ]
-            if not bars:
-                continue
-            axes.broken_barh(
-                [(int(line.start[i]), int(line.finish[i] - line.start[i])) for i in bars], (row[engine] - 0.38, 0.76),
-                facecolors=colour, edgecolors="white", linewidth=0.5 if len(bars) > 80 else 0.8,
+    colours = _tensor_colours(dict.fromkeys(line.tensor, 1))
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    points_per_cycle = axes.get_position().width * figure.get_figwidth() * 72 / until
+    bars: dict[tuple[str, str, bool], list[tuple[int, int]]] = {}
+    for i in np.flatnonzero(shown):
+        start, length = int(line.start[i]), int(line.finish[i] - line.start[i])
+        colour = colours.get(line.tensor[i], GREY)
+        wide = length * points_per_cycle > 2
+        bars.setdefault((line.engine[i], colour, wide), []).append((start, length))
+        text = str(int(line.step[i]) + 1)
+        if length * points_per_cycle > 5.5 * len(text) + 3:
+            axes.text(
+                start + length / 2, row[line.engine[i]], text, ha="center", va="center", fontsize=7.5,
+                color=text_colour(colour),
             )
-            for i in bars:
-                text = str(int(line.step[i]) + 1)
-                length = int(line.finish[i] - line.start[i])
-                if length * points_per_cycle > 5.5 * len(text) + 3:
-                    axes.text(
-                        line.start[i] + length / 2, row[engine], text, ha="center", va="center", fontsize=7.5,
-                        color=_on(colour),
-                    )
+    for (engine, colour, wide), spans in bars.items():
+        # A white edge parts what follows on each other; it would hide short actions.
+        axes.broken_barh(
+            spans, (row[engine] - 0.38, 0.76), facecolors=colour, edgecolors="white" if wide else colour,
+            linewidth=0.6,
+        )
     busy = line.busy()
     for engine in engines:
         share = busy[engine] / line.cycles if line.cycles else 0
-        axes.text(
-            1.008, row[engine], f"{share:.0%} busy", transform=axes.get_yaxis_transform(), va="center", fontsize=8,
-            color=GREY,
-        )
+        words = "< 1 % busy" if 0 < share < 0.01 else f"{100 * share:.0f} % busy"
+        across = axes.get_yaxis_transform()
+        axes.text(1.008, row[engine], words, transform=across, va="center", fontsize=8, color=GREY)
     if end < until * 0.999:
         axes.axvline(end, color=GREY, linewidth=0.8, linestyle=(0, (4, 2)))
-    part = "" if steps == total else f"; the first {steps:,} of {total:,} steps are drawn, {end:,} cycles"
+    part = ""
+    if steps < total:
+        part = f"; only the first {steps:,} of {total:,} steps ({end:,} cycles) are drawn"
     axes.set_title(f"{title}: {line.cycles:,} cycles{part}")
     axes.set_yticks(range(len(engines)), engines)
     axes.set_ylim(len(engines) - 0.5, -0.5)
@@ -403,11 +411,15 @@ def timeline(
 @style()
 def timelines(sequential: Axes, overlapped: Axes, report: Report, *, titles: tuple[str, str]) -> None:
     """Draw both timelines of a report on one scale, the same steps in each, with one axis label."""
+    if report.sequential is None and report.violation is not None:
+        for axes, title in zip((sequential, overlapped), titles, strict=True):
+            _nothing(axes, title, "a program that breaks a rule has no timeline")
+        return
     lines = [line for line in (report.sequential, report.overlapped) if line is not None]
     steps = min((window(line) for line in lines), default=0)
     until = max((int(line.finish[line.step < steps].max(initial=0)) for line in lines), default=0)
-    for axes, line, title in zip((sequential, overlapped), (report.sequential, report.overlapped), titles, strict=True):
-        timeline(axes, line, title=title, steps=steps, until=until)
+    timeline(sequential, report.sequential, title=titles[0], steps=steps, until=until)
+    timeline(overlapped, report.overlapped, title=titles[1], steps=steps, until=until)
     if len(lines) == 2:
         sequential.set_xlabel("")
         overlapped.set_xlabel("cycles; numbers are steps" if overlapped.texts else "cycles")
@@ -419,7 +431,7 @@ def _engine_order(name: str) -> tuple[int, str]:
     return next((number for number, word in enumerate(known) if word in name), len(known)), name
 
 
-def _on(colour: str) -> str:
+def text_colour(colour: str) -> str:
     """Return black or white, whichever is readable on a colour."""
     red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
     return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.5 else "black"
@@ -459,12 +471,13 @@ def draw_comparison(rows: Sequence[Mapping[str, Any]], path: str | Path) -> None
     longest = max(len(_short(str(row["method"]), 26)) for row in rows)
     left, wide = 0.25 + 0.072 * longest, 3.55
     cell = left + wide + 1.15
-    top = 0.5
+    top = 0.15
     figure = new_figure(cell * across + 0.1, top + sum(heights) + header * len(lines) + 0.5)
     scaled = {name: _scale(panel) for name, panel in panels.items()}
     span = [x for scale in scaled.values() for pair in scale for x in pair if x is not None]
     low, high = min([0.0, *span]), max([0.0, *span])
-    pad = max(high - low, 1e-3) * 0.05
+    low, high = (low, high) if high - low >= 1 else (low - 1, high + 1)
+    pad = (high - low) * 0.05
     for line, height in zip(lines, heights, strict=True):
         top += header
         for column, name in enumerate(line):
@@ -516,7 +529,7 @@ def _panel(
             if bound is not None:
                 axes.plot([bound, objective], [y, y], color=PALE, linewidth=1.2, zorder=1)
             axes.plot([objective], [y], "o", color=BLUE if first else SKY, markersize=6, zorder=2)
-            text = f"{row['objective']:,}" + (f"  +{objective:.{_digits(objective)}f} %" if objective else "")
+            text = f"{row['objective']:,}" + (f"  +{_percent(objective)} %" if objective else "")
         else:
             text = "no plan"
         axes.text(
@@ -531,9 +544,11 @@ def _panel(
     axes.set_title(_short(name, 48), fontweight="bold", fontsize=9.5)
 
 
-def _digits(percent: float) -> int:
-    """Digits after the point that keep two significant ones, at most three."""
-    return min(3, max(0, 1 - math.floor(math.log10(percent)))) if 0 < percent < 10 else 0
+def _percent(value: float) -> str:
+    """Write a positive percentage with about two significant digits."""
+    if value < 0.01:
+        return "<0.01"
+    return f"{value:.{0 if value >= 9.95 else 1 if value >= 0.995 else 2}f}"
 
 
 def _comparison_legend(figure: Figure) -> None:

@@ -77,7 +77,7 @@ class State(NamedTuple):
     best_totals: NDArray[np.int64]
 
 
-@njit(cache=True, inline="never")
+@njit(cache=True)
 def _change_loads(s, pixel, change, max_loads):
     """Count one run of a pixel more or less."""
     loads = s.loads[pixel]
@@ -90,7 +90,7 @@ def _change_loads(s, pixel, change, max_loads):
         s.totals[OVER] -= 1
 
 
-@njit(cache=True, inline="never")
+@njit(cache=True)
 def _toggle(s, patch, row, add, max_loads):
     """Add a patch to a row, or take it out."""
     at = s.place[row]
@@ -129,7 +129,7 @@ def _toggle(s, patch, row, add, max_loads):
     s.totals[OVER] += max(0, s.held[row] - s.room[s.size[row]])
 
 
-@njit(cache=True, inline="never")
+@njit(cache=True)
 def _tie(s, first, second, change, max_loads):
     """Make two rows neighbours in the sequence (change -1), or separate them (+1).
 
@@ -154,7 +154,7 @@ def _put(s, at, row):
     s.place[row] = at
 
 
-@njit(cache=True, inline="never")
+@njit(cache=True)
 def _insert_row(s, at, max_loads):
     """Put an empty row at a position of the sequence and return it."""
     n = s.totals[STEPS]
@@ -168,7 +168,7 @@ def _insert_row(s, at, max_loads):
     return row
 
 
-@njit(cache=True, inline="never")
+@njit(cache=True)
 def _delete_row(s, at, max_loads):
     """Take an empty row out of the sequence."""
     n = s.totals[STEPS]
@@ -180,22 +180,57 @@ def _delete_row(s, at, max_loads):
     _tie(s, s.order[at - 1], s.order[at], -1, max_loads)
 
 
-@njit(cache=True, inline="never")
-def _reverse(s, first, last, max_loads):
-    """Reverse the rows at positions first..last; its own inverse."""
-    a, b = s.order[first], s.order[last]
-    before, after = s.order[first - 1], s.order[last + 1]
-    _tie(s, before, a, 1, max_loads)
-    _tie(s, b, after, 1, max_loads)
-    i, j = first, last
-    while i < j:
-        other = s.order[i]
-        _put(s, i, s.order[j])
-        _put(s, j, other)
-        i += 1
-        j -= 1
-    _tie(s, before, b, -1, max_loads)
-    _tie(s, a, after, -1, max_loads)
+@njit(cache=True)
+def _exchange(s, x, a, z, b, max_loads):
+    """Move patch x from row a to row b, and patch z, if there is one, the other way."""
+    _toggle(s, x, a, False, max_loads)
+    if z >= 0:
+        _toggle(s, z, b, False, max_loads)
+        _toggle(s, z, a, True, max_loads)
+    _toggle(s, x, b, True, max_loads)
+
+
+@njit(cache=True)
+def _reverse(s, first, last):
+    """Reverse the rows at positions first..last without counting anything."""
+    while first < last:
+        row = s.order[first]
+        _put(s, first, s.order[last])
+        _put(s, last, row)
+        first += 1
+        last -= 1
+
+
+@njit(cache=True)
+def _rearrange(s, first, middle, last, undo, max_loads):
+    """Let the rows first..middle and those up to last change places, or reverse all if there is no middle."""
+    _tie(s, s.order[first - 1], s.order[first], 1, max_loads)
+    _tie(s, s.order[last], s.order[last + 1], 1, max_loads)
+    if middle >= first:
+        if undo:
+            middle = first + last - middle - 1
+        _tie(s, s.order[middle], s.order[middle + 1], 1, max_loads)
+        _reverse(s, first, middle)
+        _reverse(s, middle + 1, last)
+        middle = first + last - middle - 1
+    _reverse(s, first, last)
+    if middle >= first:
+        _tie(s, s.order[middle], s.order[middle + 1], -1, max_loads)
+    _tie(s, s.order[first - 1], s.order[first], -1, max_loads)
+    _tie(s, s.order[last], s.order[last + 1], -1, max_loads)
+
+
+@njit(cache=True)
+def _remember(s):
+    """Keep the present plan as the best."""
+    for i in range(s.row_of.shape[0]):
+        s.best_row_of[i] = s.row_of[i]
+    for i in range(s.order.shape[0]):
+        s.best_order[i] = s.order[i]
+    for i in range(s.loads.shape[0]):
+        s.best_loads[i] = s.loads[i]
+    for i in range(s.totals.shape[0]):
+        s.best_totals[i] = s.totals[i]
 
 
 @njit(cache=True)
@@ -269,11 +304,7 @@ def anneal(s, moves, hot, cold, seed, limits, penalty, step_weight, best, goal):
             alone = z < 0 and s.size[a] == 1
             if alone and n <= fewest:
                 continue
-            _toggle(s, x, a, False, max_loads)
-            if z >= 0:
-                _toggle(s, z, b, False, max_loads)
-                _toggle(s, z, a, True, max_loads)
-            _toggle(s, x, b, True, max_loads)
+            _exchange(s, x, a, z, b, max_loads)
             if alone:
                 _delete_row(s, at, max_loads)
             now = totals[LOADS] + penalty * totals[OVER] + step_weight * totals[STEPS]
@@ -281,11 +312,7 @@ def anneal(s, moves, hot, cold, seed, limits, penalty, step_weight, best, goal):
                 if alone:
                     # The same row is on top of the stack of unused ones.
                     _insert_row(s, at, max_loads)
-                _toggle(s, x, b, False, max_loads)
-                if z >= 0:
-                    _toggle(s, z, a, False, max_loads)
-                    _toggle(s, z, b, True, max_loads)
-                _toggle(s, x, a, True, max_loads)
+                _exchange(s, x, b, z, a, max_loads)
                 continue
         elif kind < 0.965:
             # A patch leaves for a group of its own.
@@ -293,16 +320,14 @@ def anneal(s, moves, hot, cold, seed, limits, penalty, step_weight, best, goal):
                 continue
             at += _below(2)
             b = _insert_row(s, at, max_loads)
-            _toggle(s, x, a, False, max_loads)
-            _toggle(s, x, b, True, max_loads)
+            _exchange(s, x, a, -1, b, max_loads)
             now = totals[LOADS] + penalty * totals[OVER] + step_weight * totals[STEPS]
             if now > limit:
-                _toggle(s, x, b, False, max_loads)
-                _toggle(s, x, a, True, max_loads)
+                _exchange(s, x, b, -1, a, max_loads)
                 _delete_row(s, at, max_loads)
                 continue
         else:
-            # Reverse a stretch, or let it change places with the one behind it (three reversals).
+            # Reverse a stretch, or let its beginning and its end change places.
             first = at
             last = first
             reach = 1 + _below(longest)
@@ -313,24 +338,15 @@ def anneal(s, moves, hot, cold, seed, limits, penalty, step_weight, best, goal):
             middle = first - 1
             if kind < 0.98:
                 middle = first + _below(last - first)
-            if middle >= first:
-                _reverse(s, first, middle, max_loads)
-                _reverse(s, middle + 1, last, max_loads)
-            _reverse(s, first, last, max_loads)
+            _rearrange(s, first, middle, last, False, max_loads)
             now = totals[LOADS] + penalty * totals[OVER] + step_weight * totals[STEPS]
             if now > limit:
-                _reverse(s, first, last, max_loads)
-                if middle >= first:
-                    _reverse(s, first, middle, max_loads)
-                    _reverse(s, middle + 1, last, max_loads)
+                _rearrange(s, first, middle, last, True, max_loads)
                 continue
         value = now
         if value + FORBIDDEN * totals[OVER] < best - 1e-9:
             best = value + FORBIDDEN * totals[OVER]
-            s.best_row_of[:] = s.row_of
-            s.best_order[:] = s.order
-            s.best_loads[:] = s.loads
-            s.best_totals[:] = totals
+            _remember(s)
             if best <= goal + 1e-9:
                 break
     return best

@@ -13,8 +13,8 @@ EVICTED, UNCOVERED, HELD, EMPTY, CLOSED = range(5)
 not in the current one, pixels of the current one, slots left empty, whether the current group is closed."""
 
 MOST_LOADS = 62
-TOO_OFTEN = 1000
-"""Price of loading a pixel more often than allowed, in evictions."""
+BUCKETS, BUCKETS_PER_POINT = 4096, 100
+"""Resolution in which scores are compared."""
 
 
 @njit(cache=True)
@@ -39,26 +39,27 @@ def grow(pixels, near, needs, chip, room, n_steps, max_loads, width, style, seed
         Most pixels of a group with so many patches.
     n_steps, max_loads, width : int
         Number of groups; most loads of a pixel; plans kept side by side.
-    style : (open, patience, hold, crowd, noise)
+    style : (open, patience, hold, crowd, noise, price)
         Taste of the search. An uncovered pixel weighs ``open * patience ** (free slots - 1)`` (1 when no slot
         is free); a pixel of the current group that r more patches need weighs ``hold * r ** crowd``; each
-        score is raised at random by up to ``noise``.
+        score is raised at random by up to ``noise``. A pixel that may not be loaded again counts
+        ``price`` more when it is evicted or uncovered.
     seed : int
 
     Returns
     -------
     steps : int32, shape (patches,)
     evictions : int
-        -1 if the search died in a dead end.
+        With the prices paid; -1 if the search died in a dead end.
     """
     np.random.seed(seed)  # noqa: NPY002  (what compiled code has)
-    open_, patience, hold, crowd, noise = style
+    open_, patience, hold, crowd, noise, price = style
     n_patches, k = pixels.shape
     n_pixels = needs.shape[0]
     capacity = room.shape[0] - 1
     slots = n_steps * capacity
     slack = slots - n_patches
-    max_loads = min(max_loads, MOST_LOADS)
+    exhausted = ONE_LOAD * min(max_loads, MOST_LOADS)
     weight = np.zeros(needs.max() + 1)
     for r in range(1, weight.shape[0]):
         weight[r] = hold * float(r) ** crowd
@@ -72,21 +73,25 @@ def grow(pixels, near, needs, chip, room, n_steps, max_loads, width, style, seed
     done = np.zeros((2, width, n_patches), np.uint8)
     member = np.full((2, width, 2 * capacity), -1, np.int32)
     book = np.zeros((2, width, 5), np.int32)
+    price = int(price)
     front = np.zeros((2, width))
     keys = np.zeros((2, width, 2), np.int64)
     parent = np.zeros((slots, width), np.int32)
     choice = np.zeros((slots, width), np.int32)
-    left[0, 0] = needs
-    on_chip[0, 0] = chip
     for j in range(n_pixels):
+        left[0, 0, j] = needs[j]
+        on_chip[0, 0, j] = chip[j]
         if chip[j] & PREVIOUS and needs[j] > 0:
-            book[0, 0, UNCOVERED] += 1
+            book[0, 0, UNCOVERED] += 1 + (price if chip[j] >= exhausted else 0)
     alive = 1
 
-    score = np.zeros(64 * width)
-    source = np.zeros(64 * width, np.int32)
-    patch = np.zeros(64 * width, np.int32)
-    key = np.zeros(64 * width, np.int64)
+    most = width * min(n_patches, 2 * capacity * near.shape[1]) + n_patches + width
+    score = np.zeros(most)
+    source = np.zeros(most, np.int32)
+    patch = np.zeros(most, np.int32)
+    key = np.zeros(most, np.int64)
+    ranking = np.zeros(most, np.int32)
+    bucket = np.zeros(BUCKETS + 2, np.int32)
     listed = np.zeros(n_patches + 1, np.int32)
     stamp = np.zeros(n_patches, np.int64)
     mark = 0
@@ -110,7 +115,8 @@ def grow(pixels, near, needs, chip, room, n_steps, max_loads, width, style, seed
                 for i in range(2 * capacity):
                     x = member[old, b, i]
                     if x >= 0:
-                        for y in near[x]:
+                        for i_near in range(near.shape[1]):
+                            y = near[x, i_near]
                             if y >= 0 and stamp[y] != mark and done[old, b, y] == 0:
                                 stamp[y] = mark
                                 listed[n_listed] = y
@@ -123,12 +129,6 @@ def grow(pixels, near, needs, chip, room, n_steps, max_loads, width, style, seed
             if filled > 0 and (closed or book[old, b, EMPTY] + free + 1 <= slack):
                 listed[n_listed] = -1
                 n_listed += 1
-            if found + n_listed > score.shape[0]:
-                more = score.shape[0]
-                score = np.append(score, np.zeros(more))
-                source = np.append(source, np.zeros(more, np.int32))
-                patch = np.append(patch, np.zeros(more, np.int32))
-                key = np.append(key, np.zeros(more, np.int64))
             for i in range(n_listed):
                 y = listed[i]
                 evicted = book[old, b, EVICTED]
@@ -137,7 +137,8 @@ def grow(pixels, near, needs, chip, room, n_steps, max_loads, width, style, seed
                 ahead = front[old, b]
                 now = keys[old, b, 1] + 77
                 if y >= 0:
-                    for j in pixels[y]:
+                    for q in range(k):
+                        j = pixels[y, q]
                         if j < 0:
                             continue
                         bits = on_chip[old, b, j]
@@ -148,9 +149,7 @@ def grow(pixels, near, needs, chip, room, n_steps, max_loads, width, style, seed
                         else:
                             held += 1
                             if bits & PREVIOUS:
-                                uncovered -= 1
-                            elif bits >= ONE_LOAD * max_loads:
-                                evicted += TOO_OFTEN
+                                uncovered -= 1 + (price if bits >= exhausted else 0)
                     if held > room[filled + 1]:
                         continue
                     now = keys[old, b, 1] ^ key_now[y] ^ key_done[y]
@@ -161,9 +160,10 @@ def grow(pixels, near, needs, chip, room, n_steps, max_loads, width, style, seed
                 found += 1
         if found == 0:
             return np.zeros(n_patches, np.int32), -1
-        ranking = np.argsort(score[:found])
+        _rank(score, found, bucket, ranking)
         alive = 0
-        for i in ranking:
+        for rank in range(found):
+            i = ranking[rank]
             cell = (key[i] ^ (key[i] >> 31)) & (cells - 1)
             while table_slot[cell] == slot and table[cell] != key[i]:
                 cell = (cell + 1) & (cells - 1)
@@ -175,19 +175,26 @@ def grow(pixels, near, needs, chip, room, n_steps, max_loads, width, style, seed
             alive += 1
             parent[slot, a] = b
             choice[slot, a] = y
-            left[new, a] = left[old, b]
-            on_chip[new, a] = on_chip[old, b]
-            done[new, a] = done[old, b]
-            member[new, a] = member[old, b]
-            book[new, a] = book[old, b]
-            keys[new, a] = keys[old, b]
+            # Plain loops: assigning slices takes seconds to compile.
+            for j in range(n_pixels):
+                left[new, a, j] = left[old, b, j]
+                on_chip[new, a, j] = on_chip[old, b, j]
+            for x in range(n_patches):
+                done[new, a, x] = done[old, b, x]
+            for i in range(2 * capacity):
+                member[new, a, i] = member[old, b, i]
+            for i in range(5):
+                book[new, a, i] = book[old, b, i]
+            keys[new, a, 0] = keys[old, b, 0]
+            keys[new, a, 1] = keys[old, b, 1]
             front[new, a] = front[old, b]
             if y >= 0:
                 done[new, a, y] = 1
                 member[new, a, capacity + filled] = y
                 keys[new, a, 0] ^= key_done[y]
                 keys[new, a, 1] ^= key_now[y]
-                for j in pixels[y]:
+                for q in range(k):
+                    j = pixels[y, q]
                     if j < 0:
                         continue
                     bits = on_chip[new, a, j]
@@ -200,17 +207,14 @@ def grow(pixels, near, needs, chip, room, n_steps, max_loads, width, style, seed
                         book[new, a, HELD] += 1
                         on_chip[new, a, j] = bits | CURRENT
                         if bits & PREVIOUS:
-                            book[new, a, UNCOVERED] -= 1
-                        else:
-                            if bits >= ONE_LOAD * max_loads:
-                                book[new, a, EVICTED] += TOO_OFTEN
-                            if bits < ONE_LOAD * MOST_LOADS:
-                                on_chip[new, a, j] += ONE_LOAD
+                            book[new, a, UNCOVERED] -= 1 + (price if bits >= exhausted else 0)
+                        elif bits < ONE_LOAD * MOST_LOADS:
+                            on_chip[new, a, j] += ONE_LOAD
             else:
                 book[new, a, EMPTY] += 1
                 book[new, a, CLOSED] = 1
             if free == 0:
-                _finish_group(pixels, left[new, a], on_chip[new, a], member[new, a], book[new, a])
+                _finish_group(left, on_chip, member, book, new, a, exhausted, price)
                 keys[new, a, 0] ^= keys[new, a, 1] * 3
                 keys[new, a, 1] = 0
                 front[new, a] = 0.0
@@ -231,18 +235,39 @@ def grow(pixels, near, needs, chip, room, n_steps, max_loads, width, style, seed
 
 
 @njit(cache=True)
-def _finish_group(pixels, left, on_chip, member, book):
+def _rank(score, found, bucket, ranking):
+    """Sort the candidates, finely near the best score and not at all far above it."""
+    least = score[0]
+    for i in range(found):
+        least = min(least, score[i])
+    for i in range(BUCKETS + 2):
+        bucket[i] = 0
+    for i in range(found):
+        score[i] = min((score[i] - least) * BUCKETS_PER_POINT, BUCKETS)
+        bucket[int(score[i]) + 1] += 1
+    for i in range(BUCKETS):
+        bucket[i + 1] += bucket[i]
+    for i in range(found):
+        level = int(score[i])
+        ranking[bucket[level]] = i
+        bucket[level] += 1
+
+
+@njit(cache=True)
+def _finish_group(left, on_chip, member, book, new, a, exhausted, price):
     """Let what the current group does not cover leave the memory, and make it the previous group."""
-    capacity = member.shape[0] // 2
-    book[EVICTED] += book[UNCOVERED]
-    for j in range(on_chip.shape[0]):
-        on_chip[j] = (on_chip[j] & ~np.uint8(3)) | ((on_chip[j] & CURRENT) >> 1)
+    capacity = member.shape[2] // 2
     uncovered = 0
-    for j in range(on_chip.shape[0]):
-        if on_chip[j] & PREVIOUS and left[j] > 0:
-            uncovered += 1
-    member[:capacity] = member[capacity:]
-    member[capacity:] = -1
-    book[UNCOVERED] = uncovered
-    book[HELD] = 0
-    book[CLOSED] = 0
+    for j in range(on_chip.shape[2]):
+        bits = on_chip[new, a, j]
+        bits = (bits & ~np.uint8(3)) | ((bits & CURRENT) >> 1)
+        on_chip[new, a, j] = bits
+        if bits & PREVIOUS and left[new, a, j] > 0:
+            uncovered += 1 + (price if bits >= exhausted else 0)
+    for i in range(capacity):
+        member[new, a, i] = member[new, a, capacity + i]
+        member[new, a, capacity + i] = -1
+    book[new, a, EVICTED] += book[new, a, UNCOVERED]
+    book[new, a, UNCOVERED] = uncovered
+    book[new, a, HELD] = 0
+    book[new, a, CLOSED] = 0

@@ -12,7 +12,7 @@ from tilewright.grouping import Problem
 from tilewright.heuristics.grouping import _growing
 from tilewright.heuristics.grouping._measure import Group
 
-Style = tuple[float, float, float, float, float]
+Style = tuple[float, float, float, float, float, float]
 """Taste of the beam search, see `_growing.grow`."""
 
 
@@ -21,7 +21,9 @@ def draw_style(rng: np.random.Generator) -> Style:
     open_, patience = rng.uniform(0.1, 0.9), rng.uniform(0.8, 1.0)
     crowd = float(rng.choice([0.0, 0.0, 0.5, 1.0]))
     hold = rng.uniform(0.05, 0.3) * 4.0**-crowd
-    return open_, patience, hold, crowd, float(rng.choice([0.01, 0.3]))
+    # Some loads too many can be repaired afterwards; forbidding them altogether can lead astray.
+    price = float(rng.choice([1.0, 3.0, 100.0]))
+    return open_, patience, hold, crowd, float(rng.choice([0.01, 0.3])), price
 
 
 @dataclass

@@ -2,47 +2,115 @@
 
 The state of a growing plan is what has been computed and what is on chip. All that distinguishes its
 price from the least possible are pixels that leave the memory while patches that need them remain, so
-these are counted, and what threatens to become one: pixels of the previous group that the current one does not
-cover yet, and to a lesser degree all pixels that have to be kept.
+these are counted, and what threatens to become one: pixels of the previous group that the current one does
+not cover yet, and to a lesser degree all pixels that have to be kept.
+
+A group can keep a front of limited length on chip, so layers much wider than a group are cut into strips
+that are grown one after the other.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilewright.grouping import Plan, Problem
 from tilewright.heuristics.grouping import strips
-from tilewright.heuristics.grouping._measure import best, near, room
+from tilewright.heuristics.grouping._measure import Group, best, near, room
 from tilewright.heuristics.grouping._window import Style, Window
 
 STYLES: tuple[Style, ...] = (
-    (0.3, 0.8, 0.2, 0.0, 0.01),
-    (0.5, 0.8, 0.1, 0.0, 0.01),
-    (0.7, 0.9, 0.05, 1.0, 0.01),
-    (0.3, 0.8, 0.1, 0.5, 0.01),
+    (0.3, 0.8, 0.2, 0.0, 0.01, 100.0),
+    (0.5, 0.8, 0.1, 0.0, 0.01, 100.0),
+    (0.5, 0.9, 0.03, 1.0, 0.01, 100.0),
+    (0.3, 0.8, 0.1, 0.5, 0.01, 100.0),
 )
 """Tastes that did well on many layers, the most reliable first."""
 
 WORK = 4e9
-"""Bytes that the search may copy; about one second."""
+"""Bytes that the searches may move together; one or two seconds."""
 
 
 def plan(problem: Problem) -> Plan:
-    """Grow plans for the whole layer, and strip by strip for layers that are large; return the best.
+    """Grow plans for the whole layer and strip by strip; return the best.
 
     Where even narrow beams would take too long, the answer is that of `strips`.
     """
     plans = [strips.plan(problem)]
     close, space = near(problem), room(problem)
-    fewest, most = problem.steps_range
-    # With little memory a group may hold fewer patches; `strips` knows how many steps that takes.
-    n_steps = min(max(fewest, plans[0].n_steps if problem.machine.memory else problem.kmin), most)
-    state = problem.n_patches + 3 * problem.n_pixels
-    width = int(min(300, WORK / len(STYLES) / (problem.n_patches * state)))
+    cuts = [(count, lying) for lying in (False, True) for count in sensible_counts(problem, lying)]
+    width = int(min(200, WORK / len(STYLES) / sum(work(problem, count) for count, _ in cuts)))
     if width >= 10:
-        whole = Window.of(problem, close, np.arange(problem.n_patches))
-        for style in STYLES:
-            groups = whole.grow(space, n_steps, problem.max_loads, width, style, 0)
-            if groups is not None:
-                plans.append(Plan.from_groups(problem, groups))
+        for count, lying in cuts:
+            for style in STYLES:
+                groups = grow(problem, close, space, count, lying, plans[0].n_steps, width, style, 0)
+                if groups is not None:
+                    plans.append(Plan.from_groups(problem, groups))
     return best(problem, plans)
+
+
+def sensible_counts(problem: Problem, lying: bool) -> list[int]:
+    """Return the numbers of strips to try: from the fewest that a group can span down, and 1 if near."""
+    across = problem.grid[0 if lying else 1]
+    full = -(-across // problem.group_size)
+    counts = {count for count in (full, full - 1, full - 2) if count > 1}
+    # The whole plane is the same upright and lying.
+    if full <= 5 and not lying:
+        counts.add(1)
+    return sorted(counts)
+
+
+def work(problem: Problem, count: int) -> float:
+    """Estimate the bytes that growing a plan in so many strips moves per plan kept."""
+    patches, pixels = problem.n_patches / count, problem.n_pixels / count
+    return problem.n_patches * (patches + 3 * pixels + 500 * problem.patch_pixels.shape[1])
+
+
+def grow(
+    problem: Problem,
+    close: NDArray[np.int32],
+    space: NDArray[np.int32],
+    count: int,
+    lying: bool,
+    n_steps: int,
+    width: int,
+    style: Style,
+    seed: int,
+) -> list[Group] | None:
+    """Grow a plan strip by strip; None if the search died.
+
+    Parameters
+    ----------
+    close, space
+        `near` and `room` of the problem.
+    count, lying
+        Number of strips; whether they lie along the rows. A strip ends where a group is full, not at a
+        straight line.
+    n_steps
+        Number of steps.
+    width, style, seed
+        See `_growing.grow`.
+    """
+    numbers = np.arange(problem.n_patches).reshape(problem.grid)
+    order = (numbers if lying else numbers.T).ravel()
+    lines, length = (problem.grid if lying else problem.grid[::-1])
+    table = problem.patch_pixels
+    size = len(order) / n_steps
+    steps = [round(round(i * lines / count) * length / size) for i in range(count)] + [n_steps]
+    loads = np.zeros(problem.n_pixels + 1, np.int64)  # the last entry answers for -1
+    groups: list[Group] = []
+    for first, last in zip(steps, steps[1:], strict=False):
+        begin, end = (min(len(order), round(step * size)) for step in (first, last))
+        if begin == end:
+            continue
+        window = Window.of(problem, close, order[begin:end], groups[-1] if groups else None)
+        # What later strips need again, they will load again.
+        loads[np.unique(table[order[end:]])] += 1
+        window.loads = loads[window.known].copy()
+        loads[np.unique(table[order[end:]])] -= 1
+        part = window.grow(space, last - first, problem.max_loads, width, style, seed)
+        if part is None:
+            return None
+        loads[window.known] += window.starts(problem, part)
+        groups += part
+    return groups

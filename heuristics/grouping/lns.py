@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from tilewright.grouping import Plan, Problem
 from tilewright.grouping.plan import count_loads
-from tilewright.heuristics.grouping import _annealing, row_by_row, strips, zigzag
+from tilewright.heuristics.grouping import _annealing, beam, row_by_row, strips, zigzag
 from tilewright.heuristics.grouping._measure import Group, Value, best, distinct, near, room, value
-from tilewright.heuristics.grouping._window import Window, draw_style
+from tilewright.heuristics.grouping._window import Style, Window, draw_style
 from tilewright.search import Search
 
 SLICE = 0.1
@@ -71,8 +71,13 @@ class _Run:
         self.reported = self.value if search.start is not None else None
         self.last_report = -float("inf")
         # Seconds per unit of work, learnt; the first guesses are careful.
-        self.pace = {"regrow": 2e-6, "anneal": 2e-6, "restart": 2e-6}
-        self.width = 100.0
+        self.pace = {"regrow": 2e-6, "anneal": 2e-6, "restart": 1e-9}
+        # Ways to cut the layer for a restart, the width and the best taste that each has reached.
+        self.cuts = [
+            (count, lying) for lying in (False, True) for count in beam.sensible_counts(problem, lying)
+        ]
+        self.widths = {count: 100.0 for count, _ in self.cuts}
+        self.styles: dict[int, tuple[Value, Style]] = {}
 
     def plan(self) -> Plan:
         """Return the best plan."""
@@ -81,7 +86,8 @@ class _Run:
     def improve(self, attempts: int | None) -> None:
         """Attempt improvements until time is up, the attempts are used or the goal is met."""
         ways: dict[str, Callable[[], None]] = {"regrow": self.regrow, "anneal": self.anneal}
-        if self.pace["restart"] * self.problem.n_patches * self.width < LONGEST:
+        self.cuts = [cut for cut in self.cuts if 20 * self.pace["restart"] * beam.work(self.problem, cut[0]) < LONGEST]
+        if self.cuts:
             ways["restart"] = self.restart
         names = list(ways)
         gained = dict.fromkeys(names, 0.0)
@@ -294,26 +300,32 @@ class _Run:
 
     def restart(self) -> None:
         """Grow a whole plan anew, wider each time, and anneal it a little."""
-        problem = self.problem
-        work = problem.n_patches * self.width
-        if self.timed and self.pace["restart"] * work > min(LONGEST, self.search.remaining()):
-            self.width = max(10.0, self.width / 2)
-            return
-        n_steps = self.draw_steps(len(self.groups), problem.n_patches)
-        window = Window.of(problem, self.near, np.arange(problem.n_patches))
+        problem, rng = self.problem, self.rng
+        count, lying = self.cuts[rng.integers(len(self.cuts))]
+        style, width = draw_style(rng), self.widths[count]
+        if count in self.styles and rng.random() < 0.5:
+            # A taste that has done well here, a little changed.
+            old = self.styles[count][1]
+            style = (*(x * rng.uniform(0.8, 1.25) for x in old[:3]), *old[3:])
+        if self.timed:
+            limit = min(LONGEST, self.search.remaining())
+            width = min(width, limit / (self.pace["restart"] * beam.work(problem, count)))
         began = time.monotonic()
-        groups = window.grow(
-            self.room, n_steps, problem.max_loads, int(self.width), draw_style(self.rng),
-            int(self.rng.integers(2**31)),
+        n_steps = self.draw_steps(len(self.groups), problem.n_patches)
+        groups = beam.grow(
+            problem, self.near, self.room, count, lying, n_steps, max(5, int(width)), style,
+            int(rng.integers(2**31)),
         )  # fmt: skip
-        self.learn("restart", work, time.monotonic() - began)
-        self.width = min(self.width * 1.1, 1e4)
+        self.learn("restart", width * beam.work(problem, count), time.monotonic() - began)
+        self.widths[count] = min(self.widths[count] * 1.1, 1e4)
         if groups is None:
             return
         kept = self.value, self.groups, self.loads
         new = Plan.from_groups(problem, groups)
         self.value, self.groups = value(problem, new), groups
         self.loads = count_loads(problem, new.steps(problem))
+        if count not in self.styles or self.value < self.styles[count][0]:
+            self.styles[count] = self.value, style
         if self.value.objective < 1.05 * kept[0].objective:
             self.anneal(whole=True, heat=0.4)
         if self.value > kept[0]:

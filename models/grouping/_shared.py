@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from math import gcd
 from typing import Any
 
 import numpy as np
 import pyomo.environ as pyo
 
 from tilewright.grouping import Plan, Problem
+from tilewright.grouping.structure import scale, scaled_costs
 
 
 def minimise(model: Any, problem: Problem, loads: Any, steps: Any) -> None:
-    """Set the objective of equation 15 in the largest unit in which every plan costs a whole number.
-
-    The driver needs ``model.offset`` and ``model.unit`` to go back: a plan whose objective value is v
-    costs ``offset + unit * v`` cycles. With equal numbers of steps the unit is one load.
-    """
-    fewest, most = problem.steps_range
-    model.offset = problem.cost(0, fewest)
-    model.unit = max(1, gcd(problem.load_cost, problem.step_cost if fewest < most else 0))
-    model.cost = pyo.Objective(
-        expr=problem.load_cost // model.unit * loads + problem.step_cost // model.unit * (steps - fewest)
-        if fewest < most
-        else problem.load_cost // model.unit * loads
-    )
+    """Set the objective of equation 15, in the units of `scale` so that it is a small whole number."""
+    load_units, step_units = scaled_costs(problem)
+    model.offset, model.unit = scale(problem)
+    model.cost = pyo.Objective(expr=load_units * loads + step_units * (steps - problem.steps_range[0]))
 
 
 def plan_of(problem: Problem, placed: Any) -> Plan:

@@ -149,7 +149,7 @@ class _Solve:
 
     def _bounded(self, dual_bound: float) -> None:
         """Round a bound up: the objective is a whole number of units."""
-        if abs(dual_bound) < highspy.kHighsInf:
+        if 0 <= dual_bound < highspy.kHighsInf:  # before the first relaxation it says nothing
             slack = 1e-6 * max(1.0, abs(dual_bound))
             self.run.proved(self.offset + self.unit * ceil(dual_bound - slack))
 

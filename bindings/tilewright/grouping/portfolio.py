@@ -15,7 +15,7 @@ def portfolio(problem: Problem, threads: int) -> list[tuple[float, list[str]]]:
     small enough get the stronger MIP for the rest of the time, beside an improver where a second thread
     is to be had.
     """
-    improvers = ["anneal"] * threads
+    improvers = ["lns"] * threads
     if problem.n_patches * problem.kmin > SMALL:
         return [(1.0, improvers)]
-    return [(0.5, improvers), (0.5, ["mip@highs", *improvers[1:]])]
+    return [(0.5, improvers), (0.5, ["s1@highs", *improvers[1:]])]

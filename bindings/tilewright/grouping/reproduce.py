@@ -81,8 +81,7 @@ def grid_cell(size: int, group: int, steps: str) -> Instance:
 
 def bundled(name: str, group: int) -> Instance:
     """Return a bundled instance with another group size."""
-    path = catalogue.folder("instances", "grouping") / f"{name}.toml"
-    table = tomllib.loads(path.read_text(encoding="utf-8"))
+    table = tomllib.loads(catalogue.instance("grouping", name).read_text(encoding="utf-8"))
     table["machine"]["group_size"] = group
     table["name"] = f"{name.rsplit('-', 1)[0]}-g{group}"
     return parse(table)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from math import gcd
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,3 +133,21 @@ def merged(problem: Problem, plan: Plan) -> Plan:
         else:
             step += 1
     return Plan(tuple(groups))
+
+
+def scale(problem: Problem) -> tuple[int, int]:
+    """Return (offset, unit): every allowed plan costs ``offset + unit * v`` for some whole v >= 0.
+
+    Models minimise v, whose size does not grow with the costs: ``v = loads * load_units + (n - n_min) *
+    step_units``. With a fixed number of steps the unit is one load.
+    """
+    fewest, most = problem.steps_range
+    unit = gcd(problem.load_cost, problem.step_cost if fewest < most else 0)
+    return problem.cost(0, fewest), max(1, unit)
+
+
+def scaled_costs(problem: Problem) -> tuple[int, int]:
+    """Return (load_units, step_units) of `scale`."""
+    fewest, most = problem.steps_range
+    _, unit = scale(problem)
+    return problem.load_cost // unit, problem.step_cost // unit if fewest < most else 0

@@ -18,6 +18,20 @@ from tilewright.simulator.program import (
 from tilewright.simulator.report import Report, Timeline, Violation
 
 __all__ = [
-    "Box", "Cells", "Compute", "Engine", "Free", "Load", "Memory", "Program", "Report", "Step", "Tensor",
-    "Timeline", "Violation", "WriteBack", "execute", "whole",
+    "Box",
+    "Cells",
+    "Compute",
+    "Engine",
+    "Free",
+    "Load",
+    "Memory",
+    "Program",
+    "Report",
+    "Step",
+    "Tensor",
+    "Timeline",
+    "Violation",
+    "WriteBack",
+    "execute",
+    "whole",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +90,7 @@ class _Execution:
     def run(self) -> Violation | None:
         try:
             for name, region in self.program.preloaded:
+                self._exists(name, region)
                 self._load(Load(name, region, engine=""), free_of_charge=True)
             for index, step in enumerate(self.program.steps):
                 self.step = index + 1
@@ -105,8 +105,7 @@ class _Execution:
         return None
 
     def _perform(self, action: Action) -> None:
-        if action.tensor not in self.states:
-            self._break("unknown tensor", action.tensor, "a declared tensor", "none of that name")
+        self._exists(action.tensor, action.region)
         if isinstance(action, Free):
             self._free(action)
         elif isinstance(action, WriteBack):
@@ -132,7 +131,9 @@ class _Execution:
         state.layout.put(state.in_dram, action.region, True)
         if self.data is not None:
             full = self.full[action.tensor]
-            full.put(self.dram[action.tensor], action.region, full.get(self.chip[action.tensor], action.region))
+            full.put(
+                self.dram[action.tensor], action.region, full.get(self.chip[action.tensor], action.region)
+            )
         elements = self._release(state, action.region)
         self.transfers += 1
         self._count("written", action.tensor, elements)
@@ -151,14 +152,18 @@ class _Execution:
         elements = state.elements(action.region)
         if self.data is not None:
             full = self.full[action.tensor]
-            full.put(self.chip[action.tensor], action.region, full.get(self.dram[action.tensor], action.region))
+            full.put(
+                self.chip[action.tensor], action.region, full.get(self.dram[action.tensor], action.region)
+            )
         if not free_of_charge:
             loads = layout.get(state.loads, action.region) + 1
             layout.put(state.loads, action.region, loads)
             limit = state.tensor.max_loads
             if limit is not None and loads.size and loads.max() > limit:
                 place = state.place(action.region, loads > limit)
-                self._break("reload limit", place, f"at most {limit} loads", f"load number {int(loads.max())}")
+                self._break(
+                    "reload limit", place, f"at most {limit} loads", f"load number {int(loads.max())}"
+                )
             self.transfers += 1
             self._count("loaded", action.tensor, elements)
         self._occupy(state, elements)
@@ -167,8 +172,14 @@ class _Execution:
 
     def _compute(self, action: Compute) -> None:
         for name, region in action.operands:
-            self._resident(name, region, f"compute {action.tensor}")
+            self._exists(name, region)
+            operand = self._resident(name, region, f"compute {action.tensor}")
+            lacking = operand.layout.get(operand.macs, region) < operand.tensor.macs_per_element
+            if lacking.any():
+                place, needed = operand.place(region, lacking), operand.tensor.macs_per_element
+                self._break("not computed", place, f"{needed} MACs to compute {action.tensor}", "fewer")
         state, layout = self.states[action.tensor], self.states[action.tensor].layout
+        fresh = ~layout.get(state.resident, action.region)
         done = layout.get(state.macs, action.region) + action.macs_per_element
         layout.put(state.macs, action.region, done)
         if (done > state.tensor.macs_per_element).any():
@@ -176,12 +187,15 @@ class _Execution:
             self._break(
                 "computed twice", place, f"{state.tensor.macs_per_element} MACs in all", f"{int(done.max())}"
             )
+        forgotten = fresh & (done > action.macs_per_element)
+        if forgotten.any():
+            place = state.place(action.region, forgotten)
+            self._break("not resident", place, "its partial sum on chip to add to", "it is not there")
         elements = state.elements(action.region)
         macs = action.macs_per_element * elements
         limit = self.engines[action.engine].macs_per_action
         if limit is not None and macs > limit:
             self._break("too much work", action.engine, f"at most {limit} MACs in one action", f"{macs}")
-        fresh = ~layout.get(state.resident, action.region)
         layout.put(state.resident, action.region, True)
         layout.put(state.in_dram, action.region, False)
         if self.data is not None:
@@ -211,7 +225,10 @@ class _Execution:
                 if wrong.any():
                     place = f"{tensor.name}{[int(v) for v in np.argwhere(wrong)[0]]}"
                     self._break(
-                        "not computed", place, f"{tensor.macs_per_element} MACs", f"{int(state.macs[wrong][0])}"
+                        "not computed",
+                        place,
+                        f"{tensor.macs_per_element} MACs",
+                        f"{int(state.macs[wrong][0])}",
                     )
             if tensor.role == "output" and not state.in_dram.all():
                 place = f"{tensor.name}{[int(v) for v in np.argwhere(~state.in_dram)[0]]}"
@@ -227,11 +244,20 @@ class _Execution:
     def _break(self, rule: str, tensor: str, needed: str, found: str) -> None:
         raise _Broken(Violation(rule, self.step, tensor, needed, found))
 
+    def _exists(self, name: str, region: Region) -> None:
+        if name not in self.states:
+            self._break("unknown tensor", name, "a declared tensor", "none of that name")
+        shape = self.states[name].tensor.shape
+        if not region.lies_in(shape):
+            self._break("no such region", name, f"a region of {list(shape)}", f"{region}"[:80])
+
     def _resident(self, name: str, region: Region, purpose: str) -> _State:
         state = self.states[name]
         absent = ~state.layout.get(state.resident, region)
         if absent.any():
-            self._break("not resident", state.place(region, absent), f"on chip to {purpose}", "it is not there")
+            self._break(
+                "not resident", state.place(region, absent), f"on chip to {purpose}", "it is not there"
+            )
         return state
 
     def _occupy(self, state: _State, elements: int) -> None:
@@ -246,7 +272,10 @@ class _Execution:
                 if other.tensor.memory == memory and other.occupied
             )
             self._break(
-                "memory overflow", memory, f"{self.occupied[memory]} elements ({parts})", f"a capacity of {capacity}"
+                "memory overflow",
+                memory,
+                f"{self.occupied[memory]} elements ({parts})",
+                f"a capacity of {capacity}",
             )
 
     def _release(self, state: _State, region: Region) -> int:
@@ -265,22 +294,27 @@ class _Execution:
     def _issue(self, action: Action, state: _State, elements: int, macs: int) -> None:
         """Append the action to the list that timing works on, with what it must wait for."""
         number = len(self.issued)
-        waits: list[NDArray[np.int32]] = []
+        after = np.empty(0, dtype=np.int32)
         if self.dependencies:
-            touched = state.layout.get(state.toucher, action.region)
-            waits.append(touched.ravel())
+            # What reads the same data on one engine does so in turn: its last reader stands for all.
+            waits = [state.layout.get(state.toucher, action.region)]
+            reads: list[tuple[Layout, NDArray[np.int32], Region]] = []
             if isinstance(action, Compute):
                 for name, region in action.operands:
                     operand = self.states[name]
-                    waits.append(operand.layout.get(operand.toucher, region).ravel())
                     readers = operand.readers.get(action.engine)
                     if readers is None:
                         readers = operand.readers[action.engine] = operand.layout.array(np.int32, -1)
-                    operand.layout.put(readers, region, number)
+                    reads.append((operand.layout, readers, region))
+                    waits.append(operand.layout.get(operand.toucher, region))
+                    waits.append(operand.layout.get(readers, region))
             else:
-                waits += [state.layout.get(readers, action.region).ravel() for readers in state.readers.values()]
+                waits += [state.layout.get(readers, action.region) for readers in state.readers.values()]
+            after = np.unique(np.concatenate([numbers.ravel() for numbers in waits]))
+            # Marked only now, as what waits holds may be views of what is marked.
+            for layout, readers, region in reads:
+                layout.put(readers, region, number)
             state.layout.put(state.toucher, action.region, number)
-        after = np.unique(np.concatenate(waits)) if waits else np.empty(0, dtype=np.int32)
         engine = None if isinstance(action, Free) else self.engines[action.engine]
         self.issued.append(
             Issued(
@@ -288,7 +322,9 @@ class _Execution:
                 tensor=action.tensor,
                 memory=state.tensor.memory,
                 engine=None if engine is None else engine.name,
-                cycles=0 if engine is None else engine.cycles(
+                cycles=0
+                if engine is None
+                else engine.cycles(
                     0 if isinstance(action, Compute) else -(-elements // state.tensor.unit), macs
                 ),
                 elements=-elements if isinstance(action, Free | WriteBack) else elements,
@@ -347,7 +383,7 @@ def execute(
         footprint=run.table("footprint"),
         macs=np.array(run.macs, dtype=np.int64),
         transfers=run.transfers,
-        sequential=sequential_timeline(run.issued) if violation is None else None,
+        sequential=sequential_timeline(program, run.issued) if violation is None else None,
         overlapped=overlapped_timeline(program, run.issued) if violation is None and overlapped else None,
         numeric=numeric,
         most_loads={

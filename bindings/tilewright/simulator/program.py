@@ -38,6 +38,13 @@ class Box:
             for length, span in zip(shape, self.ranges, strict=True)
         )
 
+    def lies_in(self, shape: tuple[int, ...]) -> bool:
+        """Whether a tensor of that shape has such a region."""
+        return len(self.ranges) == len(shape) and all(
+            span is None or 0 <= span[0] <= span[1] <= length
+            for length, span in zip(shape, self.ranges, strict=True)
+        )
+
     def index(self, axes: tuple[int, ...]) -> tuple[slice, ...]:
         """NumPy index into an array that keeps only `axes`."""
         return tuple(slice(None) if self.ranges[a] is None else slice(*self.ranges[a]) for a in axes)  # type: ignore[misc]
@@ -64,6 +71,15 @@ class Cells:
     def size(self, shape: tuple[int, ...]) -> int:
         """Elements of the region in a tensor of that shape."""
         return prod(shape[:-2]) * len(self.positions)
+
+    def lies_in(self, shape: tuple[int, ...]) -> bool:
+        """Whether a tensor of that shape has such a region, each position once."""
+        if len(shape) != self.rank or not self.positions.size:
+            return len(shape) == self.rank
+        ordered = np.sort(self.positions)
+        return bool(
+            ordered[0] >= 0 and ordered[-1] < prod(shape[-2:]) and (ordered[1:] != ordered[:-1]).all()
+        )
 
 
 Region = Box | Cells
@@ -310,10 +326,12 @@ def layouts(program: Program, *, numeric: bool) -> dict[str, Layout]:
     """Return each tensor's layout; with every axis kept when real data is moved."""
     cut: dict[str, set[int]] = {tensor.name: set() for tensor in program.tensors}
     for name, region in program.regions():
-        cut[name] |= region.cut_axes
+        if name in cut:  # What is no tensor is for the executor to refuse, and what leaves one.
+            cut[name] |= region.cut_axes
     return {
         tensor.name: Layout(
-            tensor.shape, tuple(range(len(tensor.shape))) if numeric else tuple(sorted(cut[tensor.name]))
+            tensor.shape,
+            tuple(axis for axis in range(len(tensor.shape)) if numeric or axis in cut[tensor.name]),
         )
         for tensor in program.tensors
     }

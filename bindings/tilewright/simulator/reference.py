@@ -36,7 +36,8 @@ def convolution(layer: Layer, values: Values, kernels: Values) -> Values:
             for w in range(layer.kernel[1]):
                 down, across = h * layer.dilation[0], w * layer.dilation[1]
                 shifted = padded[
-                    :, channels,
+                    :,
+                    channels,
                     down : down + layer.stride[0] * (rows - 1) + 1 : layer.stride[0],
                     across : across + layer.stride[1] * (cols - 1) + 1 : layer.stride[1],
                 ]

@@ -37,14 +37,21 @@ class Issued:
     after: tuple[int, ...]
 
 
-def sequential_timeline(issued: Sequence[Issued]) -> Timeline:
+def sequential_timeline(program: Program, issued: Sequence[Issued]) -> Timeline:
     """Run every action after the one before it (definition 3)."""
     finish = np.cumsum([action.cycles for action in issued], dtype=np.int64)
-    return _timeline(issued, {number: int(end) for number, end in enumerate(finish)}, peak=_peak(issued))
+    held = np.cumsum([action.elements for action in issued], dtype=np.int64)
+    peak = sum(_preloaded(program).values()) + int(held.max(initial=0))
+    return _timeline(issued, {number: int(end) for number, end in enumerate(finish)}, peak)
 
 
-def _peak(issued: Sequence[Issued]) -> int:
-    return int(np.cumsum([action.elements for action in issued], dtype=np.int64).max(initial=0))
+def _preloaded(program: Program) -> dict[str, int]:
+    """Return the elements that each memory holds before the first step."""
+    occupied = {memory.name: 0 for memory in program.memories}
+    for name, region in program.preloaded:
+        tensor = program.tensor(name)
+        occupied[tensor.memory] += region.size(tensor.shape)
+    return occupied
 
 
 def overlapped_timeline(program: Program, issued: Sequence[Issued]) -> Timeline:
@@ -69,10 +76,7 @@ def overlapped_timeline(program: Program, issued: Sequence[Issued]) -> Timeline:
         room[action.step][action.memory] = room[action.step].get(action.memory, 0) + action.elements
         to_compute[action.step] += action.engine in computers
     capacity = {memory.name: memory.capacity for memory in program.memories}
-    occupied = dict.fromkeys(capacity, 0)
-    for name, region in program.preloaded:
-        tensor = program.tensor(name)
-        occupied[tensor.memory] += region.size(tensor.shape)
+    occupied = _preloaded(program)
 
     waiting = [0] * len(issued)
     followers: list[list[int]] = [[] for _ in issued]
@@ -143,14 +147,15 @@ def overlapped_timeline(program: Program, issued: Sequence[Issued]) -> Timeline:
                 idle.discard(engine)
                 heapq.heappush(running, (now + issued[number].cycles, number))
         if not running:
-            if opened < steps and len(finish) < len(issued) and not (
-                opened - computed < program.buffers and fits(opened)
-            ):
+            may_open = opened < steps and opened - computed < program.buffers and fits(opened)
+            if len(finish) < len(issued) and not may_open:
                 raise RuntimeError(f"step {opened + 1} never finds room; the program was not checked")
             continue
-        now, number = heapq.heappop(running)
-        idle.add(issued[number].engine or "")
-        end(number)
+        now = running[0][0]
+        while running and running[0][0] == now:
+            number = heapq.heappop(running)[1]
+            idle.add(issued[number].engine or "")
+            end(number)
     return _timeline(issued, finish, peak)
 
 

@@ -1,0 +1,226 @@
+"""Gecode, through MiniZinc, for ``.mzn`` formulations.
+
+One thread runs four stages, each a process of its own: the start is checked and becomes the incumbent; a
+short complete search ends what is easy; large-neighbourhood search improves the incumbent for a part of
+the time; a complete search for anything better ends with the proof. With two threads or more
+large-neighbourhood and complete search run side by side.
+
+A formulation declares, beside what its room's data has: ``start`` (a known plan, or empty), ``below`` (only
+better objectives are wanted), ``hint`` (begin with the start), ``relax`` (percent that large-neighbourhood
+search keeps, 0 for a complete search), and the variable ``objective``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import warnings
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import minizinc
+
+from tilewright.drivers._run import OutOfTimeError, Run, interrupted_at_deadline, room
+from tilewright.errors import InputError, SolverMissingError, TilewrightError
+from tilewright.search import Outcome, Search
+
+MAX_SIZE = 400_000
+"""Most links of a model that is flattened: about a minute and 2 GiB of MiniZinc."""
+
+NOTHING_BELOW = 2**31 - 2
+"""Value of ``below`` that excludes nothing."""
+
+EASY_SHARE, EASY_SECONDS = 0.1, 3.0
+"""Share of the time, and most seconds, of the first complete search."""
+
+IMPROVING_SHARE, IMPROVING_SECONDS = 0.3, 60.0
+"""Share of the time, and most seconds, that large-neighbourhood search gets of a single thread."""
+
+RELAX = 75
+"""Percent of the patches that large-neighbourhood search keeps in each round."""
+
+EXPECTED_WARNINGS = r"(?s).*(overrides a global constraint file|model inconsistency detected)"
+"""Of MiniZinc: one on every run with Gecode, one where nothing is better than the incumbent."""
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Gecode, MiniZinc and the Python interface.
+
+    Raises
+    ------
+    SolverMissingError
+        If MiniZinc or Gecode is missing.
+    """
+    driver = minizinc.default_driver
+    if driver is None:
+        raise SolverMissingError("MiniZinc is missing")
+    try:
+        gecode = minizinc.Solver.lookup("gecode")
+    except LookupError as error:
+        raise SolverMissingError("MiniZinc knows no Gecode") from error
+    return {
+        "gecode": gecode.version,
+        "minizinc": ".".join(str(part) for part in driver.parsed_version),
+        "minizinc-python": minizinc.__version__,
+    }
+
+
+def solve(
+    problem: Any, formulation: str | Path, search: Search, *, extras: bool = True, relax: int = RELAX
+) -> Outcome:
+    """Solve a problem with a MiniZinc formulation.
+
+    Parameters
+    ----------
+    problem
+        Of any room; ``tilewright.<room>.minizinc`` gives its data, start and plans.
+    formulation
+        The ``.mzn`` file.
+    search
+        Start, seed, deadline, threads; told about every better plan.
+    extras
+        Whether to keep symmetry breaking and redundant constraints.
+    relax
+        Percent of the patches that large-neighbourhood search keeps; 0 leaves it out.
+    """
+    bridge = importlib.import_module(f"{room(problem).__name__}.minizinc")
+    size = bridge.size(problem)
+    if size > MAX_SIZE:
+        name = Path(formulation).stem
+        raise InputError("method", f"{name}@gecode", f"gives {size} constraints here, at most {MAX_SIZE} are built")
+    run = Run(problem, search)
+    try:
+        with interrupted_at_deadline(search):
+            stages = _Stages(run, bridge, Path(formulation), extras)
+    except OutOfTimeError:
+        return run.outcome(versions=versions())
+    return asyncio.run(stages.run_all(relax))
+
+
+class _Stages:
+    """The processes of one call of `solve` and what they have found together."""
+
+    def __init__(self, run: Run, bridge: Any, formulation: Path, extras: bool) -> None:
+        self.run, self.bridge, self.formulation, self.extras = run, bridge, formulation, extras
+        self.offset, self.unit = bridge.scale(run.problem)
+        self.data = bridge.data(run.problem)
+        start = run.search.start
+        self.start = None if start is None else bridge.start(run.problem, start)
+        self.warm_start: str | None = None
+        self.error: Exception | None = None
+        self.versions = versions()
+        self.gecode = minizinc.Solver.lookup("gecode")
+
+    async def run_all(self, relax: int) -> Outcome:
+        """Run the stages and report."""
+        search = self.run.search
+        if self.start is not None:
+            await self._process(search.remaining(), hint=True, first_only=True)
+            if self.run.plan is None:
+                self.start = None  # not allowed by the model, so no help either
+        if self.run.over:
+            proven = False
+        elif search.threads > 1:
+            proven = await self._side_by_side(relax)
+        else:
+            proven = await self._in_turn(relax)
+        if proven and self.run.value is not None:
+            self.run.proved(self.run.value)
+        return self.run.outcome(infeasible=proven, warm_start=self.warm_start, versions=self.versions)
+
+    async def _in_turn(self, relax: int) -> bool:
+        """Search with a single process at a time; return whether the search was completed."""
+        search = self.run.search
+        if relax:
+            if await self._process(min(EASY_SHARE * search.remaining(), EASY_SECONDS)):
+                return True
+            if not self.run.over:
+                await self._process(min(IMPROVING_SHARE * search.remaining(), IMPROVING_SECONDS), relax=relax)
+        return not self.run.over and await self._process(search.remaining())
+
+    async def _side_by_side(self, relax: int) -> bool:
+        """Search with two processes; return whether the complete one was completed."""
+        search = self.run.search
+        helper = asyncio.create_task(self._process(search.remaining(), relax=relax)) if relax else None
+        try:
+            return await self._process(search.remaining())
+        finally:
+            if helper is not None:
+                helper.cancel()
+                await asyncio.gather(helper, return_exceptions=True)
+
+    async def _process(
+        self, seconds: float, *, hint: bool = False, first_only: bool = False, relax: int = 0
+    ) -> bool:
+        """Run one MiniZinc process; return whether it has proved that nothing better exists."""
+        if seconds <= 0:
+            return False
+        task = asyncio.ensure_future(self._solutions(seconds, hint, first_only, relax))
+        try:
+            # MiniZinc's own limit does not cover all it does; cancelling kills the process.
+            proven = await asyncio.wait_for(task, None if seconds == float("inf") else seconds + 0.2)
+        except (asyncio.TimeoutError, asyncio.CancelledError):
+            if not task.cancelled():  # somebody cancelled us, not the solver
+                raise
+            proven = False
+        if self.error is not None:
+            raise self.error
+        return proven
+
+    async def _solutions(self, seconds: float, hint: bool, first_only: bool, relax: int) -> bool:
+        """Pass every solution of one process on; its status tells whether the search was complete."""
+        model = minizinc.Model(self.formulation)
+        instance = minizinc.Instance(self.gecode, model)
+        value = self.run.value
+        known = self.start if value is None else self.bridge.start(self.run.problem, self.run.plan)
+        parameters = {
+            **self.data,
+            "start": known or [],
+            "hint": hint and known is not None,
+            "relax": relax,
+            "below": NOTHING_BELOW if value is None else (value - self.offset) // self.unit,
+        }
+        for name, content in parameters.items():
+            instance[name] = content
+        flags: dict[str, Any] = {}
+        switched_off = []
+        if not self.extras:
+            switched_off.append("mzn_ignore_redundant_constraints=true")
+        if not self.extras or relax:  # neighbourhoods are larger without symmetry breaking
+            switched_off.append("mzn_ignore_symmetry_breaking_constraints=true")
+        if switched_off:
+            flags["-D"] = ";".join(switched_off)
+        if seconds != float("inf"):
+            flags["time_limit"] = timedelta(seconds=seconds)
+        status = minizinc.Status.UNKNOWN
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=EXPECTED_WARNINGS)
+            results = instance.solutions(
+                intermediate_solutions=True, random_seed=self.run.search.seed % 2**31, **flags
+            )
+            async for result in results:
+                status = result.status
+                if result.solution is None:
+                    continue
+                try:
+                    self._take(result.solution, hint)
+                except Exception as error:
+                    self.error = error
+                if first_only or self.run.over or self.error is not None:
+                    # Leaving the loop would leave the process running; a cancelled task kills it.
+                    task = asyncio.current_task()
+                    assert task is not None
+                    task.cancel()
+        if status is minizinc.Status.ERROR:
+            raise TilewrightError("MiniZinc ended with an error")
+        complete = status in (minizinc.Status.OPTIMAL_SOLUTION, minizinc.Status.UNSATISFIABLE)
+        return complete and not relax
+
+    def _take(self, solution: Any, hint: bool) -> None:
+        """Turn a solution into a plan."""
+        plan = self.bridge.plan(self.run.problem, solution)
+        self.run.found(plan, self.offset + self.unit * solution.objective)
+        if hint and self.warm_start is None and list(solution.step) == self.start:
+            self.warm_start = f"first solution is the start, objective {self.run.value}"

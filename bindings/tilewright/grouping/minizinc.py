@@ -1,0 +1,78 @@
+"""Grouping and MiniZinc: the data of ``models/grouping/core.mzn``, and plans from its solutions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilewright.errors import InputError
+from tilewright.grouping.bounds import best_bound, fewest_pixels
+from tilewright.grouping.plan import Plan
+from tilewright.grouping.problem import Problem
+from tilewright.grouping.structure import (
+    canonical,
+    cells,
+    equal_corners,
+    last_useful_step,
+    merged,
+    scale,
+    scaled_costs,
+    swapped_corners,
+    symmetries,
+)
+
+__all__ = ["data", "plan", "scale", "size", "start"]
+
+
+LARGEST = 2**31 - 2
+"""The largest number that Gecode can handle."""
+
+
+def size(problem: Problem) -> int:
+    """Return about how many constraints a formulation gives: the links between patches, cells and steps."""
+    return last_useful_step(problem) * problem.patch_pixels.size
+
+
+def data(problem: Problem) -> dict[str, Any]:
+    """Return the parameters that core.mzn declares, all but those of the search."""
+    parts = cells(problem)
+    images = symmetries(problem, parts)
+    fewest, _ = problem.steps_range
+    load_units, step_units = scaled_costs(problem)
+    most = last_useful_step(problem)
+    worst = load_units * len(problem.needed_pixels) * min(problem.max_loads, most) + step_units * most
+    if worst >= LARGEST:
+        raise InputError(
+            "machine.load", problem.machine.load, f"objectives up to {worst} units, MiniZinc counts to {LARGEST}"
+        )
+    return {
+        "n_patches": problem.n_patches,
+        "n_cells": len(parts),
+        "pixels": [len(part.pixels) for part in parts],
+        "needed_by": [{patch + 1 for patch in part.patches} for part in parts],
+        "fewest_steps": fewest,
+        "most_steps": most,
+        "group_size": problem.group_size,
+        "max_pixels": [max(0, problem.max_group_pixels(m)) for m in range(problem.group_size + 1)],
+        "max_loads": min(problem.max_loads, problem.n_patches),
+        "load_units": load_units,
+        "step_units": step_units,
+        "fewest_pixels": fewest_pixels(problem).tolist(),
+        "fewest_loads": best_bound(problem).loads,
+        "equal_corners": [corner + 1 for corner in equal_corners(images) if corner],
+        "swapped_corners": [corner + 1 for pair in swapped_corners(problem, images) for corner in pair],
+    }
+
+
+def start(problem: Problem, plan: Plan) -> list[int]:
+    """Return the step of each patch, from 1, in the image of a plan that symmetry breaking leaves."""
+    if last_useful_step(problem) < problem.steps_range[1]:
+        plan = merged(problem, plan)
+    image = canonical(problem, plan, symmetries(problem, cells(problem)))
+    return [int(step) + 1 for step in image.steps(problem)]
+
+
+def plan(problem: Problem, solution: Any) -> Plan:
+    """Return the plan of a solution of core.mzn."""
+    return Plan.from_steps(problem, np.array(solution.step) - 1)

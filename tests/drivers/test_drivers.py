@@ -1,0 +1,213 @@
+"""What every driver owes: the clock, honest numbers, refusals, and no process left behind."""
+
+import importlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import tilewright.models.grouping
+from tilewright import drivers
+from tilewright.drivers import highs
+from tilewright.drivers._run import OutOfTimeError, Run, WrongObjectiveError, interrupted_at_deadline
+from tilewright.errors import InputError, SolverMissingError, UnknownNameError
+from tilewright.grouping import Plan, Problem
+from tilewright.grouping.plan import objective
+from tilewright.models.grouping import lives, s1
+from tilewright.search import Search
+
+ORDERED = Path(next(iter(tilewright.models.grouping.__path__))) / "ordered.mzn"
+
+
+def problem(side: int, group: int, steps="kmin", **machine) -> Problem:
+    return Problem.model_validate({
+        "layer": {"input": [1, side, side], "kernels": 1, "kernel": [3, 3]},
+        "machine": {"group_size": group, **machine},
+        "limits": {"steps": steps},
+    })  # fmt: skip
+
+
+def zigzag(case: Problem) -> Plan:
+    return importlib.import_module("tilewright.heuristics.grouping.zigzag").plan(case)
+
+
+@pytest.fixture
+def gecode():
+    if not drivers.available("gecode"):
+        assert not os.environ.get("CI"), "gecode must be installed in CI"
+        pytest.skip("gecode is not installed")
+    return drivers.load("gecode")
+
+
+def within(seconds: float, **search) -> Search:
+    return Search(deadline=time.monotonic() + seconds, **search)
+
+
+def test_list_of_drivers():
+    assert [driver.name for driver in drivers.DRIVERS] == ["highs", "gecode"]
+    assert drivers.available("highs")
+    assert set(drivers.versions("highs")) == {"highs", "pyomo"}
+    with pytest.raises(UnknownNameError, match="highs, gecode"):
+        drivers.find("cplex")
+
+
+def test_missing_minizinc_is_said(monkeypatch):
+    minizinc = pytest.importorskip("minizinc")
+    monkeypatch.setattr(minizinc, "default_driver", None)
+    assert not drivers.available("gecode")
+    with pytest.raises(SolverMissingError, match="apt-get install minizinc"):
+        drivers.load("gecode")
+
+
+def test_missing_package_is_said(monkeypatch):
+    monkeypatch.setitem(sys.modules, "highspy", None)
+    monkeypatch.delitem(sys.modules, "tilewright.drivers.highs")
+    with pytest.raises(SolverMissingError, match="pip install"):
+        drivers.load("highs")
+
+
+def test_nothing_heavy_is_imported_with_the_list():
+    code = "import sys, tilewright.drivers; print([m for m in ('pyomo', 'highspy', 'minizinc') if m in sys.modules])"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"
+
+
+# Honest numbers -------------------------------------------------------------------------------------------
+
+
+def test_a_different_objective_is_an_error():
+    case = problem(4, 2)
+    run = Run(case, Search())
+    plan = zigzag(case)
+    run.found(plan, objective(case, plan))
+    with pytest.raises(WrongObjectiveError):
+        run.found(plan, objective(case, plan) - 1)
+
+
+def test_highs_reports_a_model_that_counts_wrong():
+    def build(case, extras=True):
+        model = lives.build(case, extras)
+        model.offset += 1
+        return model
+
+    wrong = SimpleNamespace(__name__="wrong", size=lives.size, build=build, start=lives.start, read=lives.read)
+    with pytest.raises(WrongObjectiveError):
+        highs.solve(problem(4, 2), wrong, within(20))
+
+
+def test_gecode_reports_a_model_that_counts_wrong(gecode, tmp_path):
+    core = ORDERED.with_name("core.mzn").read_text()
+    assert "load_units * all_loads + step" in core
+    (tmp_path / "core.mzn").write_text(core.replace("load_units * all_loads + step", "2 * all_loads + step"))
+    (tmp_path / "ordered.mzn").write_text(ORDERED.read_text())
+    with pytest.raises(WrongObjectiveError):
+        gecode.solve(problem(5, 2, memory=10**6), tmp_path / "ordered.mzn", within(20), extras=False)
+    assert not children()
+
+
+@pytest.mark.parametrize(("dual", "expected"), [(30.0, 30), (30.0000001, 30), (30.01, 31), (29.9999999, 30)])
+def test_bounds_are_rounded_up_with_a_tolerance(dual, expected):
+    case = problem(4, 2)
+    solving = highs._Solve.__new__(highs._Solve)
+    solving.run, solving.offset, solving.unit = Run(case, Search()), 100, 7
+    solving._bounded(dual)
+    assert solving.run.bound == 100 + 7 * expected
+
+
+# The clock ------------------------------------------------------------------------------------------------
+
+
+def children() -> list[str]:
+    listing = subprocess.run(["ps", "-eo", "ppid,args"], capture_output=True, text=True, check=True).stdout
+    return [line for line in listing.splitlines() if line.split()[0] == str(os.getpid()) and "minizinc" in line]
+
+
+@pytest.mark.parametrize("formulation", [s1, lives])
+def test_highs_keeps_to_the_deadline(formulation):
+    case = problem(9, 3)
+    began = time.monotonic()
+    bounds: list[int] = []
+    outcome = highs.solve(case, formulation, within(3, start=zigzag(case), on_bound=bounds.append))
+    assert time.monotonic() - began < 4.5
+    assert outcome.status == "feasible"
+    assert outcome.warm_start is not None
+    assert objective(case, outcome.plan) <= objective(case, zigzag(case))
+    assert bounds and outcome.bound == max(bounds)
+    assert set(outcome.versions) == {"highs", "pyomo"}
+
+
+def test_building_ends_at_the_deadline():
+    began = time.monotonic()
+    outcome = highs.solve(problem(40, 8), lives, within(1)) if lives.size(problem(40, 8)) <= highs.MAX_SIZE else None
+    if outcome is None:
+        outcome = highs.solve(problem(20, 8), lives, within(0.3))
+    assert time.monotonic() - began < 2.5
+    assert outcome.status == "unknown"
+
+
+def test_alarm_is_taken_back():
+    with pytest.raises(OutOfTimeError), interrupted_at_deadline(within(0.05)):
+        while True:
+            pass
+    with interrupted_at_deadline(within(0.05)):
+        pass
+    time.sleep(0.1)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_gecode_keeps_to_the_deadline_and_leaves_no_process(gecode, threads):
+    case = problem(9, 3)
+    began = time.monotonic()
+    plans: list[Plan] = []
+    outcome = gecode.solve(
+        case, ORDERED, within(5, start=zigzag(case), threads=threads, on_plan=plans.append)
+    )
+    assert time.monotonic() - began < 6.5
+    assert outcome.status == "feasible"
+    assert outcome.warm_start is not None
+    costs = [objective(case, plan) for plan in plans]
+    assert costs[0] == objective(case, zigzag(case))
+    assert costs == sorted(set(costs), reverse=True)
+    assert len(costs) > 1
+    assert set(outcome.versions) == {"gecode", "minizinc", "minizinc-python"}
+    assert not children()
+
+
+def test_threads_may_change_within_a_process():
+    for threads in (1, 2, 1):
+        assert highs.solve(problem(4, 2), lives, within(20, threads=threads)).status == "optimal"
+
+
+def test_same_seed_same_answer():
+    case = problem(5, 2)
+    first, second = (highs.solve(case, lives, within(20, seed=7)).plan for _ in range(2))
+    assert first == second
+
+
+# Refusals -------------------------------------------------------------------------------------------------
+
+
+def test_large_layers_are_refused_before_anything_is_built(gecode):
+    vgg = Problem.model_validate({
+        "layer": {"input": [64, 226, 226], "kernels": 64, "kernel": [3, 3]},
+        "machine": {"group_size": 32},
+        "limits": {"steps": "kmin"},
+    })  # fmt: skip
+    began = time.monotonic()
+    for formulation in (s1, lives):
+        with pytest.raises(InputError, match="constraints here, at most"):
+            highs.solve(vgg, formulation, within(20))
+    with pytest.raises(InputError, match="constraints here, at most"):
+        gecode.solve(vgg, ORDERED, within(20))
+    assert time.monotonic() - began < 5
+
+
+def test_numbers_that_minizinc_cannot_count_are_refused(gecode):
+    case = problem(4, 2, steps="free", load=999_983, compute=1_000_000)
+    huge = Problem.model_validate({**case.model_dump(), "layer": {**case.layer.model_dump(), "input": (60_000, 4, 4)}})
+    with pytest.raises(InputError, match="MiniZinc counts to"):
+        gecode.solve(huge, ORDERED, within(20))
