@@ -55,6 +55,12 @@ def heuristic(room: str, name: str) -> ModuleType:
     return importlib.import_module(f"tilewright.heuristics.{room}.{name}")
 
 
+def constructive(room: str) -> list[ModuleType]:
+    """Import a room's constructive heuristics; those that call themselves ``SLOW`` come last."""
+    modules = [heuristic(room, name) for name in heuristics(room)]
+    return sorted((m for m in modules if not searches(m)), key=lambda m: getattr(m, "SLOW", False))
+
+
 def searches(module: ModuleType) -> bool:
     """Whether a heuristic improves plans until a deadline, rather than constructing one."""
     return "search" in inspect.signature(module.plan).parameters

@@ -25,6 +25,9 @@ STARTED = time.monotonic()
 
 EXIT_FOUND_NOTHING = 1
 
+PLOT_SECONDS = 3.0
+"""About how long a picture of a large layer takes."""
+
 
 def main() -> None:
     """Run the command line and turn errors into messages and exit statuses."""
@@ -124,7 +127,8 @@ def solve(
             problem,
             method,
             warm_start=warm_start,
-            time_limit=time_limit,
+            # The limit covers drawing, too.
+            time_limit=time_limit - (min(0.25 * time_limit, PLOT_SECONDS) if plot else 0.0),
             threads=threads,
             seed=seed,
             progress=progress.show,

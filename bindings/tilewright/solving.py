@@ -20,6 +20,9 @@ from tilewright.worker import CONSTRUCT
 Progress = Callable[[float, int | None, int | None], None]
 """Called now and then with seconds, incumbent and bound."""
 
+CONSTRUCTION_SHARE, CONSTRUCTION_SECONDS = 0.3, 2.0
+"""Most of the time, or so many seconds, that constructive heuristics take where something starts from them."""
+
 MAX_SECONDS = 7 * 24 * 3600.0
 
 
@@ -205,7 +208,7 @@ class _Run:
         Optional methods are left out silently when their solver is not installed.
         """
         self.optional = optional
-        if self.incumbent.optimal and methods != [CONSTRUCT]:
+        if self.incumbent.optimal:
             return
         deadline = self.deadline if until is None else min(until, self.deadline)
         share = max(1, self.threads // len(methods))
@@ -245,7 +248,7 @@ class _Run:
             if event["status"] == "infeasible":
                 incumbent.infeasible = True
                 return True
-        return incumbent.optimal and method != CONSTRUCT
+        return incumbent.optimal
 
     def _on_tick(self) -> None:
         if self.stop is not None and self.stop.is_set():
@@ -271,7 +274,10 @@ def _resolve(run: _Run, warm_start: Any) -> Any:
         return None
     if isinstance(warm_start, Result | str | Path):
         if isinstance(warm_start, str) and warm_start == "auto":
-            run.phase([CONSTRUCT], None)
+            # Quick ones come first; a slow one must leave time for what starts from it.
+            now = time.monotonic()
+            share = max(CONSTRUCTION_SECONDS, CONSTRUCTION_SHARE * (run.deadline - now))
+            run.phase([CONSTRUCT], None, now + share)
             return incumbent.plan
         if isinstance(warm_start, str) and warm_start in catalogue.heuristics(run.room):
             run.phase([warm_start], None)

@@ -78,10 +78,8 @@ def _run(job: dict[str, Any], events: IO[str]) -> Outcome:
     )
     method = job["method"]
     if method == CONSTRUCT:
-        for name in catalogue.heuristics(job["room"]):
-            module = catalogue.heuristic(job["room"], name)
-            if not catalogue.searches(module):
-                on_plan(module.plan(problem))
+        for module in catalogue.constructive(job["room"]):
+            on_plan(module.plan(problem))
         return Outcome("feasible")
     if "@" in method:
         name, solver = method.split("@")

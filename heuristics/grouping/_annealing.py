@@ -5,6 +5,9 @@ after the last step. Everything is counted as in equations 5 to 8 of the S1 pape
 knows how many of its patches contain each pixel, a pixel knows how often it is loaded.
 """
 
+# Numba infers the types of compiled functions; docstrings state them where it matters.
+# mypy: allow-untyped-defs, allow-untyped-calls
+
 from __future__ import annotations
 
 import math
@@ -14,153 +17,169 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+"""For functions that only compiled ones call: without the ways in from Python they compile faster."""
+
 LOADS, OVER, STEPS, ROWS_FREE = range(4)
 """Places of `State.totals`: pixel loads, violations, steps, unused rows."""
 
+SIZE, HELD, PLACE = range(3)
+"""Columns of `Groups.row`."""
+
 FORBIDDEN = 1e6
-"""Pixel loads that a violation adds to the value of a plan to be kept: as few violations as possible first."""
+"""Pixel loads that a violation adds to the value of a plan to be kept: few violations come first."""
 
 
-class State(NamedTuple):
-    """A plan under change; all arrays are changed in place.
+class Groups(NamedTuple):
+    """A sequence of groups under change; all arrays are changed in place.
 
     Attributes
     ----------
     pixels : int32, shape (patches, k)
         Pixels of each patch, -1 for none.
-    near : int32, shape (patches, m)
-        Patches close to each patch, -1 for none; where a patch may want to move to.
     row_of : int32, shape (patches,)
         Row that computes each patch.
-    members, size : int32, shapes (rows, group_size) and (rows,)
-        Patches of each row, and how many there are.
-    count : int16, shape (rows, pixels)
+    members : int32, shape (rows, group_size)
+        Patches of each row.
+    row : int32, shape (rows, 3)
+        Of each row: number of patches, number of distinct pixels, position in the sequence.
+    holds : int16, shape (rows, pixels)
         How many patches of the row contain the pixel.
-    held : int32, shape (rows,)
-        Number of distinct pixels of the row.
-    frozen : bool, shape (rows,)
-        Rows that must stay as they are: row 0, and the surroundings of a window.
-    order, place : int32, shapes (rows + 2,) and (rows,)
-        Row at each position of the sequence (row 0 at both ends), and its inverse.
+    order : int32, shape (rows + 2,)
+        Row at each position of the sequence; row 0 at both ends.
     loads : int32, shape (pixels,)
         Loads of each pixel.
     room : int32, shape (group_size + 1,)
         Most pixels of a group with so many patches (equation 12).
+    totals : int64, shape (4,)
+        See the constants above.
+    """
+
+    pixels: NDArray[np.int32]
+    row_of: NDArray[np.int32]
+    members: NDArray[np.int32]
+    row: NDArray[np.int32]
+    holds: NDArray[np.int16]
+    order: NDArray[np.int32]
+    loads: NDArray[np.int32]
+    room: NDArray[np.int32]
+    totals: NDArray[np.int64]
+
+
+class State(NamedTuple):
+    """What annealing works on. Passing many arrays is slow in compiled code, so the core stands apart.
+
+    Attributes
+    ----------
+    groups
+        The plan.
+    near : int32, shape (moving patches, m)
+        Patches close to each patch that moves, -1 for none; where it may want to go to.
+    frozen : bool, shape (rows,)
+        Rows that must stay as they are: row 0, and the surroundings of a window.
     unused : int32, shape (rows,)
         Stack of rows that stand for no group.
     seen : int64, shape (pixels + 1,)
         Scratch to visit each shared pixel once; the last entry is the current mark.
-    totals : int64, shape (4,)
-        See the constants above.
     best_row_of, best_order, best_loads, best_totals
         The best plan so far, see `FORBIDDEN`.
     """
 
-    pixels: NDArray[np.int32]
+    groups: Groups
     near: NDArray[np.int32]
-    row_of: NDArray[np.int32]
-    members: NDArray[np.int32]
-    size: NDArray[np.int32]
-    count: NDArray[np.int16]
-    held: NDArray[np.int32]
     frozen: NDArray[np.bool_]
-    order: NDArray[np.int32]
-    place: NDArray[np.int32]
-    loads: NDArray[np.int32]
-    room: NDArray[np.int32]
     unused: NDArray[np.int32]
     seen: NDArray[np.int64]
-    totals: NDArray[np.int64]
     best_row_of: NDArray[np.int32]
     best_order: NDArray[np.int32]
     best_loads: NDArray[np.int32]
     best_totals: NDArray[np.int64]
 
 
-@njit(cache=True)
-def _change_loads(s, pixel, change, max_loads):
+@inner
+def _change_loads(all_loads, totals, pixel, change, max_loads):
     """Count one run of a pixel more or less."""
-    loads = s.loads[pixel]
-    s.loads[pixel] = loads + change
-    s.totals[LOADS] += change
+    loads = all_loads[pixel]
+    all_loads[pixel] = loads + change
+    totals[LOADS] += change
     if change > 0:
         if loads >= max_loads:
-            s.totals[OVER] += 1
+            totals[OVER] += 1
     elif loads > max_loads:
-        s.totals[OVER] -= 1
+        totals[OVER] -= 1
 
 
-@njit(cache=True)
+@inner
 def _toggle(s, patch, row, add, max_loads):
     """Add a patch to a row, or take it out."""
-    at = s.place[row]
+    at = s.row[row, PLACE]
     before = s.order[at - 1]
     after = s.order[at + 1]
-    s.totals[OVER] -= max(0, s.held[row] - s.room[s.size[row]])
-    size = s.size[row]
+    s.totals[OVER] -= max(0, s.row[row, HELD] - s.room[s.row[row, SIZE]])
+    size = s.row[row, SIZE]
     if add:
         s.members[row, size] = patch
-        s.size[row] = size + 1
+        s.row[row, SIZE] = size + 1
         s.row_of[patch] = row
     else:
         for i in range(size):
             if s.members[row, i] == patch:
                 s.members[row, i] = s.members[row, size - 1]
                 break
-        s.size[row] = size - 1
+        s.row[row, SIZE] = size - 1
     for q in range(s.pixels.shape[1]):
         pixel = s.pixels[patch, q]
         if pixel < 0:
             continue
-        count = s.count[row, pixel]
-        s.count[row, pixel] = count + 1 if add else count - 1
+        count = s.holds[row, pixel]
+        s.holds[row, pixel] = count + 1 if add else count - 1
         if count == (0 if add else 1):
             # A pixel that appears alone begins a run; between two others it joins their runs.
             change = 1
-            if s.count[before, pixel] > 0:
+            if s.holds[before, pixel] > 0:
                 change -= 1
-            if s.count[after, pixel] > 0:
+            if s.holds[after, pixel] > 0:
                 change -= 1
             if not add:
                 change = -change
-            s.held[row] += 1 if add else -1
+            s.row[row, HELD] += 1 if add else -1
             if change != 0:
-                _change_loads(s, pixel, change, max_loads)
-    s.totals[OVER] += max(0, s.held[row] - s.room[s.size[row]])
+                _change_loads(s.loads, s.totals, pixel, change, max_loads)
+    s.totals[OVER] += max(0, s.row[row, HELD] - s.room[s.row[row, SIZE]])
 
 
-@njit(cache=True)
-def _tie(s, first, second, change, max_loads):
+@inner
+def _tie(s, seen, first, second, change, max_loads):
     """Make two rows neighbours in the sequence (change -1), or separate them (+1).
 
     Every pixel that both hold is one run instead of two.
     """
-    if s.size[first] > s.size[second]:
+    if s.row[first, SIZE] > s.row[second, SIZE]:
         first, second = second, first
-    s.seen[-1] += 1
-    mark = s.seen[-1]
-    for i in range(s.size[first]):
+    seen[-1] += 1
+    mark = seen[-1]
+    for i in range(s.row[first, SIZE]):
         patch = s.members[first, i]
         for q in range(s.pixels.shape[1]):
             pixel = s.pixels[patch, q]
-            if pixel >= 0 and s.count[second, pixel] > 0 and s.seen[pixel] != mark:
-                s.seen[pixel] = mark
-                _change_loads(s, pixel, change, max_loads)
+            if pixel >= 0 and s.holds[second, pixel] > 0 and seen[pixel] != mark:
+                seen[pixel] = mark
+                _change_loads(s.loads, s.totals, pixel, change, max_loads)
 
 
-@njit(cache=True)
+@inner
 def _put(s, at, row):
     s.order[at] = row
-    s.place[row] = at
+    s.row[row, PLACE] = at
 
 
-@njit(cache=True)
-def _insert_row(s, at, max_loads):
+@inner
+def _insert_row(s, seen, unused, at, max_loads):
     """Put an empty row at a position of the sequence and return it."""
     n = s.totals[STEPS]
-    _tie(s, s.order[at - 1], s.order[at], 1, max_loads)
+    _tie(s, seen, s.order[at - 1], s.order[at], 1, max_loads)
     s.totals[ROWS_FREE] -= 1
-    row = s.unused[s.totals[ROWS_FREE]]
+    row = unused[s.totals[ROWS_FREE]]
     for i in range(n + 1, at - 1, -1):
         _put(s, i + 1, s.order[i])
     _put(s, at, row)
@@ -168,19 +187,19 @@ def _insert_row(s, at, max_loads):
     return row
 
 
-@njit(cache=True)
-def _delete_row(s, at, max_loads):
+@inner
+def _delete_row(s, seen, unused, at, max_loads):
     """Take an empty row out of the sequence."""
     n = s.totals[STEPS]
-    s.unused[s.totals[ROWS_FREE]] = s.order[at]
+    unused[s.totals[ROWS_FREE]] = s.order[at]
     s.totals[ROWS_FREE] += 1
     for i in range(at, n + 1):
         _put(s, i, s.order[i + 1])
     s.totals[STEPS] = n - 1
-    _tie(s, s.order[at - 1], s.order[at], -1, max_loads)
+    _tie(s, seen, s.order[at - 1], s.order[at], -1, max_loads)
 
 
-@njit(cache=True)
+@inner
 def _exchange(s, x, a, z, b, max_loads):
     """Move patch x from row a to row b, and patch z, if there is one, the other way."""
     _toggle(s, x, a, False, max_loads)
@@ -190,7 +209,7 @@ def _exchange(s, x, a, z, b, max_loads):
     _toggle(s, x, b, True, max_loads)
 
 
-@njit(cache=True)
+@inner
 def _reverse(s, first, last):
     """Reverse the rows at positions first..last without counting anything."""
     while first < last:
@@ -201,50 +220,51 @@ def _reverse(s, first, last):
         last -= 1
 
 
-@njit(cache=True)
-def _rearrange(s, first, middle, last, undo, max_loads):
+@inner
+def _rearrange(s, seen, first, middle, last, undo, max_loads):
     """Let the rows first..middle and those up to last change places, or reverse all if there is no middle."""
-    _tie(s, s.order[first - 1], s.order[first], 1, max_loads)
-    _tie(s, s.order[last], s.order[last + 1], 1, max_loads)
+    _tie(s, seen, s.order[first - 1], s.order[first], 1, max_loads)
+    _tie(s, seen, s.order[last], s.order[last + 1], 1, max_loads)
     if middle >= first:
         if undo:
             middle = first + last - middle - 1
-        _tie(s, s.order[middle], s.order[middle + 1], 1, max_loads)
+        _tie(s, seen, s.order[middle], s.order[middle + 1], 1, max_loads)
         _reverse(s, first, middle)
         _reverse(s, middle + 1, last)
         middle = first + last - middle - 1
     _reverse(s, first, last)
     if middle >= first:
-        _tie(s, s.order[middle], s.order[middle + 1], -1, max_loads)
-    _tie(s, s.order[first - 1], s.order[first], -1, max_loads)
-    _tie(s, s.order[last], s.order[last + 1], -1, max_loads)
+        _tie(s, seen, s.order[middle], s.order[middle + 1], -1, max_loads)
+    _tie(s, seen, s.order[first - 1], s.order[first], -1, max_loads)
+    _tie(s, seen, s.order[last], s.order[last + 1], -1, max_loads)
 
 
-@njit(cache=True)
-def _remember(s):
+@inner
+def _remember(state):
     """Keep the present plan as the best."""
+    s = state.groups
     for i in range(s.row_of.shape[0]):
-        s.best_row_of[i] = s.row_of[i]
+        state.best_row_of[i] = s.row_of[i]
     for i in range(s.order.shape[0]):
-        s.best_order[i] = s.order[i]
+        state.best_order[i] = s.order[i]
     for i in range(s.loads.shape[0]):
-        s.best_loads[i] = s.loads[i]
+        state.best_loads[i] = s.loads[i]
     for i in range(s.totals.shape[0]):
-        s.best_totals[i] = s.totals[i]
+        state.best_totals[i] = s.totals[i]
 
 
-@njit(cache=True)
+@inner
 def _below(n):
     return int(np.random.random() * n)  # noqa: NPY002  (what compiled code has)
 
 
-@njit(cache=True)
-def anneal(s, moves, hot, cold, seed, limits, penalty, step_weight, best, goal):
+@njit(cache=True, nogil=True)
+def anneal(state, moves, hot, cold, seed, limits, penalty, step_weight, best, goal):
     """Anneal for a number of moves from one temperature down to another.
 
     Parameters
     ----------
-    s : State
+    state : State
     moves : int
         Moves to try.
     hot, cold : float
@@ -268,7 +288,8 @@ def anneal(s, moves, hot, cold, seed, limits, penalty, step_weight, best, goal):
     """
     np.random.seed(seed)  # noqa: NPY002
     max_loads, fewest, most, longest = limits
-    n_patches = s.near.shape[0]
+    s, near, frozen, seen, unused = state.groups, state.near, state.frozen, state.seen, state.unused
+    n_patches = near.shape[0]
     capacity = s.members.shape[1]
     totals = s.totals
     value = totals[LOADS] + penalty * totals[OVER] + step_weight * totals[STEPS]
@@ -280,14 +301,14 @@ def anneal(s, moves, hot, cold, seed, limits, penalty, step_weight, best, goal):
         limit = value - temperature * math.log(1.0 - np.random.random())  # noqa: NPY002
         x = _below(n_patches)
         a = s.row_of[x]
-        if s.frozen[a]:
+        if frozen[a]:
             continue
         n = totals[STEPS]
         kind = np.random.random()  # noqa: NPY002
-        at = s.place[a]
+        at = s.row[a, PLACE]
         if kind < 0.96:
             if kind < 0.6:
-                y = s.near[x, _below(s.near.shape[1])]
+                y = near[x, _below(near.shape[1])]
                 if y < 0:
                     continue
                 b = s.row_of[y]
@@ -296,57 +317,57 @@ def anneal(s, moves, hot, cold, seed, limits, penalty, step_weight, best, goal):
                 if there < 1 or there > n:
                     continue
                 b = s.order[there]
-            if a == b or s.frozen[b]:
+            if a == b or frozen[b]:
                 continue
             z = -1
-            if s.size[b] == capacity or kind * 1000 % 1 < 0.5:
-                z = s.members[b, _below(s.size[b])]
-            alone = z < 0 and s.size[a] == 1
+            if s.row[b, SIZE] == capacity or kind * 1000 % 1 < 0.5:
+                z = s.members[b, _below(s.row[b, SIZE])]
+            alone = z < 0 and s.row[a, SIZE] == 1
             if alone and n <= fewest:
                 continue
             _exchange(s, x, a, z, b, max_loads)
             if alone:
-                _delete_row(s, at, max_loads)
+                _delete_row(s, seen, unused, at, max_loads)
             now = totals[LOADS] + penalty * totals[OVER] + step_weight * totals[STEPS]
             if now > limit:
                 if alone:
                     # The same row is on top of the stack of unused ones.
-                    _insert_row(s, at, max_loads)
+                    _insert_row(s, seen, unused, at, max_loads)
                 _exchange(s, x, b, z, a, max_loads)
                 continue
         elif kind < 0.965:
             # A patch leaves for a group of its own.
-            if n >= most or totals[ROWS_FREE] == 0 or s.size[a] == 1:
+            if n >= most or totals[ROWS_FREE] == 0 or s.row[a, SIZE] == 1:
                 continue
             at += _below(2)
-            b = _insert_row(s, at, max_loads)
+            b = _insert_row(s, seen, unused, at, max_loads)
             _exchange(s, x, a, -1, b, max_loads)
             now = totals[LOADS] + penalty * totals[OVER] + step_weight * totals[STEPS]
             if now > limit:
                 _exchange(s, x, b, -1, a, max_loads)
-                _delete_row(s, at, max_loads)
+                _delete_row(s, seen, unused, at, max_loads)
                 continue
         else:
             # Reverse a stretch, or let its beginning and its end change places.
             first = at
             last = first
             reach = 1 + _below(longest)
-            while last - first < reach and last < n and not s.frozen[s.order[last + 1]]:
+            while last - first < reach and last < n and not frozen[s.order[last + 1]]:
                 last += 1
             if last == first:
                 continue
             middle = first - 1
             if kind < 0.98:
                 middle = first + _below(last - first)
-            _rearrange(s, first, middle, last, False, max_loads)
+            _rearrange(s, seen, first, middle, last, False, max_loads)
             now = totals[LOADS] + penalty * totals[OVER] + step_weight * totals[STEPS]
             if now > limit:
-                _rearrange(s, first, middle, last, True, max_loads)
+                _rearrange(s, seen, first, middle, last, True, max_loads)
                 continue
         value = now
         if value + FORBIDDEN * totals[OVER] < best - 1e-9:
             best = value + FORBIDDEN * totals[OVER]
-            _remember(s)
+            _remember(state)
             if best <= goal + 1e-9:
                 break
     return best
@@ -383,38 +404,44 @@ def build(
     """
     steps, capacity = len(groups), len(room) - 1
     rows = steps + 1 + spare
-    state = State(
-        pixels=pixels,
+    order = np.zeros(rows + 2, np.int32)
+    order[1 : steps + 1] = np.arange(1, steps + 1)
+    row = np.zeros((rows, 3), np.int32)
+    row[1 : steps + 1, PLACE] = np.arange(1, steps + 1)
+    members = np.full((rows, capacity), -1, np.int32)
+    row_of = np.zeros(len(pixels), np.int32)
+    holds = np.zeros((rows, len(loads)), np.int16)
+    for number, group in enumerate(groups, start=1):
+        row[number, SIZE] = len(group)
+        members[number, : len(group)] = group
+        row_of[group] = number
+        held = pixels[group]
+        np.add.at(holds[number], held[held >= 0], 1)
+    row[:, HELD] = (holds > 0).sum(axis=1)
+    over = np.maximum(loads - max_loads, 0).sum() + np.maximum(row[:, HELD] - room[row[:, SIZE]], 0).sum()
+    frozen = np.zeros(rows, np.bool_)
+    frozen[0] = True
+    frozen[1 : steps + 1] = ~movable
+    unused = np.zeros(rows, np.int32)
+    unused[:spare] = np.arange(steps + 1, rows)
+    return State(
+        groups=Groups(
+            pixels=pixels,
+            row_of=row_of,
+            members=members,
+            row=row,
+            holds=holds,
+            order=order,
+            loads=loads.astype(np.int32),
+            room=room,
+            totals=np.array([0, over, steps, spare], np.int64),
+        ),
         near=near,
-        row_of=np.zeros(len(pixels), np.int32),
-        members=np.full((rows, capacity), -1, np.int32),
-        size=np.zeros(rows, np.int32),
-        count=np.zeros((rows, len(loads)), np.int16),
-        held=np.zeros(rows, np.int32),
-        frozen=np.zeros(rows, np.bool_),
-        order=np.zeros(rows + 2, np.int32),
-        place=np.zeros(rows, np.int32),
-        loads=loads.astype(np.int32),
-        room=room,
-        unused=np.zeros(rows, np.int32),
+        frozen=frozen,
+        unused=unused,
         seen=np.zeros(len(loads) + 1, np.int64),
-        totals=np.zeros(4, np.int64),
         best_row_of=np.zeros(len(pixels), np.int32),
         best_order=np.zeros(rows + 2, np.int32),
         best_loads=np.zeros(len(loads), np.int32),
         best_totals=np.zeros(4, np.int64),
     )
-    state.frozen[0] = True
-    state.frozen[1 : steps + 1] = ~movable
-    state.order[1 : steps + 1] = state.place[1 : steps + 1] = np.arange(1, steps + 1)
-    state.unused[:spare] = np.arange(steps + 1, rows)
-    for row, members in enumerate(groups, start=1):
-        state.size[row] = len(members)
-        state.members[row, : len(members)] = members
-        state.row_of[members] = row
-        held = pixels[members]
-        np.add.at(state.count[row], held[held >= 0], 1)
-    state.held[:] = (state.count > 0).sum(axis=1)
-    over = np.maximum(loads - max_loads, 0).sum() + np.maximum(state.held - room[state.size], 0).sum()
-    state.totals[:] = 0, over, steps, spare
-    return state

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-
 from tilewright.grouping import Problem
 from tilewright.heuristics.grouping import _growing
 from tilewright.heuristics.grouping._measure import Group

@@ -11,9 +11,10 @@ that are grown one after the other.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
-
 from tilewright.grouping import Plan, Problem
 from tilewright.heuristics.grouping import strips
 from tilewright.heuristics.grouping._measure import Group, best, near, room
@@ -27,7 +28,10 @@ STYLES: tuple[Style, ...] = (
 )
 """Tastes that did well on many layers, the most reliable first."""
 
-WORK = 4e9
+SLOW = True
+"""On large layers this takes seconds: the others go first."""
+
+WORK = 3e9
 """Bytes that the searches may move together; one or two seconds."""
 
 
@@ -46,7 +50,8 @@ def plan(problem: Problem) -> Plan:
                 groups = grow(problem, close, space, count, lying, plans[0].n_steps, width, style, 0)
                 if groups is not None:
                     plans.append(Plan.from_groups(problem, groups))
-    return best(problem, plans)
+    chosen: Plan = best(problem, plans)
+    return chosen
 
 
 def sensible_counts(problem: Problem, lying: bool) -> list[int]:
@@ -63,7 +68,8 @@ def sensible_counts(problem: Problem, lying: bool) -> list[int]:
 def work(problem: Problem, count: int) -> float:
     """Estimate the bytes that growing a plan in so many strips moves per plan kept."""
     patches, pixels = problem.n_patches / count, problem.n_pixels / count
-    return problem.n_patches * (patches + 3 * pixels + 500 * problem.patch_pixels.shape[1])
+    candidates = 500 * problem.layer.kernel[0] * problem.layer.kernel[1]
+    return problem.n_patches * (patches + 3 * pixels + candidates)
 
 
 def grow(
@@ -99,7 +105,7 @@ def grow(
     steps = [round(round(i * lines / count) * length / size) for i in range(count)] + [n_steps]
     loads = np.zeros(problem.n_pixels + 1, np.int64)  # the last entry answers for -1
     groups: list[Group] = []
-    for first, last in zip(steps, steps[1:], strict=False):
+    for first, last in pairwise(steps):
         begin, end = (min(len(order), round(step * size)) for step in (first, last))
         if begin == end:
             continue

@@ -16,11 +16,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
 from tilewright.grouping import Plan, Problem
-from tilewright.grouping.plan import count_loads
 from tilewright.heuristics.grouping import _annealing, beam, row_by_row, strips, zigzag
-from tilewright.heuristics.grouping._measure import Group, Value, best, distinct, near, room, value
+from tilewright.heuristics.grouping._measure import Group, Value, best, distinct, loads_of, near, room, value
 from tilewright.heuristics.grouping._window import Style, Window, draw_style
 from tilewright.search import Search
 
@@ -28,14 +26,14 @@ SLICE = 0.1
 """Seconds that an attempt should take, so that the deadline is kept and others hear of progress."""
 
 LONGEST = 1.0
-"""Seconds that growing a whole plan may take."""
+"""Seconds that growing a whole plan may take; where not even 20 side by side can, none is tried."""
 
 CELLS = 4_000_000
 """Entries of the table of counts (groups times pixels) that one annealing may fill."""
 
 
 def plan(problem: Problem, search: Search, attempts: int | None = None) -> Plan:
-    """Improve the start, or the best plan of the constructive heuristics.
+    """Improve the start, or the best plan of the quick heuristics if there is none within the limits.
 
     Parameters
     ----------
@@ -44,8 +42,9 @@ def plan(problem: Problem, search: Search, attempts: int | None = None) -> Plan:
         it the deadline ends the search, and a faster computer gets further.
     """
     start = search.start
-    if start is None:
-        start = best(problem, (row_by_row.plan(problem), zigzag.plan(problem), strips.plan(problem)))
+    if start is None or value(problem, start).violations:
+        plans = [row_by_row.plan(problem), zigzag.plan(problem), strips.plan(problem)]
+        start = best(problem, plans if start is None else [start, *plans])
     run = _Run(problem, search, start, timed=attempts is None)
     run.improve(attempts)
     return run.plan()
@@ -63,18 +62,22 @@ class _Run:
         self.room = room(problem)
         self.pixels = problem.patch_pixels
         self.groups: list[Group] = start.indices(problem)
-        self.loads = count_loads(problem, start.steps(problem))
+        self.loads = loads_of(problem, start.steps(problem))
         self.value = value(problem, start)
         # What no plan can undercut: every needed pixel once, in the fewest steps.
         least = problem.cost(len(problem.needed_pixels), problem.steps_range[0])
         self.goal = Value(0, max(least, search.bound or 0))
-        self.reported = self.value if search.start is not None else None
+        self.reported = value(problem, search.start) if search.start is not None else None
         self.last_report = -float("inf")
         # Seconds per unit of work, learnt; the first guesses are careful.
-        self.pace = {"regrow": 2e-6, "anneal": 2e-6, "restart": 1e-9}
+        self.pace = {"regrow": 2e-6, "anneal": 1e-6, "restart": 1e-9}
         # Ways to cut the layer for a restart, the width and the best taste that each has reached.
+        affordable = LONGEST / (20 * self.pace["restart"])
         self.cuts = [
-            (count, lying) for lying in (False, True) for count in beam.sensible_counts(problem, lying)
+            (count, lying)
+            for lying in (False, True)
+            for count in beam.sensible_counts(problem, lying)
+            if beam.work(problem, count) < affordable
         ]
         self.widths = {count: 100.0 for count, _ in self.cuts}
         self.styles: dict[int, tuple[Value, Style]] = {}
@@ -86,15 +89,15 @@ class _Run:
     def improve(self, attempts: int | None) -> None:
         """Attempt improvements until time is up, the attempts are used or the goal is met."""
         ways: dict[str, Callable[[], None]] = {"regrow": self.regrow, "anneal": self.anneal}
-        self.cuts = [cut for cut in self.cuts if 20 * self.pace["restart"] * beam.work(self.problem, cut[0]) < LONGEST]
         if self.cuts:
             ways["restart"] = self.restart
         names = list(ways)
         gained = dict.fromkeys(names, 0.0)
         spent = dict.fromkeys(names, 1e-3)
         done = 0
+        self.report(now=True)
         while self.value > self.goal and (attempts is None or done < attempts):
-            if self.timed and self.search.remaining() < SLICE:
+            if self.out_of_time():
                 break
             # Mostly the way that has gained most per second of late; in turns, if time must not matter.
             if not self.timed:
@@ -120,6 +123,10 @@ class _Run:
             self.last_report = time.monotonic()
             self.reported = self.value
             self.search.on_plan(self.plan())
+
+    def out_of_time(self) -> bool:
+        """Tell whether another attempt would exceed the deadline."""
+        return self.timed and self.search.remaining() < SLICE
 
     def learn(self, name: str, work: float, seconds: float) -> None:
         """Remember how long a unit of work takes; a first call that compiles does not count."""
@@ -154,12 +161,8 @@ class _Run:
         loads = self.loads[window.known]
         over = np.maximum(loads + change - problem.max_loads, 0) - np.maximum(loads - problem.max_loads, 0)
         self.consider(
-            Value(
-                self.value.violations + int(over.sum()) - self.too_full(old) + self.too_full(groups),
-                self.value.objective
-                + problem.load_cost * int(change.sum())
-                + problem.step_cost * (steps - length),
-            ),
+            int(over.sum()) + self.too_full(groups) - self.too_full(old),
+            int(change.sum()),
             self.groups[:first] + groups + self.groups[first + length :],
             window.known,
             loads + change,
@@ -169,7 +172,7 @@ class _Run:
         """Choose how many steps should replace `length` steps with so many patches."""
         fewest, most = self.problem.steps_range
         spare = len(self.groups) - fewest
-        if spare > 0 and (length - 1) * self.problem.group_size >= patches and self.rng.random() < 0.5:
+        if spare > 0 and (length - 1) * self.problem.group_size >= patches and self.rng.random() < 0.2:
             return length - 1
         if len(self.groups) < most and self.problem.step_cost < 3 * self.problem.load_cost:
             return length + int(self.rng.random() < 0.15)
@@ -182,9 +185,30 @@ class _Run:
         return sum(max(0, distinct(self.problem, group) - self.room[len(group)]) for group in groups)
 
     def consider(
-        self, new: Value, groups: list[Group], known: NDArray[np.int64], loads: NDArray[np.integer[Any]]
+        self,
+        over: int,
+        more: int,
+        groups: list[Group],
+        known: NDArray[np.integer[Any]],
+        loads: NDArray[np.integer[Any]],
     ) -> None:
-        """Take a plan that is no worse; `loads` are those of the pixels `known`."""
+        """Take a plan if it is no worse.
+
+        Parameters
+        ----------
+        over, more
+            Violations of the limits on loads and memory, and loads, that it has more than the best plan.
+        groups
+            The plan.
+        known, loads
+            The pixels whose loads may have changed, and these loads.
+        """
+        problem = self.problem
+        fewest, most = problem.steps_range
+        for n, sign in ((len(self.groups), -1), (len(groups), 1)):
+            over += sign * max(0, fewest - n, n - most)
+        cost = problem.load_cost * more + problem.step_cost * (len(groups) - len(self.groups))
+        new = Value(self.value.violations + over, self.value.objective + cost)
         if new <= self.value:
             self.value, self.groups = new, groups
             self.loads[known] = loads
@@ -200,7 +224,7 @@ class _Run:
             centre = int(rng.integers(problem.n_patches))
             chosen[self.around(centre, most)] = True
         rows: list[int] = []
-        for step in np.flatnonzero(chosen):
+        for step in np.flatnonzero(chosen).tolist():
             rows += [row for row in (step - 1, step, step + 1) if 0 <= row < n and row not in rows[-3:]]
         movable = chosen[rows]
         local = [self.groups[row] for row in rows]
@@ -227,31 +251,28 @@ class _Run:
             problem.max_loads,
             spare,
         )
-        over = int(state.totals[_annealing.OVER])
+        over = int(state.groups.totals[_annealing.OVER])
         unit = max(problem.load_cost, 1e-3)
         weight = problem.step_cost / unit
         now = weight * len(rows)
+        goal = now - (self.value.objective - self.goal.objective) / unit
         moves = 30_000
         if self.timed:
-            moves = int(np.clip(SLICE / self.pace["anneal"], 1000, 200_000))
+            moves = int(np.clip(SLICE / self.pace["anneal"], 1000, 400_000))
         hot = heat or float(np.exp(rng.uniform(np.log(0.2), np.log(1.5))))
         began = time.monotonic()
         found = _annealing.anneal(
             state, moves, hot, min(hot, 0.15), int(rng.integers(2**31)),
             (problem.max_loads, fewest, most_steps, 20), 4.0, weight,
-            now + _annealing.FORBIDDEN * over + 1e-6, now - (self.value.objective - self.goal.objective) / unit,
+            now + _annealing.FORBIDDEN * over + 1e-6, goal,
         )  # fmt: skip
         self.learn("anneal", moves, time.monotonic() - began)
         if found > now + _annealing.FORBIDDEN * over:
             return
         totals = state.best_totals
         self.consider(
-            Value(
-                self.value.violations + int(totals[_annealing.OVER]) - over,
-                self.value.objective
-                + problem.load_cost * int(totals[_annealing.LOADS])
-                + problem.step_cost * (int(totals[_annealing.STEPS]) - len(rows)),
-            ),
+            int(totals[_annealing.OVER]) - over,
+            int(totals[_annealing.LOADS]),
             self.spliced(rows, movable, state, patches),
             known,
             state.best_loads,
@@ -259,9 +280,9 @@ class _Run:
 
     def around(self, centre: int, most: int) -> list[int]:
         """Return up to `most` steps that compute patches near a patch, and the steps next to them."""
-        steps = np.zeros(self.problem.n_patches, np.int64)
-        for step, group in enumerate(self.groups):
-            steps[group] = step
+        steps = np.empty(self.problem.n_patches, np.int64)
+        sizes = [len(group) for group in self.groups]
+        steps[np.concatenate(self.groups)] = np.repeat(np.arange(len(sizes)), sizes)
         row, col = self.problem.patch(centre)
         height, width = self.problem.grid
         found: list[int] = []
@@ -278,7 +299,7 @@ class _Run:
         self, rows: list[int], movable: NDArray[np.bool_], state: _annealing.State, patches: Group
     ) -> list[Group]:
         """Return the whole sequence with the rows of an annealed one in the places of those it replaces."""
-        members: list[list[int]] = [[] for _ in state.size]
+        members: list[list[int]] = [[] for _ in state.frozen]
         for patch, row in enumerate(state.best_row_of):
             members[row].append(int(patches[patch]))
         # Fixed rows stay where they are; what moves follows the fixed row before it.
@@ -301,7 +322,13 @@ class _Run:
     def restart(self) -> None:
         """Grow a whole plan anew, wider each time, and anneal it a little."""
         problem, rng = self.problem, self.rng
-        count, lying = self.cuts[rng.integers(len(self.cuts))]
+        # Mostly the number of strips that has done best.
+        counts = [count for count, _ in self.cuts]
+        count = counts[rng.integers(len(counts))]
+        if len(self.styles) == len(self.widths) and rng.random() < 0.7:
+            count = min(self.styles, key=lambda c: self.styles[c][0])
+        lying = bool(rng.random() < 0.5) if (count, True) in self.cuts else False
+        lying = lying or (count, False) not in self.cuts
         style, width = draw_style(rng), self.widths[count]
         if count in self.styles and rng.random() < 0.5:
             # A taste that has done well here, a little changed.
@@ -323,10 +350,15 @@ class _Run:
         kept = self.value, self.groups, self.loads
         new = Plan.from_groups(problem, groups)
         self.value, self.groups = value(problem, new), groups
-        self.loads = count_loads(problem, new.steps(problem))
+        self.loads = loads_of(problem, new.steps(problem))
         if count not in self.styles or self.value < self.styles[count][0]:
             self.styles[count] = self.value, style
-        if self.value.objective < 1.05 * kept[0].objective:
-            self.anneal(whole=True, heat=0.4)
+        # A promising plan is polished, and rid of loads too many, as long as that gets on.
+        if self.value.objective < 1.04 * kept[0].objective and len(groups) * problem.n_pixels < CELLS:
+            for _ in range(8):
+                before = self.value
+                self.anneal(whole=True, heat=0.4)
+                if self.value == before or self.out_of_time():
+                    break
         if self.value > kept[0]:
             self.value, self.groups, self.loads = kept

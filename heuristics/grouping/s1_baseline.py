@@ -1,7 +1,6 @@
 """S1-baseline: one patch per step, row after row (S1 paper, definition 12)."""
 
 import numpy as np
-
 from tilewright.grouping import Plan, Problem
 
 

@@ -33,7 +33,7 @@ from ._shared import minimise, plan_of
 
 
 def size(problem: Problem) -> int:
-    """Number of constraints, about: three for every patch, pixel of it, and step."""
+    """Return the number of constraints, about: three for every patch, pixel of it, and step."""
     return 3 * last_useful_step(problem) * problem.patch_pixels.size
 
 

@@ -22,7 +22,7 @@ from ._shared import minimise, plan_of
 
 
 def size(problem: Problem) -> int:
-    """Number of constraints, about; dominated by the links of equation 6."""
+    """Return the number of constraints, about; dominated by the links of equation 6."""
     return problem.steps_range[1] * (problem.patch_pixels.size + 8 * len(problem.needed_pixels))
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-
 import tilewright.models.grouping
 from tilewright import drivers
 from tilewright.drivers import highs
@@ -23,11 +22,11 @@ from tilewright.search import Search
 ORDERED = Path(next(iter(tilewright.models.grouping.__path__))) / "ordered.mzn"
 
 
-def problem(side: int, group: int, steps="kmin", **machine) -> Problem:
+def problem(side: int, group: int, steps="kmin", reloads=3, **machine) -> Problem:
     return Problem.model_validate({
         "layer": {"input": [1, side, side], "kernels": 1, "kernel": [3, 3]},
         "machine": {"group_size": group, **machine},
-        "limits": {"steps": steps},
+        "limits": {"steps": steps, "reloads": reloads},
     })  # fmt: skip
 
 
@@ -71,7 +70,8 @@ def test_missing_package_is_said(monkeypatch):
 
 
 def test_nothing_heavy_is_imported_with_the_list():
-    code = "import sys, tilewright.drivers; print([m for m in ('pyomo', 'highspy', 'minizinc') if m in sys.modules])"
+    heavy = "('pyomo', 'highspy', 'minizinc')"
+    code = f"import sys, tilewright.drivers; print([m for m in {heavy} if m in sys.modules])"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"
 
@@ -94,15 +94,15 @@ def test_highs_reports_a_model_that_counts_wrong():
         model.offset += 1
         return model
 
-    wrong = SimpleNamespace(__name__="wrong", size=lives.size, build=build, start=lives.start, read=lives.read)
+    wrong = SimpleNamespace(**{**vars(lives), "build": build})
     with pytest.raises(WrongObjectiveError):
         highs.solve(problem(4, 2), wrong, within(20))
 
 
 def test_gecode_reports_a_model_that_counts_wrong(gecode, tmp_path):
     core = ORDERED.with_name("core.mzn").read_text()
-    assert "load_units * all_loads + step" in core
-    (tmp_path / "core.mzn").write_text(core.replace("load_units * all_loads + step", "2 * all_loads + step"))
+    assert "* all_loads + step" in core
+    (tmp_path / "core.mzn").write_text(core.replace("* all_loads + step", "* all_loads + 1 + step"))
     (tmp_path / "ordered.mzn").write_text(ORDERED.read_text())
     with pytest.raises(WrongObjectiveError):
         gecode.solve(problem(5, 2, memory=10**6), tmp_path / "ordered.mzn", within(20), extras=False)
@@ -122,17 +122,22 @@ def test_bounds_are_rounded_up_with_a_tolerance(dual, expected):
 
 
 def children() -> list[str]:
+    """Processes of MiniZinc that this one has started, and of Gecode that have lost their parent."""
     listing = subprocess.run(["ps", "-eo", "ppid,args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in listing.splitlines() if line.split()[0] == str(os.getpid()) and "minizinc" in line]
+    processes = [line.split(maxsplit=1) for line in listing.splitlines()[1:]]
+    return [
+        args for parent, args in processes
+        if (parent == str(os.getpid()) and "minizinc" in args) or (parent == "1" and "fzn-gecode" in args)
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("formulation", [s1, lives])
 def test_highs_keeps_to_the_deadline(formulation):
-    case = problem(9, 3)
+    case = problem(6, 2)
     began = time.monotonic()
     bounds: list[int] = []
-    outcome = highs.solve(case, formulation, within(3, start=zigzag(case), on_bound=bounds.append))
-    assert time.monotonic() - began < 4.5
+    outcome = highs.solve(case, formulation, within(4, start=zigzag(case), on_bound=bounds.append))
+    assert time.monotonic() - began < 5.5
     assert outcome.status == "feasible"
     assert outcome.warm_start is not None
     assert objective(case, outcome.plan) <= objective(case, zigzag(case))
@@ -142,10 +147,8 @@ def test_highs_keeps_to_the_deadline(formulation):
 
 def test_building_ends_at_the_deadline():
     began = time.monotonic()
-    outcome = highs.solve(problem(40, 8), lives, within(1)) if lives.size(problem(40, 8)) <= highs.MAX_SIZE else None
-    if outcome is None:
-        outcome = highs.solve(problem(20, 8), lives, within(0.3))
-    assert time.monotonic() - began < 2.5
+    outcome = highs.solve(problem(20, 8), lives, within(0.3))
+    assert time.monotonic() - began < 1
     assert outcome.status == "unknown"
 
 
@@ -207,7 +210,8 @@ def test_large_layers_are_refused_before_anything_is_built(gecode):
 
 
 def test_numbers_that_minizinc_cannot_count_are_refused(gecode):
-    case = problem(4, 2, steps="free", load=999_983, compute=1_000_000)
-    huge = Problem.model_validate({**case.model_dump(), "layer": {**case.layer.model_dump(), "input": (60_000, 4, 4)}})
+    case = problem(4, 2, steps="free", load=999_983, compute=999_979)
+    layer = {**case.layer.model_dump(), "input": (60_000, 4, 4)}
+    huge = Problem.model_validate({**case.model_dump(), "layer": layer})
     with pytest.raises(InputError, match="MiniZinc counts to"):
         gecode.solve(huge, ORDERED, within(20))

@@ -1,19 +1,21 @@
 """Every formulation of grouping, found by listing the folder, with every solver that takes it."""
 
 import importlib
+import json
 import os
 import subprocess
 import sys
+import time
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from enumeration import optimum
-
 import tilewright.models.grouping
+from enumeration import optimum
 from tilewright import drivers
 from tilewright.drivers import DRIVERS
 from tilewright.grouping import Plan, Problem
@@ -39,10 +41,11 @@ def need(solver: str) -> None:
 
 def solve(problem: Problem, path: Path, solver: str, *, seconds: float = 30, extras: bool = True, **search):
     need(solver)
-    suffix = drivers.find(solver).suffix
-    formulation = importlib.import_module(f"tilewright.models.grouping.{path.stem}") if suffix == ".py" else path
+    formulation = path
+    if drivers.find(solver).suffix == ".py":
+        formulation = importlib.import_module(f"tilewright.models.grouping.{path.stem}")
     given = Search(**search)
-    given.deadline = importlib.import_module("time").monotonic() + seconds
+    given.deadline = time.monotonic() + seconds
     return drivers.load(solver).solve(problem, formulation, given, extras=extras)
 
 
@@ -91,8 +94,10 @@ TINY = {
     "memory for kmin is short": problem(machine={"memory": 12 + 9 + 1}, steps="kmin"),
     "memory and outputs": problem((2, 4, 4), kernels=3, group=3, machine={"memory": 24 + 54 + 6}),
     "padding loaded": problem((1, 3, 3), padding=(1, 0, 0, 1), group=3, steps="kmin"),
-    "padding generated": problem((1, 3, 3), padding=(1, 0, 0, 1), group=3, machine={"padding": "generated"}),
-    "padding all round": problem((1, 2, 2), padding=(1, 1, 1, 1), machine={"padding": "generated"}, steps="kmin"),
+    "padding generated": problem((1, 3, 3), padding=(1, 0, 0, 1), group=3,
+                                 machine={"padding": "generated"}),
+    "padding all round": problem((1, 2, 2), padding=(1, 1, 1, 1), steps="kmin",
+                                 machine={"padding": "generated"}),
 }  # fmt: skip
 
 
@@ -186,9 +191,8 @@ def test_symmetries_keep_loads(name):
 def test_canonical_image_exists_and_costs_the_same(shape):
     case = problem((1, *shape), group=2, steps="kmin")
     images = symmetries(case, cells(case))
-    plans = [[(i * a + b) % case.n_patches // 2 for i in range(case.n_patches)] for a in (1, 5, 7) for b in range(6)]
-    for steps in plans:
-        plan = Plan.from_steps(case, steps)
+    for a, b in product((1, 5, 7), range(6)):
+        plan = Plan.from_steps(case, [(i * a + b) % case.n_patches // 2 for i in range(case.n_patches)])
         image = canonical(case, plan, images)
         assert is_canonical(case, image.steps(case), images)
         assert objective(case, image) == objective(case, plan)
@@ -215,22 +219,21 @@ def test_s1_example_has_nine_patches_of_25_pixels():
 def test_checker_tells_right_from_wrong(tmp_path):
     """The solution checker accepts ordered.mzn, and finds the fault in a model that counts too little."""
     need("gecode")
-    import json
-
     from tilewright.grouping import minizinc as bridge
 
     case = problem((1, 5, 5), group=2, steps="kmin")
     data = {**bridge.data(case), "start": [], "hint": False, "relax": 0, "below": bridge.LARGEST}
     data["needed_by"] = [{"set": sorted(patches)} for patches in data["needed_by"]]
     (tmp_path / "data.json").write_text(json.dumps(data))
-    wrong = (FOLDER / "core.mzn").read_text().replace("loads[c] = sum(k in STEP)(loaded[c, k])", "loads[c] = 1")
+    right = (FOLDER / "core.mzn").read_text()
+    wrong = right.replace("loads[c] = sum(k in STEP)(loaded[c, k])", "loads[c] = 1")
     (tmp_path / "core.mzn").write_text(wrong)
     (tmp_path / "ordered.mzn").write_text((FOLDER / "ordered.mzn").read_text())
 
     def run(model: Path, *options: str) -> str:
-        command = ["minizinc", "--solver", "gecode", *options]
         files = [FOLDER / "core.mzc.mzn", model, tmp_path / "data.json"]
-        return subprocess.run([*command, *files], capture_output=True, text=True, check=True, timeout=60).stdout
+        command = ["minizinc", "--solver", "gecode", *options, *files]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
     assert "% CORRECT" in run(FOLDER / "ordered.mzn")
     assert "INCORRECT: objective" in run(

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import logging
 import warnings
 from datetime import timedelta
 from pathlib import Path
@@ -32,14 +31,14 @@ MAX_SIZE = 400_000
 NOTHING_BELOW = 2**31 - 2
 """Value of ``below`` that excludes nothing."""
 
+START_SHARE = 0.4
+"""Share of the time in which the start must be confirmed, with all flattening."""
+
 EASY_SHARE, EASY_SECONDS = 0.1, 3.0
 """Share of the time, and most seconds, of the first complete search."""
 
 IMPROVING_SHARE, IMPROVING_SECONDS = 0.3, 60.0
 """Share of the time, and most seconds, that large-neighbourhood search gets of a single thread."""
-
-RELAX = 75
-"""Percent of the patches that large-neighbourhood search keeps in each round."""
 
 EXPECTED_WARNINGS = r"(?s).*(overrides a global constraint file|model inconsistency detected)"
 """Of MiniZinc: one on every run with Gecode, one where nothing is better than the incumbent."""
@@ -68,7 +67,7 @@ def versions() -> dict[str, str]:
 
 
 def solve(
-    problem: Any, formulation: str | Path, search: Search, *, extras: bool = True, relax: int = RELAX
+    problem: Any, formulation: str | Path, search: Search, *, extras: bool = True, relax: int | None = None
 ) -> Outcome:
     """Solve a problem with a MiniZinc formulation.
 
@@ -83,20 +82,21 @@ def solve(
     extras
         Whether to keep symmetry breaking and redundant constraints.
     relax
-        Percent of the patches that large-neighbourhood search keeps; 0 leaves it out.
+        Percent of the decisions that large-neighbourhood search keeps in each round; 0 leaves it out,
+        None leaves it to the room.
     """
     bridge = importlib.import_module(f"{room(problem).__name__}.minizinc")
     size = bridge.size(problem)
     if size > MAX_SIZE:
-        name = Path(formulation).stem
-        raise InputError("method", f"{name}@gecode", f"gives {size} constraints here, at most {MAX_SIZE} are built")
+        limit = f"gives {size} constraints here, at most {MAX_SIZE} are built"
+        raise InputError("method", f"{Path(formulation).stem}@gecode", limit)
     run = Run(problem, search)
     try:
         with interrupted_at_deadline(search):
             stages = _Stages(run, bridge, Path(formulation), extras)
     except OutOfTimeError:
         return run.outcome(versions=versions())
-    return asyncio.run(stages.run_all(relax))
+    return asyncio.run(stages.run_all(bridge.relax(problem) if relax is None else relax))
 
 
 class _Stages:
@@ -116,16 +116,21 @@ class _Stages:
     async def run_all(self, relax: int) -> Outcome:
         """Run the stages and report."""
         search = self.run.search
+        proven = False
         if self.start is not None:
-            await self._process(search.remaining(), hint=True, first_only=True)
+            proven = await self._process(START_SHARE * search.remaining(), hint=True, first_only=True)
             if self.run.plan is None:
                 self.start = None  # not allowed by the model, so no help either
-        if self.run.over:
-            proven = False
+        if proven or self.run.over:
+            pass
         elif search.threads > 1:
             proven = await self._side_by_side(relax)
         else:
             proven = await self._in_turn(relax)
+        # Error streams that have ended mean that no process is left behind.
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        if others:
+            await asyncio.wait(others, timeout=1.0)
         if proven and self.run.value is not None:
             self.run.proved(self.run.value)
         return self.run.outcome(infeasible=proven, warm_start=self.warm_start, versions=self.versions)
@@ -161,7 +166,7 @@ class _Stages:
         try:
             # MiniZinc's own limit does not cover all it does; cancelling kills the process.
             proven = await asyncio.wait_for(task, None if seconds == float("inf") else seconds + 0.2)
-        except (asyncio.TimeoutError, asyncio.CancelledError):
+        except (TimeoutError, asyncio.CancelledError):
             if not task.cancelled():  # somebody cancelled us, not the solver
                 raise
             proven = False
@@ -173,7 +178,7 @@ class _Stages:
         """Pass every solution of one process on; its status tells whether the search was complete."""
         model = minizinc.Model(self.formulation)
         instance = minizinc.Instance(self.gecode, model)
-        value = self.run.value
+        value = best = self.run.value
         known = self.start if value is None else self.bridge.start(self.run.problem, self.run.plan)
         parameters = {
             **self.data,
@@ -204,6 +209,7 @@ class _Stages:
                 status = result.status
                 if result.solution is None:
                     continue
+                best = self.offset + self.unit * result.solution.objective
                 try:
                     self._take(result.solution, hint)
                 except Exception as error:
@@ -215,12 +221,15 @@ class _Stages:
                     task.cancel()
         if status is minizinc.Status.ERROR:
             raise TilewrightError("MiniZinc ended with an error")
-        complete = status in (minizinc.Status.OPTIMAL_SOLUTION, minizinc.Status.UNSATISFIABLE)
-        return complete and not relax
+        if relax or status not in (minizinc.Status.OPTIMAL_SOLUTION, minizinc.Status.UNSATISFIABLE):
+            return False
+        if self.run.value is not None and (best is None or self.run.value < best):
+            raise TilewrightError(f"Gecode says that nothing is better than {best}, but {self.run.value} is known")
+        return True
 
     def _take(self, solution: Any, hint: bool) -> None:
         """Turn a solution into a plan."""
         plan = self.bridge.plan(self.run.problem, solution)
         self.run.found(plan, self.offset + self.unit * solution.objective)
-        if hint and self.warm_start is None and list(solution.step) == self.start:
+        if hint and self.bridge.start(self.run.problem, plan) == self.start:
             self.warm_start = f"first solution is the start, objective {self.run.value}"

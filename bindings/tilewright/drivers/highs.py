@@ -44,9 +44,9 @@ def solve(
     problem
         Of any room; ``tilewright.<room>.plan.objective`` recomputes what HiGHS says.
     formulation
-        Module with ``build(problem, extras) -> ConcreteModel``, ``start(model, plan)``,
-        ``read(model) -> Plan`` and ``size(problem)``, the number of constraints to expect. A plan costs
-        ``model.offset + model.unit * objective``; both may be left out (0 and 1).
+        Module with ``build(problem) -> ConcreteModel``, ``start(model, plan)`` and ``read(model) -> Plan``.
+        Optional: ``size(problem)``, the number of constraints to expect; ``extras`` of ``build``; and
+        ``model.offset`` and ``model.unit``: a plan costs ``offset + unit * objective`` (else 0 and 1).
     search
         Start, seed, deadline, threads; told about every better plan and bound.
     extras
@@ -57,13 +57,14 @@ def solve(
         Receives the lines of HiGHS's log.
     """
     name = formulation.__name__.rpartition(".")[2]
-    size = formulation.size(problem)
+    size = formulation.size(problem) if hasattr(formulation, "size") else 0
     if size > MAX_SIZE:
-        raise InputError("method", f"{name}@highs", f"gives {size} constraints here, at most {MAX_SIZE} are built")
+        limit = f"gives {size} constraints here, at most {MAX_SIZE} are built"
+        raise InputError("method", f"{name}@highs", limit)
     run = Run(problem, search)
     try:
         with interrupted_at_deadline(search):
-            model = formulation.build(problem, extras=extras)
+            model = formulation.build(problem) if extras else formulation.build(problem, extras=False)
             if search.start is not None:
                 formulation.start(model, search.start)
             solver = Highs()
@@ -84,7 +85,7 @@ class _Solve:
             self.variables[column] = solver._vars[identity][0]
         self.offset, self.unit = getattr(model, "offset", 0), getattr(model, "unit", 1)
         self.warm_start: str | None = None
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
 
     def run_to_the_end(self, options: dict[str, Any], log: Callable[[str], None] | None) -> Outcome:
         """Set HiGHS up, run it and report."""
@@ -129,7 +130,7 @@ class _Solve:
         """Call back; an exception must not pass through HiGHS, so it is kept and HiGHS is stopped."""
         try:
             callback(*arguments)
-        except Exception as error:
+        except BaseException as error:
             self.error = self.error or error
 
     def _log(self, message: str, log: Callable[[str], None] | None) -> None:

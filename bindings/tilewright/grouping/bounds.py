@@ -114,10 +114,11 @@ def fewest_pixels(problem: Problem) -> NDArray[np.int64]:
     """
     layer = problem.layer
     padding = layer.padding if problem.machine.padding == "generated" else (0, 0, 0, 0)
-    step_h, rest_h = _line(layer.kernel[0], layer.stride[0], layer.dilation[0], sum(padding[:2]))
-    step_w, rest_w = _line(layer.kernel[1], layer.stride[1], layer.dilation[1], sum(padding[2:]))
-    rows, cols = problem.grid
-    width = layer.padded_plane[1] - sum(padding[2:])
+    pads = sum(padding[:2]), sum(padding[2:])
+    lines = [_line(layer.kernel[i], layer.stride[i], layer.dilation[i], pads[i]) for i in range(2)]
+    sides = [(problem.grid[i], layer.padded_plane[i] - pads[i], *lines[i]) for i in range(2)]
+    # Rows and columns may change places; a loop over the fewer ones is short.
+    (rows, _, step_h, rest_h), (cols, width, step_w, rest_w) = sorted(sides, key=lambda side: side[0])
     m = np.arange(problem.n_patches + 1, dtype=np.int64)
     fewest = np.full(len(m), np.iinfo(np.int64).max)
     for r in range(1, rows + 1):

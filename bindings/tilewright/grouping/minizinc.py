@@ -22,7 +22,7 @@ from tilewright.grouping.structure import (
     symmetries,
 )
 
-__all__ = ["data", "plan", "scale", "size", "start"]
+__all__ = ["data", "plan", "relax", "scale", "size", "start"]
 
 
 LARGEST = 2**31 - 2
@@ -34,6 +34,11 @@ def size(problem: Problem) -> int:
     return last_useful_step(problem) * problem.patch_pixels.size
 
 
+def relax(problem: Problem) -> int:
+    """Return the percentage of patches that large-neighbourhood search keeps: all but about fifteen."""
+    return min(95, max(70, 100 - 1500 // problem.n_patches))
+
+
 def data(problem: Problem) -> dict[str, Any]:
     """Return the parameters that core.mzn declares, all but those of the search."""
     parts = cells(problem)
@@ -43,9 +48,8 @@ def data(problem: Problem) -> dict[str, Any]:
     most = last_useful_step(problem)
     worst = load_units * len(problem.needed_pixels) * min(problem.max_loads, most) + step_units * most
     if worst >= LARGEST:
-        raise InputError(
-            "machine.load", problem.machine.load, f"objectives up to {worst} units, MiniZinc counts to {LARGEST}"
-        )
+        limit = f"gives objectives up to {worst} units, and MiniZinc counts to {LARGEST}"
+        raise InputError("machine.load", problem.machine.load, limit)
     return {
         "n_patches": problem.n_patches,
         "n_cells": len(parts),

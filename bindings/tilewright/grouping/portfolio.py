@@ -18,4 +18,4 @@ def portfolio(problem: Problem, threads: int) -> list[tuple[float, list[str]]]:
     improvers = ["lns"] * threads
     if problem.n_patches * problem.kmin > SMALL:
         return [(1.0, improvers)]
-    return [(0.5, improvers), (0.5, ["s1@highs", *improvers[1:]])]
+    return [(0.5, improvers), (0.5, ["lives@highs", *improvers[1:]])]

@@ -1,0 +1,175 @@
+"""Every grouping heuristic on random small layers, and on cases small enough to know the answer."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import time
+
+import pytest
+import tilewright.heuristics.grouping as room
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tilewright.errors import InputError
+from tilewright.grouping import Plan, Problem
+from tilewright.grouping.plan import count_loads, objective
+from tilewright.grouping.problem import GroupingLimits, GroupingMachine, GroupingObjective
+from tilewright.heuristics.grouping import lns, row_by_row, s1_baseline, strips, zigzag
+from tilewright.heuristics.grouping._measure import Value, value
+from tilewright.layer import Layer
+from tilewright.search import Search
+
+CONSTRUCTIVE = [
+    name for _, name, _ in pkgutil.iter_modules(room.__path__) if not name.startswith("_") and name != "lns"
+]
+
+
+def make(size: int, group_size: int, **limits: object) -> Problem:
+    """Return a cell of the paper's grid."""
+    return Problem(
+        layer=Layer(input=(1, size, size), kernels=1, kernel=(3, 3)),
+        machine=GroupingMachine(group_size=group_size),
+        limits=GroupingLimits(**limits),  # type: ignore[arg-type]
+    )
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Problem:
+    """Draw small layers of all kinds, with and without memory limits and fixed numbers of steps."""
+    small = st.integers(1, 3)
+    kernel = draw(st.tuples(st.integers(1, 4), st.integers(1, 4)))
+    dilation = draw(st.tuples(st.integers(1, 2), st.integers(1, 2)))
+    extent = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
+    layer = Layer(
+        input=(draw(st.integers(1, 2)), *(e + draw(st.integers(0, 6)) for e in extent)),
+        kernels=draw(small),
+        kernel=kernel,
+        stride=draw(st.tuples(small, small)),
+        dilation=dilation,
+        padding=tuple(draw(st.integers(0, min(1, e - 1))) for e in extent for _ in range(2)),
+    )
+    group_size = draw(st.integers(1, 6))
+    padding = draw(st.sampled_from(["loaded", "generated"]))
+    memory = None
+    free = Problem(layer=layer, machine=GroupingMachine(group_size=group_size, padding=padding))
+    if draw(st.booleans()):
+        most = free.memory_needed(int(free.patch_sizes.max()), 1)
+        memory = most + draw(st.integers(0, 20)) * free.pixel_elements
+    steps = draw(st.sampled_from(["free", "kmin", "number"]))
+    return Problem(
+        layer=layer,
+        machine=GroupingMachine(
+            group_size=group_size, padding=padding, memory=memory, load=draw(st.integers(0, 2)),
+            compute=draw(st.sampled_from([0, 1, 50])),
+        ),
+        limits=GroupingLimits(
+            steps=draw(st.integers(free.kmin, free.kmax)) if steps == "number" else steps,
+            reloads=draw(st.integers(0, 3)),
+        ),
+        objective=GroupingObjective(count=draw(st.sampled_from(["elements", "pixels"]))),
+    )  # fmt: skip
+
+
+def check_partition(problem: Problem, plan: Plan) -> None:
+    """Every patch once, no group empty or too large."""
+    patches = [patch for group in plan.groups for patch in group]
+    assert sorted(patches) == list(problem.patches())
+    assert all(1 <= len(group) <= problem.group_size for group in plan.groups)
+
+
+@pytest.mark.parametrize("name", CONSTRUCTIVE)
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(problem=problems())
+def test_plans_partition_the_patches(name: str, problem: Problem) -> None:
+    heuristic = importlib.import_module(f"tilewright.heuristics.grouping.{name}")
+    plan = heuristic.plan(problem)
+    check_partition(problem, plan)
+    assert heuristic.plan(problem) == plan
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(problem=problems(), seed=st.integers(0, 1000))
+def test_improver_keeps_its_books_and_never_gets_worse(problem: Problem, seed: int) -> None:
+    start = zigzag.plan(problem)
+    reported: list[Plan] = []
+    run = lns._Run(problem, Search(start=start, seed=seed, on_plan=reported.append), start, timed=False)
+    run.improve(6)
+    plan = run.plan()
+    check_partition(problem, plan)
+    assert run.value == value(problem, plan) <= value(problem, start)
+    assert (run.loads == count_loads(problem, plan.steps(problem))).all()
+    for better in reported:
+        assert value(problem, better).violations == 0
+    if run.value < value(problem, start) and run.value.violations == 0:
+        assert value(problem, reported[-1]) == run.value
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(problem=problems(), seed=st.integers(0, 1000))
+def test_same_seed_same_plan(problem: Problem, seed: int) -> None:
+    first, second = (lns.plan(problem, Search(seed=seed), attempts=4) for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize(("size", "group_size"), [(5, 4), (7, 5), (9, 6), (12, 8)])
+@pytest.mark.parametrize("steps", ["kmin", "free"])
+def test_every_pixel_is_loaded_once(size: int, group_size: int, steps: str) -> None:
+    """The compulsory loads bound every plan from below, so these cells of the grid are solved."""
+    problem = make(size, group_size, steps=steps)
+    plan = lns.plan(problem, Search(deadline=time.monotonic() + 20))
+    assert objective(problem, plan) == size * size + problem.kmin
+
+
+def test_improver_stops_at_a_proven_bound() -> None:
+    problem = make(12, 2, steps="kmin")
+    plan = lns.plan(problem, Search(deadline=time.monotonic() + 20, bound=280))
+    assert value(problem, plan).violations == 0
+    assert objective(problem, plan) <= 280
+
+
+def test_start_outside_the_limits_is_replaced_and_the_replacement_reported() -> None:
+    """S1-baseline takes 36 steps where K_min = 9 are demanded."""
+    problem = make(8, 4, steps="kmin")
+    reported: list[Plan] = []
+    plan = lns.plan(problem, Search(start=s1_baseline.plan(problem), on_plan=reported.append), attempts=1)
+    assert plan.n_steps == problem.kmin == 9
+    assert value(problem, reported[-1]) == value(problem, plan)
+    assert value(problem, plan).violations == 0
+
+
+def test_deadline_is_kept() -> None:
+    problem = make(40, 6)
+    lns.plan(problem, Search(deadline=time.monotonic()), attempts=3)  # compiles if need be
+    for seconds in (0.5, 1.5):
+        began = time.monotonic()
+        lns.plan(problem, Search(start=zigzag.plan(problem), deadline=began + seconds))
+        assert time.monotonic() - began < seconds + 0.5
+
+
+def test_strips_beat_the_paper_on_wide_layers() -> None:
+    problem = Problem(
+        layer=Layer(input=(64, 58, 58), kernels=64, kernel=(3, 3)), machine=GroupingMachine(group_size=8)
+    )
+    plan = strips.plan(problem)
+    assert value(problem, plan).violations == 0
+    # Seven strips of 8 columns; between two of them two columns of 58 pixels are loaded twice, less the
+    # corner of 2 x 3 pixels that stays on chip at each turn.
+    assert int(count_loads(problem, plan.steps(problem)).sum()) == 58 * 58 + 6 * (2 * 58 - 2 * 3)
+    assert objective(problem, plan) < 0.8 * objective(problem, row_by_row.plan(problem))
+
+
+def test_limits_come_before_the_objective() -> None:
+    assert Value(0, 100) < Value(1, 10)
+
+
+def test_least_memory_still_has_a_plan() -> None:
+    """Room for one patch at a time: groups of one, as many steps as patches."""
+    layer = Layer(input=(1, 5, 5), kernels=1, kernel=(3, 3))
+    with pytest.raises(InputError):
+        Problem(layer=layer, machine=GroupingMachine(group_size=4, memory=9 + 9))
+    problem = Problem(
+        layer=layer, machine=GroupingMachine(group_size=4, memory=9 + 9 + 1), limits=GroupingLimits(reloads=0)
+    )
+    plan = lns.plan(problem, Search(), attempts=10)
+    assert plan.n_steps == 9
+    assert value(problem, plan).violations == 0
