@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tilewright.grouping import Plan, Problem
 
 Group = NDArray[np.int64]

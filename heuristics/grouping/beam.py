@@ -15,10 +15,11 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from tilewright.grouping import Plan, Problem
 from tilewright.heuristics.grouping import strips
 from tilewright.heuristics.grouping._measure import Group, best, near, room
 from tilewright.heuristics.grouping._window import Style, Window
+
+from tilewright.grouping import Plan, Problem
 
 STYLES: tuple[Style, ...] = (
     (0.3, 0.8, 0.2, 0.0, 0.01, 100.0),

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tilewright.grouping import Plan, Problem
 from tilewright.heuristics.grouping import _annealing, beam, row_by_row, strips, zigzag
 from tilewright.heuristics.grouping._measure import Group, Value, best, distinct, loads_of, near, room, value
 from tilewright.heuristics.grouping._window import Style, Window, draw_style
+
+from tilewright.grouping import Plan, Problem
 from tilewright.search import Search
 
 SLICE = 0.1
@@ -214,7 +215,15 @@ class _Run:
             self.loads[known] = loads
 
     def anneal(self, whole: bool = False, heat: float | None = None) -> None:
-        """Let the groups around some patch exchange patches and places."""
+        """Let the groups around some patch exchange patches and places.
+
+        Parameters
+        ----------
+        whole
+            Take all groups, however many.
+        heat
+            Temperature to begin with, in pixel loads; None draws one.
+        """
         problem, rng = self.problem, self.rng
         n = len(self.groups)
         chosen = np.ones(n, np.bool_)
@@ -223,6 +232,8 @@ class _Run:
             chosen[:] = False
             centre = int(rng.integers(problem.n_patches))
             chosen[self.around(centre, most)] = True
+        # Steps next to the chosen ones come along, but stay as they are. Where two of them meet that are
+        # no neighbours in the plan, the kernel counts something wrong that never changes.
         rows: list[int] = []
         for step in np.flatnonzero(chosen).tolist():
             rows += [row for row in (step - 1, step, step + 1) if 0 <= row < n and row not in rows[-3:]]
@@ -230,6 +241,7 @@ class _Run:
         local = [self.groups[row] for row in rows]
         moving = [g for g, move in zip(local, movable, strict=True) if move]
         fixed = [g for g, move in zip(local, movable, strict=True) if not move]
+        # Patches and pixels are numbered anew; patches that move come first, see `_annealing.build`.
         patches = np.concatenate(moving + fixed)
         n_moving = sum(map(len, moving))
         known, pixels = np.unique(self.pixels[patches], return_inverse=True)
@@ -252,6 +264,7 @@ class _Run:
             spare,
         )
         over = int(state.groups.totals[_annealing.OVER])
+        # The kernel counts in pixel loads.
         unit = max(problem.load_cost, 1e-3)
         weight = problem.step_cost / unit
         now = weight * len(rows)

@@ -1,6 +1,7 @@
 """Row-by-Row: patches from left to right, row after row, a group at a time (S1 paper, section 7.2)."""
 
 import numpy as np
+
 from tilewright.grouping import Plan, Problem
 
 

@@ -1,6 +1,7 @@
 """S1-baseline: one patch per step, row after row (S1 paper, definition 12)."""
 
 import numpy as np
+
 from tilewright.grouping import Plan, Problem
 
 

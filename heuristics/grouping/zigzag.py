@@ -1,6 +1,7 @@
 """ZigZag: even rows from left to right, odd rows from right to left (S1 paper, section 7.2)."""
 
 import numpy as np
+
 from tilewright.grouping import Plan, Problem
 
 

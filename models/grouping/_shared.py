@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pyomo.environ as pyo
-
 from tilewright.grouping import Plan, Problem
 from tilewright.grouping.structure import scale, scaled_costs
 

@@ -4,16 +4,12 @@ import importlib
 import json
 import os
 import subprocess
-import sys
 import time
 from functools import cache
 from itertools import product
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 import tilewright.models.grouping
 from enumeration import optimum
 from tilewright import drivers

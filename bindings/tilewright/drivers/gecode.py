@@ -224,7 +224,7 @@ class _Stages:
         if relax or status not in (minizinc.Status.OPTIMAL_SOLUTION, minizinc.Status.UNSATISFIABLE):
             return False
         if self.run.value is not None and (best is None or self.run.value < best):
-            raise TilewrightError(f"Gecode says that nothing is better than {best}, but {self.run.value} is known")
+            raise TilewrightError(f"Gecode finds nothing below {best}, but {self.run.value} is known")
         return True
 
     def _take(self, solution: Any, hint: bool) -> None:

@@ -15,8 +15,8 @@ from tilewright.drivers._run import OutOfTimeError, Run, interrupted_at_deadline
 from tilewright.errors import InputError, TilewrightError
 from tilewright.search import Outcome, Search
 
-MAX_SIZE = 1_000_000
-"""Most constraints of a model that is built: about 3 GiB and half a minute of Pyomo."""
+MAX_SIZE = 600_000
+"""Most constraints of a model that is built: about 1 GiB and a minute of Pyomo."""
 
 STARTED = "MIP start solution is feasible"
 """What HiGHS writes into its log when it has taken a start."""

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from tilewright.grouping.problem import Problem
 
-SMALL = 4_000
-"""Patches times steps up to which an exact formulation is worth a share of the time."""
+SMALL = 1_000
+"""Patches times steps up to which exact formulations can be expected to prove something."""
 
 
 def portfolio(problem: Problem, threads: int) -> list[tuple[float, list[str]]]:
     """Return phases as (share of the time, methods that run side by side).
 
-    Improvers start from the best constructive plan; each copy has a seed of its own. Layers that are
-    small enough get the stronger MIP for the rest of the time, beside an improver where a second thread
-    is to be had.
+    The improvers start from the best constructive plan, each with a seed of its own. On small layers the
+    exact formulations follow and start from what was found: the constraint program, which closes more
+    cells of the S1 paper's grid than the integer program, beside it or, on one thread, before it.
     """
     improvers = ["lns"] * threads
     if problem.n_patches * problem.kmin > SMALL:
         return [(1.0, improvers)]
-    return [(0.5, improvers), (0.5, ["lives@highs", *improvers[1:]])]
+    exact = ["ordered@gecode", "lives@highs"]
+    if threads == 1:
+        return [(0.2, improvers), (0.6, exact[:1]), (0.2, exact[1:])]
+    return [(0.2, improvers), (0.8, exact)]
