@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
 from tilewright.grouping import Problem
 
 ROOT = Path(__file__).parents[1]

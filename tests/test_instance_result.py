@@ -14,6 +14,7 @@ import pytest
 from conftest import make_problem
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from tilewright import instance as instance_module
 from tilewright import result as result_module
 from tilewright.errors import InputError

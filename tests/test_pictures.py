@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+
 from tilewright import pictures
 from tilewright.errors import InputError
 from tilewright.grouping import Plan, Problem, simulate

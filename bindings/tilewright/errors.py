@@ -26,7 +26,10 @@ class InputError(TilewrightError):
 
     def __init__(self, field: str, value: object, limit: str, file: str | None = None) -> None:
         self.field, self.value, self.limit, self.file = field, value, limit, file
-        shown = repr(value)
+        try:
+            shown = repr(value)
+        except (ValueError, RecursionError):  # integers of thousands of digits, tables nested as deep
+            shown = f"<{type(value).__name__} too large to show>"
         if len(shown) > 80:
             shown = shown[:77] + "..."
         where = f"{file}: " if file else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from tilewright.errors import InputError
 
 MAX_BYTES = 1_000_000
 """Largest instance file that is read."""
+
+LONG_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]+[ \t]*\.[ \t]*){32}""")
 
 TABLES = ("layer", "machine")
 """Tables that may stand in a file of their own, named by a relative path."""
@@ -56,7 +59,7 @@ def read(path: str | Path) -> Instance:
 
 def _locate(path: Path) -> Path:
     """Find the file, or the bundled instance of that name."""
-    if path.exists() or path.suffix:
+    if _exists(path) or path.suffix:
         return path
     for room in catalogue.ROOMS:
         for bundled in catalogue.instances(room):
@@ -65,24 +68,38 @@ def _locate(path: Path) -> Path:
     return path
 
 
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name that no file system takes
+        return False
+
+
 def _load(path: Path) -> dict[str, Any]:
     """Read a TOML file, guarded against what is no instance at all."""
+    if not _exists(path):
+        known = "`tilewright list instances` names those that come with it"
+        raise InputError("instance", str(path), f"no such file; {known}", _short(path))
     if not path.is_file():
-        what = (
-            "is not a file"
-            if path.exists()
-            else "no such file; `tilewright list instances` names those that come with it"
-        )
-        raise InputError("instance", str(path), what, str(path))
+        raise InputError("instance", str(path), "is not a file", str(path))
     size = path.stat().st_size
     if size > MAX_BYTES:
         raise InputError("file size", size, f"at most {MAX_BYTES} bytes", str(path))
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError("file", str(path), f"cannot be read as UTF-8 text: {error}", str(path)) from None
-    except (tomllib.TOMLDecodeError, ValueError, RecursionError) as error:
+    if LONG_KEY.search(text):
+        # The parser of the standard library takes quadratic time for them.
+        raise InputError("file", path.name, "has a dotted key of more than 32 parts", str(path))
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
         raise InputError("file", path.name, f"is not valid TOML: {str(error)[:200]}", str(path)) from None
+
+
+def _short(path: Path) -> str:
+    return str(path) if len(str(path)) <= 200 else str(path)[:200] + "..."
 
 
 def parse(table: dict[str, Any], path: Path | None = None) -> Instance:
@@ -126,19 +143,26 @@ def build(room: str, table: dict[str, Any]) -> Any:
 
 
 def _as_input_error(error: ValidationError, model: Any) -> InputError:
-    # One cause may be reported once per member of a union; the last one states the widest limit.
-    first = error.errors(include_url=False)[0]
-    location = [str(part) for part in first["loc"]]
-    causes = [e for e in error.errors(include_url=False) if e["loc"][:2] == first["loc"][:2]]
-    field = ".".join(part for part in location if not part.startswith(("literal[", "constrained", "int")))
+    """Name the first field that is wrong, and all that would be right there."""
+    causes = error.errors(include_url=False)
+    first = causes[0]
+    # A location may go on into the members of a union, which are no fields.
+    names: list[str] = []
+    table = model
+    for part in map(str, first["loc"]):
+        inside = getattr(table, "model_fields", {})
+        if part not in inside and first["type"] != "extra_forbidden":
+            break
+        names.append(part)
+        if part in inside:
+            table = inside[part].annotation
+    field = ".".join(names)
     if first["type"] == "missing":
         return InputError(field, None, "is missing")
     if first["type"] == "extra_forbidden":
-        table = model
-        for part in location[:-1]:
-            table = table.model_fields[part].annotation
         return InputError(field, first["input"], f"unknown key; there are: {', '.join(table.model_fields)}")
-    limit = " or ".join(dict.fromkeys(cause["msg"] for cause in causes))
+    alike = [cause for cause in causes if cause["loc"][: len(names)] == first["loc"][: len(names)]]
+    limit = " or ".join(dict.fromkeys(cause["msg"] for cause in alike))
     return InputError(field, first["input"], limit[0].lower() + limit[1:])
 
 

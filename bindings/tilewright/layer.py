@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Annotated, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tilewright.errors import InputError
@@ -77,7 +79,7 @@ class Layer(Spec):
                 raise InputError(
                     "layer.padding",
                     list(self.padding),
-                    f"must be smaller than the kernel's {axis} {extent}, or a patch is padding alone",
+                    f"must be smaller than the kernel's {axis} {extent}; more gives outputs of padding",
                 )
         channels = self.input[0]
         if channels % self.groups or self.kernels % self.groups:
@@ -108,6 +110,12 @@ class Layer(Spec):
             (size - extent) // stride + 1
             for size, extent, stride in zip(self.padded_plane, self.kernel_extent, self.stride, strict=True)
         )
+
+    def positions(self, columns: bool) -> NDArray[np.int64]:
+        """Return the padded input's rows (or columns) under each output, shape ``(outputs, kernel)``."""
+        axis = int(columns)
+        starts = np.arange(self.output_plane[axis]) * self.stride[axis]
+        return starts[:, None] + np.arange(self.kernel[axis]) * self.dilation[axis]
 
     @property
     def input_shape(self) -> tuple[int, int, int, int]:

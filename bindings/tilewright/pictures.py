@@ -212,8 +212,15 @@ def footprint_and_traffic(
         traffic.set_ylim(low, high * 1.12)
         side = "right" if broken > n / 2 else "left"
         traffic.annotate(
-            "violation", (broken, 1), xycoords=("data", "axes fraction"), textcoords="offset points",
-            xytext=(-4 if side == "right" else 4, -2), ha=side, va="top", color=VERMILION, fontsize=8,
+            "violation",
+            (broken, 1),
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            xytext=(-4 if side == "right" else 4, -2),
+            ha=side,
+            va="top",
+            color=VERMILION,
+            fontsize=8,
         )
 
 
@@ -245,8 +252,12 @@ def _stack(
         top = base + sign * values
         if len(base) <= 60:
             axes.bar(
-                (edges[:-1] + edges[1:]) / 2, sign * values, width=0.86 * np.diff(edges), bottom=base,
-                color=colour, linewidth=0,
+                (edges[:-1] + edges[1:]) / 2,
+                sign * values,
+                width=0.86 * np.diff(edges),
+                bottom=base,
+                color=colour,
+                linewidth=0,
             )
         else:
             axes.stairs(top, edges, baseline=base, fill=True, color=colour, linewidth=0)
@@ -257,16 +268,30 @@ def _capacity_line(axes: Axes, capacity: int, peak: int) -> None:
     """Draw the memory's size, or say it where the line would press the rest flat."""
     if peak and capacity > 3 * peak:
         axes.text(
-            0.995, 0.97, f"capacity {capacity:,}, far above", transform=axes.transAxes, ha="right", va="top",
-            fontsize=8, color=INK,
+            0.995,
+            0.97,
+            f"capacity {capacity:,}, far above",
+            transform=axes.transAxes,
+            ha="right",
+            va="top",
+            fontsize=8,
+            color=INK,
         )
         return
     axes.set_ylim(0, max(capacity, peak) * 1.16)
     axes.axhline(capacity, color=INK, linewidth=1, linestyle=(0, (5, 2)))
     axes.annotate(
-        f"capacity {capacity:,}", (1, capacity), xycoords=("axes fraction", "data"), xytext=(-2, 2),
-        textcoords="offset points", ha="right", va="bottom", fontsize=8, color=INK,
-        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8}, zorder=4,
+        f"capacity {capacity:,}",
+        (1, capacity),
+        xycoords=("axes fraction", "data"),
+        xytext=(-2, 2),
+        textcoords="offset points",
+        ha="right",
+        va="bottom",
+        fontsize=8,
+        color=INK,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
+        zorder=4,
     )
 
 
@@ -279,8 +304,14 @@ def _cut_outlier(axes: Axes, up: NDArray[Any], down: NDArray[Any], starts: NDArr
         where = int(up.argmax())
         axes.annotate(
             f"↑ {up[where]:,.0f} loaded at step {int(starts[where]) + 1:,} (cut off)",
-            (starts[where] + 1, 1), xycoords=("data", "axes fraction"), textcoords="offset points", va="top",
-            xytext=(6, -1), ha="left" if where < len(up) / 2 else "right", fontsize=8, color=INK,
+            (starts[where] + 1, 1),
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            va="top",
+            xytext=(6, -1),
+            ha="left" if where < len(up) / 2 else "right",
+            fontsize=8,
+            color=INK,
         )
         high = second * 1.35
     axes.set_ylim(low or -0.04 * max(high, 1), max(high, 1) * 1.08)
@@ -377,13 +408,21 @@ def timeline(
         text = str(int(line.step[i]) + 1)
         if length * points_per_cycle > 5.5 * len(text) + 3:
             axes.text(
-                start + length / 2, row[line.engine[i]], text, ha="center", va="center", fontsize=7.5,
+                start + length / 2,
+                row[line.engine[i]],
+                text,
+                ha="center",
+                va="center",
+                fontsize=7.5,
                 color=text_colour(colour),
             )
     for (engine, colour, wide), spans in bars.items():
         # A white edge parts what follows on each other; it would hide short actions.
         axes.broken_barh(
-            spans, (row[engine] - 0.38, 0.76), facecolors=colour, edgecolors="white" if wide else colour,
+            spans,
+            (row[engine] - 0.38, 0.76),
+            facecolors=colour,
+            edgecolors="white" if wide else colour,
             linewidth=0.6,
         )
     busy = line.busy()
@@ -533,8 +572,14 @@ def _panel(
         else:
             text = "no plan"
         axes.text(
-            1.01, y, text, transform=axes.get_yaxis_transform(), va="center", fontsize=7.5,
-            color=GREY if objective is None else INK, fontweight="bold" if first else "normal",
+            1.01,
+            y,
+            text,
+            transform=axes.get_yaxis_transform(),
+            va="center",
+            fontsize=7.5,
+            color=GREY if objective is None else INK,
+            fontweight="bold" if first else "normal",
         )
     axes.set_yticks(range(len(panel)), [_short(str(row["method"]), 26) for row in panel])
     axes.set_ylim(rows - 0.5, -0.5)
@@ -558,7 +603,13 @@ def _comparison_legend(figure: Figure) -> None:
         Line2D([], [], marker="o", linestyle="", color=BLUE, label="best objective"),
         Line2D([], [], marker="o", linestyle="", color=SKY, label="objective"),
         Line2D(
-            [], [], marker="|", linestyle="", color=VERMILION, markersize=10, markeredgewidth=1.8,
+            [],
+            [],
+            marker="|",
+            linestyle="",
+            color=VERMILION,
+            markersize=10,
+            markeredgewidth=1.8,
             label="proven lower bound",
         ),
     ]

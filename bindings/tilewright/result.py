@@ -71,7 +71,7 @@ class Result:
         """
         data = _load(Path(path))
         file = str(path)
-        if data.get("format") != FORMAT:
+        if type(data.get("format")) is not int or data["format"] != FORMAT:
             raise InputError("format", data.get("format"), f"this version reads format {FORMAT}", file)
         known = {f.name: f for f in fields(cls)}
         unknown, missing = set(data) - set(known) - {"format"}, set(known) - set(data)
@@ -95,6 +95,15 @@ def _is_number(value: Any) -> bool:
     return _is_int(value) or (isinstance(value, float) and math.isfinite(value))
 
 
+def _is_trace_point(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 3
+        and _is_number(value[0])
+        and all(v is None or _is_int(v) for v in value[1:])
+    )
+
+
 _TYPES: dict[str, Callable[[Any], bool]] = {
     "room": lambda v: v in catalogue.ROOMS,
     "instance": lambda v: isinstance(v, str),
@@ -110,24 +119,32 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
     "report": lambda v: v is None or isinstance(v, dict),
     "bound_by": lambda v: v is None or isinstance(v, str),
     "interrupted": lambda v: isinstance(v, bool),
-    "trace": lambda v: isinstance(v, list),
+    "trace": lambda v: isinstance(v, list) and all(_is_trace_point(point) for point in v),
     "versions": lambda v: isinstance(v, dict),
 }
 
 
 def _load(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise InputError("result", str(path), "no such file", str(path))
+    try:
+        found = path.is_file()
+    except (OSError, ValueError):  # a name that no file system takes
+        found = False
+    if not found:
+        raise InputError("result", str(path), "no such file")
     size = path.stat().st_size
     if size > MAX_BYTES:
         raise InputError("file size", size, f"at most {MAX_BYTES} bytes", str(path))
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
     except (OSError, ValueError, RecursionError) as error:
         raise InputError("file", path.name, f"is not valid JSON: {str(error)[:200]}", str(path)) from None
     if not isinstance(data, dict):
         raise InputError("file", path.name, "must hold a JSON object", str(path))
     return data
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

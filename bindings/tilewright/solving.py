@@ -21,7 +21,7 @@ Progress = Callable[[float, int | None, int | None], None]
 """Called now and then with seconds, incumbent and bound."""
 
 CONSTRUCTION_SHARE, CONSTRUCTION_SECONDS = 0.3, 2.0
-"""Most of the time, or so many seconds, that constructive heuristics take where something starts from them."""
+"""Share of the time, or seconds, that constructive heuristics may take before what starts from them."""
 
 MAX_SECONDS = 7 * 24 * 3600.0
 

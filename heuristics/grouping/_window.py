@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from tilewright.heuristics.grouping import _growing
-from tilewright.heuristics.grouping._measure import Group
 
 from tilewright.grouping import Problem
+from tilewright.heuristics.grouping import _growing
+from tilewright.heuristics.grouping._measure import Group
 
 Style = tuple[float, float, float, float, float, float]
 """Taste of the beam search, see `_growing.grow`."""

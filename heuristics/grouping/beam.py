@@ -15,11 +15,11 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tilewright.grouping import Plan, Problem
 from tilewright.heuristics.grouping import strips
 from tilewright.heuristics.grouping._measure import Group, best, near, room
 from tilewright.heuristics.grouping._window import Style, Window
-
-from tilewright.grouping import Plan, Problem
 
 STYLES: tuple[Style, ...] = (
     (0.3, 0.8, 0.2, 0.0, 0.01, 100.0),
@@ -100,7 +100,7 @@ def grow(
     """
     numbers = np.arange(problem.n_patches).reshape(problem.grid)
     order = (numbers if lying else numbers.T).ravel()
-    lines, length = (problem.grid if lying else problem.grid[::-1])
+    lines, length = problem.grid if lying else problem.grid[::-1]
     table = problem.patch_pixels
     size = len(order) / n_steps
     steps = [round(round(i * lines / count) * length / size) for i in range(count)] + [n_steps]

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tilewright.grouping import Plan, Problem
 from tilewright.heuristics.grouping import _annealing, beam, row_by_row, strips, zigzag
 from tilewright.heuristics.grouping._measure import Group, Value, best, distinct, loads_of, near, room, value
 from tilewright.heuristics.grouping._window import Style, Window, draw_style
-
-from tilewright.grouping import Plan, Problem
 from tilewright.search import Search
 
 SLICE = 0.1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from tilewright.heuristics.grouping._measure import Group, cut, loads_of, longest_fitting, room
 
 from tilewright.grouping import Plan, Problem
+from tilewright.heuristics.grouping._measure import Group, cut, loads_of, longest_fitting, room
 
 SMALL = 5000
 """Patches up to which every width is tried; beyond, widths close to what a group spans."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyomo.environ as pyo
+
 from tilewright.grouping import Plan, Problem
 from tilewright.grouping.structure import scale, scaled_costs
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyomo.environ as pyo
+
 from tilewright.grouping import Plan, Problem
 from tilewright.grouping.bounds import best_bound, fewest_pixels
 from tilewright.grouping.structure import (

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyomo.environ as pyo
+
 from tilewright.grouping import Plan, Problem
 
 from ._shared import minimise, plan_of

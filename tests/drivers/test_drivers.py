@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+
 import tilewright.models.grouping
 from tilewright import drivers
 from tilewright.drivers import highs

@@ -12,6 +12,7 @@ import pytest
 from conftest import make_problem
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+
 from tilewright import catalogue
 from tilewright.errors import InputError
 from tilewright.grouping import Plan, Problem, best_bound, fault, measured_objective, objective, simulate

@@ -10,6 +10,7 @@ import pytest
 from conftest import make_problem
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+
 from tilewright.errors import InputError
 from tilewright.grouping import Plan, Problem, fault, lower, measured_objective, objective, simulate
 from tilewright.grouping.plan import count_loads, group_pixels
@@ -359,7 +360,7 @@ def test_the_number_of_steps_is_a_limit(steps: int | str, allowed: bool) -> None
         assert report.violation is not None
         assert (report.violation.rule, report.violation.found) == ("number of steps", "5")
         assert report.violation.needed == "6 to 6 steps"
-        assert fault(problem, Plan(GOOD)) == "5 steps, where 6 to 6 are allowed"
+        assert fault(problem, Plan(GOOD)) == "number of steps: plan: needed 6 to 6 steps, found 5"
 
 
 def test_the_reload_limit_names_pixel_and_step() -> None:

@@ -7,16 +7,16 @@ import pkgutil
 import time
 
 import pytest
-import tilewright.heuristics.grouping as room
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tilewright.heuristics.grouping import lns, row_by_row, s1_baseline, strips, zigzag
-from tilewright.heuristics.grouping._measure import Value, value
 
+import tilewright.heuristics.grouping as room
 from tilewright.errors import InputError
 from tilewright.grouping import Plan, Problem
 from tilewright.grouping.plan import count_loads, objective
 from tilewright.grouping.problem import GroupingLimits, GroupingMachine, GroupingObjective
+from tilewright.heuristics.grouping import lns, row_by_row, s1_baseline, strips, zigzag
+from tilewright.heuristics.grouping._measure import Value, value
 from tilewright.layer import Layer
 from tilewright.search import Search
 

@@ -10,8 +10,9 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-import tilewright.models.grouping
 from enumeration import optimum
+
+import tilewright.models.grouping
 from tilewright import drivers
 from tilewright.drivers import DRIVERS
 from tilewright.grouping import Plan, Problem
@@ -46,8 +47,16 @@ def solve(problem: Problem, path: Path, solver: str, *, seconds: float = 30, ext
 
 
 def problem(
-    size: tuple[int, int, int] = (1, 4, 4), kernel: tuple[int, int] = (3, 3), group: int = 2, *, steps="free",
-    reloads: int = 2, kernels: int = 1, machine=(), objective=(), **layer,
+    size: tuple[int, int, int] = (1, 4, 4),
+    kernel: tuple[int, int] = (3, 3),
+    group: int = 2,
+    *,
+    steps="free",
+    reloads: int = 2,
+    kernels: int = 1,
+    machine=(),
+    objective=(),
+    **layer,
 ) -> Problem:
     return Problem.model_validate({
         "layer": {"input": size, "kernels": kernels, "kernel": kernel, **layer},

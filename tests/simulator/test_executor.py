@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from conftest import make_problem
+
 from tilewright.grouping import Plan, simulate
 from tilewright.simulator import (
     Box,

@@ -9,6 +9,7 @@ import pytest
 from conftest import make_problem
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+
 from tilewright.grouping import Plan, Problem, lower, simulate
 from tilewright.layer import Layer
 from tilewright.simulator import Cells, Compute, Free, Load, Program, Report, Step, WriteBack, execute

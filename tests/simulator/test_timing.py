@@ -10,6 +10,7 @@ import pytest
 from conftest import make_problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tilewright.grouping import Plan, Problem, lower
 from tilewright.simulator import (
     Box,

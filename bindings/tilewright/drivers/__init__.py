@@ -34,7 +34,9 @@ class Driver:
 DRIVERS = [
     Driver("highs", "tilewright.drivers.highs", ".py", "pip install 'highspy>=1.12,<1.15' pyomo"),
     Driver(
-        "gecode", "tilewright.drivers.gecode", ".mzn",
+        "gecode",
+        "tilewright.drivers.gecode",
+        ".mzn",
         "apt-get install minizinc (Debian, Ubuntu), brew install minizinc (macOS), "
         "or the bundle from minizinc.org; then pip install minizinc",
     ),

@@ -1,12 +1,21 @@
 """Grouping: partition a layer's patches into ordered steps so that the least data is loaded."""
 
 from tilewright.grouping.bounds import best_bound
-from tilewright.grouping.plan import Plan, fault, objective
+from tilewright.grouping.plan import Plan, objective
 from tilewright.grouping.portfolio import portfolio
 from tilewright.grouping.problem import Problem
 from tilewright.grouping.program import lower, measured_objective, simulate, simulation_seconds
+from tilewright.grouping.validity import fault
 
 __all__ = [
-    "Plan", "Problem", "best_bound", "fault", "lower", "measured_objective", "objective", "portfolio",
-    "simulate", "simulation_seconds",
+    "Plan",
+    "Problem",
+    "best_bound",
+    "fault",
+    "lower",
+    "measured_objective",
+    "objective",
+    "portfolio",
+    "simulate",
+    "simulation_seconds",
 ]

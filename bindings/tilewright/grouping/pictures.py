@@ -133,7 +133,8 @@ class Story:
         loads = np.array([len(fresh) for fresh in self.fresh])
         later = loads[1:]
         reasons = [
-            (0, ""), (1, ""),
+            (0, ""),
+            (1, ""),
             (int(np.flatnonzero(self.again)[0]) if self.again.any() else 0, "first pixels loaded again"),
             (1 + int(later.argmax()), "most pixels loaded after step 1"),
             (1 + int(later.argmin()), "fewest pixels loaded"),
@@ -300,7 +301,11 @@ def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = N
     footprint = pictures.place(figure, right, grid_top, wide, half)
     traffic = pictures.place(figure, right, grid_top + half + 0.55, wide, half)
     pictures.footprint_and_traffic(
-        footprint, traffic, report, capacity=problem.machine.memory, titles=("(b) On chip", "(c) Traffic"),
+        footprint,
+        traffic,
+        report,
+        capacity=problem.machine.memory,
+        titles=("(b) On chip", "(c) Traffic"),
     )
     footprint.tick_params(labelbottom=False)
 
@@ -316,7 +321,9 @@ def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = N
     first = pictures.place(figure, _LEFT, lines_top, wide, timeline_height)
     second = pictures.place(figure, _LEFT, lines_top + timeline_height + 0.62, wide, timeline_height)
     pictures.timelines(
-        first, second, report,
+        first,
+        second,
+        report,
         titles=("(e) One action after the other", "(f) Engines beside each other, double buffering"),
     )
     return figure
@@ -348,7 +355,11 @@ def _patch_grid(
     colours = colormaps["viridis"].with_extremes(bad="#F2F2F2")
     norm = Normalize(1, max(n, 2))
     image = axes.imshow(
-        np.ma.masked_less(steps + 1, 1), cmap=colours, norm=norm, aspect="auto", interpolation="nearest",
+        np.ma.masked_less(steps + 1, 1),
+        cmap=colours,
+        norm=norm,
+        aspect="auto",
+        interpolation="nearest",
         extent=(-0.5, cols - 0.5, rows - 0.5, -0.5),
     )
     if min(across, down) * 72 >= 5 and n > 1:
@@ -426,9 +437,7 @@ def _touched(active: NDArray[np.bool_]) -> list[tuple[int, int]]:
     return spans
 
 
-def _input_plane(
-    axes: Axes, problem: Problem, scene: Scene, size: tuple[int, int], outlined: bool
-) -> None:
+def _input_plane(axes: Axes, problem: Problem, scene: Scene, size: tuple[int, int], outlined: bool) -> None:
     """Draw (a window of) the input plane at one step, with its group of patches."""
     from matplotlib.collections import LineCollection
     from matplotlib.colors import ListedColormap
@@ -442,8 +451,11 @@ def _input_plane(
     (top, left), (height, width) = corner, size
     axes.imshow(
         scene.plane[top : top + height, left : left + width],
-        cmap=ListedColormap([colour for _, colour in STATES.values()]), vmin=0, vmax=len(STATES) - 1,
-        interpolation="nearest", aspect="equal" if max(size) <= 6 * min(size) else "auto",
+        cmap=ListedColormap([colour for _, colour in STATES.values()]),
+        vmin=0,
+        vmax=len(STATES) - 1,
+        interpolation="nearest",
+        aspect="equal" if max(size) <= 6 * min(size) else "auto",
         extent=(left - 0.5, left + width - 0.5, top + height - 0.5, top - 0.5),
     )
     if max(size) <= 64:
@@ -455,10 +467,17 @@ def _input_plane(
     if outlined:
         for number, (y, x) in enumerate(corners):
             inset = 0.05 + 0.09 * number
-            axes.add_patch(Rectangle(
-                (x - 0.5 + inset, y - 0.5 + inset), wide - 2 * inset, tall - 2 * inset, fill=False,
-                edgecolor=INK, linewidth=1.1, zorder=3,
-            ))
+            axes.add_patch(
+                Rectangle(
+                    (x - 0.5 + inset, y - 0.5 + inset),
+                    wide - 2 * inset,
+                    tall - 2 * inset,
+                    fill=False,
+                    edgecolor=INK,
+                    linewidth=1.1,
+                    zorder=3,
+                )
+            )
     else:
         covered = np.zeros((plane[0] + 2, plane[1] + 2), dtype=np.bool_)
         for y, x in corners:
@@ -469,16 +488,30 @@ def _input_plane(
         )
         centres = np.array(corners) + (np.array((tall, wide)) - 1) / 2
         axes.plot(
-            centres[:, 1], centres[:, 0], "o", color="white", zorder=4,
-            markersize=float(np.clip(75 / max(size), 1.5, 3.5)), markeredgecolor=INK, markeredgewidth=0.5,
+            centres[:, 1],
+            centres[:, 0],
+            "o",
+            color="white",
+            zorder=4,
+            markersize=float(np.clip(75 / max(size), 1.5, 3.5)),
+            markeredgecolor=INK,
+            markeredgewidth=0.5,
         )
     if any(problem.layer.padding):
         above, _, before, _ = problem.layer.padding
         _, real_height, real_width = problem.layer.input
-        axes.add_patch(Rectangle(
-            (before - 0.5, above - 0.5), real_width, real_height, fill=False, edgecolor=GREY, linewidth=0.9,
-            linestyle=(0, (3, 2)), zorder=2,
-        ))
+        axes.add_patch(
+            Rectangle(
+                (before - 0.5, above - 0.5),
+                real_width,
+                real_height,
+                fill=False,
+                edgecolor=GREY,
+                linewidth=0.9,
+                linestyle=(0, (3, 2)),
+                zorder=2,
+            )
+        )
     axes.set_xlim(left - 0.5, left + width - 0.5)
     axes.set_ylim(top + height - 0.5, top - 0.5)
     axes.set_anchor("NW")
@@ -557,7 +590,13 @@ def _animation(problem: Problem, plan: Plan, report: Report, title: str | None) 
     pause = int(np.clip(20_000 / len(frames), 120, 900))
     content = BytesIO()
     frames[0].save(
-        content, format="GIF", save_all=True, append_images=frames[1:], loop=0, disposal=1, optimize=False,
+        content,
+        format="GIF",
+        save_all=True,
+        append_images=frames[1:],
+        loop=0,
+        disposal=1,
+        optimize=False,
         duration=[pause] * (len(frames) - 1) + [3000],
     )
     return content.getvalue()
@@ -680,9 +719,9 @@ class _Stage:
             x, y, inset = self.x[0] + col * scale, self.top + row * scale, min(2 * number, scale // 3)
             pen.rectangle(
                 (x + inset, y + inset, x + wide * scale - 2 - inset, y + tall * scale - 2 - inset),
-                outline=INK, width=2 if scale >= 12 else 1,
+                outline=INK,
+                width=2 if scale >= 12 else 1,
             )
-
 
     def _frame(self, pen: Any, plane: int, spans: list[tuple[int, int]]) -> None:
         """Draw a frame around a region of one of the planes, some dots away from it."""

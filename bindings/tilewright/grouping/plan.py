@@ -93,15 +93,19 @@ class Plan:
             if not isinstance(group, list):
                 raise InputError(f"plan.groups[{step}]", group, "must be a list of [row, col]", file)
             for patch in group:
-                if not (isinstance(patch, list) and len(patch) == 2 and all(type(v) is int for v in patch)):
+                if not (isinstance(patch, list) and len(patch) == 2 and all(map(_is_index, patch))):
                     raise InputError(
                         f"plan.groups[{step}]", patch, "a patch is [row, col], two integers", file
                     )
             groups.append(tuple((row, col) for row, col in group))
         writes = data.get("write_back")
-        if writes is not None and not (isinstance(writes, list) and all(type(v) is int for v in writes)):
+        if writes is not None and not (isinstance(writes, list) and all(map(_is_index, writes))):
             raise InputError("plan.write_back", writes, "must be a list of integers, one per group", file)
         return cls(tuple(groups), None if writes is None else tuple(writes))
+
+
+def _is_index(value: Any) -> bool:
+    return type(value) is int and abs(value) < 2**31
 
 
 def count_loads(problem: Problem, steps: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
@@ -135,33 +139,6 @@ def count_loads(problem: Problem, steps: NDArray[np.integer[Any]]) -> NDArray[np
 def objective(problem: Problem, plan: Plan) -> int:
     """Objective of a complete plan by the closed form; the simulator must find the same."""
     return problem.cost(int(count_loads(problem, plan.steps(problem)).sum()), plan.n_steps)
-
-
-def fault(problem: Problem, plan: Plan) -> str | None:
-    """Return the first limit that a plan breaks, by closed forms, or None.
-
-    Fast enough for every incumbent of a search; the simulator finds the same and explains it.
-    """
-    members = plan.indices(problem)
-    everyone = np.concatenate(members) if members else np.empty(0, dtype=np.int64)
-    if len(everyone) != problem.n_patches or (np.sort(everyone) != np.arange(problem.n_patches)).any():
-        return "the groups are not a partition of the patches"
-    low, high = problem.steps_range
-    if not low <= plan.n_steps <= high:
-        return f"{plan.n_steps} steps, where {low} to {high} are allowed"
-    sizes = np.array([len(group) for group in members])
-    if sizes.max() > problem.group_size:
-        step = int(sizes.argmax())
-        return f"step {step + 1} has {sizes[step]} patches, at most {problem.group_size} are allowed"
-    steps = plan.steps(problem)
-    most = int(count_loads(problem, steps).max())
-    if most > problem.max_loads:
-        return f"a pixel is loaded {most} times, at most {problem.max_loads} are allowed"
-    if problem.machine.memory is not None:
-        for step, (used, size) in enumerate(zip(group_pixels(problem, steps), sizes, strict=True), start=1):
-            if used > problem.max_group_pixels(int(size)):
-                return f"step {step} needs {problem.memory_needed(int(used), int(size))} elements of memory"
-    return None
 
 
 def group_pixels(problem: Problem, steps: NDArray[np.integer[Any]]) -> NDArray[np.int64]:

@@ -19,6 +19,12 @@ Count = Annotated[int, Field(ge=1, le=10**15)]
 MAX_PATCHES = 250_000
 """Largest number of patches of a layer that is accepted."""
 
+MAX_TAPS = 40_000_000
+"""Largest number of pixels of all patches together, each counted for every patch that needs it."""
+
+MAX_TOTAL = 2**62
+"""Largest number of MACs and cycles that is accepted, so that every sum fits into 64 bits."""
+
 
 class GroupingMachine(Spec):
     """The accelerator of S1 (section 2.1): a memory and a processing part.
@@ -106,6 +112,18 @@ class Problem(Spec):
         if self.n_patches > MAX_PATCHES:
             raise InputError(
                 "layer.input", list(layer.input), f"gives {self.n_patches} patches, at most {MAX_PATCHES}"
+            )
+        taps = self.n_patches * layer.kernel[0] * layer.kernel[1]
+        if taps > MAX_TAPS:
+            raise InputError(
+                "layer.kernel", list(layer.kernel), f"gives {taps} pixels of patches, at most {MAX_TAPS}"
+            )
+        largest = max(self.n_patches * self.macs_per_patch, self.cost(taps, self.n_patches))
+        if largest > MAX_TOTAL:
+            raise InputError(
+                "layer.input",
+                list(layer.input),
+                f"gives totals of {largest}, at most {MAX_TOTAL} can be counted",
             )
         if machine.macs_per_step is not None and machine.macs_per_step < self.macs_per_patch:
             raise InputError(
@@ -206,8 +224,7 @@ class Problem(Spec):
         Padding that is generated on chip stands as -1: it is neither loaded nor stored.
         """
         layer = self.layer
-        rows = self._positions(self.grid[0], layer.stride[0], layer.kernel[0], layer.dilation[0])
-        cols = self._positions(self.grid[1], layer.stride[1], layer.kernel[1], layer.dilation[1])
+        rows, cols = layer.positions(columns=False), layer.positions(columns=True)
         pixels = rows[:, None, :, None] * layer.padded_plane[1] + cols[None, :, None, :]
         if self.machine.padding == "generated":
             top, _, left, _ = layer.padding
@@ -217,11 +234,6 @@ class Problem(Spec):
         flat = np.ascontiguousarray(pixels.reshape(self.n_patches, -1), dtype=np.int32)
         flat.setflags(write=False)
         return flat
-
-    @staticmethod
-    def _positions(outputs: int, stride: int, kernel: int, dilation: int) -> NDArray[np.int64]:
-        """Return input coordinates along one axis, shape ``(outputs, kernel)``."""
-        return np.arange(outputs)[:, None] * stride + np.arange(kernel)[None, :] * dilation
 
     @cached_property
     def patch_sizes(self) -> NDArray[np.int64]:

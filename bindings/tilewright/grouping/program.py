@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from tilewright.grouping.plan import Plan
 from tilewright.grouping.problem import Problem
+from tilewright.grouping.validity import misfit
 from tilewright.simulator import (
     Cells,
     Compute,
@@ -18,7 +19,6 @@ from tilewright.simulator import (
     Report,
     Step,
     Tensor,
-    Violation,
     WriteBack,
     execute,
     whole,
@@ -141,43 +141,6 @@ def _due(problem: Problem, plan: Plan, needs: list[NDArray[np.intp]]) -> list[in
 
 def _write_back(groups: list[NDArray[np.int64]]) -> tuple[WriteBack, ...]:
     return (WriteBack("output", Cells(4, np.concatenate(groups))),) if groups else ()
-
-
-def misfit(problem: Problem, plan: Plan) -> Violation | None:
-    """Return what keeps a plan from being lowered, or breaks a limit on the plan as a whole."""
-    rows, cols = problem.grid
-    for step, group in enumerate(plan.groups, start=1):
-        if not group:
-            return Violation("empty step", step, "group", "at least one patch", "none")
-        for row, col in group:
-            if not (0 <= row < rows and 0 <= col < cols):
-                return Violation(
-                    "no such patch",
-                    step,
-                    f"patch [{row}, {col}]",
-                    f"rows 0..{rows - 1}, columns 0..{cols - 1}",
-                    "one outside",
-                )
-        if len(set(group)) < len(group):
-            twice = next(patch for patch in group if group.count(patch) > 1)
-            return Violation(
-                "patch doubled", step, f"patch {list(twice)}", "each patch once", "it is there twice"
-            )
-    if plan.write_back is not None and (
-        len(plan.write_back) != plan.n_steps
-        or not all(step < when <= plan.n_steps for step, when in enumerate(plan.write_back))
-    ):
-        return Violation(
-            "write-back",
-            0,
-            "write_back",
-            "one later step per group, at most the number of groups",
-            str(list(plan.write_back))[:80],
-        )
-    low, high = problem.steps_range
-    if not low <= plan.n_steps <= high:
-        return Violation("number of steps", 0, "plan", f"{low} to {high} steps", f"{plan.n_steps}")
-    return None
 
 
 def simulate(

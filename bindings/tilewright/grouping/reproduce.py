@@ -11,8 +11,9 @@ from pathlib import Path
 from tilewright import catalogue
 from tilewright.errors import InputError
 from tilewright.grouping.bounds import compulsory
-from tilewright.grouping.plan import fault, objective
+from tilewright.grouping.plan import objective
 from tilewright.grouping.problem import Problem
+from tilewright.grouping.validity import fault
 from tilewright.instance import Instance, parse
 from tilewright.result import Result
 from tilewright.solving import solve
@@ -106,9 +107,7 @@ def _grid(time_limit: float, folder: Path, say: Say) -> None:
     rows = _rows(
         [((f"{h}x{h}", g), grid_cell(h, g, "kmin")) for g in GROUPS for h in SIZES], time_limit, folder, say
     )
-    say(
-        "S1 paper, figures 12 and 13: 3x3 kernel, n = K_min, at most 2 loads of a pixel, loads + n"
-    )
+    say("S1 paper, figures 12 and 13: 3x3 kernel, n = K_min, at most 2 loads of a pixel, loads + n")
     _print_grid(rows, say)
     say("the paper (CPLEX, 0.5 to 5 h a cell, 24 cores): gain up to 30 %, no proofs or bounds reported")
     pictures.figure_12([row for row in rows if row.label[1] == 4], folder / "s1-figure12.png")
@@ -187,9 +186,7 @@ def _kept(path: Path, instance: Instance) -> Result | None:
 def _print_grid(rows: Sequence[Row], say: Say) -> None:
     """Print the gains as in figure 13, then what is proven and what is not."""
     by_label = {row.label: row for row in rows}
-    say(
-        "gain over the better of ZigZag and Row-by-Row in %; * proven optimal, (gap to the bound) else"
-    )
+    say("gain over the better of ZigZag and Row-by-Row in %; * proven optimal, (gap to the bound) else")
     say("group  " + "".join(f"{f'{h}x{h}':>13}" for h in SIZES))
     for group in GROUPS:
         cells = []
