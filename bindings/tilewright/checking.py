@@ -108,10 +108,11 @@ def _check_status(result: Result) -> Finding:
 
 def _check_claim(room: Any, instance: Instance, result: Result, time_limit: float) -> Finding:
     """Prove a bound, or the claim that nothing is feasible, once more."""
-    if result.bound is not None:
-        own = room.best_bound(instance.problem)
-        if own.value >= result.bound and result.status != "infeasible":
-            return Finding("bound", True, f"{result.bound} follows from the {own}")
+    own = room.best_bound(instance.problem)
+    if result.status == "infeasible" and own.impossible is not None:
+        return Finding("bound", True, f"infeasible by the {own}")
+    if result.bound is not None and result.status != "infeasible" and own.value >= result.bound:
+        return Finding("bound", True, f"{result.bound} follows from the {own}")
     method = result.bound_by if result.status != "infeasible" else result.method
     if method not in methods(instance.room):
         return Finding(

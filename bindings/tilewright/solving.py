@@ -168,7 +168,10 @@ def solve(
     try:
         bound = room.best_bound(problem)
         incumbent.raise_bound(bound.value, str(bound))
-        if method == "auto":
+        incumbent.infeasible = bound.impossible is not None
+        if incumbent.infeasible and (method == "auto" or "@" in method):
+            pass
+        elif method == "auto":
             _auto(run, room, _resolve(run, warm_start))
         elif "@" in method or catalogue.searches(catalogue.heuristic(room_name, method)):
             run.phase([method], _resolve(run, warm_start))

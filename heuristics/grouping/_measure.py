@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.grouping import Plan, Problem
+from tilewright.grouping.plan import count_loads
 
 Group = NDArray[np.int64]
 """Patch numbers of one step."""
@@ -53,24 +54,6 @@ def near(problem: Problem, most: int = 64) -> NDArray[np.int32]:
     return np.ascontiguousarray(np.stack(columns, axis=1))
 
 
-def loads_of(problem: Problem, steps: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Count the loads of each pixel like `tilewright.grouping.plan.count_loads`, several times faster.
-
-    A pixel stands at each place of the kernel for one patch at most, which gives a table of the steps that
-    need it; only its short rows have to be sorted.
-    """
-    pixels = problem.patch_pixels
-    nothing = np.iinfo(np.int32).max
-    needed_in = np.full((problem.n_pixels + 1, pixels.shape[1]), nothing, np.int32)  # last row: no pixel
-    needed_in[pixels, np.arange(pixels.shape[1])] = steps[:, None]
-    needed_in = needed_in[:-1]
-    needed_in.sort(axis=1)
-    starts = np.diff(needed_in, axis=1) > 1
-    starts &= needed_in[:, 1:] < nothing
-    loads: NDArray[np.int64] = (needed_in[:, 0] < nothing) + starts.sum(axis=1)
-    return loads
-
-
 @dataclass(frozen=True, order=True)
 class Value:
     """How good a plan is: first by how far it breaks the limits, then by its objective."""
@@ -82,7 +65,7 @@ class Value:
 def value(problem: Problem, plan: Plan) -> Value:
     """Judge a plan that computes every patch once, in groups that are not too large."""
     steps = plan.steps(problem)
-    loads = loads_of(problem, steps)
+    loads = count_loads(problem, steps)
     fewest, most = problem.steps_range
     over = int(np.maximum(loads - problem.max_loads, 0).sum())
     over += max(0, fewest - plan.n_steps, plan.n_steps - most)

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.grouping import Plan, Problem
+from tilewright.grouping.plan import count_loads
 from tilewright.heuristics.grouping import _annealing, beam, row_by_row, strips, zigzag
-from tilewright.heuristics.grouping._measure import Group, Value, best, distinct, loads_of, near, room, value
+from tilewright.heuristics.grouping._measure import Group, Value, best, distinct, near, room, value
 from tilewright.heuristics.grouping._window import Style, Window, draw_style
 from tilewright.search import Search
 
@@ -63,7 +64,7 @@ class _Run:
         self.room = room(problem)
         self.pixels = problem.patch_pixels
         self.groups: list[Group] = start.indices(problem)
-        self.loads = loads_of(problem, start.steps(problem))
+        self.loads = count_loads(problem, start.steps(problem))
         self.value = value(problem, start)
         # What no plan can undercut: every needed pixel once, in the fewest steps.
         least = problem.cost(len(problem.needed_pixels), problem.steps_range[0])
@@ -363,7 +364,7 @@ class _Run:
         kept = self.value, self.groups, self.loads
         new = Plan.from_groups(problem, groups)
         self.value, self.groups = value(problem, new), groups
-        self.loads = loads_of(problem, new.steps(problem))
+        self.loads = count_loads(problem, new.steps(problem))
         if count not in self.styles or self.value < self.styles[count][0]:
             self.styles[count] = self.value, style
         # A promising plan is polished, and rid of loads too many, as long as that gets on.

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.grouping import Plan, Problem
-from tilewright.heuristics.grouping._measure import Group, cut, loads_of, longest_fitting, room
+from tilewright.grouping.plan import count_loads
+from tilewright.heuristics.grouping._measure import Group, cut, longest_fitting, room
 
 SMALL = 5000
 """Patches up to which every width is tried; beyond, widths close to what a group spans."""
@@ -24,7 +25,7 @@ def plan(problem: Problem) -> Plan:
         groups = cut(problem, order)
         steps = np.empty(problem.n_patches, np.int64)
         steps[order] = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
-        loads = loads_of(problem, steps)
+        loads = count_loads(problem, steps)
         # The memory is respected by the cut already; see `_measure.value` for the whole judgement.
         over = int(np.maximum(loads - problem.max_loads, 0).sum())
         over += max(0, len(groups) - problem.steps_range[1])

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import permutations
 
+import enumeration
 import numpy as np
 import pytest
 from conftest import make_problem
@@ -17,6 +18,7 @@ from tilewright import catalogue
 from tilewright.errors import InputError
 from tilewright.grouping import Plan, Problem, best_bound, fault, measured_objective, objective, simulate
 from tilewright.grouping.bounds import Bound, compulsory, fewest_pixels, most_pixels, windows
+from tilewright.grouping.problem import GroupingLimits
 
 
 def line(draw: st.DrawFn, outputs: int) -> tuple[int, int, int, int, tuple[int, int]]:
@@ -153,6 +155,7 @@ def test_bounds_are_never_above_the_optimum(problem: Problem) -> None:
     for bound in bounds(problem):
         assert bound.loads <= best[0], bound
         assert bound.value <= best[1], bound
+        assert bound.impossible is None, bound
 
 
 @given(problems(most_patches=9, side=4))
@@ -166,6 +169,30 @@ def test_bounds_are_never_above_the_optimum_of_larger_layers(problem: Problem) -
     for bound in bounds(problem):
         assert bound.loads <= best[0], bound
         assert bound.value <= best[1], bound
+        assert bound.impossible is None, bound
+
+
+@given(problems(most_patches=5, side=5), st.integers(1, 2))
+@settings(max_examples=100)
+def test_what_is_called_impossible_is(problem: Problem, reloads: int) -> None:
+    limited = problem.model_copy(
+        update={"limits": GroupingLimits(steps=problem.limits.steps, reloads=reloads)}
+    )
+    if best_bound(limited).impossible is not None:
+        assert enumeration.optimum(limited) is None
+
+
+def test_one_patch_a_step_loads_pixels_more_than_twice() -> None:
+    bound = best_bound(make_problem({"input": [1, 12, 12], "kernels": 1}, {"group_size": 1}))
+    assert bound.impossible == "the limit on loads allows 2 for each of 144 pixels"
+
+
+def test_memory_for_one_patch_forbids_the_fewest_steps() -> None:
+    machine = {"group_size": 2, "memory": 2 * 9 + 36 + 3}
+    assert best_bound(make_problem({}, machine, {"steps": "kmin"})).impossible == (
+        "the memory asks for at least 9 steps, 5 are allowed"
+    )
+    assert best_bound(make_problem({}, machine)).steps == 9
 
 
 def unions(problem: Problem) -> np.ndarray:

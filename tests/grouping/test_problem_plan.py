@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tilewright.errors import InputError
 from tilewright.grouping import Plan, Problem, fault, lower, measured_objective, objective, simulate
+from tilewright.grouping import plan as plan_module
 from tilewright.grouping.plan import count_loads, group_pixels
 from tilewright.grouping.program import misfit
 
@@ -303,10 +304,6 @@ def test_what_is_no_partition_has_a_fault(groups: tuple) -> None:
     assert fault(make_problem(), Plan(groups)) is not None
 
 
-defect = pytest.mark.xfail(reason="a defect that was reported; the mark goes when it is fixed", strict=False)
-
-
-@defect
 @pytest.mark.parametrize(
     "plan",
     [
@@ -323,7 +320,6 @@ def test_what_cannot_be_lowered_has_a_fault(plan: Plan) -> None:
     assert fault(make_problem(), plan) is not None
 
 
-@defect
 def test_outputs_that_a_plan_keeps_too_long_are_a_fault() -> None:
     problem = make_problem(machine={"group_size": 2, "memory": 72}, limits={"reloads": 0})
     plan = Plan(GOOD, (5,) * 5)
@@ -333,12 +329,11 @@ def test_outputs_that_a_plan_keeps_too_long_are_a_fault() -> None:
     assert fault(problem, plan) is not None
 
 
-@defect
-def test_the_largest_layer_that_is_accepted_can_be_simulated() -> None:
-    """65536 channels, kernels and images: the MACs of nine patches leave 64 bits."""
-    problem = make_problem(
-        {"input": [65536, 66, 66], "kernels": 65536, "kernel": [64, 64], "batch": 65536}, {"group_size": 9}
-    )
+def test_totals_beyond_64_bits_are_refused_and_smaller_ones_are_simulated() -> None:
+    layer = {"input": [65536, 66, 66], "kernels": 65536, "kernel": [64, 64], "batch": 65536}
+    with pytest.raises(InputError, match="can be counted"):
+        make_problem(layer, {"group_size": 9})
+    problem = make_problem(layer | {"batch": 16384}, {"group_size": 9})
     assert simulate(problem, Plan.from_steps(problem, np.zeros(9, np.int64))).valid
 
 
@@ -448,3 +443,18 @@ def test_lowered_programs_never_mention_generated_padding() -> None:
     for name, region in program.regions():
         if name == "input":
             assert set(region.positions) <= inner
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_both_ways_to_count_loads_agree(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    layer = {
+        "input": [1, 9, 11],
+        "kernel": [3, 2],
+        "stride": [1, 2],
+        "dilation": [2, 1],
+        "padding": [1, 1, 0, 1],
+    }
+    problem = make_problem(layer, {"group_size": 4, "padding": "generated"})
+    steps = rng.integers(0, 9, problem.n_patches)
+    assert (count_loads(problem, steps) == plan_module._count_loads_sparsely(problem, steps)).all()

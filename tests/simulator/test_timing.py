@@ -378,7 +378,12 @@ def test_overlapped_agrees_with_a_recurrence(drawn: tuple[Problem, Program]) -> 
     if problem.machine.outputs == "kept":
         return
     _, _, overlapped = timed(program)
-    assert overlapped.cycles == recurrence(problem, program)
+    if program.buffers <= 2:
+        assert overlapped.cycles == recurrence(problem, program)
+    else:
+        # A pixel that step k - 1 frees and step k loads again is still needed by the compute of step
+        # k - 2, which the recurrence does not know of.
+        assert overlapped.cycles >= recurrence(problem, program)
 
 
 def row_of_patches(buffers: int, capacity: int | None = None) -> Program:

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from tilewright.grouping.problem import Problem
 
-Tables = tuple[NDArray[np.int64], NDArray[np.int64]]
-
 
 @dataclass(frozen=True)
 class Bound:
@@ -25,31 +23,38 @@ class Bound:
         Fewest pixel loads.
     value
         The bound on the objective that follows.
+    steps
+        Fewest steps.
     parameters
         What is needed to recompute it.
+    impossible
+        Why no plan can keep the limits, or None.
     """
 
     name: str
     loads: int
+    steps: int
     value: int
     parameters: dict[str, Any]
+    impossible: str | None = None
 
     def __str__(self) -> str:
         shown = ", ".join(f"{key} {value}" for key, value in self.parameters.items())
-        return f"{self.name} bound: at least {self.loads} pixel loads" + (f" ({shown})" if shown else "")
+        text = f"{self.name} bound: at least {self.loads} pixel loads" + (f" ({shown})" if shown else "")
+        return text if self.impossible is None else f"{text}; {self.impossible}"
 
 
 def best_bound(problem: Problem) -> Bound:
     """Return the strongest bound of this module."""
-    tables = _tables(problem)
-    most = problem.n_patches // problem.group_size
+    facts = _Facts.of(problem)
+    most = problem.n_patches // facts.group
     # Every count gives a valid bound; a coarse grid and a few steps around its best find a good one.
     tried: dict[int, Bound] = {}
 
     def try_counts(counts: list[int]) -> int:
         for count in counts:
             if 2 <= count <= most and count not in tried:
-                tried[count] = windows(problem, count, tables)
+                tried[count] = windows(problem, count, facts)
         return max(tried, key=lambda count: tried[count].value, default=0)
 
     best = try_counts(sorted({round(2 * 1.5**i) for i in range(32)}))
@@ -65,7 +70,7 @@ def compulsory(problem: Problem) -> Bound:
     return _bound(problem, "compulsory", len(problem.needed_pixels), {})
 
 
-def windows(problem: Problem, count: int, tables: Tables | None = None) -> Bound:
+def windows(problem: Problem, count: int, facts: _Facts | None = None) -> Bound:
     """Cut the sequence of steps into `count` windows; each but the first inherits at most one group.
 
     The patches S of a window and the group A before it need ``|N(S u A)|`` pixels together, of which
@@ -77,33 +82,56 @@ def windows(problem: Problem, count: int, tables: Tables | None = None) -> Bound
     ----------
     count
         Number of windows, at least 2 and at most ``n_patches // group_size``.
-    tables
+    facts
         What `best_bound` computes once for all counts.
     """
-    first, later = tables or _tables(problem)
+    facts = facts or _Facts.of(problem)
     total = problem.n_patches
     ends, best = np.array([0]), np.array([0])
     for i in range(1, count + 1):
         target = total * i // count
-        last = total if i == count else min(target + problem.group_size - 1, total)
+        last = total if i == count else min(target + facts.group - 1, total)
         reach = np.arange(target, last + 1)
         length = np.maximum(reach[None, :] - ends[:, None], 0)
-        loads = (first if i == 1 else later)[length]
+        loads = (facts.first if i == 1 else facts.later)[length]
         ends, best = reach, (best[:, None] + loads).min(axis=0)
     return _bound(problem, "windows", int(best[-1]), {"windows": count})
 
 
-def _tables(problem: Problem) -> Tables:
-    """Fewest loads of a window of m patches: of the first one, and of one that inherits a group."""
-    total = problem.n_patches
-    fewest, most = fewest_pixels(problem), most_pixels(problem)
-    m = np.arange(total + 1)
-    later = np.full(total + 1, np.iinfo(np.int64).max)
-    for inherited in range(1, problem.group_size + 1):
-        together = fewest[np.minimum(m + inherited, total)]
-        later = np.minimum(later, np.maximum(together - most[inherited], 0))
-    later[0] = 0
-    return fewest, later
+@dataclass(frozen=True)
+class _Facts:
+    """What all windows of a problem share.
+
+    Attributes
+    ----------
+    group
+        Most patches of a group: as many as are allowed and, where memory is short, can fit together.
+    first, later : int, shape (n_patches + 1,)
+        Fewest loads of a window of m patches: of the first one, and of one that inherits a group.
+    """
+
+    group: int
+    first: NDArray[np.int64]
+    later: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, problem: Problem) -> _Facts:
+        total = problem.n_patches
+        fewest, most = fewest_pixels(problem), most_pixels(problem)
+        group = largest_group(problem, fewest)
+        m = np.arange(total + 1)
+        later = np.full(total + 1, np.iinfo(np.int64).max)
+        for inherited in range(1, group + 1):
+            together = fewest[np.minimum(m + inherited, total)]
+            later = np.minimum(later, np.maximum(together - most[inherited], 0))
+        later[0] = 0
+        return cls(group, fewest, later)
+
+
+def largest_group(problem: Problem, fewest: NDArray[np.int64]) -> int:
+    """Most patches that can be on chip together: m of them need ``fewest[m]`` pixels at least."""
+    sizes = range(1, problem.group_size + 1)
+    return max(m for m in sizes if m == 1 or fewest[m] <= problem.max_group_pixels(m))
 
 
 def fewest_pixels(problem: Problem) -> NDArray[np.int64]:
@@ -145,4 +173,14 @@ def most_pixels(problem: Problem) -> NDArray[np.int64]:
 
 
 def _bound(problem: Problem, name: str, loads: int, parameters: dict[str, Any]) -> Bound:
-    return Bound(name, loads, problem.cost(loads, problem.steps_range[0]), parameters)
+    fewest, most = problem.steps_range
+    needed = fewest
+    if problem.machine.memory is not None:
+        needed = max(fewest, -(-problem.n_patches // largest_group(problem, fewest_pixels(problem))))
+    impossible = None
+    if needed > most:
+        impossible = f"the memory asks for at least {needed} steps, {most} are allowed"
+    elif loads > problem.max_loads * len(problem.needed_pixels):
+        allowed = f"{problem.max_loads} for each of {len(problem.needed_pixels)} pixels"
+        impossible = f"the limit on loads allows {allowed}"
+    return Bound(name, loads, needed, problem.cost(loads, needed), parameters, impossible)

@@ -14,6 +14,9 @@ from tilewright.grouping.problem import Problem
 
 Patch = tuple[int, int]
 
+MAX_TABLE = 50_000_000
+"""Most entries of the table by which `count_loads` counts."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -124,15 +127,31 @@ def count_loads(problem: Problem, steps: NDArray[np.integer[Any]]) -> NDArray[np
     int, shape (n_pixels,)
     """
     pixels = problem.patch_pixels
+    never = np.iinfo(np.int32).max
+    if problem.n_pixels * pixels.shape[1] > MAX_TABLE:
+        return _count_loads_sparsely(problem, steps)
+    # A pixel stands at each place of the kernel for one patch at most: a table of the steps that need it.
+    needed_in = np.full((problem.n_pixels + 1, pixels.shape[1]), never, np.int32)  # last row: no pixel
+    needed_in[pixels, np.arange(pixels.shape[1])] = steps[:, None]
+    needed_in = needed_in[:-1]
+    needed_in.sort(axis=1)
+    starts = np.diff(needed_in, axis=1) > 1
+    starts &= needed_in[:, 1:] < never
+    loads: NDArray[np.int64] = (needed_in[:, 0] < never) + starts.sum(axis=1)
+    return loads
+
+
+def _count_loads_sparsely(problem: Problem, steps: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    """Count loads by sorting (pixel, step) pairs: slower, but the table would be mostly empty."""
+    pixels = problem.patch_pixels
     present = pixels >= 0
     span = int(steps.max()) + 2
     keys = (
         pixels[present].astype(np.int64) * span + np.broadcast_to(steps[:, None] + 1, pixels.shape)[present]
     )
     keys = np.unique(keys)
-    # Keys are (pixel, step); the step before a run's first is missing.
     starts = np.ones(len(keys), dtype=bool)
-    starts[1:] = keys[1:] != keys[:-1] + 1
+    starts[1:] = keys[1:] != keys[:-1] + 1  # the step before a run's first is missing
     return np.bincount(keys[starts] // span, minlength=problem.n_pixels)
 
 
