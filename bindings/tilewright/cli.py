@@ -270,7 +270,11 @@ def _table(rows: Iterable[Sequence[object]], header: Sequence[str] | None = None
 @commands.command()
 @click.argument("instances", nargs=-1, required=True)
 @click.option(
-    "--with", "methods", default="row_by_row,zigzag,auto", metavar="A,B,...", help="Methods, or `all`."
+    "--with",
+    "methods",
+    default=None,
+    metavar="A,B,...",
+    help="Methods, or `all`. [the constructive heuristics and auto]",
 )
 @click.option("--time-limit", type=SECONDS, default=60.0, metavar="S", help="Seconds for each run. [60]")
 @click.option("--jobs", type=click.IntRange(1, 256), default=1, metavar="N", help="Runs at a time. [1]")
@@ -284,7 +288,7 @@ def _table(rows: Iterable[Sequence[object]], header: Sequence[str] | None = None
 @click.option("--json", "as_json", is_flag=True, help="Print all results as JSON and nothing else.")
 def compare(
     instances: tuple[str, ...],
-    methods: str,
+    methods: str | None,
     time_limit: float,
     jobs: int,
     seed: int,
@@ -295,16 +299,19 @@ def compare(
     """Compare methods on INSTANCES under the same time limit, with cores / jobs threads each."""
     import threading
 
-    from tilewright import comparing
+    from tilewright import catalogue, comparing
     from tilewright.instance import read
     from tilewright.result import write_atomically
     from tilewright.solving import check_method
     from tilewright.solving import methods as all_methods
 
     problems = [read(name) for name in instances]
-    names = (
-        all_methods(problems[0].room) if methods == "all" else [name.strip() for name in methods.split(",")]
-    )
+    room = problems[0].room
+    if methods is None:
+        quick = catalogue.constructive(room)
+        names = [*(module.__name__.rpartition(".")[2] for module in quick), "auto"]
+    else:
+        names = all_methods(room) if methods == "all" else [name.strip() for name in methods.split(",")]
     for problem in problems:
         for name in names:
             check_method(problem.room, name)

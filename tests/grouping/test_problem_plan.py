@@ -15,7 +15,7 @@ from tilewright.errors import InputError
 from tilewright.grouping import Plan, Problem, fault, lower, measured_objective, objective, simulate
 from tilewright.grouping import plan as plan_module
 from tilewright.grouping.plan import count_loads, group_pixels
-from tilewright.grouping.program import misfit
+from tilewright.grouping.validity import misfit
 
 
 def pixels_of(problem: Problem, row: int, col: int) -> set[tuple[int, int]]:
