@@ -20,7 +20,7 @@ settings.register_profile(
     "default",
     deadline=None,
     derandomize=bool(os.environ.get("CI")),
-    suppress_health_check=[HealthCheck.too_slow],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 settings.load_profile("default")
 

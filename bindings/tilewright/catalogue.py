@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -55,10 +56,20 @@ def heuristic(room: str, name: str) -> ModuleType:
     return importlib.import_module(f"tilewright.heuristics.{room}.{name}")
 
 
-def constructive(room: str) -> list[ModuleType]:
-    """Import a room's constructive heuristics; those that call themselves ``SLOW`` come last."""
-    modules = [heuristic(room, name) for name in heuristics(room)]
-    return sorted((m for m in modules if not searches(m)), key=lambda m: getattr(m, "SLOW", False))
+def constructive(room: str, on_failure: Callable[[str, Exception], None]) -> list[ModuleType]:
+    """Import a room's constructive heuristics; those that call themselves ``SLOW`` come last.
+
+    One that cannot be imported, because a user has only just begun it, is reported and left out.
+    """
+    modules = []
+    for name in heuristics(room):
+        try:
+            module = heuristic(room, name)
+            if not searches(module):
+                modules.append(module)
+        except Exception as error:
+            on_failure(name, error)
+    return sorted(modules, key=lambda module: getattr(module, "SLOW", False))
 
 
 def searches(module: ModuleType) -> bool:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright import catalogue
+from tilewright.errors import TilewrightError
 from tilewright.instance import Instance
 from tilewright.result import Result, relative_gap
-from tilewright.search import Status
+from tilewright.simulator import MAX_NUMERIC_ELEMENTS
 from tilewright.solving import methods, solve
 
 
@@ -50,15 +51,18 @@ def check(
     if not findings[0].holds:
         return findings
     room = catalogue.room(instance.room)
+    plan = None
     if result.plan is not None:
-        findings += _check_plan(room, instance.problem, result, numeric)
+        of_plan = _check_plan(room, instance.problem, result, numeric)
+        findings += of_plan
+        plan = result.plan if of_plan[0].holds else None
     findings.append(_check_status(result))
-    if result.bound is not None or result.status == "infeasible":
-        findings.append(_check_claim(room, instance, result, time_limit))
-    return findings
+    return findings + _check_claims(room, instance, result, plan, time_limit)
 
 
 def _check_plan(room: Any, problem: Any, result: Result, numeric: bool) -> list[Finding]:
+    too_large = numeric and room.numeric_elements(problem) > MAX_NUMERIC_ELEMENTS
+    numeric = numeric and not too_large
     report = room.simulate(problem, result.plan, numeric=numeric, overlapped=False)
     if report.violation is not None:
         return [Finding("plan", False, str(report.violation))]
@@ -71,6 +75,8 @@ def _check_plan(room: Any, problem: Any, result: Result, numeric: bool) -> list[
                 "equal to the reference" if report.numeric else "differ from the reference",
             )
         )
+    if too_large:
+        findings.append(Finding("numbers", True, "not checked: the tensors are too large to move real data"))
     measured = room.measured_objective(problem, report)
     findings.append(
         Finding(
@@ -92,40 +98,54 @@ def _check_plan(room: Any, problem: Any, result: Result, numeric: bool) -> list[
 
 
 def _check_status(result: Result) -> Finding:
-    """Check that status, bound and gap fit each other."""
+    """Check that status, plan, objective, bound and gap fit each other."""
     objective, bound = result.objective, result.bound
+    solved = result.plan is not None and objective is not None
     expected: dict[str, bool] = {
-        "optimal": objective is not None and objective == bound,
-        "feasible": objective is not None and (bound is None or bound < objective),
-        "infeasible": result.plan is None,
-        "unknown": objective is None,
+        "optimal": solved and objective == bound,
+        "feasible": solved and (bound is None or (objective is not None and bound < objective)),
+        "infeasible": result.plan is None and objective is None,
+        "unknown": result.plan is None and objective is None,
     }
     gap = relative_gap(objective, bound)
     same_gap = (gap is None) == (result.gap is None) and abs((gap or 0.0) - (result.gap or 0.0)) < 1e-9
-    detail = f"{result.status}: objective {objective}, bound {bound}, gap {result.gap}"
+    plan = "a plan" if result.plan is not None else "no plan"
+    detail = f"{result.status} with {plan}, objective {objective}, bound {bound}, gap {result.gap}"
     return Finding("status", expected[result.status] and same_gap, detail)
 
 
-def _check_claim(room: Any, instance: Instance, result: Result, time_limit: float) -> Finding:
-    """Prove a bound, or the claim that nothing is feasible, once more."""
+def _check_claims(
+    room: Any, instance: Instance, result: Result, plan: Any, time_limit: float
+) -> list[Finding]:
+    """Prove a bound, and that nothing is feasible, once more; `plan` is valid or None."""
     own = room.best_bound(instance.problem)
-    if result.status == "infeasible" and own.impossible is not None:
-        return Finding("bound", True, f"infeasible by the {own}")
-    if result.bound is not None and result.status != "infeasible" and own.value >= result.bound:
-        return Finding("bound", True, f"{result.bound} follows from the {own}")
-    method = result.bound_by if result.status != "infeasible" else result.method
+    findings = []
+    if result.bound is not None:
+        if own.value >= result.bound:
+            findings.append(Finding("bound", True, f"{result.bound} follows from the {own}"))
+        else:
+            findings.append(_prove_again(instance, result.bound_by, result.bound, plan, time_limit))
+    if result.status == "infeasible":
+        if own.impossible is not None:
+            findings.append(Finding("infeasible", True, f"by the {own}"))
+        else:
+            findings.append(_prove_again(instance, result.method, None, None, time_limit))
+    return findings
+
+
+def _prove_again(
+    instance: Instance, method: str | None, bound: int | None, plan: Any, time_limit: float
+) -> Finding:
+    """Run the method that claims a bound, or infeasibility where that is None."""
+    what = "infeasible" if bound is None else "bound"
+    claim = f"{'infeasible' if bound is None else bound}, claimed by {method!r}"
     if method not in methods(instance.room):
-        return Finding(
-            "bound", False, f"{result.bound} is claimed by {method!r}, which is no method of this room"
-        )
-    again = solve(instance, method, warm_start=result.plan, time_limit=time_limit)
-    target: Status = "infeasible"
-    if result.status == target:
-        return Finding(
-            "bound", again.status == target, f"infeasible, claimed by {method}; it says {again.status} now"
-        )
-    return Finding(
-        "bound",
-        again.bound is not None and again.bound >= (result.bound or 0),
-        f"{result.bound} is claimed by {method}; run again for {again.seconds:.0f} s it proves {again.bound}",
-    )
+        return Finding(what, False, f"{claim}, which is no method of this room")
+    try:
+        again = solve(instance, method, warm_start=plan, time_limit=time_limit)
+    except TilewrightError as error:
+        return Finding(what, False, f"{claim}: {error}")
+    if bound is None:
+        return Finding(what, again.status == "infeasible", f"{claim}; run again it says {again.status}")
+    proven = again.bound is not None and again.bound >= bound
+    return Finding(what, proven, f"{claim}; run again for {again.seconds:.0f} s it proves {again.bound}")

@@ -15,6 +15,7 @@ import click
 
 from tilewright import __version__
 from tilewright.errors import InputError, SolverMissingError, TilewrightError
+from tilewright.search import MAX_SECONDS
 
 if TYPE_CHECKING:
     from tilewright.comparing import Entry
@@ -68,8 +69,8 @@ class _Seconds(click.ParamType[float]):
             number = float(value)
         except ValueError:
             self.fail(f"{value!r} is not a number of seconds", param, ctx)
-        if not 0 < number <= 604_800:
-            self.fail(f"{value!r} must be more than 0 and at most 604800 (a week)", param, ctx)
+        if not 0 < number <= MAX_SECONDS:
+            self.fail(f"{value!r} must be more than 0 and at most {MAX_SECONDS:.0f} (a week)", param, ctx)
         return number
 
 
@@ -134,14 +135,13 @@ def solve(
             progress=progress.show,
             started=STARTED,
         )
-    _save(problem, result, output, plot)
+    written = _save(problem, result, output, plot)
     if as_json:
         click.echo(json.dumps(result.to_json(), allow_nan=False))
     else:
         _print_result(result)
-        for path in filter(None, (output, plot)):
-            if Path(path).exists():
-                click.echo(f"written: {path}")
+        for path in written:
+            click.echo(f"written: {path}")
     sys.exit(result.exit_status)
 
 
@@ -166,15 +166,19 @@ def _pictures(room: str) -> Any:
     return importlib.import_module(f"tilewright.{room}.pictures")
 
 
-def _save(problem: Instance, result: Result, output: str | None, plot: str | None) -> None:
-    """Write what was asked for; a heuristic's plan that breaks a limit is drawn up to there."""
+def _save(problem: Instance, result: Result, output: str | None, plot: str | None) -> list[str]:
+    """Write what was asked for; return what was written."""
     from tilewright import catalogue
 
+    written = []
     if output is not None:
         result.write(output)
+        written.append(output)
     if plot is not None and result.plan is not None:
+        written.append(plot)
         report = catalogue.room(problem.room).simulate(problem.problem, result.plan)
         _pictures(problem.room).draw(problem.problem, result.plan, report, Path(plot))
+    return written
 
 
 class _Progress:
@@ -239,6 +243,7 @@ def _print_result(result: Result) -> None:
             ]
     if result.warm_start:
         rows.append(("warm start", result.warm_start))
+    rows += [("failure", message) for message in result.failures]
     rows.append(("time", f"{result.seconds:.1f} s"))
     _table(rows)
 
@@ -308,7 +313,7 @@ def compare(
     problems = [read(name) for name in instances]
     room = problems[0].room
     if methods is None:
-        quick = catalogue.constructive(room)
+        quick = catalogue.constructive(room, lambda name, error: click.echo(f"{name}: {error}", err=True))
         names = [*(module.__name__.rpartition(".")[2] for module in quick), "auto"]
     else:
         names = all_methods(room) if methods == "all" else [name.strip() for name in methods.split(",")]
@@ -565,7 +570,8 @@ def reproduce(figure: str | None, time_limit: float, output: str) -> None:
     from tilewright import reproducing
 
     if figure is None:
-        _table([(name, text) for name, (_, text) in reproducing.FIGURES.items()], ("figure", "what it shows"))
+        known = [(name, text) for name, (_, text) in reproducing.figures().items()]
+        _table(known, ("figure", "what it shows"))
         return
     reproducing.run(figure, time_limit=time_limit, folder=Path(output))
 

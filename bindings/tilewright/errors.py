@@ -47,6 +47,12 @@ class UnknownNameError(TilewrightError):
         super().__init__(f"unknown {kind} {name!r}; there are: {', '.join(choices) or 'none'}")
 
 
+class Disagreement(TilewrightError):
+    """Two computations of one thing differ, or a claim contradicts a plan: a defect, never a rounding."""
+
+    exit_status = 4
+
+
 class SolverMissingError(TilewrightError):
     """A solver that was named is not installed; says how to get it."""
 

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+MAX_SECONDS = 7 * 24 * 3600.0
+"""Longest time limit that is accepted: a week."""
+
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 
 

@@ -11,10 +11,10 @@ from types import ModuleType
 from typing import Any
 
 from tilewright import catalogue, drivers, supervisor
-from tilewright.errors import InputError, SolverMissingError, TilewrightError, UnknownNameError
+from tilewright.errors import Disagreement, InputError, SolverMissingError, TilewrightError, UnknownNameError
 from tilewright.instance import Instance, digest
 from tilewright.result import Result, relative_gap, versions
-from tilewright.search import Status
+from tilewright.search import MAX_SECONDS, Status
 from tilewright.worker import CONSTRUCT
 
 Progress = Callable[[float, int | None, int | None], None]
@@ -23,11 +23,8 @@ Progress = Callable[[float, int | None, int | None], None]
 CONSTRUCTION_SHARE, CONSTRUCTION_SECONDS = 0.3, 2.0
 """Share of the time, or seconds, that constructive heuristics may take before what starts from them."""
 
-MAX_SECONDS = 7 * 24 * 3600.0
-
-
-class Disagreement(TilewrightError):
-    """The simulator measured another cost than a method or closed form claims: a defect, never a rounding."""
+ENDING_SECONDS = 0.2
+"""What a method has between its deadline and its killing."""
 
 
 class _Interrupted(Exception):
@@ -48,10 +45,12 @@ class Incumbent:
         self.infeasible = False
         self.trace: list[tuple[float, int | None, int | None]] = []
 
-    def offer(self, plan: Any) -> None:
-        """Take a plan if it is valid and better."""
+    def offer(self, plan: Any, *, proven: bool = False) -> None:
+        """Take a plan if it is valid and better; one that a solver has proven to be valid must be."""
         fault = self.room.fault(self.problem, plan)
         if fault is not None:
+            if proven:
+                raise Disagreement(f"a solver's plan breaks a limit: {fault}")
             if self.rejected is None:
                 self.rejected, self.fault = plan, fault
             return
@@ -65,6 +64,11 @@ class Incumbent:
         if self.bound is None or bound > self.bound:
             self.bound, self.bound_by = bound, by
             self._note()
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is left to search for."""
+        return self.optimal or self.infeasible
 
     @property
     def optimal(self) -> bool:
@@ -163,10 +167,11 @@ def solve(
     check_method(room_name, method)
     incumbent = Incumbent(room, problem, started)
     run = _Run(room_name, incumbent, threads, seed, progress, stop)
-    run.deadline = started + time_limit - min(0.25 * time_limit, room.simulation_seconds(problem))
     interrupted = False
     try:
         bound = room.best_bound(problem)
+        judging = room.simulation_seconds(problem, bound.steps)
+        run.deadline = started + time_limit - min(0.25 * time_limit, judging)
         incumbent.raise_bound(bound.value, str(bound))
         incumbent.infeasible = bound.impossible is not None
         if incumbent.infeasible and (method == "auto" or "@" in method):
@@ -197,7 +202,8 @@ class _Run:
         self.room, self.incumbent, self.threads, self.seed = room, incumbent, threads, seed
         self.progress, self.stop = progress, stop
         self.deadline = float("inf")
-        self.optional = False
+        self.optional = self.alone = False
+        self.failures: list[str] = []
         self.warm_start: str | None = None
         self.versions: dict[str, str] = {}
         self._problem = incumbent.problem.model_dump(mode="json")
@@ -211,7 +217,8 @@ class _Run:
         Optional methods are left out silently when their solver is not installed.
         """
         self.optional = optional
-        if self.incumbent.optimal:
+        self.alone = len(methods) == 1 and methods != [CONSTRUCT] and not optional
+        if self.incumbent.closed:
             return
         deadline = self.deadline if until is None else min(until, self.deadline)
         share = max(1, self.threads // len(methods))
@@ -223,7 +230,7 @@ class _Run:
                 "start": None if start is None else start.to_json(),
                 "seed": self.seed + number,
                 # A method that ends by itself can still say what it proved.
-                "seconds": max(0.05, deadline - time.monotonic() - 0.1),
+                "deadline": deadline - ENDING_SECONDS,
                 "threads": share,
                 "bound": self.incumbent.bound,
             }
@@ -236,22 +243,31 @@ class _Run:
         incumbent, method = self.incumbent, job["method"]
         kind = event["event"]
         if kind == "plan":
-            incumbent.offer(incumbent.room.Plan.from_json(event["plan"]))
+            incumbent.offer(incumbent.room.Plan.from_json(event["plan"]), proven="@" in method)
         elif kind == "bound":
             incumbent.raise_bound(event["bound"], method)
+        elif kind == "started":
+            self.versions |= event["versions"]
+        elif kind == "failure":
+            self.failures.append(event["message"])
         elif kind == "error":
-            if self.optional and event["exit_status"] == SolverMissingError.exit_status:
-                return False
-            raise TilewrightErrorFromWorker(event["message"], event["exit_status"])
+            if not self.optional and method != CONSTRUCT:
+                raise TilewrightErrorFromWorker(event["message"], event["exit_status"])
+            if event["exit_status"] == Disagreement.exit_status:
+                raise Disagreement(event["message"])
+            if event["exit_status"] != SolverMissingError.exit_status:
+                self.failures.append(event["message"])
         else:
             self.versions |= event["versions"]
             self.warm_start = event["warm_start"] or self.warm_start
             if event["bound"] is not None:
                 incumbent.raise_bound(event["bound"], method)
             if event["status"] == "infeasible":
+                if incumbent.plan is not None:
+                    raise Disagreement(f"{method} calls a problem infeasible that has a valid plan")
                 incumbent.infeasible = True
-                return True
-        return incumbent.optimal
+        # The only method ends by itself, and still has to say how.
+        return incumbent.closed and not self.alone
 
     def _on_tick(self) -> None:
         if self.stop is not None and self.stop.is_set():
@@ -356,6 +372,7 @@ def _judge(
         plan=plan,
         report=None if report is None else report.summary(),
         bound_by=incumbent.bound_by,
+        failures=run.failures,
         interrupted=interrupted,
         trace=incumbent.trace,
         versions=versions(run.versions),

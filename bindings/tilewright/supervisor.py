@@ -9,6 +9,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,13 +28,15 @@ class Worker:
         self.started = time.monotonic()
         self.done = False
         self._buffer = b""
+        # Solvers leave files behind when they are killed.
+        self._scratch = tempfile.TemporaryDirectory(prefix="tilewright-", ignore_cleanup_errors=True)
         path = os.pathsep.join([str(Path(tilewright.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tilewright.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path.strip(os.pathsep)},
+            env={**os.environ, "PYTHONPATH": path.strip(os.pathsep), "TMPDIR": self._scratch.name},
             start_new_session=True,
         )
         assert (
@@ -93,6 +96,7 @@ class Worker:
             assert pipe is not None
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
+        self._scratch.cleanup()
 
 
 def run(
@@ -123,6 +127,9 @@ def run(
             while selector.get_map():
                 wait = deadline - time.monotonic()
                 if wait <= 0:
+                    for worker in workers:
+                        for event in worker.events():
+                            on_event(worker.job, event)
                     return
                 for key, _ in selector.select(min(wait, 0.1)):
                     worker = key.data

@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from typing import IO, Any
 
 from tilewright import catalogue, drivers
@@ -64,13 +63,12 @@ def _run(job: dict[str, Any], events: IO[str]) -> Outcome:
     problem = room.Problem.model_validate_json(json.dumps(job["problem"]))
 
     def on_plan(plan: Any) -> None:
-        search.start = plan
         _send(events, event="plan", plan=plan.to_json())
 
     search = Search(
         start=None if job["start"] is None else room.Plan.from_json(job["start"]),
         seed=job["seed"],
-        deadline=time.monotonic() + job["seconds"],
+        deadline=job["deadline"],  # the clock is the parent's, too
         threads=job["threads"],
         bound=job["bound"],
         on_plan=on_plan,
@@ -78,14 +76,21 @@ def _run(job: dict[str, Any], events: IO[str]) -> Outcome:
     )
     method = job["method"]
     if method == CONSTRUCT:
-        for module in catalogue.constructive(job["room"]):
-            on_plan(module.plan(problem))
+        # One that fails, a user's own perhaps, leaves the others their turn.
+        def on_failure(name: str, error: Exception) -> None:
+            _send(events, event="failure", message=f"{name} failed: {type(error).__name__}: {error}")
+
+        for module in catalogue.constructive(job["room"], on_failure):
+            try:
+                on_plan(module.plan(problem))
+            except Exception as error:
+                on_failure(module.__name__.rpartition(".")[2], error)
         return Outcome("feasible")
     if "@" in method:
         name, solver = method.split("@")
-        outcome: Outcome = drivers.load(solver).solve(
-            problem, catalogue.formulation(job["room"], name), search
-        )
+        driver = drivers.load(solver)
+        _send(events, event="started", versions=driver.versions())
+        outcome: Outcome = driver.solve(problem, catalogue.formulation(job["room"], name), search)
         return outcome
     module = catalogue.heuristic(job["room"], method)
     plan = module.plan(problem, search) if catalogue.searches(module) else module.plan(problem)

@@ -16,8 +16,8 @@ Group = NDArray[np.int64]
 
 
 def room(problem: Problem) -> NDArray[np.int32]:
-    """Return the most pixels of a group of 0, 1, ... patches."""
-    return np.array([problem.max_group_pixels(n) for n in range(problem.group_size + 1)], np.int32)
+    """Return the most pixels of a group of 0, 1, ... patches, as the compiled kernels take them."""
+    return problem.group_room.astype(np.int32)
 
 
 def near(problem: Problem, most: int = 64) -> NDArray[np.int32]:

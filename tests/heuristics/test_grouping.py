@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
 import time
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import tilewright.heuristics.grouping as room
+from tilewright import catalogue
 from tilewright.errors import InputError
 from tilewright.grouping import Plan, Problem
 from tilewright.grouping.plan import count_loads, objective
@@ -21,7 +20,9 @@ from tilewright.layer import Layer
 from tilewright.search import Search
 
 CONSTRUCTIVE = [
-    name for _, name, _ in pkgutil.iter_modules(room.__path__) if not name.startswith("_") and name != "lns"
+    name
+    for name in catalogue.heuristics("grouping")
+    if not catalogue.searches(catalogue.heuristic("grouping", name))
 ]
 
 

@@ -10,14 +10,8 @@ from contextlib import contextmanager
 from types import FrameType, ModuleType
 from typing import Any
 
-from tilewright.errors import TilewrightError
+from tilewright.errors import Disagreement
 from tilewright.search import Outcome, Search, Status
-
-
-class WrongObjectiveError(TilewrightError):
-    """A solver's objective differs from that of the plan it stands for: a fault in model or solver."""
-
-    exit_status = 1
 
 
 class OutOfTimeError(Exception):
@@ -55,7 +49,7 @@ class Run:
         """
         cost = self.objective(self.problem, plan)
         if value is not None and cost != value:
-            raise WrongObjectiveError(f"the solver's objective is {value}, but its plan costs {cost}")
+            raise Disagreement(f"the solver's objective is {value}, but its plan costs {cost}")
         if self.value is None or cost < self.value:
             self.plan, self.value = plan, cost
             self.search.on_plan(plan)
@@ -83,10 +77,9 @@ class Run:
             status = "optimal" if self.closed else "feasible"
         elif infeasible:
             status = "infeasible"
-        bound = self.bound
-        if bound is not None and self.value is not None:
-            bound = min(bound, self.value)
-        return Outcome(status=status, plan=self.plan, bound=bound, **facts)
+        if self.bound is not None and self.value is not None and self.bound > self.value:
+            raise Disagreement(f"a bound of {self.bound} was proven, but a plan costs {self.value}")
+        return Outcome(status=status, plan=self.plan, bound=self.bound, **facts)
 
 
 @contextmanager

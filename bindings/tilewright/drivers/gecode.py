@@ -21,6 +21,7 @@ from typing import Any
 
 import minizinc
 
+from tilewright import catalogue
 from tilewright.drivers._run import OutOfTimeError, Run, interrupted_at_deadline, room
 from tilewright.errors import InputError, SolverMissingError, TilewrightError
 from tilewright.search import Outcome, Search
@@ -189,7 +190,9 @@ class _Stages:
         }
         for name, content in parameters.items():
             instance[name] = content
-        flags: dict[str, Any] = {}
+        # A formulation in a folder of the user's own includes the room's core.mzn, too.
+        name = room(self.run.problem).__name__.rpartition(".")[2]
+        flags: dict[str, Any] = {"-I": str(catalogue.folders("models", name)[0])}
         switched_off = []
         if not self.extras:
             switched_off.append("mzn_ignore_redundant_constraints=true")

@@ -12,11 +12,14 @@ import pyomo
 from pyomo.contrib.appsi.solvers import Highs
 
 from tilewright.drivers._run import OutOfTimeError, Run, interrupted_at_deadline
-from tilewright.errors import InputError, TilewrightError
+from tilewright.errors import Disagreement, InputError, TilewrightError
 from tilewright.search import Outcome, Search
 
 MAX_SIZE = 600_000
 """Most constraints of a model that is built: about 1 GiB and a minute of Pyomo."""
+
+LARGEST = 10**6
+"""Largest objective, in units, whose last unit HiGHS's tolerances leave certain."""
 
 STARTED = "MIP start solution is feasible"
 """What HiGHS writes into its log when it has taken a start."""
@@ -159,14 +162,17 @@ class _Solve:
         optimal = status == highspy.HighsModelStatus.kOptimal
         if optimal:
             self._take(np.asarray(self.highs.getSolution().col_value), info.objective_function_value)
-        if optimal and info.mip_node_count < 0:  # solved as an LP, without a MIP bound
-            self._bounded(info.objective_function_value)
+        if optimal and abs(info.objective_function_value) < LARGEST:
+            # Objective and bound are whole numbers of units, and less than one is left between them.
+            self.run.proved(self.offset + self.unit * round(info.objective_function_value))
         elif info.mip_node_count >= 0:
             self._bounded(info.mip_dual_bound)
+        elif optimal:  # solved as an LP, without a MIP bound
+            self._bounded(info.objective_function_value)
         infeasible = status in (
             highspy.HighsModelStatus.kInfeasible,
             highspy.HighsModelStatus.kUnboundedOrInfeasible,
         )
         if infeasible and self.run.plan is not None:
-            raise TilewrightError("HiGHS calls a problem infeasible to which it has given a plan")
+            raise Disagreement("HiGHS calls a problem infeasible to which it has given a plan")
         return self.run.outcome(infeasible=infeasible, warm_start=self.warm_start, versions=versions())

@@ -4,7 +4,13 @@ from tilewright.grouping.bounds import best_bound
 from tilewright.grouping.plan import Plan, objective
 from tilewright.grouping.portfolio import portfolio
 from tilewright.grouping.problem import Problem
-from tilewright.grouping.program import lower, measured_objective, simulate, simulation_seconds
+from tilewright.grouping.program import (
+    lower,
+    measured_objective,
+    numeric_elements,
+    simulate,
+    simulation_seconds,
+)
 from tilewright.grouping.validity import fault
 
 __all__ = [
@@ -14,6 +20,7 @@ __all__ = [
     "fault",
     "lower",
     "measured_objective",
+    "numeric_elements",
     "objective",
     "portfolio",
     "simulate",

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from tilewright.grouping.problem import Problem
 
+MAX_WORK = 100_000_000
+"""Most entries of tables that `best_bound` computes: under a second. Large groups need no windows."""
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -46,14 +49,20 @@ class Bound:
 
 def best_bound(problem: Problem) -> Bound:
     """Return the strongest bound of this module."""
+    trivial = compulsory(problem)
+    if problem.group_size * problem.n_patches > MAX_WORK:
+        return trivial
     facts = _Facts.of(problem)
     most = problem.n_patches // facts.group
+    work = 0
     # Every count gives a valid bound; a coarse grid and a few steps around its best find a good one.
     tried: dict[int, Bound] = {}
 
     def try_counts(counts: list[int]) -> int:
+        nonlocal work
         for count in counts:
-            if 2 <= count <= most and count not in tried:
+            if 2 <= count <= most and count not in tried and work < MAX_WORK:
+                work += count * facts.group**2
                 tried[count] = windows(problem, count, facts)
         return max(tried, key=lambda count: tried[count].value, default=0)
 
@@ -62,7 +71,7 @@ def best_bound(problem: Problem) -> Bound:
     while reach:
         best = try_counts([best - reach, best + reach])
         reach //= 2
-    return max([compulsory(problem), *tried.values()], key=lambda bound: bound.value)
+    return max([trivial, *tried.values()], key=lambda bound: bound.value)
 
 
 def compulsory(problem: Problem) -> Bound:
@@ -130,8 +139,8 @@ class _Facts:
 
 def largest_group(problem: Problem, fewest: NDArray[np.int64]) -> int:
     """Most patches that can be on chip together: m of them need ``fewest[m]`` pixels at least."""
-    sizes = range(1, problem.group_size + 1)
-    return max(m for m in sizes if m == 1 or fewest[m] <= problem.max_group_pixels(m))
+    fits = np.flatnonzero(fewest[: problem.group_size + 1] <= problem.group_room)
+    return max(1, int(fits.max(initial=1)))
 
 
 def fewest_pixels(problem: Problem) -> NDArray[np.int64]:
@@ -141,10 +150,16 @@ def fewest_pixels(problem: Problem) -> NDArray[np.int64]:
     covers at least ``step * t + rest`` pixel columns, and the same holds for columns.
     """
     layer = problem.layer
-    padding = layer.padding if problem.machine.padding == "generated" else (0, 0, 0, 0)
-    pads = sum(padding[:2]), sum(padding[2:])
-    lines = [_line(layer.kernel[i], layer.stride[i], layer.dilation[i], pads[i]) for i in range(2)]
-    sides = [(problem.grid[i], layer.padded_plane[i] - pads[i], *lines[i]) for i in range(2)]
+    sides = []
+    for i in range(2):
+        padding, size = 0, layer.padded_plane[i]
+        if problem.machine.padding == "generated":
+            size = layer.input[i + 1]
+            before = layer.padding[2 * i]
+            reach = (problem.grid[i] - 1) * layer.stride[i] + layer.kernel_extent[i]
+            padding = before + max(0, reach - before - size)
+        line = _line(layer.kernel[i], layer.stride[i], layer.dilation[i], padding)
+        sides.append((problem.grid[i], size, *line))
     # Rows and columns may change places; a loop over the fewer ones is short.
     (rows, _, step_h, rest_h), (cols, width, step_w, rest_w) = sorted(sides, key=lambda side: side[0])
     m = np.arange(problem.n_patches + 1, dtype=np.int64)
@@ -167,9 +182,7 @@ def _line(kernel: int, stride: int, dilation: int, padding: int) -> tuple[int, i
 
 def most_pixels(problem: Problem) -> NDArray[np.int64]:
     """Most pixels on chip after a step of m patches, for m = 0 .. group_size."""
-    sizes = range(problem.group_size + 1)
-    room = np.array([problem.max_group_pixels(m) for m in sizes], dtype=np.int64)
-    return np.minimum(room, np.arange(problem.group_size + 1) * int(problem.patch_sizes.max()))
+    return np.minimum(problem.group_room, np.arange(problem.group_size + 1) * int(problem.patch_sizes.max()))
 
 
 def _bound(problem: Problem, name: str, loads: int, parameters: dict[str, Any]) -> Bound:

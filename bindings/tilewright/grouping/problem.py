@@ -268,6 +268,11 @@ class Problem(Spec):
         room = self.machine.memory - self.kernel_elements - patches * self.patch_outputs
         return min(self.n_pixels, room // self.pixel_elements)
 
+    @cached_property
+    def group_room(self) -> NDArray[np.int64]:
+        """`max_group_pixels` for 0, 1, ... `group_size` patches; negative where not even outputs fit."""
+        return np.array([self.max_group_pixels(m) for m in range(self.group_size + 1)], dtype=np.int64)
+
     @property
     def load_cost(self) -> int:
         """Cycles to load one pixel."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.errors import InputError
 from tilewright.grouping.plan import Plan
 from tilewright.grouping.problem import Problem
 from tilewright.grouping.validity import misfit
 from tilewright.simulator import (
+    MAX_NUMERIC_ELEMENTS,
     Cells,
     Compute,
     Engine,
@@ -163,6 +165,10 @@ def simulate(
     data = expected = None
     if numeric:
         layer = problem.layer
+        elements = numeric_elements(problem)
+        if elements > MAX_NUMERIC_ELEMENTS:
+            limit = f"{elements} elements in all, at most {MAX_NUMERIC_ELEMENTS} can be moved"
+            raise InputError("layer.input", list(layer.input), limit)
         values, kernels = random_values(layer, seed)
         top, bottom, left, right = layer.padding
         data = {"input": np.pad(values, ((0, 0), (0, 0), (top, bottom), (left, right))), "kernels": kernels}
@@ -188,6 +194,12 @@ def measured_objective(problem: Problem, report: Report) -> int:
     )
 
 
-def simulation_seconds(problem: Problem) -> float:
+def numeric_elements(problem: Problem) -> int:
+    """Elements of all tensors, which a numeric simulation moves."""
+    pixels = problem.n_pixels * problem.pixel_elements
+    return pixels + problem.kernel_elements + problem.n_patches * problem.patch_outputs
+
+
+def simulation_seconds(problem: Problem, steps: int) -> float:
     """Return about how long a counting simulation takes, to keep a time limit that includes it."""
-    return 0.1 + 2e-4 * problem.kmin
+    return 0.1 + 2e-4 * steps + 1e-6 * problem.n_patches

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilewright import catalogue
+from tilewright import __version__, catalogue
 from tilewright.errors import InputError
 from tilewright.grouping.bounds import compulsory
 from tilewright.grouping.plan import objective
@@ -19,6 +19,15 @@ from tilewright.result import Result
 from tilewright.solving import methods, solve
 
 Say = Callable[[str], None]
+
+FIGURES = {
+    "s1": "all of the S1 paper: the four parts below",
+    "s1-grid": "figures 12 and 13: H = W in 4..12, group size 2..10, K_min steps",
+    "s1-free": "the same grid with the number of steps free",
+    "s1-lenet": "figure 11: LeNet-5's first convolution, group size 1..32",
+    "s1-layers": "layers of LeNet-5, ResNet-8, ResNet-18, AlexNet and VGG16",
+}
+"""What `reproduce` makes."""
 
 SIZES = range(4, 13)
 GROUPS = range(2, 11)
@@ -185,7 +194,7 @@ def _rows(
 def _kept(path: Path, instance: Instance) -> Result | None:
     with contextlib.suppress(InputError):
         result = Result.read(path)
-        if result.instance_sha256 == instance.sha256:
+        if result.instance_sha256 == instance.sha256 and result.versions.get("tilewright") == __version__:
             return result
     return None
 

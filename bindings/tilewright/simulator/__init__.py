@@ -1,6 +1,6 @@
 """The simulator that all rooms share: programs, one executor, timelines, reports, reference layers."""
 
-from tilewright.simulator.executor import execute
+from tilewright.simulator.executor import MAX_NUMERIC_ELEMENTS, execute
 from tilewright.simulator.program import (
     Box,
     Cells,
@@ -18,6 +18,7 @@ from tilewright.simulator.program import (
 from tilewright.simulator.report import Report, Timeline, Violation
 
 __all__ = [
+    "MAX_NUMERIC_ELEMENTS",
     "Box",
     "Cells",
     "Compute",

@@ -27,6 +27,10 @@ POISON = -987_654_321_987
 """What memory reads as where nothing was loaded, so that a stale read cannot go unnoticed."""
 
 
+MAX_NUMERIC_ELEMENTS = 100_000_000
+"""Most elements of all tensors of a numeric run, which keeps each of them four times."""
+
+
 class _Broken(Exception):
     """Carries a violation out of the depths of a step."""
 
