@@ -20,5 +20,5 @@ def portfolio(problem: Problem, threads: int) -> list[tuple[float, list[str]]]:
         return [(1.0, improvers)]
     exact = ["ordered@gecode", "lives@highs"]
     if threads == 1:
-        return [(0.2, improvers), (0.6, exact[:1]), (0.2, exact[1:])]
-    return [(0.2, improvers), (0.8, exact)]
+        return [(0.05, improvers), (0.7, exact[:1]), (0.25, exact[1:])]
+    return [(0.05, improvers), (0.95, exact)]
