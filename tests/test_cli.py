@@ -168,6 +168,9 @@ def test_reproduce_lists_figures(tilewright):
         (("solve", EXAMPLE, "--time-limit", "0"), "0"),
         (("solve", EXAMPLE, "--time-limit", "nan"), "nan"),
         (("solve", EXAMPLE, "--warm-start", "nothing.json"), "nothing.json"),
+        (("solve", EXAMPLE, "--with", "zigzag", "--warm-start", "strips"), "takes no start"),
+        (("solve", EXAMPLE, "-o", "/dev/null"), "no regular file"),
+        (("solve", EXAMPLE, "-o", "same.png", "--plot", "same.png"), "same.png"),
         (("solve", EXAMPLE, "-o", "no/such/folder/r.json"), "no/such/folder"),
         (("solve", EXAMPLE, "--plot", "p.bmp"), "bmp"),
         (("check", EXAMPLE, "no.json"), "no.json"),
@@ -269,18 +272,29 @@ def test_interrupted_solve_saves_the_best_plan(tmp_path, signum):
     assert gone(marker)
 
 
-@pytest.mark.parametrize("method", ["auto", "lives@highs", "ordered@gecode"])
-def test_killed_solve_leaves_no_process_and_no_half_file(tmp_path, method):
-    (tmp_path / "slow.toml").write_text(SLOW)
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("method", "solver"), [("lns", "worker"), ("lives@highs", "worker"), ("ordered@gecode", "fzn-gecode")]
+)
+def test_no_process_outlives_the_command(tmp_path, method, solver, signum):
+    (tmp_path / "slow.toml").write_text(
+        SLOW.replace("14, 14", "9, 9").replace("group_size = 3", "group_size = 2")
+    )
     (tmp_path / "r.json").write_text("precious")
-    arguments = ["--with", method, "-o", "r.json", "--time-limit", "100"]
+    arguments = ["--with", method, "--warm-start", "strips", "-o", "r.json", "--time-limit", "100"]
     process, marker = start(tmp_path, "solve", "slow.toml", *arguments)
-    time.sleep(6)
-    assert process.poll() is None and len(children(marker)) > 1
-    process.kill()
-    process.communicate()
+    for _ in range(100):
+        if any(solver in command for command in children(marker)):
+            break
+        time.sleep(0.1)
+    else:
+        pytest.fail(f"{solver} never ran: {children(marker)}")
+    time.sleep(1)
+    process.send_signal(signum)
+    process.communicate(timeout=15)
     assert gone(marker), children(marker)
-    assert (tmp_path / "r.json").read_text() == "precious"
+    if signum == signal.SIGKILL:
+        assert (tmp_path / "r.json").read_text() == "precious"
 
 
 @pytest.mark.parametrize("limit", [2.0, 5.0])
@@ -290,3 +304,64 @@ def test_the_time_limit_covers_everything(tilewright, tmp_path, limit):
     solved = tilewright("solve", "slow.toml", "--time-limit", str(limit))
     assert time.monotonic() - began < limit + 1.5  # A second, and the start of Python on a busy machine.
     assert solved.returncode == 0
+
+
+# The user's own files -----------------------------------------------------------------------------
+
+
+def test_formulations_and_broken_heuristics_of_the_users_own(tmp_path, monkeypatch):
+    models, heuristics = tmp_path / "models" / "grouping", tmp_path / "heuristics" / "grouping"
+    models.mkdir(parents=True)
+    heuristics.mkdir(parents=True)
+    (models / "mine.mzn").write_text(
+        'include "core.mzn";\nsolve :: int_search(step, first_fail, indomain_min) minimize objective;\n'
+    )
+    (heuristics / "broken.py").write_text("def plan(problem:\n")
+    (heuristics / "raises.py").write_text("def plan(problem):\n    raise ValueError('not yet')\n")
+    (heuristics / "garbage.py").write_text("def plan(problem):\n    return 7\n")
+    monkeypatch.setenv("TILEWRIGHT_PATH", str(tmp_path))
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "tilewright", *arguments],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    solved = run("solve", EXAMPLE, "--with", "mine@gecode", "--json", "--time-limit", "60")
+    assert json.loads(solved.stdout)["objective"] == 57, solved.stderr
+    assert "cannot be read" in run("list", "heuristics").stdout
+    for name, said in (("broken", "SyntaxError"), ("raises", "not yet"), ("garbage", "garbage")):
+        refused = run("solve", EXAMPLE, "--with", name)
+        assert refused.returncode == 2 and said in refused.stderr, refused.stderr
+        assert "Traceback" not in refused.stderr
+    solved = run("solve", EXAMPLE, "--time-limit", "20", "--json")
+    result = json.loads(solved.stdout)
+    assert result["objective"] == 57
+    assert len(result["failures"]) >= 3
+
+
+def test_a_missing_solver_says_how_to_get_it(tmp_path):
+    """Without MiniZinc on the path its methods exit with 3, and everything else works."""
+    environment = {**os.environ, "PATH": "/nonexistent"}
+    for command in (["solve", EXAMPLE], ["compare", EXAMPLE]):
+        missing = subprocess.run(
+            [sys.executable, "-m", "tilewright", *command, "--with", "ordered@gecode"],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert missing.returncode == 3, missing.stderr
+    command = [sys.executable, "-m", "tilewright", "doctor"]
+    listed = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert "apt-get install" in listed.stdout and listed.stderr == ""

@@ -594,7 +594,18 @@ def test_another_format_is_refused(path: Path, version: Any) -> None:
     assert "reads format 1" in str(error)
 
 
-@pytest.mark.parametrize("key", sorted(set(result().to_json()) - {"format"}))
+OPTIONAL = {"bound_by", "failures", "interrupted", "trace", "versions"}
+
+
+@pytest.mark.parametrize("key", sorted(OPTIONAL))
+def test_keys_with_defaults_may_be_missing(path: Path, key: str) -> None:
+    data = result().to_json()
+    del data[key]
+    path.write_text(json.dumps(data))
+    assert Result.read(path).status == result().status
+
+
+@pytest.mark.parametrize("key", sorted(set(result().to_json()) - {"format"} - OPTIONAL))
 def test_missing_keys_are_named(path: Path, key: str) -> None:
     data = result().to_json()
     del data[key]

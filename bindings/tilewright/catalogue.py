@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import tilewright
-from tilewright.errors import UnknownNameError
+from tilewright.errors import InputError, UnknownNameError
 
 ROOMS = ("grouping",)
 
@@ -53,7 +53,13 @@ def heuristic(room: str, name: str) -> ModuleType:
     """Import a heuristic: a module with ``plan(problem)`` or ``plan(problem, search)``."""
     if name not in heuristics(room):
         raise UnknownNameError("heuristic", name, heuristics(room))
-    return importlib.import_module(f"tilewright.heuristics.{room}.{name}")
+    try:
+        module = importlib.import_module(f"tilewright.heuristics.{room}.{name}")
+    except Exception as error:  # a user's own file may hold anything
+        raise InputError("heuristic", name, f"cannot be imported: {type(error).__name__}: {error}") from error
+    if not callable(getattr(module, "plan", None)):
+        raise InputError("heuristic", name, "has no function `plan`")
+    return module
 
 
 def constructive(room: str, on_failure: Callable[[str, Exception], None]) -> list[ModuleType]:

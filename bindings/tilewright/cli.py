@@ -123,6 +123,8 @@ def solve(
 
     problem = read(instance)
     _check_outputs(output, plot, problem.room)
+    if output is not None and problem.path is not None and Path(output).resolve() == problem.path.resolve():
+        raise InputError("output", output, "is the instance itself")
     with _Progress(enabled=not as_json) as progress:
         result = run(
             problem,
@@ -155,6 +157,8 @@ def _check_outputs(output: str | None, plot: str | None, room: str | None = None
 
     if output is not None:
         check_writable(Path(output))
+    if output is not None and plot is not None and Path(output).resolve() == Path(plot).resolve():
+        raise InputError("plot", plot, "is the result's file, too")
     if plot is not None:
         pictures.suffix(plot, pictures.ACCEPTED if room is None else _pictures(room).ACCEPTED)
 

@@ -59,7 +59,7 @@ def read(path: str | Path) -> Instance:
 
 def _locate(path: Path) -> Path:
     """Find the file, or the bundled instance of that name."""
-    if _exists(path) or path.suffix:
+    if path.suffix or (_exists(path) and not path.is_dir()):
         return path
     for room in catalogue.ROOMS:
         for bundled in catalogue.instances(room):
@@ -121,8 +121,8 @@ def _text(table: dict[str, Any], key: str, default: str | None) -> str:
     value = table.pop(key, default)
     if value is None:
         raise InputError(key, None, "is missing")
-    if not isinstance(value, str) or len(value) > 1000:
-        raise InputError(key, value, "must be a text of at most 1000 characters")
+    if not isinstance(value, str) or len(value) > 1000 or not value.isprintable():
+        raise InputError(key, value, "must be a text of at most 1000 characters, all printable")
     return value
 
 

@@ -80,7 +80,10 @@ def _summary(path: Path) -> str:
     """First line of a file's own description, without running it."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
-        return _first_line(ast.get_docstring(ast.parse(text)) or "")
+        try:
+            return _first_line(ast.get_docstring(ast.parse(text)) or "")
+        except SyntaxError as error:
+            return f"cannot be read: {error}"
     return _first_line(text.lstrip("% \n"))
 
 

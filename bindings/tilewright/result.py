@@ -8,7 +8,7 @@ import os
 import platform
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -75,15 +75,18 @@ class Result:
         if type(data.get("format")) is not int or data["format"] != FORMAT:
             raise InputError("format", data.get("format"), f"this version reads format {FORMAT}", file)
         known = {f.name: f for f in fields(cls)}
-        unknown, missing = set(data) - set(known) - {"format"}, set(known) - set(data)
+        optional = {
+            name for name, f in known.items() if f.default is not MISSING or f.default_factory is not MISSING
+        }
+        unknown, missing = set(data) - set(known) - {"format"}, set(known) - set(data) - optional
         if unknown or missing:
             what = "unknown keys" if unknown else "missing keys"
             raise InputError("keys", sorted(unknown or missing), what, file)
         for key, accepts in _TYPES.items():
-            if not accepts(data[key]):
+            if key in data and not accepts(data[key]):
                 raise InputError(key, data[key], "is not what a result holds there", file)
         room = catalogue.room(data["room"])
-        values = {key: data[key] for key in known}
+        values = {key: data[key] for key in known if key in data}
         values["plan"] = None if data["plan"] is None else room.Plan.from_json(data["plan"], file)
         return cls(**values)
 
@@ -152,6 +155,7 @@ def _refuse_constant(name: str) -> None:
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file so that it is there complete or not at all, whatever happens meanwhile."""
     check_writable(path)
+    path = path.resolve()  # a link stays, its target is replaced
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -170,10 +174,18 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 def check_writable(path: Path) -> None:
     """Refuse an output path that cannot be written, before any work is done for it."""
-    if path.is_dir():
-        raise InputError("output", str(path), "is a folder")
-    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise InputError("output", str(path), f"the folder {path.parent} does not exist or is not writable")
+    try:
+        target = path.resolve()
+        if target.exists() and not target.is_file():
+            what = (
+                "is a folder" if target.is_dir() else "is no regular file; --json prints to standard output"
+            )
+            raise InputError("output", str(path), what)
+        writable = target.parent.is_dir() and os.access(target.parent, os.W_OK)
+    except (OSError, ValueError, RuntimeError):  # names that no file system takes, links in a circle
+        writable = False
+    if not writable:
+        raise InputError("output", str(path), "its folder does not exist or is not writable")
 
 
 def relative_gap(objective: int | None, bound: int | None) -> float | None:

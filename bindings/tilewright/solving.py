@@ -40,7 +40,6 @@ class Incumbent:
         self.objective: int | None = None
         self.bound: int | None = None
         self.bound_by: str | None = None
-        self.rejected: Any = None
         self.fault: str | None = None
         self.infeasible = False
         self.trace: list[tuple[float, int | None, int | None]] = []
@@ -51,8 +50,7 @@ class Incumbent:
         if fault is not None:
             if proven:
                 raise Disagreement(f"a solver's plan breaks a limit: {fault}")
-            if self.rejected is None:
-                self.rejected, self.fault = plan, fault
+            self.fault = self.fault or fault
             return
         objective = self.room.objective(self.problem, plan)
         if self.objective is None or objective < self.objective:
@@ -180,6 +178,8 @@ def solve(
             _auto(run, room, _resolve(run, warm_start))
         elif "@" in method or catalogue.searches(catalogue.heuristic(room_name, method)):
             run.phase([method], _resolve(run, warm_start))
+        elif warm_start not in ("auto", "none", None):
+            raise InputError("warm_start", str(warm_start), f"{method} takes no start")
         else:
             run.phase([method], None)
     except (KeyboardInterrupt, _Interrupted):
@@ -251,11 +251,12 @@ class _Run:
         elif kind == "failure":
             self.failures.append(event["message"])
         elif kind == "error":
-            if not self.optional and method != CONSTRUCT:
-                raise TilewrightErrorFromWorker(event["message"], event["exit_status"])
+            missing = event["exit_status"] == SolverMissingError.exit_status
             if event["exit_status"] == Disagreement.exit_status:
                 raise Disagreement(event["message"])
-            if event["exit_status"] != SolverMissingError.exit_status:
+            if not self.optional and method != CONSTRUCT:
+                raise (SolverMissingError if missing else TilewrightError)(event["message"])
+            if not missing:
                 self.failures.append(event["message"])
         else:
             self.versions |= event["versions"]
@@ -278,28 +279,20 @@ class _Run:
             self.progress(now - self.incumbent.started, self.incumbent.objective, self.incumbent.bound)
 
 
-class TilewrightErrorFromWorker(TilewrightError):
-    """An error that a worker reported; keeps its exit status."""
-
-    def __init__(self, message: str, exit_status: int) -> None:
-        super().__init__(message)
-        self.exit_status = exit_status
-
-
 def _resolve(run: _Run, warm_start: Any) -> Any:
     """Turn what the user named into a plan, or None."""
     incumbent = run.incumbent
     if warm_start is None or warm_start == "none":
         return None
     if isinstance(warm_start, Result | str | Path):
+        # Heuristics must leave time for what starts from them.
+        now = time.monotonic()
+        until = now + max(CONSTRUCTION_SECONDS, CONSTRUCTION_SHARE * (run.deadline - now))
         if isinstance(warm_start, str) and warm_start == "auto":
-            # Quick ones come first; a slow one must leave time for what starts from it.
-            now = time.monotonic()
-            share = max(CONSTRUCTION_SECONDS, CONSTRUCTION_SHARE * (run.deadline - now))
-            run.phase([CONSTRUCT], None, now + share)
+            run.phase([CONSTRUCT], None, until)
             return incumbent.plan
         if isinstance(warm_start, str) and warm_start in catalogue.heuristics(run.room):
-            run.phase([warm_start], None)
+            run.phase([warm_start], None, until)
             if incumbent.plan is None and incumbent.fault:
                 raise InputError("warm_start", warm_start, f"gives no valid plan here: {incumbent.fault}")
             return incumbent.plan
@@ -344,19 +337,18 @@ def _judge(
         status = "optimal" if incumbent.optimal else "feasible"
     else:
         status = "infeasible" if incumbent.infeasible else "unknown"
-    report = None
-    shown = plan
-    if plan is None and incumbent.rejected is not None and "@" not in method and method != "auto":
-        # A heuristic that ignores a limit: show its plan and what it breaks.
-        shown = incumbent.rejected
-    if shown is not None:
-        report = room.simulate(problem, shown, overlapped=False)
-        if plan is not None:
-            if report.violation is not None:
-                raise Disagreement(f"the simulator refuses a plan of {method}: {report.violation}")
-            measured = room.measured_objective(problem, report)
-            if measured != objective:
-                raise Disagreement(f"the simulator measured {measured}, the closed form says {objective}")
+    summary: dict[str, Any] | None = None
+    if plan is not None:
+        report = room.simulate(problem, plan, overlapped=False)
+        if report.violation is not None:
+            raise Disagreement(f"the simulator refuses a plan of {method}: {report.violation}")
+        measured = room.measured_objective(problem, report)
+        if measured != objective:
+            raise Disagreement(f"the simulator measured {measured}, the closed form says {objective}")
+        summary = report.summary()
+    elif incumbent.fault is not None and status == "unknown":
+        # A heuristic that ignores a limit: say which.
+        summary = {"valid": False, "violation": incumbent.fault}
     return Result(
         room=room_name,
         instance=name,
@@ -370,7 +362,7 @@ def _judge(
         seed=seed,
         warm_start=run.warm_start,
         plan=plan,
-        report=None if report is None else report.summary(),
+        report=summary,
         bound_by=incumbent.bound_by,
         failures=run.failures,
         interrupted=interrupted,

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import selectors
-import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import tilewright
+from tilewright.processes import kill_marked
 
 Event = dict[str, Any]
 
@@ -88,9 +88,9 @@ class Worker:
                 self._said = (self._said + chunk)[-4000:]
 
     def stop(self) -> None:
-        """Kill the worker's whole process group, solvers included."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        """Kill the worker and all that it has started."""
+        self.process.kill()
+        kill_marked(self._scratch.name)
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             assert pipe is not None

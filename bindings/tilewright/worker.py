@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
+from pathlib import Path
 from typing import IO, Any
 
 from tilewright import catalogue, drivers
 from tilewright.errors import TilewrightError
+from tilewright.processes import kill_marked
 from tilewright.search import Outcome, Search
 
 CONSTRUCT = "construct"
@@ -28,6 +31,7 @@ def main() -> None:
     events = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     job = json.loads(sys.stdin.readline())
+    _find_room_for_compiled_code()
     threading.Thread(target=_die_with_parent, daemon=True).start()
     try:
         outcome = _run(job, events)
@@ -45,11 +49,20 @@ def main() -> None:
         _send(events, event="error", message="out of memory", exit_status=2)
 
 
+def _find_room_for_compiled_code() -> None:
+    """Where neither the package's folder nor a home can be written to, numba caches in the temporary one."""
+    places = [*catalogue.folders("heuristics", catalogue.ROOMS[0]), Path.home()]
+    if not any(os.access(place, os.W_OK) for place in places):
+        os.environ.setdefault("NUMBA_CACHE_DIR", os.environ.get("TMPDIR", "/tmp"))
+
+
 def _die_with_parent() -> None:
     # The raw descriptor: a buffered reader's lock would be held at interpreter exit.
     while os.read(0, 1024):
         pass
-    os.killpg(0, signal.SIGKILL)
+    kill_marked(os.environ.get("TMPDIR", ""), but=os.getpid())
+    shutil.rmtree(os.environ.get("TMPDIR", ""), ignore_errors=True)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _send(events: IO[str], **message: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,8 +62,10 @@ def load(name: str) -> Any:
     """
     driver = find(name)
     try:
-        module = importlib.import_module(driver.module)
-        module.versions()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a missing solver is reported once, by us
+            module = importlib.import_module(driver.module)
+            module.versions()
     except (ImportError, SolverMissingError) as error:
         raise SolverMissingError(f"{name} is not installed ({error}); to get it: {driver.install}") from error
     return module

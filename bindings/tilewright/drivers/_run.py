@@ -100,7 +100,8 @@ def interrupted_at_deadline(search: Search) -> Iterator[None]:
         raise OutOfTimeError
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    # Again and again, since an exception out of a garbage collection would be lost.
+    signal.setitimer(signal.ITIMER_REAL, seconds, 0.1)
     try:
         yield
     finally:

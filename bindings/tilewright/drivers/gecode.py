@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import shutil
+import tempfile
 import warnings
 from datetime import timedelta
 from pathlib import Path
@@ -104,7 +106,9 @@ class _Stages:
     """The processes of one call of `solve` and what they have found together."""
 
     def __init__(self, run: Run, bridge: Any, formulation: Path, extras: bool) -> None:
-        self.run, self.bridge, self.formulation, self.extras = run, bridge, formulation, extras
+        self.run, self.bridge, self.extras = run, bridge, extras
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self.formulation = self._beside_core(formulation)
         self.offset, self.unit = bridge.scale(run.problem)
         self.data = bridge.data(run.problem)
         start = run.search.start
@@ -113,6 +117,19 @@ class _Stages:
         self.error: Exception | None = None
         self.versions = versions()
         self.gecode = minizinc.Solver.lookup("gecode")
+
+    def _beside_core(self, formulation: Path) -> Path:
+        """Return the formulation where it finds its room's core.mzn, which may stand in another folder."""
+        if (formulation.parent / "core.mzn").exists():
+            return formulation
+        self._scratch = tempfile.TemporaryDirectory()
+        folder = Path(self._scratch.name)
+        name = room(self.run.problem).__name__.rpartition(".")[2]
+        for source in (formulation.parent, *catalogue.folders("models", name)):
+            for file in source.glob("*.mzn"):
+                if not (folder / file.name).exists():
+                    shutil.copy(file, folder / file.name)
+        return folder / formulation.name
 
     async def run_all(self, relax: int) -> Outcome:
         """Run the stages and report."""
@@ -190,9 +207,7 @@ class _Stages:
         }
         for name, content in parameters.items():
             instance[name] = content
-        # A formulation in a folder of the user's own includes the room's core.mzn, too.
-        name = room(self.run.problem).__name__.rpartition(".")[2]
-        flags: dict[str, Any] = {"-I": str(catalogue.folders("models", name)[0])}
+        flags: dict[str, Any] = {}
         switched_off = []
         if not self.extras:
             switched_off.append("mzn_ignore_redundant_constraints=true")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 from tilewright.grouping.problem import Problem
 
 SMALL = 1_000
@@ -11,14 +13,12 @@ SMALL = 1_000
 def portfolio(problem: Problem, threads: int) -> list[tuple[float, list[str]]]:
     """Return phases as (share of the time, methods that run side by side).
 
-    The improvers start from the best constructive plan, each with a seed of its own. On small layers the
-    exact formulations follow and start from what was found: the constraint program, which closes more
-    cells of the S1 paper's grid than the integer program, beside it or, on one thread, before it.
+    The improvers start from the best constructive plan, each with a seed of its own. On small layers an
+    exact formulation follows and starts from what was found: the constraint program, which closes more
+    cells of the S1 paper's grid than the integer program, or that one where MiniZinc is missing.
     """
     improvers = ["lns"] * threads
     if problem.n_patches * problem.kmin > SMALL:
         return [(1.0, improvers)]
-    exact = ["ordered@gecode", "lives@highs"]
-    if threads == 1:
-        return [(0.05, improvers), (0.7, exact[:1]), (0.25, exact[1:])]
-    return [(0.05, improvers), (0.95, exact)]
+    exact = "ordered@gecode" if shutil.which("minizinc") else "lives@highs"
+    return [(0.05, improvers), (0.95, [exact, *improvers[1:]])]
