@@ -184,7 +184,12 @@ def solve(
             run.phase([method], None)
     except (KeyboardInterrupt, _Interrupted):
         interrupted = True
-    return _judge(incumbent, room_name, name, method, seed, run, interrupted)
+    try:
+        return _judge(incumbent, room_name, name, method, seed, run, interrupted)
+    except KeyboardInterrupt:
+        if interrupted:
+            raise  # asked twice
+        return _judge(incumbent, room_name, name, method, seed, run, True)
 
 
 class _Run:
