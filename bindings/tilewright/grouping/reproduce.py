@@ -253,4 +253,5 @@ def _print_layers(rows: Sequence[Row], say: Say) -> None:
             f"{compulsory(row.problem).value:>12,} {row.result.bound or 0:>12,} {100 * row.gap:>6.2f}  "
             f"{steps:,}/{row.problem.kmin:,}"
         )
-    say("! loads some pixel more often than the limit of two")
+    if any(row.broken for row in rows):
+        say("! loads some pixel more often than the limit of two")
