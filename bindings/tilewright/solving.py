@@ -80,7 +80,7 @@ class Incumbent:
 
 
 def check_method(room: str, method: str) -> None:
-    """Refuse a method that does not exist, or whose solver is missing, before any work.
+    """Refuse a method that does not exist before any work; a missing solver is found when it is called.
 
     Raises
     ------

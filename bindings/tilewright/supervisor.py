@@ -21,11 +21,10 @@ Event = dict[str, Any]
 
 
 class Worker:
-    """One running method, in a process group of its own."""
+    """One running method, in a session of its own, so that Ctrl-C reaches the parent alone."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.job = job
-        self.started = time.monotonic()
         self.done = False
         self._buffer = b""
         # Solvers leave files behind when they are killed.
