@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import tilewright
 from tilewright.errors import InputError, UnknownNameError
 
-ROOMS = ("grouping",)
+ROOMS = ("grouping", "tiling")
 
 
 def folders(kind: str, room: str) -> list[Path]:
@@ -83,6 +85,11 @@ def searches(module: ModuleType) -> bool:
     return "search" in inspect.signature(module.plan).parameters
 
 
+def suits(module: ModuleType, problem: Any) -> bool:
+    """Whether a heuristic takes a problem; its ``suits(problem)`` tells, and without one it takes all."""
+    return bool(getattr(module, "suits", lambda _problem: True)(problem))
+
+
 def models(room: str) -> list[Path]:
     """Files of a room's formulations."""
     return [
@@ -100,6 +107,18 @@ def model(room: str, name: str) -> Path:
         if path.stem == name:
             return path
     raise UnknownNameError("model", name, [path.stem for path in models(room)])
+
+
+def exact_methods(room: str) -> list[str]:
+    """Names of the formulations that are solved by their own search and need no solver."""
+    return [path.stem for path in models(room) if solves_itself(path)]
+
+
+def solves_itself(path: Path) -> bool:
+    """Whether a formulation is a Python module with ``solve(problem, search)``, without running it."""
+    return (
+        path.suffix == ".py" and re.search(r"^def solve\(", path.read_text("utf-8"), re.MULTILINE) is not None
+    )
 
 
 def formulation(room: str, name: str) -> ModuleType | Path:

@@ -81,7 +81,7 @@ WITH_HELP = "auto, a heuristic's name, or MODEL@SOLVER; `tilewright list` names 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="tilewright")
 def commands() -> None:
-    """Decide, optimally and checkably, how a convolutional layer runs on a small on-chip memory."""
+    """Decide, optimally and checkably, how convolutional layers run on a small on-chip memory."""
 
 
 # solve ---------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def solve(
     if as_json:
         click.echo(json.dumps(result.to_json(), allow_nan=False))
     else:
-        _print_result(result)
+        _print_result(problem, result)
         for path in written:
             click.echo(f"written: {path}")
     sys.exit(result.exit_status)
@@ -222,12 +222,15 @@ def _gap(objective: int | None, bound: int | None) -> str:
     return "-" if gap is None else f"{100 * gap:.2f} %"
 
 
-def _print_result(result: Result) -> None:
+def _print_result(problem: Instance, result: Result) -> None:
+    from tilewright import catalogue
+
+    room = catalogue.room(result.room)
     rows = [
         ("instance", result.instance),
         ("method", result.method),
         ("status", result.status + (" (interrupted)" if result.interrupted else "")),
-        ("objective", _shown(result.objective)),
+        ("objective", _shown(result.objective) + _unit(problem)),
         ("bound", _shown(result.bound) + (f"   from the {result.bound_by}" if result.bound_by else "")),
         ("gap", _gap(result.objective, result.bound)),
     ]
@@ -235,6 +238,8 @@ def _print_result(result: Result) -> None:
     if report is not None:
         if report["violation"]:
             rows.append(("refused", report["violation"]))
+        elif hasattr(room, "rows"):
+            rows += room.rows(problem.problem, report)
         else:
             rows += [
                 ("steps", _shown(report["steps"])),
@@ -249,7 +254,18 @@ def _print_result(result: Result) -> None:
         rows.append(("warm start", result.warm_start))
     rows += [("failure", message) for message in result.failures]
     rows.append(("time", f"{result.seconds:.1f} s"))
+    if report is not None and not report["violation"] and hasattr(room, "table"):
+        lines = room.table(problem.problem, report)
+        if lines:
+            _table(lines[1:], lines[0])
+            click.echo()
     _table(rows)
+
+
+def _unit(problem: Instance) -> str:
+    """Name what the objective counts, where a room has several objectives."""
+    unit = getattr(problem.problem, "unit", "")
+    return f" {unit}" if unit else ""
 
 
 def _table(rows: Iterable[Sequence[object]], header: Sequence[str] | None = None) -> None:
@@ -456,20 +472,9 @@ def simulate(
 ) -> None:
     """Execute the plan of a RESULT step by step. Exit status 0, or 1 if it breaks a rule."""
     from tilewright import catalogue
-    from tilewright.instance import read
-    from tilewright.result import Result
 
-    problem, answer = read(instance), Result.read(result)
+    problem, answer = _instance_and_result(instance, result)
     _check_outputs(None, plot, problem.room)
-    if answer.room != problem.room or answer.instance_sha256 != problem.sha256:
-        raise InputError(
-            "instance_sha256",
-            answer.instance_sha256[:12],
-            f"is a result of another instance than {problem.name}",
-            result,
-        )
-    if answer.plan is None:
-        raise InputError("plan", None, "the result has no plan to simulate", result)
     report = catalogue.room(problem.room).simulate(problem.problem, answer.plan, numeric=numeric, seed=seed)
     if plot is not None:
         _pictures(problem.room).draw(problem.problem, answer.plan, report, Path(plot))
@@ -481,6 +486,24 @@ def simulate(
         if plot is not None:
             click.echo(f"written: {plot}")
     sys.exit(0 if report.valid else 1)
+
+
+def _instance_and_result(instance: str, result: str) -> tuple[Instance, Result]:
+    """Read both and refuse a result without a plan, or of another instance."""
+    from tilewright.instance import read
+    from tilewright.result import Result
+
+    problem, answer = read(instance), Result.read(result)
+    if answer.room != problem.room or answer.instance_sha256 != problem.sha256:
+        raise InputError(
+            "instance_sha256",
+            answer.instance_sha256[:12],
+            f"is a result of another instance than {problem.name}",
+            result,
+        )
+    if answer.plan is None:
+        raise InputError("plan", None, "the result has no plan", result)
+    return problem, answer
 
 
 def _amounts(counts: dict[str, int]) -> str:
@@ -520,12 +543,14 @@ def _print_totals(report: Any) -> None:
             ("loads of one element", f"at most {max(report.most_loads.values(), default=0)}"),
             ("sequential", f"{report.sequential.cycles:,} cycles"),
         ]
+    if report.lockstep is not None:
+        rows.append(("double-buffered", f"{report.lockstep.cycles:,} cycles, tile by tile"))
     if report.overlapped is not None:
         line = report.overlapped
         busy = ", ".join(
             f"{engine} {cycles / max(1, line.cycles):.0%}" for engine, cycles in line.busy().items()
         )
-        rows.append(("double-buffered", f"{line.cycles:,} cycles ({busy} busy), peak {line.peak:,} elements"))
+        rows.append(("overlapped", f"{line.cycles:,} cycles ({busy} busy), peak {line.peak:,} elements"))
     if report.numeric is not None:
         rows.append(
             (
@@ -534,6 +559,31 @@ def _print_totals(report: Any) -> None:
             )
         )
     _table(rows)
+
+
+# emit ----------------------------------------------------------------------------------------------
+
+
+@commands.command()
+@click.argument("instance")
+@click.argument("result", type=click.Path())
+@click.option("-o", "--output", type=click.Path(), default=None, metavar="FILE", help="[standard output]")
+def emit(instance: str, result: str, output: str | None) -> None:
+    """Write the schedule of a RESULT as a C loop nest with calls to get and put data by DMA."""
+    from tilewright import catalogue
+    from tilewright.result import write_atomically
+
+    _check_outputs(output, None)
+    problem, answer = _instance_and_result(instance, result)
+    room = catalogue.room(problem.room)
+    if not hasattr(room, "emit"):
+        raise InputError("room", problem.room, "its plans are no loop nests, so there is nothing to emit")
+    source = room.emit(problem.name, problem.source, problem.problem, answer.plan)
+    if output is None:
+        click.echo(source, nl=False)
+    else:
+        write_atomically(Path(output), source)
+        click.echo(f"written: {output}")
 
 
 # list, reproduce, doctor ---------------------------------------------------------------------------

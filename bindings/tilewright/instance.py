@@ -8,7 +8,7 @@ import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
@@ -20,7 +20,7 @@ MAX_BYTES = 1_000_000
 
 LONG_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]+[ \t]*\.[ \t]*){32}""")
 
-TABLES = ("layer", "machine")
+TABLES = ("layer", "machine", "network")
 """Tables that may stand in a file of their own, named by a relative path."""
 
 
@@ -150,6 +150,15 @@ def _as_input_error(error: ValidationError, model: Any) -> InputError:
     names: list[str] = []
     table = model
     for part in map(str, first["loc"]):
+        table = _table(table)
+        member = _of_kind(table, part)
+        if member is not None:
+            table = member
+            continue
+        if part.isdigit() and get_args(table):  # one entry of a list
+            names[-1] += f"[{part}]"
+            table = get_args(table)[0]
+            continue
         inside = getattr(table, "model_fields", {})
         if part not in inside and first["type"] != "extra_forbidden":
             break
@@ -157,6 +166,12 @@ def _as_input_error(error: ValidationError, model: Any) -> InputError:
         if part in inside:
             table = inside[part].annotation
     field = ".".join(names)
+    if first["type"] in ("union_tag_not_found", "union_tag_invalid"):
+        kinds = [
+            kind for member in get_args(table) for kind in get_args(member.model_fields["kind"].annotation)
+        ]
+        given = first["input"].get("kind") if isinstance(first["input"], dict) else first["input"]
+        return InputError(f"{field}.kind", given, f"must be one of: {', '.join(kinds)}")
     if first["type"] == "missing":
         return InputError(field, None, "is missing")
     if first["type"] == "extra_forbidden":
@@ -164,6 +179,21 @@ def _as_input_error(error: ValidationError, model: Any) -> InputError:
     alike = [cause for cause in causes if cause["loc"][: len(names)] == first["loc"][: len(names)]]
     limit = " or ".join(dict.fromkeys(cause["msg"] for cause in alike))
     return InputError(field, first["input"], limit[0].lower() + limit[1:])
+
+
+def _table(annotation: Any) -> Any:
+    """Return what an optional field holds when it is there; anything else as it is."""
+    members = [member for member in get_args(annotation) if member is not type(None)]
+    return members[0] if len(members) == 1 and type(None) in get_args(annotation) else annotation
+
+
+def _of_kind(union: Any, kind: str) -> Any:
+    """Return the member of a union of tables that are told apart by their `kind`, None for anything else."""
+    for member in get_args(union):
+        field = getattr(member, "model_fields", {}).get("kind")
+        if field is not None and kind in get_args(field.annotation):
+            return member
+    return None
 
 
 def digest(room: str, problem: Any) -> str:

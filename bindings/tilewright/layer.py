@@ -11,7 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tilewright.errors import InputError
 
-Size = Annotated[int, Field(ge=1, le=65536)]
+MAX_SIZE = 65536
+"""Largest number of channels, rows, columns, kernels, groups and images."""
+
+Size = Annotated[int, Field(ge=1, le=MAX_SIZE)]
 Small = Annotated[int, Field(ge=1, le=64)]
 Pad = Annotated[int, Field(ge=0, le=64)]
 
@@ -34,10 +37,14 @@ class Spec(BaseModel):
 
 
 class Layer(Spec):
-    """A 2D convolution layer (S1 paper, definitions 5 to 8).
+    """A 2D convolution layer (S1 paper, definitions 5 to 8), or a fully connected one.
+
+    A table of kind ``fc`` gives ``inputs``, ``outputs`` and ``batch``; it is a convolution of a plane of one
+    position (thesis on imaging DSPs, section 3.4).
 
     Attributes
     ----------
+    kind : {"conv", "fc"}
     input : (C, H, W)
         Channels, height and width before padding.
     kernels : int
@@ -52,7 +59,7 @@ class Layer(Spec):
         Images processed with the same kernels.
     """
 
-    kind: Literal["conv"] = "conv"
+    kind: Literal["conv", "fc"] = "conv"
     input: tuple[Size, Size, Size]
     kernels: Size
     kernel: tuple[Small, Small]
@@ -62,8 +69,24 @@ class Layer(Spec):
     groups: Size = 1
     batch: Size = 1
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fully_connected(cls, table: object) -> object:
+        """Turn ``inputs`` and ``outputs`` of a fully connected layer into a convolution's fields."""
+        if not isinstance(table, dict) or table.get("kind") != "fc" or "input" in table:
+            return table
+        for key in ("inputs", "outputs"):
+            value = table.get(key)
+            if type(value) is not int or not 1 <= value <= MAX_SIZE:
+                limit = f"a fully connected layer needs it: an integer from 1 to {MAX_SIZE}"
+                raise InputError(f"layer.{key}", value, limit)
+        rest = {key: value for key, value in table.items() if key not in ("inputs", "outputs")}
+        return {**rest, "input": (table["inputs"], 1, 1), "kernels": table["outputs"], "kernel": (1, 1)}
+
     def model_post_init(self, _context: object) -> None:
         """Refuse geometries that no convolution has."""
+        if self.kind == "fc" and (self.padded_plane, self.kernel) != ((1, 1), (1, 1)):
+            raise InputError("layer.kind", self.kind, "has a plane and a kernel of one position")
         for axis, extent, size, before, after in (
             ("height", self.kernel_extent[0], self.input[1], *self.padding[:2]),
             ("width", self.kernel_extent[1], self.input[2], *self.padding[2:]),
@@ -137,3 +160,8 @@ class Layer(Spec):
         """``nb_op_value``, the MACs of one output value (definition 13)."""
         _, channels, height, width = self.kernels_shape
         return channels * height * width
+
+    @property
+    def macs(self) -> int:
+        """MACs of the whole layer, all images together."""
+        return self.macs_per_output * int(np.prod(self.output_shape))

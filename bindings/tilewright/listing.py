@@ -24,7 +24,12 @@ def rooms() -> Rows:
 def models() -> Rows:
     """Return the formulations with the solvers that take them."""
     return [
-        {"room": room, "model": path.stem, "solvers": ", ".join(suited_solvers(path)), "what": _summary(path)}
+        {
+            "room": room,
+            "model": path.stem,
+            "solvers": ", ".join(suited_solvers(path)) or "its own",
+            "what": _summary(path),
+        }
         for room in catalogue.ROOMS
         for path in catalogue.models(room)
     ]

@@ -10,6 +10,9 @@ from typing import Any, Literal
 MAX_SECONDS = 7 * 24 * 3600.0
 """Longest time limit that is accepted: a week."""
 
+CONSTRUCT = "construct"
+"""Name of the method that runs every constructive heuristic of the room in turn."""
+
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 
 

@@ -14,8 +14,7 @@ from tilewright import catalogue, drivers, supervisor
 from tilewright.errors import Disagreement, InputError, SolverMissingError, TilewrightError, UnknownNameError
 from tilewright.instance import Instance, digest
 from tilewright.result import Result, relative_gap, versions
-from tilewright.search import MAX_SECONDS, Status
-from tilewright.worker import CONSTRUCT
+from tilewright.search import CONSTRUCT, MAX_SECONDS, Status
 
 Progress = Callable[[float, int | None, int | None], None]
 """Called now and then with seconds, incumbent and bound."""
@@ -45,7 +44,10 @@ class Incumbent:
         self.trace: list[tuple[float, int | None, int | None]] = []
 
     def offer(self, plan: Any, *, proven: bool = False) -> None:
-        """Take a plan if it is valid and better; one that a solver has proven to be valid must be."""
+        """Take a plan if it is valid and better, or as good and from a method that proves.
+
+        What such a method calls valid must be.
+        """
         fault = self.room.fault(self.problem, plan)
         if fault is not None:
             if proven:
@@ -56,6 +58,8 @@ class Incumbent:
         if self.objective is None or objective < self.objective:
             self.plan, self.objective = plan, objective
             self._note()
+        elif proven and objective == self.objective:
+            self.plan = plan  # methods that prove choose among the best
 
     def raise_bound(self, bound: int, by: str) -> None:
         """Take a proven bound if it is better."""
@@ -90,7 +94,7 @@ def check_method(room: str, method: str) -> None:
     if method == "auto":
         return
     if "@" not in method:
-        if method not in catalogue.heuristics(room):
+        if method not in (*catalogue.heuristics(room), *catalogue.exact_methods(room)):
             raise UnknownNameError("method", method, methods(room))
         return
     name, solver = method.split("@", 1)
@@ -100,7 +104,9 @@ def check_method(room: str, method: str) -> None:
 
 
 def suited_solvers(formulation: Path) -> list[str]:
-    """Names of the solvers that take a formulation."""
+    """Names of the solvers that take a formulation; none takes one that solves itself."""
+    if catalogue.solves_itself(formulation):
+        return []
     return [driver.name for driver in drivers.DRIVERS if driver.suffix == formulation.suffix]
 
 
@@ -109,7 +115,12 @@ def methods(room: str) -> list[str]:
     formulations = [
         f"{path.stem}@{solver}" for path in catalogue.models(room) for solver in suited_solvers(path)
     ]
-    return ["auto", *catalogue.heuristics(room), *formulations]
+    return ["auto", *catalogue.heuristics(room), *catalogue.exact_methods(room), *formulations]
+
+
+def proves(room: str, method: str) -> bool:
+    """Whether a method proves bounds, and its plans valid, rather than choosing without proof."""
+    return "@" in method or method in catalogue.exact_methods(room)
 
 
 def solve(
@@ -172,11 +183,13 @@ def solve(
         run.deadline = started + time_limit - min(0.25 * time_limit, judging)
         incumbent.raise_bound(bound.value, str(bound))
         incumbent.infeasible = bound.impossible is not None
-        if incumbent.infeasible and (method == "auto" or "@" in method):
+        if incumbent.infeasible and (method == "auto" or proves(room_name, method)):
             pass
         elif method == "auto":
-            _auto(run, room, _resolve(run, warm_start))
-        elif "@" in method or catalogue.searches(catalogue.heuristic(room_name, method)):
+            # Heuristics come first, unless the room's portfolio begins with what needs no start.
+            starts = warm_start != "auto" or getattr(room, "STARTS", True)
+            _auto(run, room, _resolve(run, warm_start) if starts else None)
+        elif proves(room_name, method) or catalogue.searches(catalogue.heuristic(room_name, method)):
             run.phase([method], _resolve(run, warm_start))
         elif warm_start not in ("auto", "none", None):
             raise InputError("warm_start", str(warm_start), f"{method} takes no start")
@@ -248,7 +261,7 @@ class _Run:
         incumbent, method = self.incumbent, job["method"]
         kind = event["event"]
         if kind == "plan":
-            incumbent.offer(incumbent.room.Plan.from_json(event["plan"]), proven="@" in method)
+            incumbent.offer(incumbent.room.Plan.from_json(event["plan"]), proven=proves(self.room, method))
         elif kind == "bound":
             incumbent.raise_bound(event["bound"], method)
         elif kind == "started":

@@ -13,16 +13,18 @@ import shutil
 import signal
 import sys
 import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import IO, Any
 
 from tilewright import catalogue, drivers
-from tilewright.errors import TilewrightError
+from tilewright.errors import InputError, TilewrightError
 from tilewright.processes import kill_marked
-from tilewright.search import Outcome, Search
-
-CONSTRUCT = "construct"
-"""Name of the method that runs every constructive heuristic of the room in turn."""
+from tilewright.search import CONSTRUCT, Outcome, Search, Status
 
 
 def main() -> None:
@@ -74,19 +76,91 @@ def _run(job: dict[str, Any], events: IO[str]) -> Outcome:
     """Run the job's method and report what it finds as it finds it."""
     room = catalogue.room(job["room"])
     problem = room.Problem.model_validate_json(json.dumps(job["problem"]))
-
-    def on_plan(plan: Any) -> None:
-        _send(events, event="plan", plan=plan.to_json())
-
     search = Search(
         start=None if job["start"] is None else room.Plan.from_json(job["start"]),
         seed=job["seed"],
         deadline=job["deadline"],  # the clock is the parent's, too
         threads=job["threads"],
         bound=job["bound"],
-        on_plan=on_plan,
+        on_plan=lambda plan: _send(events, event="plan", plan=plan.to_json()),
         on_bound=lambda bound: _send(events, event="bound", bound=bound),
     )
+    parts = room.parts(problem) if hasattr(room, "parts") else ()
+    if len(parts) > 1:
+        proves = job["method"] in catalogue.exact_methods(job["room"]) or "@" in job["method"]
+        return _Parts(room, parts, search, proves).run(
+            lambda part, share: _run_method(job, events, part, share)
+        )
+    return _run_method(job, events, problem, search)
+
+
+class _Parts:
+    """The layers of a network, one after the other, equal ones once; their plans make the network's."""
+
+    def __init__(
+        self, room: ModuleType, parts: Sequence[tuple[str, Any]], search: Search, proves: bool
+    ) -> None:
+        self.room, self.search, self.proves = room, search, proves
+        self.sequence = [id(part) for _, part in parts]
+        self.distinct = {id(part): part for _, part in parts}
+        starts = [None] * len(parts) if search.start is None else search.start.split()
+        self.plans = dict(zip(self.sequence, starts, strict=True))
+        self.costs = {
+            key: None if plan is None else room.objective(self.distinct[key], plan)
+            for key, plan in self.plans.items()
+        }
+        self.bounds = {key: room.best_bound(part).value for key, part in self.distinct.items()}
+
+    def run(self, method: Callable[[Any, Search], Outcome]) -> Outcome:
+        """Run a method on every distinct layer, each with its share of the time that is left."""
+        outcomes = []
+        for number, (key, part) in enumerate(self.distinct.items()):
+            share = self.search.remaining() / (len(self.distinct) - number)
+            search = replace(
+                self.search,
+                start=self.plans[key],
+                deadline=min(self.search.deadline, time.monotonic() + share),
+                bound=self.bounds[key],
+                on_plan=partial(self._found, key),
+                on_bound=partial(self._proved, key),
+            )
+            outcome = method(part, search)
+            if outcome.bound is not None:
+                self._proved(key, outcome.bound)
+            outcomes.append(outcome)
+            if outcome.status == "infeasible":
+                break
+        statuses = {outcome.status for outcome in outcomes}
+        status: Status = "unknown"
+        if "infeasible" in statuses:
+            status = "infeasible"
+        elif all(plan is not None for plan in self.plans.values()):
+            status = "optimal" if statuses == {"optimal"} else "feasible"
+        versions: dict[str, str] = {}
+        for outcome in outcomes:
+            versions |= outcome.versions
+        started = [outcome.warm_start for outcome in outcomes if outcome.warm_start]
+        told = f"{len(started)} of {len(outcomes)} layers: {started[0]}" if started else None
+        return Outcome(status, None, None, told, versions)
+
+    def _found(self, key: int, plan: Any) -> None:
+        part, known = self.distinct[key], self.costs[key]
+        if self.room.fault(part, plan) is not None:
+            return
+        cost = self.room.objective(part, plan)
+        if known is None or cost < known or (self.proves and cost == known):
+            self.plans[key], self.costs[key] = plan, cost
+            if all(plan is not None for plan in self.plans.values()):
+                self.search.on_plan(self.room.Plan.joined([self.plans[k] for k in self.sequence]))
+
+    def _proved(self, key: int, bound: int) -> None:
+        if bound > self.bounds[key]:
+            self.bounds[key] = bound
+            self.search.on_bound(sum(self.bounds[k] for k in self.sequence))
+
+
+def _run_method(job: dict[str, Any], events: IO[str], problem: Any, search: Search) -> Outcome:
+    """Run the job's method on a problem, or on one layer of it."""
     method = job["method"]
     if method == CONSTRUCT:
         # One that fails, a user's own perhaps, leaves the others their turn.
@@ -94,8 +168,10 @@ def _run(job: dict[str, Any], events: IO[str]) -> Outcome:
             _send(events, event="failure", message=f"{name} failed: {type(error).__name__}: {error}")
 
         for module in catalogue.constructive(job["room"], on_failure):
+            if not catalogue.suits(module, problem):
+                continue
             try:
-                on_plan(module.plan(problem))
+                search.on_plan(module.plan(problem))
             except Exception as error:
                 on_failure(module.__name__.rpartition(".")[2], error)
         return Outcome("feasible")
@@ -105,9 +181,14 @@ def _run(job: dict[str, Any], events: IO[str]) -> Outcome:
         _send(events, event="started", versions=driver.versions())
         outcome: Outcome = driver.solve(problem, catalogue.formulation(job["room"], name), search)
         return outcome
+    if method in catalogue.exact_methods(job["room"]):
+        proven: Outcome = catalogue.formulation(job["room"], method).solve(problem, search)  # type: ignore[union-attr]
+        return proven
     module = catalogue.heuristic(job["room"], method)
+    if not catalogue.suits(module, problem):
+        raise InputError("method", method, "is not meant for this kind of problem")
     plan = module.plan(problem, search) if catalogue.searches(module) else module.plan(problem)
-    on_plan(plan)
+    search.on_plan(plan)
     return Outcome("feasible", plan)
 
 

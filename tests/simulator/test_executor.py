@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +17,7 @@ from tilewright.simulator import (
     Compute,
     Engine,
     Free,
+    LazySteps,
     Load,
     Memory,
     Program,
@@ -511,3 +514,114 @@ def test_data_of_a_wrong_shape_is_refused() -> None:
 def test_numeric_mode_needs_arithmetic() -> None:
     with pytest.raises(ValueError, match="arithmetic"):
         execute(program(*GOOD), data={"x": np.zeros(8, dtype=np.int64)})
+
+
+# Buffers -----------------------------------------------------------------------------------------
+
+
+def buffered(x: int | None, y: int | None, capacity: int | None, copies: int = 1) -> Program:
+    """Two steps, each of which loads half of x and computes half of y; k is not in a buffer."""
+    half = [(part(0, 4), part(0, 2)), (part(4, 8), part(2, 4))]
+    made = [Compute("y", out, (("x", into), ("k", ALL)), 4) for into, out in half]
+    steps = (
+        Step(load=(Load("x", half[0][0]), Load("k", ALL)), compute=(made[0],)),
+        Step((Free("x", half[0][0]),), (WriteBack("y", half[0][1]),), (Load("x", half[1][0]),), (made[1],)),
+        Step((Free("x", half[1][0]), Free("k", ALL)), (WriteBack("y", half[1][1]),)),
+    )
+    found = program(*steps, capacity=capacity)
+    tensors = [replace(t, buffer={"x": x, "y": y}.get(t.name)) for t in found.tensors]
+    return replace(found, tensors=tuple(tensors), copies=copies)
+
+
+def test_a_buffer_is_counted_instead_of_what_is_resident() -> None:
+    report = execute(buffered(5, 2, 2 * 5 + 2 * 2 + 3, copies=2), overlapped=True)
+    assert report.valid
+    assert list(report.footprint["x"]) == [10, 10, 10]
+    assert list(report.footprint["y"]) == [4, 4, 4]
+    assert list(report.footprint["k"]) == [3, 3, 0]
+    assert report.sequential is not None
+    assert report.overlapped is not None
+    assert report.peak == report.sequential.peak == report.overlapped.peak == 17
+    assert report.summary()["peak_memory"] == 17
+    found = broken(execute(buffered(5, 2, 2 * 5 + 2 * 2 + 2, copies=2)))
+    assert (found.rule, found.step, found.tensor) == ("memory overflow", 1, "mem")
+    assert (found.needed, found.found) == ("17 elements (x 2 * 5, k 3, y 2 * 2)", "a capacity of 16")
+
+
+def test_buffers_that_do_not_fit_are_a_violation_before_the_first_step() -> None:
+    report = execute(buffered(5, 2, 13, copies=2))
+    found = broken(report)
+    assert str(found) == "memory overflow: mem: needed 14 elements (x 2 * 5, y 2 * 2), found a capacity of 13"
+    assert found.step == 0
+    assert report.labels == []
+    assert execute(buffered(4, 2, 9)).valid
+
+
+def test_buffer_overflow() -> None:
+    found = broken(execute(buffered(3, 2, None, copies=2)))
+    assert (found.rule, found.step, found.tensor) == ("buffer overflow", 1, "x")
+    assert (found.needed, found.found) == ("4 elements", "a buffer of 3")
+    found = broken(execute(buffered(4, 1, None)))
+    assert (found.rule, found.step, found.tensor) == ("buffer overflow", 1, "y")
+    assert (found.needed, found.found) == ("2 elements", "a buffer of 1")
+
+
+def test_buffers_in_two_memories() -> None:
+    found = buffered(4, 2, 7)
+    tensors = tuple(replace(t, memory="other") if t.name == "y" else t for t in found.tensors)
+    assert execute(replace(found, tensors=tensors, memories=(Memory("mem", 7), Memory("other", 2)))).valid
+    small = execute(replace(found, tensors=tensors, memories=(Memory("mem", 7), Memory("other", 1))))
+    assert str(broken(small)) == "memory overflow: other: needed 2 elements (y 1 * 2), found a capacity of 1"
+
+
+# Long programs -----------------------------------------------------------------------------------
+
+
+def test_steps_that_are_made_anew_each_time() -> None:
+    calls = []
+
+    def make() -> Iterator[Step]:
+        calls.append(1)
+        return iter(GOOD)
+
+    lazy = LazySteps(2, make)
+    assert list(lazy) == list(GOOD)
+    assert (lazy[0], lazy[-1], lazy[:1], lazy[::-1], lazy[5:]) == (*GOOD, GOOD[:1], GOOD[::-1], ())
+    with pytest.raises(IndexError):
+        lazy[2]
+    calls.clear()
+    report = execute(replace(program(*GOOD), steps=lazy), lockstep=True, overlapped=True)
+    assert len(calls) == 1
+    assert report.summary() == execute(program(*GOOD), lockstep=True, overlapped=True).summary()
+
+
+def test_memory_does_not_grow_with_the_size_of_tensors() -> None:
+    """A matrix of 10^12 elements in two by two tiles; each is a cell."""
+    n = 10**6
+    half = [(0, n // 2), (n // 2, n)]
+    tensors = (Tensor("a", (n, n), "input"), Tensor("y", (n, n), "output", macs_per_element=1))
+    steps = [Step(load=(Load("a", box(half[0], None)), Load("a", box(half[1], half[0]))))]
+    for rows, cols in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        tile = box(half[rows], half[cols])
+        load = (Load("a", tile),) if rows and cols else ()
+        steps.append(Step(load=load, compute=(Compute("y", tile, (("a", tile),), 1),)))
+    steps.append(Step((Free("a", box(None, None)),), (WriteBack("y", box(None, None)),)))
+    tracemalloc.start()
+    report = execute(Program(tensors, (Memory("mem"),), ENGINES, tuple(steps)))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert report.valid
+    assert report.peak == 2 * n * n
+    assert report.macs.sum() == n * n
+    assert most < 5_000_000
+    again = Step(load=(Load("a", box(half[1], None)),))
+    found = broken(execute(Program(tensors, (Memory("mem"),), ENGINES, (steps[0], again))))
+    assert (found.rule, found.step, found.tensor) == ("loaded twice", 2, "a[500000, 0]")
+
+
+def test_the_callers_data_stays_as_it_is() -> None:
+    data, expected = factors()
+    data["c"] = np.zeros((4, 5), dtype=np.int64)
+    report = execute(halves(), data=data, expected=expected)
+    assert report.numeric is True
+    assert not data["c"].any()

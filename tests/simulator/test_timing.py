@@ -10,6 +10,7 @@ import pytest
 from conftest import make_problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_executor import own_cycles, plain_sequential
 
 from tilewright.grouping import Plan, Problem, lower
 from tilewright.simulator import (
@@ -198,19 +199,7 @@ def waits(program: Program) -> list[tuple[Action, set[int]]]:
 
 
 def durations(program: Program) -> list[int]:
-    engines = {engine.name: engine for engine in program.engines}
-    found = []
-    for step in program.steps:
-        for action in step.actions:
-            if isinstance(action, Free):
-                found.append(0)
-                continue
-            engine = engines[action.engine]
-            tensor = program.tensor(action.tensor)
-            size = len(elements(program, action.tensor, action.region))
-            moved = 0 if isinstance(action, Compute) else -(-size // tensor.unit)
-            found.append(engine.setup + engine.per_element * moved)
-    return found
+    return [own_cycles(program, action) for step in program.steps for action in step.actions]
 
 
 def critical_path(program: Program) -> int:
@@ -225,13 +214,14 @@ def check(program: Program) -> None:
     report, sequential, overlapped = timed(program)
     found = waits(program)
     cycles = durations(program)
-    # Sequential: one after the other.
-    assert sequential.cycles == sum(cycles)
-    assert list(sequential.start[1:]) == list(sequential.finish[:-1])
+    # Sequential: one stage after the other.
+    spans = list(zip(sequential.start.tolist(), sequential.finish.tolist(), strict=True))
+    assert spans == plain_sequential(program)
+    assert sequential.cycles == max((end for _, end in spans), default=0) <= sum(cycles)
     assert sequential.peak == report.peak
     assert report.step_cycles().sum() == sequential.cycles
     # Overlapped: between the obvious bounds.
-    assert overlapped.cycles <= sequential.cycles
+    assert overlapped.cycles <= sum(cycles)
     assert overlapped.cycles >= max(overlapped.busy().values(), default=0)
     assert overlapped.cycles >= critical_path(program)
     assert overlapped.busy() == sequential.busy()
@@ -502,3 +492,271 @@ def test_throughput_is_rounded_up_per_action() -> None:
     engine = Engine("compute", setup=3, macs_per_cycle=4)
     assert [engine.cycles(0, macs) for macs in (0, 1, 4, 5)] == [3, 4, 4, 5]
     assert Engine("dma", per_element=2, setup=5).cycles(10, 99) == 25
+
+
+# Costs of engines --------------------------------------------------------------------------------
+
+
+def test_a_bus_moves_so_many_elements_per_cycle_in_bursts() -> None:
+    bus = Engine("bus", setup=7, elements_per_cycle=4, per_burst=3)
+    assert [bus.cycles(units, 0) for units in (0, 1, 4, 5)] == [7, 8, 8, 9]
+    assert bus.cycles(5, 0, bursts=2) == 9 + 6
+    assert Engine("dma", per_element=2, elements_per_cycle=4).cycles(10, 0) == 20 + 3
+    assert Engine("dma", per_element=2).cycles(10, 0, bursts=9) == 20
+
+
+def test_bursts_and_units_of_actions() -> None:
+    tensors = (Tensor("x", (8,), "input", unit=2), Tensor("y", (2,), "output", macs_per_element=1))
+    steps = (
+        Step(load=(Load("x", ALL, "bus", bursts=5),), compute=(Compute("y", ALL, (("x", ALL),), 1),)),
+        Step((Free("x", ALL),), (WriteBack("y", ALL, "bus", bursts=1),)),
+    )
+    engines = Engine("bus", 1, 10, elements_per_cycle=3, per_burst=100), Engine("compute", setup=1)
+    _, sequential, _ = timed(Program(tensors, (Memory("mem"),), engines, steps))
+    # Four units: 4 cycles and 2 more at three per cycle; then two units.
+    assert list(sequential.finish - sequential.start) == [10 + 4 + 2 + 500, 1, 10 + 2 + 1 + 100]
+
+
+# Engines side by side in a stage -----------------------------------------------------------------
+
+
+def test_engines_of_one_stage_work_side_by_side() -> None:
+    """Two cores load, compute and write back beside each other; each stage ends with the slower one."""
+    tensors = tuple(
+        tensor
+        for core, size in enumerate((4, 6))
+        for tensor in (
+            Tensor(f"x{core}", (size,), "input", memory=f"m{core}"),
+            Tensor(f"y{core}", (size,), "output", memory=f"m{core}", macs_per_element=1),
+        )
+    )
+    part = Box(((0, 1),)), Box(((1, 4),)), Box(((4, 6),))
+    steps = (
+        Step(
+            load=(
+                Load("x0", part[0], "dma0"),
+                Load("x1", part[0], "dma1"),
+                Load("x0", part[1], "dma0"),
+                Load("x1", part[1], "dma1"),
+                Load("x1", part[2], "dma1"),
+            ),
+            compute=tuple(Compute(f"y{c}", ALL, ((f"x{c}", ALL),), 1, engine=f"core{c}") for c in (0, 1)),
+        ),
+        Step(
+            tuple(Free(f"x{core}", ALL) for core in (0, 1)),
+            tuple(WriteBack(f"y{core}", ALL, f"dma{core}") for core in (0, 1)),
+        ),
+    )
+    engines = (
+        *(Engine(f"dma{core}", 1, 1) for core in (0, 1)),
+        *(Engine(f"core{core}", macs_per_cycle=core + 1) for core in (0, 1)),
+    )
+    program = Program(tensors, (Memory("m0"), Memory("m1")), engines, steps)
+    check(program)
+    report, sequential, _ = timed(program)
+    assert list(sequential.start) == [0, 0, 2, 2, 6, 9, 9, 13, 13]
+    assert list(sequential.finish) == [2, 2, 6, 6, 9, 13, 12, 18, 20]
+    assert list(report.step_cycles()) == [13, 7]
+    assert sequential.busy() == {"dma0": 6 + 5, "dma1": 9 + 7, "core0": 4, "core1": 3}
+    # On one engine nothing overlaps, not even a write-back and the load after it.
+    shared = [Engine(name, 1, 1) for name in ("dma0", "dma1")]
+    moved = (
+        *steps[:1],
+        Step(write_back=(WriteBack("y0", ALL, "dma0"),), load=(Load("z", ALL, "dma0"),)),
+        Step((Free("z", ALL), *steps[1].free), steps[1].write_back[1:]),
+    )
+    program = replace(program, tensors=(*tensors, Tensor("z", (3,), "input", "m0")), steps=moved)
+    _, sequential, _ = timed(replace(program, engines=(*shared, *engines[2:])))
+    assert list(sequential.start[-3:]) == [13, 18, 22]
+    assert list(sequential.finish[-3:]) == [18, 22, 29]
+
+
+def test_computes_that_need_each_other_take_turns_on_two_engines() -> None:
+    """The results of one engine are the operands of another in the same step: no overlap is claimed."""
+    tensors = (
+        Tensor("x", (4,), "input"),
+        Tensor("u", (4,), "intermediate", macs_per_element=1),
+        Tensor("y", (4,), "output", macs_per_element=1),
+    )
+    first = Compute("u", ALL, (("x", ALL),), 1, engine="matrix")
+    second = Compute("y", ALL, (("u", ALL),), 1, engine="vector")
+    last = Step((Free("x", ALL), Free("u", ALL)), (WriteBack("y", ALL),))
+    engines = Engine("load", 1), Engine("write", 1), Engine("matrix", setup=10), Engine("vector", setup=20)
+    program = Program(
+        tensors, (Memory("mem"),), engines, (Step(load=(Load("x", ALL),), compute=(first, second)), last)
+    )
+    report = execute(program, lockstep=True)
+    assert report.sequential is not None
+    assert report.lockstep is not None
+    assert list(report.sequential.start) == list(report.lockstep.start) == [0, 4, 14, 34]
+    apart = replace(second, operands=(("x", ALL),))
+    report = execute(
+        replace(program, steps=(Step(load=(Load("x", ALL),), compute=(first, apart)), last)), lockstep=True
+    )
+    assert report.sequential is not None
+    assert list(report.sequential.start) == [0, 4, 4, 24]
+
+
+# In lockstep -------------------------------------------------------------------------------------
+
+
+def part(number: int, size: int) -> Box:
+    return Box(((number * size, (number + 1) * size),))
+
+
+def tiles(*, setup_on: str | None = "alu", streamed: int = 0, idle: bool = False) -> Program:
+    """Three tiles: 8 elements are loaded, computed on for 8 cycles, and 4 are written back.
+
+    With `idle`, the second tile's transfers stand in a step of their own.
+    """
+    tensors = (
+        Tensor("x", (24,), "input", buffer=8),
+        Tensor("y", (12,), "output", macs_per_element=8, buffer=4),
+    )
+    steps = []
+    for n in range(3):
+        free, write = (), ()
+        if n:
+            free, write = (Free("x", part(n - 1, 8)),), (WriteBack("y", part(n - 1, 4), "dma"),)
+        load = (Load("x", part(n, 8), "dma"),)
+        compute = Compute("y", part(n, 4), (("x", part(n, 8)),), 8, engine="alu", streamed=streamed)
+        if n == 1 and idle:
+            steps.append(Step(free, write, load))
+            free = write = load = ()
+        steps.append(Step(free, write, load, (compute,)))
+    steps.append(Step((Free("x", part(2, 8)),), (WriteBack("y", part(2, 4), "dma"),)))
+    engines = (
+        Engine("dma", setup=10, elements_per_cycle=2, setup_on=setup_on),
+        Engine("alu", macs_per_cycle=4, streams_over="dma"),
+    )
+    return Program(tensors, (Memory("mem", 24),), engines, tuple(steps), copies=2)
+
+
+def in_lockstep(program: Program) -> tuple[Report, Timeline]:
+    report = execute(program, lockstep=True)
+    assert report.violation is None, report.violation
+    assert report.lockstep is not None
+    return report, report.lockstep
+
+
+@pytest.mark.parametrize("idle", [False, True])
+def test_lockstep_by_hand(idle: bool) -> None:
+    report, line = in_lockstep(tiles(idle=idle))
+    # Load and compute; then write-back, load and compute twice; then write-back.
+    prolog, epilog = 10 + 4, 10 + 2
+    # The compute and the set-ups of what is transferred meanwhile: a load; a write-back and a load; a
+    # write-back.
+    assert line.cycles == prolog + (8 + 10) + (8 + 20) + (8 + 10) + epilog == 90
+    assert list(line.start) == [10, 24, 32, 14, 52, 60, 34, 70, 88]
+    assert list(line.finish) == [14, 32, 34, 18, 60, 62, 38, 78, 90]
+    assert line.busy() == {"dma": 3 * 4 + 3 * 2, "alu": 3 * 8 + 6 * 10}
+    assert report.sequential is not None
+    assert report.sequential.cycles == 3 * (10 + 4 + 8 + 10 + 2)
+    assert report.sequential.busy() == {"dma": 3 * 14 + 3 * 12, "alu": 3 * 8}
+    assert report.summary()["lockstep_cycles"] == 90
+    assert report.peak == report.sequential.peak == line.peak == 24
+
+
+def test_lockstep_with_set_ups_on_the_bus() -> None:
+    _, line = in_lockstep(tiles(setup_on=None))
+    assert line.cycles == 14 + 14 + (12 + 14) + 12 + 12
+    assert list(line.start) == [0, 14, 28, 14, 28, 54, 40, 54, 66]
+    assert line.busy() == {"dma": 3 * 14 + 3 * 12, "alu": 24}
+
+
+def test_streaming_takes_the_bus() -> None:
+    """40 elements take the bus 20 cycles, more than the 8 of the compute."""
+    report, line = in_lockstep(tiles(streamed=40))
+    assert report.streamed == report.summary()["streamed"] == 120
+    assert line.cycles == 14 + (4 + 20) + max(8 + 20, 6 + 20) + (2 + 20) + 12
+    assert line.busy() == {"dma": 18 + 60, "alu": 24 + 60}
+    assert report.sequential is not None
+    assert report.sequential.cycles == 3 * (14 + 20 + 12)
+    timeline = execute(tiles(streamed=40), overlapped=True).overlapped
+    assert timeline is not None
+    assert list(timeline.finish - timeline.start) == [14, 20, 12, 14, 20, 12, 14, 20, 12]
+    few = execute(tiles(streamed=3)).sequential
+    assert few is not None
+    assert few.cycles == 3 * (14 + 8 + 12)
+
+
+def test_streaming_needs_a_bus_with_a_throughput() -> None:
+    program = tiles(streamed=40)
+    slow = replace(program.engines[0], elements_per_cycle=None, per_element=1)
+    with pytest.raises(ValueError, match="dma is streamed over"):
+        execute(replace(program, engines=(slow, program.engines[1])))
+    silent = replace(program.engines[1], streams_over=None)
+    report = execute(replace(program, engines=(program.engines[0], silent)))
+    assert report.streamed == 120
+    assert report.sequential is not None
+    assert report.sequential.cycles == 3 * (14 + 8 + 12)
+
+
+def test_lockstep_of_programs_that_do_not_compute() -> None:
+    program = Program((Tensor("x", (8,), "input"),), (Memory("mem"),), (Engine("load", 1, 2),), ())
+    assert in_lockstep(program)[1].cycles == 0
+    steps = Step(load=(Load("x", part(0, 4)), Load("x", part(1, 4)))), Step(free=(Free("x", ALL),))
+    assert in_lockstep(replace(program, steps=steps))[1].cycles == 12
+
+
+def test_lockstep_needs_room_for_two_steps() -> None:
+    program = tiles()
+    single = execute(replace(program, copies=1), lockstep=True).violation
+    assert single is not None
+    assert str(single) == (
+        "buffer overflow: step 1, x: needed 16 elements in lockstep, found 1 * 8 of its buffer"
+    )
+    # Without buffers of their own: in the first phase x 8 + 8 and y 4, in the second x 8 + 8, y 4.
+    loose = replace(program, tensors=tuple(replace(tensor, buffer=None) for tensor in program.tensors))
+    _, line = in_lockstep(replace(loose, memories=(Memory("mem", 20),)))
+    assert line.peak == 20
+    tight = execute(replace(loose, memories=(Memory("mem", 19),)), lockstep=True)
+    assert tight.violation is not None
+    assert str(tight.violation) == (
+        "memory overflow: step 1, mem: needed 20 elements in lockstep, found a capacity of 19"
+    )
+    assert tight.sequential is None
+    assert execute(replace(loose, memories=(Memory("mem", 12),))).valid
+
+
+def test_a_load_may_not_overtake_the_write_back_that_it_reads() -> None:
+    """Partial sums that go through DRAM: in the same step they cannot, one step later they can."""
+    tensors = (
+        *(Tensor(name, (4,), "input") for name in "abc"),
+        Tensor("y", (4,), "output", macs_per_element=2),
+        Tensor("z", (4,), "output", macs_per_element=1),
+    )
+
+    def compute(target: str, *reads: str) -> tuple[Compute, ...]:
+        return (Compute(target, ALL, tuple((name, ALL) for name in reads), 1),)
+
+    away, back = WriteBack("y", ALL), Load("y", ALL)
+    first = Step(load=(Load("a", ALL),), compute=compute("y", "a"))
+    last = Step(free=tuple(Free(name, ALL) for name in "abc"), write_back=(away, WriteBack("z", ALL)))
+    same = (
+        first,
+        Step(load=(Load("b", ALL),), compute=compute("z", "b")),
+        Step(write_back=(away,), load=(back, Load("c", ALL)), compute=compute("y", "c")),
+        last,
+    )
+    engines = Engine("load", 1), Engine("write", 1), Engine("compute", setup=1)
+    program = Program(tensors, (Memory("mem"),), engines, same)
+    assert execute(program).valid
+    found = execute(program, lockstep=True)
+    assert str(found.violation) == (
+        "lockstep hazard: step 3, y: needed its data in DRAM while the step before computes, "
+        "found a write-back in step 3"
+    )
+    assert found.lockstep is None
+    apart = (first, replace(same[1], write_back=(away,)), replace(same[2], write_back=()), last)
+    _, line = in_lockstep(replace(program, steps=apart))
+    # The phase of step 2 writes y back and loads it again.
+    assert line.cycles == 4 + max(4, 1) + 8 + 1 + 8
+    # A step that only transfers belongs to the one after it, where this is the same hazard.
+    alone = (*same[:2], Step(write_back=(away,)), replace(same[2], write_back=()), last)
+    violation = execute(replace(program, steps=alone), lockstep=True).violation
+    assert violation is not None
+    assert (violation.rule, violation.step) == ("lockstep hazard", 4)
+    # After the last compute the transfers are in their order.
+    final = (*apart[:3], Step(write_back=(away,), load=(back,)), Step(last.free, (*last.write_back,)))
+    assert in_lockstep(replace(program, steps=final))[1].cycles == 4 + 4 + 8 + 1 + 12

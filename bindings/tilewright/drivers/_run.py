@@ -29,12 +29,12 @@ class Run:
     Parameters
     ----------
     problem, search
-        As the driver got them; the room's package gives ``plan.objective(problem, plan)``.
+        As the driver got them; the room's package gives ``objective(problem, plan)``.
     """
 
     def __init__(self, problem: Any, search: Search) -> None:
         self.problem, self.search = problem, search
-        self.objective = importlib.import_module(f"{room(problem).__name__}.plan").objective
+        self.objective = room(problem).objective
         self.plan: Any = None
         self.value: int | None = None
         self.bound: int | None = search.bound

@@ -1,367 +1,649 @@
-"""The executor: runs a program, checks every rule, counts traffic and moves real integers if asked."""
+"""The executor: runs a program, checks every rule, counts traffic and moves real integers if asked.
+
+A block of events is executed at once. One row stands for one cell that one event touches; sorted by cell,
+then by event, the rows of a cell show all that happens to it, and running sums and maxima along them give
+the state in which each event finds it. Only the state of the cells is kept from block to block.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.simulator.program import (
-    Action,
-    Compute,
-    Free,
-    Layout,
-    Load,
-    Program,
-    Region,
-    Tensor,
-    Values,
-    WriteBack,
-    layouts,
+from tilewright.simulator.columns import COMPUTE, FREE, LOAD, PRELOAD, READ, WRITE, Columns, Grid, Numbers
+from tilewright.simulator.numeric import check_data, move
+from tilewright.simulator.program import Counts, Program, Values
+from tilewright.simulator.report import Report, Timeline, Violation
+from tilewright.simulator.timing import (
+    Timed,
+    lockstep_timeline,
+    overlapped_timeline,
+    reserved,
+    sequential_timeline,
 )
-from tilewright.simulator.report import Counts, Report, Violation
-from tilewright.simulator.timing import Issued, overlapped_timeline, sequential_timeline
-
-POISON = -987_654_321_987
-"""What memory reads as where nothing was loaded, so that a stale read cannot go unnoticed."""
-
 
 MAX_NUMERIC_ELEMENTS = 100_000_000
 """Most elements of all tensors of a numeric run, which keeps each of them four times."""
 
+_BLOCK_EVENTS = 1 << 17
+_BLOCK_ROWS = 1 << 18
+"""Most events and rows of a block; a single event may have more rows."""
 
-class _Broken(Exception):
-    """Carries a violation out of the depths of a step."""
+_UNLIMITED = np.iinfo(np.int64).max
 
-    def __init__(self, violation: Violation) -> None:
-        super().__init__(str(violation))
-        self.violation = violation
+Marks = NDArray[np.bool_]
+Explain = Callable[[Counts], tuple[str, str]]
+"""Given the rows of one event that break a rule: what was needed, and what was found."""
 
-
-class _State:
-    """What is known of one tensor: residency, loads, progress, and which actions touched it last."""
-
-    def __init__(self, tensor: Tensor, layout: Layout) -> None:
-        self.tensor, self.layout = tensor, layout
-        self.resident = layout.array(np.bool_)
-        self.loads = layout.array(np.int32)
-        self.macs = layout.array(np.int64)
-        self.in_dram = layout.array(np.bool_)
-        self.in_dram[...] = tensor.role in ("input", "kernels")
-        self.toucher = layout.array(np.int32, -1)
-        self.readers: dict[str, NDArray[np.int32]] = {}
-        self.occupied = 0
-
-    def elements(self, region: Region) -> int:
-        return region.size(self.tensor.shape)
-
-    def place(self, region: Region, bad: NDArray[np.bool_]) -> str:
-        """Name the first bad entry of a region."""
-        where = self.layout.where(region, bad)
-        return f"{self.tensor.name}{list(where)}" if where else self.tensor.name
+ExplainEvent = Callable[[int], tuple[str, str, str]]
+"""Given an event that breaks a rule: what is concerned, what was needed, and what was found."""
 
 
-class _Execution:
-    """One run of one program; its methods are the actions."""
+class _Cells:
+    """What is known of each cell between two blocks.
 
-    def __init__(self, program: Program, data: Mapping[str, Values] | None, dependencies: bool) -> None:
-        self.program = program
-        tracked = layouts(program, numeric=False)
-        self.states = {t.name: _State(t, tracked[t.name]) for t in program.tensors}
-        self.engines = {engine.name: engine for engine in program.engines}
-        self.capacity = {memory.name: memory.capacity for memory in program.memories}
-        self.occupied = dict.fromkeys(self.capacity, 0)
-        self.dependencies = dependencies
-        self.issued: list[Issued] = []
-        self.step = 0
-        self.transfers = 0
-        self.rows: list[dict[str, dict[str, int]]] = []
-        self.macs: list[int] = []
-        self.data = data
-        if data is not None:
-            self.full = layouts(program, numeric=True)
-            self.dram: dict[str, Values] = {}
-            for tensor in program.tensors:
-                given = data.get(tensor.name)
-                if given is not None and given.shape != tensor.shape:
-                    raise ValueError(f"data of {tensor.name} has shape {given.shape}, not {tensor.shape}")
-                self.dram[tensor.name] = np.zeros(tensor.shape, np.int64) if given is None else given
-            self.chip = {t.name: np.full(t.shape, POISON, dtype=np.int64) for t in program.tensors}
+    Attributes
+    ----------
+    stored
+        Whether DRAM has its data.
+    changed, by
+        The last event that freed, wrote back, loaded or computed it, and the event's kind; -1 for none.
+    """
 
-    # Running ---------------------------------------------------------------------------------------
+    def __init__(self, columns: Columns, grid: Grid) -> None:
+        given = [tensor.role in ("input", "kernels") for tensor in columns.program.tensors]
+        self.stored = np.repeat(np.array(given, dtype=np.bool_), np.diff(grid.tensor))
+        self.loads = np.zeros(grid.cells, dtype=np.int32)
+        self.macs = np.zeros(grid.cells, dtype=np.int64)
+        self.changed = np.full(grid.cells, -1, dtype=np.int32)
+        self.by = np.full(grid.cells, -1, dtype=np.int8)
 
-    def run(self) -> Violation | None:
-        try:
-            for name, region in self.program.preloaded:
-                self._exists(name, region)
-                self._load(Load(name, region, engine=""), free_of_charge=True)
-            for index, step in enumerate(self.program.steps):
-                self.step = index + 1
-                self.macs.append(0)
-                self.rows.append({key: {} for key in ("loaded", "freed", "written", "computed")})
-                for action in step.actions:
-                    self._perform(action)
-                self.rows[-1]["footprint"] = self.footprint()
-            self._finish()
-        except _Broken as broken:
-            return broken.violation
-        return None
 
-    def _perform(self, action: Action) -> None:
-        self._exists(action.tensor, action.region)
-        if isinstance(action, Free):
-            self._free(action)
-        elif isinstance(action, WriteBack):
-            self._write_back(action)
-        elif isinstance(action, Load):
-            self._load(action)
-        else:
-            self._compute(action)
+class _Machine:
+    """Limits of tensors and memories, by number.
 
-    def _free(self, action: Free) -> None:
-        state = self._resident(action.tensor, action.region, "free")
-        if state.tensor.role == "output":
-            lost = ~state.layout.get(state.in_dram, action.region)
-            if lost.any():
-                place = state.place(action.region, lost)
-                self._break("output lost", place, "a write-back before it is freed", "none")
-        elements = self._release(state, action.region)
-        self._count("freed", action.tensor, elements)
-        self._issue(action, state, elements, 0)
+    What is resident is held on *accounts*: one for each memory, and one for each tensor with a buffer.
 
-    def _write_back(self, action: WriteBack) -> None:
-        state = self._resident(action.tensor, action.region, "write back")
-        state.layout.put(state.in_dram, action.region, True)
-        if self.data is not None:
-            full = self.full[action.tensor]
-            full.put(
-                self.dram[action.tensor], action.region, full.get(self.chip[action.tensor], action.region)
-            )
-        elements = self._release(state, action.region)
-        self.transfers += 1
-        self._count("written", action.tensor, elements)
-        self._issue(action, state, elements, 0)
+    Attributes
+    ----------
+    macs, loads, is_output, memory, static, reserved, account
+        Of each tensor; `reserved` for all copies of its buffer.
+    work
+        Of each engine: most MACs of an action; the last entry is for what has no engine.
+    limit
+        Of each account; a memory's without what is reserved in it.
+    """
 
-    def _load(self, action: Load, free_of_charge: bool = False) -> None:
-        state, layout = self.states[action.tensor], self.states[action.tensor].layout
-        missing = ~layout.get(state.in_dram, action.region)
-        if missing.any():
-            self._break("not in DRAM", state.place(action.region, missing), "data to load", "none")
-        already = layout.get(state.resident, action.region)
-        if already.any():
-            place = state.place(action.region, already)
-            self._break("loaded twice", place, "a region that is not on chip", "it is resident already")
-        layout.put(state.resident, action.region, True)
-        elements = state.elements(action.region)
-        if self.data is not None:
-            full = self.full[action.tensor]
-            full.put(
-                self.chip[action.tensor], action.region, full.get(self.dram[action.tensor], action.region)
-            )
-        if not free_of_charge:
-            loads = layout.get(state.loads, action.region) + 1
-            layout.put(state.loads, action.region, loads)
-            limit = state.tensor.max_loads
-            if limit is not None and loads.size and loads.max() > limit:
-                place = state.place(action.region, loads > limit)
-                self._break(
-                    "reload limit", place, f"at most {limit} loads", f"load number {int(loads.max())}"
-                )
-            self.transfers += 1
-            self._count("loaded", action.tensor, elements)
-        self._occupy(state, elements)
-        if not free_of_charge:
-            self._issue(action, state, elements, 0)
-
-    def _compute(self, action: Compute) -> None:
-        for name, region in action.operands:
-            self._exists(name, region)
-            operand = self._resident(name, region, f"compute {action.tensor}")
-            lacking = operand.layout.get(operand.macs, region) < operand.tensor.macs_per_element
-            if lacking.any():
-                place, needed = operand.place(region, lacking), operand.tensor.macs_per_element
-                self._break("not computed", place, f"{needed} MACs to compute {action.tensor}", "fewer")
-        state, layout = self.states[action.tensor], self.states[action.tensor].layout
-        fresh = ~layout.get(state.resident, action.region)
-        done = layout.get(state.macs, action.region) + action.macs_per_element
-        layout.put(state.macs, action.region, done)
-        if (done > state.tensor.macs_per_element).any():
-            place = state.place(action.region, done > state.tensor.macs_per_element)
-            self._break(
-                "computed twice", place, f"{state.tensor.macs_per_element} MACs in all", f"{int(done.max())}"
-            )
-        forgotten = fresh & (done > action.macs_per_element)
-        if forgotten.any():
-            place = state.place(action.region, forgotten)
-            self._break("not resident", place, "its partial sum on chip to add to", "it is not there")
-        elements = state.elements(action.region)
-        macs = action.macs_per_element * elements
-        limit = self.engines[action.engine].macs_per_action
-        if limit is not None and macs > limit:
-            self._break("too much work", action.engine, f"at most {limit} MACs in one action", f"{macs}")
-        layout.put(state.resident, action.region, True)
-        layout.put(state.in_dram, action.region, False)
-        if self.data is not None:
-            self._calculate(action, state)
-        self.macs[-1] += macs
-        self._count("computed", action.tensor, elements)
-        allocated = int(fresh.sum()) * layout.depth
-        self._occupy(state, allocated)
-        self._issue(action, state, allocated, macs)
-
-    def _calculate(self, action: Compute, state: _State) -> None:
-        if action.operation is None:
-            raise ValueError(f"step {self.step}: the program has no arithmetic for {action.tensor}")
-        full, chip = self.full[action.tensor], self.chip[action.tensor]
-        before = full.get(chip, action.region)
-        values = action.operation(self.chip).reshape(before.shape)
-        # What was not resident before holds poison; partial sums are added to.
-        full.put(chip, action.region, np.where(before == POISON, values, before + values))
-
-    def _finish(self) -> None:
-        """Check completeness once all steps are done."""
-        self.step = len(self.program.steps)
-        for state in self.states.values():
-            tensor = state.tensor
-            if tensor.macs_per_element:
-                wrong = state.macs != tensor.macs_per_element
-                if wrong.any():
-                    place = f"{tensor.name}{[int(v) for v in np.argwhere(wrong)[0]]}"
-                    self._break(
-                        "not computed",
-                        place,
-                        f"{tensor.macs_per_element} MACs",
-                        f"{int(state.macs[wrong][0])}",
-                    )
-            if tensor.role == "output" and not state.in_dram.all():
-                place = f"{tensor.name}{[int(v) for v in np.argwhere(~state.in_dram)[0]]}"
-                self._break("not written back", place, "every output in DRAM", "it never left the chip")
-            if state.occupied:
-                self._break("memory not empty", tensor.name, "nothing on chip", f"{state.occupied} elements")
-
-    # Bookkeeping -----------------------------------------------------------------------------------
-
-    def footprint(self) -> dict[str, int]:
-        return {name: state.occupied for name, state in self.states.items()}
-
-    def _break(self, rule: str, tensor: str, needed: str, found: str) -> None:
-        raise _Broken(Violation(rule, self.step, tensor, needed, found))
-
-    def _exists(self, name: str, region: Region) -> None:
-        if name not in self.states:
-            self._break("unknown tensor", name, "a declared tensor", "none of that name")
-        shape = self.states[name].tensor.shape
-        if not region.lies_in(shape):
-            self._break("no such region", name, f"a region of {list(shape)}", f"{region}"[:80])
-
-    def _resident(self, name: str, region: Region, purpose: str) -> _State:
-        state = self.states[name]
-        absent = ~state.layout.get(state.resident, region)
-        if absent.any():
-            self._break(
-                "not resident", state.place(region, absent), f"on chip to {purpose}", "it is not there"
-            )
-        return state
-
-    def _occupy(self, state: _State, elements: int) -> None:
-        memory = state.tensor.memory
-        state.occupied += elements
-        self.occupied[memory] += elements
-        capacity = self.capacity[memory]
-        if capacity is not None and self.occupied[memory] > capacity:
-            parts = ", ".join(
-                f"{other.tensor.name} {other.occupied}"
-                for other in self.states.values()
-                if other.tensor.memory == memory and other.occupied
-            )
-            self._break(
-                "memory overflow",
-                memory,
-                f"{self.occupied[memory]} elements ({parts})",
-                f"a capacity of {capacity}",
-            )
-
-    def _release(self, state: _State, region: Region) -> int:
-        state.layout.put(state.resident, region, False)
-        if self.data is not None:
-            self.full[state.tensor.name].put(self.chip[state.tensor.name], region, POISON)
-        elements = state.elements(region)
-        state.occupied -= elements
-        self.occupied[state.tensor.memory] -= elements
-        return elements
-
-    def _count(self, kind: str, tensor: str, elements: int) -> None:
-        row = self.rows[-1][kind]
-        row[tensor] = row.get(tensor, 0) + elements
-
-    def _issue(self, action: Action, state: _State, elements: int, macs: int) -> None:
-        """Append the action to the list that timing works on, with what it must wait for."""
-        number = len(self.issued)
-        after = np.empty(0, dtype=np.int32)
-        if self.dependencies:
-            # What reads the same data on one engine does so in turn: its last reader stands for all.
-            waits = [state.layout.get(state.toucher, action.region)]
-            reads: list[tuple[Layout, NDArray[np.int32], Region]] = []
-            if isinstance(action, Compute):
-                for name, region in action.operands:
-                    operand = self.states[name]
-                    readers = operand.readers.get(action.engine)
-                    if readers is None:
-                        readers = operand.readers[action.engine] = operand.layout.array(np.int32, -1)
-                    reads.append((operand.layout, readers, region))
-                    waits.append(operand.layout.get(operand.toucher, region))
-                    waits.append(operand.layout.get(readers, region))
-            else:
-                waits += [state.layout.get(readers, action.region) for readers in state.readers.values()]
-            after = np.unique(np.concatenate([numbers.ravel() for numbers in waits]))
-            # Marked only now, as what waits holds may be views of what is marked.
-            for layout, readers, region in reads:
-                layout.put(readers, region, number)
-            state.layout.put(state.toucher, action.region, number)
-        engine = None if isinstance(action, Free) else self.engines[action.engine]
-        self.issued.append(
-            Issued(
-                step=self.step - 1,
-                tensor=action.tensor,
-                memory=state.tensor.memory,
-                engine=None if engine is None else engine.name,
-                cycles=0
-                if engine is None
-                else engine.cycles(
-                    0 if isinstance(action, Compute) else -(-elements // state.tensor.unit), macs
-                ),
-                elements=-elements if isinstance(action, Free | WriteBack) else elements,
-                after=tuple(int(v) for v in after if v >= 0),
-            )
+    def __init__(self, program: Program) -> None:
+        tensors, memories = program.tensors, program.memories
+        self.macs = np.array([tensor.macs_per_element for tensor in tensors], dtype=np.int64)
+        self.loads = np.array(
+            [_UNLIMITED if tensor.max_loads is None else tensor.max_loads for tensor in tensors],
+            dtype=np.int64,
+        )
+        self.is_output = np.array([tensor.role == "output" for tensor in tensors], dtype=np.bool_)
+        self.work = np.array(
+            [
+                _UNLIMITED if engine.macs_per_action is None else engine.macs_per_action
+                for engine in program.engines
+            ]
+            + [_UNLIMITED],
+            dtype=np.int64,
+        )
+        number = {memory.name: place for place, memory in enumerate(memories)}
+        self.memory = np.array([number[tensor.memory] for tensor in tensors], dtype=np.int64)
+        self.static = np.array([tensor.buffer is not None for tensor in tensors], dtype=np.bool_)
+        self.reserved = np.array(
+            [program.copies * (tensor.buffer or 0) for tensor in tensors], dtype=np.int64
+        )
+        self.account = np.where(self.static, len(memories) + np.arange(len(tensors)), self.memory)
+        room = [_UNLIMITED if memory.capacity is None else memory.capacity for memory in memories]
+        taken = np.zeros(len(memories), dtype=np.int64)
+        np.add.at(taken, self.memory, self.reserved)
+        self.limit = np.array(
+            [space - int(used) for space, used in zip(room, taken, strict=True)]
+            + [_UNLIMITED if tensor.buffer is None else tensor.buffer for tensor in tensors],
+            dtype=np.int64,
         )
 
-    def table(self, kind: str) -> dict[str, Counts]:
-        """Return one kind of count, by tensor, one entry per step."""
-        return {
-            name: np.array([row.get(kind, {}).get(name, 0) for row in self.rows], dtype=np.int64)
-            for name in self.states
+
+class _Block:
+    """Some events, and the rows of all cells that they touch, with the state that each row finds.
+
+    Arrays in the singular have one entry per row, others, of the plural, one per event.
+    """
+
+    def __init__(self, run: _Run, first: int, last: int) -> None:
+        columns, cells = run.columns, run.cells
+        self.run, self.first = run, first
+        self.forms, regions = columns.form[first:last], columns.region[first:last]
+        self.steps = columns.step[first:last]
+        self.kinds, self.tensors = columns.kind[self.forms], columns.tensor[self.forms]
+        self.elements = columns.elements[regions]
+        self.each = np.where(self.kinds == COMPUTE, columns.macs[self.forms], 0)
+        self.work = self.each * self.elements
+
+        cell, event = run.grid.rows(regions)
+        shift = (last - first).bit_length()
+        key = (cell << shift) | event
+        key.sort()
+        self.cell, self.event = key >> shift, key & ((1 << shift) - 1)
+        opens = np.ones(len(key), dtype=np.bool_)
+        opens[1:] = self.cell[1:] != self.cell[:-1]
+        self._begin = np.maximum.accumulate(np.where(opens, np.arange(len(key)), 0))
+        self._ends = np.flatnonzero(np.append(opens, True)[1:])
+
+        self.kind = self.kinds.astype(np.int8)[self.event]
+        self.read, self.load, self.compute = self.kind == READ, self.kind == LOAD, self.kind == COMPUTE
+        self._changes = self._latest(~self.read)
+        before = self._before(self._changes)
+        known = before >= 0
+        self.by = np.where(known, self.kind[before], cells.by[self.cell])
+        self.changed = np.where(known, self.event[before] + first, cells.changed[self.cell])
+        self.resident = (self.by == LOAD) | (self.by == COMPUTE) | (self.by == PRELOAD)
+        self._stores = self._latest((self.kind == WRITE) | self.compute)
+        before = self._before(self._stores)
+        self.stored = np.where(before >= 0, self.kind[before] == WRITE, cells.stored[self.cell])
+        self.loads = self._sum_before(self.load.astype(np.int64)) + cells.loads[self.cell]
+        self.adding = self.each[self.event]
+        self.macs = self._sum_before(self.adding) + cells.macs[self.cell]
+
+    def _latest(self, marked: Marks) -> Counts:
+        """Return for each row the last marked one up to it, of any cell."""
+        return np.maximum.accumulate(np.where(marked, np.arange(len(marked)), -1))
+
+    def _before(self, latest: Counts) -> Counts:
+        """Return for each row the marked one before it in its cell, or -1."""
+        before = np.full(len(latest), -1, dtype=np.int64)
+        before[1:] = latest[:-1]
+        before[before < self._begin] = -1
+        return before
+
+    def _sum_before(self, amount: Counts) -> Counts:
+        """Return for each row the sum over the rows before it in its cell."""
+        before = np.cumsum(amount) - amount
+        return before - before[self._begin]
+
+    def of_tensor(self, table: NDArray[Any]) -> NDArray[Any]:
+        """Return for each row what a table has for its tensor."""
+        found: NDArray[Any] = table[self.tensors][self.event]
+        return found
+
+    @cached_property
+    def changes(self) -> Counts:
+        """Elements by which each event changes what is held on its account."""
+        change = np.where((self.kinds == LOAD) | (self.kinds == PRELOAD), self.elements, 0)
+        change -= np.where((self.kinds == FREE) | (self.kinds == WRITE), self.elements, 0)
+        fresh = self.compute & ~self.resident
+        np.add.at(change, self.event[fresh], self.run.grid.elements[self.cell[fresh]])
+        return change
+
+    @cached_property
+    def held(self) -> Counts:
+        """What is held on each event's account when it is done."""
+        accounts = self.run.machine.account[self.tensors]
+        order = np.argsort(accounts, kind="stable")
+        account, change = accounts[order], self.changes[order]
+        opens = np.ones(len(order), dtype=np.bool_)
+        opens[1:] = account[1:] != account[:-1]
+        before = np.cumsum(change) - change
+        before -= before[np.maximum.accumulate(np.where(opens, np.arange(len(order)), 0))]
+        held = np.empty(len(order), dtype=np.int64)
+        held[order] = before + change + self.run.held[account]
+        return held
+
+    # Rules -------------------------------------------------------------------------------------------
+
+    def rules_of_cells(self) -> Iterator[tuple[str, Marks, Explain]]:
+        """Return the rules and the rows that break them; of one event, the first one is told."""
+        run, machine = self.run, self.run.machine
+        freed, loaded = self.kind == FREE, self.load | (self.kind == PRELOAD)
+        needed, limit = self.of_tensor(machine.macs), self.of_tensor(machine.loads)
+        done = self.macs + self.adding
+
+        def purpose(rows: Counts) -> str:
+            event = self.event[rows[0]]
+            target = int(run.columns.target[self.forms[event]])
+            compute = f"compute {run.program.tensors[target].name}"
+            return {FREE: "free", WRITE: "write back", READ: compute}[int(self.kinds[event])]
+
+        yield (
+            "not resident",
+            (freed | (self.kind == WRITE) | self.read) & ~self.resident,
+            lambda rows: (f"on chip to {purpose(rows)}", "it is not there"),
+        )
+        yield (
+            "output lost",
+            freed & ~self.stored & self.of_tensor(machine.is_output),
+            lambda rows: ("a write-back before it is freed", "none"),
+        )
+        yield ("not in DRAM", loaded & ~self.stored, lambda rows: ("data to load", "none"))
+        yield (
+            "loaded twice",
+            loaded & self.resident,
+            lambda rows: ("a region that is not on chip", "it is resident already"),
+        )
+        yield (
+            "reload limit",
+            self.load & (self.loads >= limit),
+            lambda rows: (
+                f"at most {limit[rows[0]]} loads",
+                f"load number {self.loads[rows].max() + 1}",
+            ),
+        )
+        yield (
+            "not computed",
+            self.read & (self.macs < needed),
+            lambda rows: (f"{needed[rows[0]]} MACs to {purpose(rows)}", "fewer"),
+        )
+        yield (
+            "computed twice",
+            self.compute & (done > needed),
+            lambda rows: (f"{needed[rows[0]]} MACs in all", f"{done[rows].max()}"),
+        )
+        yield (
+            "not resident",
+            self.compute & ~self.resident & (self.macs > 0),
+            lambda rows: ("its partial sum on chip to add to", "it is not there"),
+        )
+
+    def rules_of_events(self) -> Iterator[tuple[str, Marks, ExplainEvent]]:
+        """Return the rules that are not for single cells, and the events that break them."""
+        run, machine = self.run, self.run.machine
+        engines = run.columns.engine[self.forms]
+        yield (
+            "too much work",
+            (self.kinds == COMPUTE) & (self.work > machine.work[engines]),
+            lambda event: (
+                run.program.engines[engines[event]].name,
+                f"at most {machine.work[engines[event]]} MACs in one action",
+                f"{self.work[event]}",
+            ),
+        )
+        grows = (self.kinds == LOAD) | (self.kinds == PRELOAD) | (self.kinds == COMPUTE)
+        over = grows & (self.held > machine.limit[machine.account[self.tensors]])
+        static = machine.static[self.tensors]
+        yield (
+            "buffer overflow",
+            over & static,
+            lambda event: (
+                run.program.tensors[self.tensors[event]].name,
+                f"{self.held[event]} elements",
+                f"a buffer of {run.program.tensors[self.tensors[event]].buffer}",
+            ),
+        )
+        yield ("memory overflow", over & ~static, self._overflow)
+
+    def hazard(self, own: Counts, phases: int) -> Violation | None:
+        """Return the first load that lockstep begins before the write-back that it depends on.
+
+        Loads go with the compute of the step before, write-backs with that of their own step; only in the
+        epilog one comes after the other.
+        """
+        columns = self.run.columns
+        rows = np.flatnonzero(self.load & (self.by == WRITE))
+        when = own[self.steps[self.event[rows]]]
+        rows = rows[(when == own[columns.step[self.changed[rows]]]) & (when <= phases)]
+        if not rows.size:
+            return None
+        row = rows[np.argmin(self.event[rows])]
+        return Violation(
+            "lockstep hazard",
+            int(self.steps[self.event[row]]),
+            self.run.grid.name(int(self.cell[row])),
+            "its data in DRAM while the step before computes",
+            f"a write-back in step {columns.step[self.changed[row]]}",
+        )
+
+    def _overflow(self, event: int) -> tuple[str, str, str]:
+        run = self.run
+        occupied = run.occupied.copy()
+        np.add.at(occupied, self.tensors[: event + 1], self.changes[: event + 1])
+        return run.overflow(int(run.machine.memory[self.tensors[event]]), occupied)
+
+    def first_violation(self) -> tuple[int, Violation] | None:
+        """Return the first event that breaks a rule, and the first rule that it breaks."""
+        first = len(self.kinds)
+        tell: Callable[[], Violation] | None = None
+        for name, broken, explain in self.rules_of_cells():
+            if broken.any() and (event := int(self.event[broken].min())) < first:
+                first = event
+                rows = np.flatnonzero(broken & (self.event == event))
+                tell = partial(self._of_cells, name, rows, explain)
+        for name, broken, explain_event in self.rules_of_events():
+            if broken.any() and (event := int(np.argmax(broken))) < first:
+                first = event
+                tell = partial(self._of_event, name, event, explain_event)
+        return None if tell is None else (first, tell())
+
+    def _of_cells(self, name: str, rows: Counts, explain: Explain) -> Violation:
+        place = self.run.grid.name(int(self.cell[rows[0]]))
+        return Violation(name, int(self.steps[self.event[rows[0]]]), place, *explain(rows))
+
+    def _of_event(self, name: str, event: int, explain: ExplainEvent) -> Violation:
+        return Violation(name, int(self.steps[event]), *explain(event))
+
+    # Results -----------------------------------------------------------------------------------------
+
+    def count(self, events: int, loading: int) -> None:
+        """Add to the run's counts what the first events did, and how often cells were loaded by `loading`."""
+        run = self.run
+        steps, tensors = self.steps[:events] - 1, self.tensors[:events]
+        for kind, table in run.tables.items():
+            mine = np.flatnonzero(self.kinds[:events] == kind)
+            np.add.at(table.reshape(-1), tensors[mine] * run.steps + steps[mine], self.elements[mine])
+        mine = np.flatnonzero(self.changes[:events])
+        before = steps[mine] < 0
+        np.add.at(run.preloaded, tensors[mine[before]], self.changes[mine[before]])
+        np.add.at(run.occupied, tensors[mine], self.changes[mine])
+        mine = mine[~before]
+        np.add.at(run.net.reshape(-1), tensors[mine] * run.steps + steps[mine], self.changes[mine])
+        computes = np.flatnonzero(self.kinds[:events] == COMPUTE)
+        np.add.at(run.macs, steps[computes], self.work[computes])
+        run.streamed += int(run.columns.streamed[self.forms[computes]].sum())
+        run.transfers += int(np.isin(self.kinds[:events], (WRITE, LOAD)).sum())
+        loads = self.load & (self.event < loading)
+        np.maximum.at(run.most_loads, self.tensors[self.event[loads]], self.loads[loads] + 1)
+        dynamic = np.cumsum(np.where(run.machine.static[tensors], 0, self.changes[:events])) + run.dynamic
+        run.peak = max(run.peak, int(dynamic.max(initial=0)))
+        run.dynamic = int(dynamic[-1]) if events else run.dynamic
+
+    def tied(self) -> Numbers:
+        """Return the steps in which an engine computes with what another one has just computed, from 0."""
+        rows = np.flatnonzero((self.read | self.compute) & (self.by == COMPUTE))
+        columns, changed = self.run.columns, self.changed[rows]
+        forms = columns.form[changed]
+        now = self.event[rows]
+        other = columns.engine[forms] != columns.engine[self.forms[now]]
+        same = columns.step[changed] == self.steps[now]
+        steps: Numbers = self.steps[now[other & same]] - 1
+        return steps
+
+    def dependencies(self) -> Iterator[tuple[Counts, Counts]]:
+        """Return pairs of events, the first of which waits for the second; a READ is part of its compute.
+
+        An event waits for the last one that changed one of its cells. What ends or begins a stay on chip
+        waits for whoever read the cell before. Reads of a cell on one engine wait for each other, so the
+        last of them stands for all.
+        """
+        event = self.event + self.first
+        rows = np.flatnonzero((self.by >= 0) & (self.by != PRELOAD) & (self.kind != PRELOAD))
+        yield event[rows], self.changed[rows]
+        reads = np.flatnonzero(self.read)
+        engine = self.run.columns.engine[self.forms[self.event[reads]]]
+        fresh = np.stack([self.cell[reads], engine, event[reads]])
+        found = np.concatenate([self.run.readers, fresh], axis=1)
+        cell, engine, reader = found = found[:, np.lexsort(found[::-1])]
+        again = (cell[1:] == cell[:-1]) & (engine[1:] == engine[:-1])
+        yield reader[1:][again], reader[:-1][again]
+        closing = np.flatnonzero(~self.read & ~self.compute & (self.kind != PRELOAD))
+        total = len(self.run.columns.form)
+        closed = self.cell[closing] * total + event[closing]
+        place = np.searchsorted(closed, cell * total + reader)
+        ends = place < len(closing)
+        ends[ends] = self.cell[closing[place[ends]]] == cell[ends]
+        last = np.ones(len(cell), dtype=np.bool_)
+        last[:-1] = ~again | (place[1:] != place[:-1])
+        yield event[closing[place[ends & last]]], reader[ends & last]
+        last[:-1] = ~again
+        self.run.readers = found[:, last & ~ends]
+
+    def commit(self) -> None:
+        """Leave the state after the block to the next one."""
+        cells, ends = self.run.cells, self._ends
+        cell = self.cell[ends]
+        cells.loads[cell] = self.loads[ends] + self.load[ends]
+        cells.macs[cell] = self.macs[ends] + self.adding[ends]
+        here = self._changes[ends] >= self._begin[ends]
+        rows = self._changes[ends[here]]
+        cells.changed[cell[here]] = self.event[rows] + self.first
+        cells.by[cell[here]] = self.kind[rows]
+        here = self._stores[ends] >= self._begin[ends]
+        cells.stored[cell[here]] = self.kind[self._stores[ends[here]]] == WRITE
+        np.add.at(self.run.held, self.run.machine.account[self.tensors], self.changes)
+
+
+class _Run:
+    """One run of one program.
+
+    Attributes
+    ----------
+    held
+        On each account.
+    occupied, preloaded
+        Elements resident of each tensor: now, and before the first step.
+    tables, net
+        Elements by kind of event, tensor and step; and how many more are resident of a tensor after it.
+    own
+        With lockstep, the phase in which each step writes back and computes; `phases` is the last one, and
+        one more stands for the epilog. The first entry is no step's.
+    """
+
+    def __init__(self, program: Program, lockstep: bool, overlapped: bool) -> None:
+        self.program, self.overlapped = program, overlapped
+        self.columns = columns = Columns(program)
+        self.grid = Grid(columns)
+        self.cells = _Cells(columns, self.grid)
+        self.machine = _Machine(program)
+        self.steps = len(columns.labels)
+        tensors = len(program.tensors)
+        self.held = np.zeros(len(self.machine.limit), dtype=np.int64)
+        self.occupied, self.preloaded, self.most_loads = (np.zeros(tensors, dtype=np.int64) for _ in range(3))
+        self.tables = {
+            kind: np.zeros((tensors, self.steps), dtype=np.int64) for kind in (FREE, WRITE, LOAD, COMPUTE)
         }
+        self.net = np.zeros((tensors, self.steps), dtype=np.int64)
+        self.macs = np.zeros(self.steps, dtype=np.int64)
+        self.transfers = self.streamed = self.dynamic = self.peak = self.lockstep_peak = 0
+        self.executed = self.complete = 0
+        self.tied = np.zeros(self.steps, dtype=np.bool_)
+        self.several = len(set(columns.engine[columns.kind == COMPUTE])) > 1
+        self.changes: list[Counts] = []
+        self.readers = np.zeros((3, 0), dtype=np.int64)
+        self.edges: list[Counts] = []
+        self.hazard: Violation | None = None
+        self.own: Counts | None = None
+        if lockstep:
+            computing = np.zeros(self.steps + 1, dtype=np.int64)
+            computing[columns.step[columns.kind[columns.form] == COMPUTE]] = 1
+            self.computing = computing[1:].astype(np.bool_)
+            self.own, self.phases = np.cumsum(computing) - computing + 1, int(computing.sum())
+
+    def run(self) -> Violation | None:
+        """Execute all events up to the first violation, and return that."""
+        for memory in range(len(self.program.memories)):
+            if self.machine.limit[memory] < 0:
+                return self._stop(Violation("memory overflow", 0, *self.overflow(memory, self.occupied)))
+        columns = self.columns
+        first, n = 0, len(columns.form)
+        while first < n:
+            rows = np.cumsum(self.grid.count[columns.region[first : first + _BLOCK_EVENTS]])
+            last = first + max(1, int(np.searchsorted(rows, _BLOCK_ROWS, side="right")))
+            block = _Block(self, first, last)
+            broken = block.first_violation()
+            if broken is not None:
+                event, violation = broken
+                # What overflows was loaded, and what is loaded once too often as well.
+                overflows = violation.rule.endswith("overflow")
+                block.count(event + overflows, event + (overflows or violation.rule == "reload limit"))
+                return self._stop(violation)
+            block.count(len(block.kinds), len(block.kinds))
+            if self.several:
+                self.tied[block.tied()] = True
+            if self.overlapped:
+                self.changes.append(block.changes)
+                for after, before in block.dependencies():
+                    self.edges.append(np.unique(np.stack([before, after]), axis=1))
+            if self.own is not None and self.hazard is None:
+                self.hazard = block.hazard(self.own, self.phases)
+            block.commit()
+            first = last
+        if columns.broken is not None:
+            return self._stop(columns.broken)
+        self.executed = self.complete = self.steps
+        incomplete = self._incomplete()
+        if incomplete is not None or self.own is None:
+            return incomplete
+        found = [
+            violation for violation in (self.hazard, self._no_room_in_lockstep()) if violation is not None
+        ]
+        return min(found, key=lambda violation: violation.step, default=None)
+
+    def _stop(self, violation: Violation) -> Violation:
+        self.executed, self.complete = violation.step, max(0, violation.step - 1)
+        return violation
+
+    def _incomplete(self) -> Violation | None:
+        """Check, once all steps are done, that nothing is missing or left."""
+        for number, tensor in enumerate(self.program.tensors):
+            cells = slice(*self.grid.tensor[number : number + 2])
+
+            def missing(
+                rule: str, marks: Marks, needed: str, found: str | Counts, first: int = cells.start
+            ) -> Violation | None:
+                if not marks.any():
+                    return None
+                place = int(np.argmax(marks))
+                what = found if isinstance(found, str) else f"{found[place]}"
+                return Violation(rule, self.steps, self.grid.name(first + place), needed, what)
+
+            if tensor.macs_per_element:
+                macs, needed = self.cells.macs[cells], f"{tensor.macs_per_element} MACs"
+                if violation := missing("not computed", macs != tensor.macs_per_element, needed, macs):
+                    return violation
+            if tensor.role == "output":
+                away, needed = ~self.cells.stored[cells], "every output in DRAM"
+                if violation := missing("not written back", away, needed, "it never left the chip"):
+                    return violation
+            if left := int(self.occupied[number]):
+                return Violation(
+                    "memory not empty", self.steps, tensor.name, "nothing on chip", f"{left} elements"
+                )
+        return None
+
+    def _phases(self, table: Counts) -> Counts:
+        """Sum a row of a table over the steps of each phase."""
+        steps = np.flatnonzero(self.computing)
+        starts = np.concatenate([[0], steps[:-1] + 1])
+        sums: Counts = np.add.reduceat(table[: steps[-1] + 1], starts)
+        return sums
+
+    def _no_room_in_lockstep(self) -> Violation | None:
+        """Check that each phase has room for two steps, and note the most that is held in one.
+
+        On chip are the data of the phase's own step and that of the step before until it is written back,
+        whose space the loads of the next step may take.
+        """
+        machine, program = self.machine, self.program
+        if not self.phases:
+            return None
+        steps = np.flatnonzero(self.computing)
+        needs: dict[int, list[Counts]] = {}
+        for number in range(len(program.tensors)):
+            account = int(machine.account[number])
+            resident = self.preloaded[number] + np.cumsum(self.net[number])[steps]
+            written, loaded = (self._phases(self.tables[kind][number]) for kind in (WRITE, LOAD))
+            sums = needs.setdefault(account, [np.zeros(len(steps), dtype=np.int64) for _ in range(3)])
+            for total, part in zip(sums, (resident, written, np.append(loaded[1:], 0)), strict=True):
+                total += part
+        held = {account: kept + np.maximum(out, into) for account, (kept, out, into) in needs.items()}
+        dynamic = [found for account, found in held.items() if account < len(program.memories)]
+        self.lockstep_peak = int(sum(dynamic, np.zeros(len(steps), dtype=np.int64)).max())
+        violations = []
+        for account, found in sorted(held.items(), key=lambda item: item[0]):
+            owner = account - len(program.memories)
+            limit = int(machine.limit[account]) * (program.copies if owner >= 0 else 1)
+            if not (found > limit).any():
+                continue
+            phase = int(np.argmax(found > limit))
+            step, most = int(steps[phase]) + 1, int(found[phase])
+            if owner >= 0:
+                tensor = program.tensors[owner]
+                room = f"{program.copies} * {tensor.buffer} of its buffer"
+                violations.append(
+                    Violation("buffer overflow", step, tensor.name, f"{most} elements in lockstep", room)
+                )
+            else:
+                memory = program.memories[account]
+                most += int(machine.reserved[machine.memory == account].sum())
+                room = f"a capacity of {memory.capacity}"
+                violations.append(
+                    Violation("memory overflow", step, memory.name, f"{most} elements in lockstep", room)
+                )
+        return min(violations, key=lambda violation: violation.step, default=None)
+
+    def overflow(self, memory: int, occupied: Counts) -> tuple[str, str, str]:
+        """Explain what is too much for a memory: its name, its contents, its capacity."""
+        parts, total = [], 0
+        for number, tensor in enumerate(self.program.tensors):
+            if self.machine.memory[number] != memory:
+                continue
+            if tensor.buffer is None:
+                taken, text = int(occupied[number]), f"{int(occupied[number])}"
+            else:
+                taken = self.program.copies * tensor.buffer
+                text = f"{self.program.copies} * {tensor.buffer}"
+            total += taken
+            if taken:
+                parts.append(f"{tensor.name} {text}")
+        found = self.program.memories[memory]
+        return found.name, f"{total} elements ({', '.join(parts)})", f"a capacity of {found.capacity}"
+
+    def table(self, kind: int, steps: int) -> dict[str, Counts]:
+        """Return the elements by tensor, for each of the first steps."""
+        found = self.tables[kind]
+        return {tensor.name: found[number, :steps] for number, tensor in enumerate(self.program.tensors)}
+
+    def footprint(self) -> dict[str, Counts]:
+        """Return what each tensor occupies at the end of each step; 0 where that was not reached."""
+        found, steps = {}, self.executed
+        for number, tensor in enumerate(self.program.tensors):
+            if tensor.buffer is not None:
+                counts = np.full(steps, self.machine.reserved[number])
+            else:
+                counts = np.cumsum(self.net[number, :steps]) + self.preloaded[number]
+            counts[self.complete :] = 0
+            found[tensor.name] = counts
+        return found
+
+    def overlapped_timeline(self) -> Timeline:
+        """Return the timeline in which engines work on their own clocks."""
+        machine, copies = self.machine, self.program.copies
+        limit = machine.limit.copy()
+        limit[len(self.program.memories) :] *= np.where(machine.static, copies, 1)
+        held = np.zeros(len(limit), dtype=np.int64)
+        np.add.at(held, machine.account, self.preloaded)
+        before, after = np.concatenate([np.zeros((2, 0), dtype=np.int64), *self.edges], axis=1)
+        changes = np.concatenate([np.zeros(0, dtype=np.int64), *self.changes])
+        return overlapped_timeline(self.columns, machine.account, limit, held, changes, after, before)
 
 
 def execute(
     program: Program,
     *,
     overlapped: bool = False,
+    lockstep: bool = False,
     data: Mapping[str, Values] | None = None,
     expected: Mapping[str, Values] | None = None,
 ) -> Report:
     """Execute a program and report what happened.
 
     Checked at every action: operands are resident, nothing resident is loaded again, no element is
-    loaded more often than its tensor allows, no memory exceeds its capacity, no engine its work limit,
-    no output is computed twice or lost. At the end: every computed element has all its MACs, every
-    output is in DRAM, and the memories are empty.
+    loaded more often than its tensor allows, no memory or buffer exceeds its capacity, no engine its work
+    limit, no output is computed twice or lost. At the end: every computed element has all its MACs, every
+    output is in DRAM, and the memories are empty. With `lockstep`, of a program that breaks none of these
+    rules: no step loads what it writes back itself, and two steps have room beside each other.
 
     Parameters
     ----------
     overlapped
-        Also compute the timeline in which engines work beside each other.
+        Also compute the timeline in which engines work on their own clocks.
+    lockstep
+        Also compute the timeline of static double buffering.
     data
         DRAM content by tensor name, integers; makes the run a numeric one.
     expected
@@ -372,27 +654,38 @@ def execute(
     Report
         Ends at the first violation, if there is one; timelines exist for valid programs only.
     """
-    run = _Execution(program, data, overlapped)
+    if data is not None:
+        check_data(program, data)
+    run = _Run(program, lockstep, overlapped)
     violation = run.run()
-    numeric = None
-    if violation is None and data is not None and expected is not None:
-        numeric = all(np.array_equal(run.dram[name], values) for name, values in expected.items())
-    return Report(
+    steps = run.executed
+    report = Report(
         violation=violation,
-        labels=[step.label for step in program.steps[: len(run.rows)]],
-        loaded=run.table("loaded"),
-        freed=run.table("freed"),
-        written=run.table("written"),
-        computed=run.table("computed"),
-        footprint=run.table("footprint"),
-        macs=np.array(run.macs, dtype=np.int64),
+        labels=run.columns.labels[:steps],
+        loaded=run.table(LOAD, steps),
+        freed=run.table(FREE, steps),
+        written=run.table(WRITE, steps),
+        computed=run.table(COMPUTE, steps),
+        footprint=run.footprint(),
+        macs=run.macs[:steps],
         transfers=run.transfers,
-        sequential=sequential_timeline(program, run.issued) if violation is None else None,
-        overlapped=overlapped_timeline(program, run.issued) if violation is None and overlapped else None,
-        numeric=numeric,
+        streamed=run.streamed,
         most_loads={
-            name: int(state.loads.max(initial=0))
-            for name, state in run.states.items()
-            if state.tensor.role in ("input", "kernels")
+            tensor.name: int(loads)
+            for tensor, loads in zip(program.tensors, run.most_loads, strict=True)
+            if tensor.role in ("input", "kernels")
         },
     )
+    if violation is not None:
+        return report
+    timed = Timed(run.columns, run.tied)
+    report.sequential = sequential_timeline(timed, reserved(program) + run.peak)
+    if lockstep:
+        report.lockstep = lockstep_timeline(timed, run.computing, reserved(program) + run.lockstep_peak)
+    if overlapped:
+        report.overlapped = run.overlapped_timeline()
+    if data is not None:
+        stored = move(program, data)
+        if expected is not None:
+            report.numeric = all(np.array_equal(stored[name], values) for name, values in expected.items())
+    return report

@@ -6,14 +6,16 @@ A program is a list of steps, a step a list of actions on regions of tensors (S1
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from math import prod
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+Counts = NDArray[np.int64]
 Values = NDArray[np.int64]
 Role = Literal["input", "kernels", "intermediate", "output"]
 
@@ -25,11 +27,6 @@ class Box:
     """A rectangular region: one half-open range per axis; None stands for the whole axis."""
 
     ranges: tuple[tuple[int, int] | None, ...]
-
-    @property
-    def cut_axes(self) -> frozenset[int]:
-        """Axes of which the region may take a part only."""
-        return frozenset(axis for axis, span in enumerate(self.ranges) if span is not None)
 
     def size(self, shape: tuple[int, ...]) -> int:
         """Elements of the region in a tensor of that shape."""
@@ -45,10 +42,6 @@ class Box:
             for length, span in zip(shape, self.ranges, strict=True)
         )
 
-    def index(self, axes: tuple[int, ...]) -> tuple[slice, ...]:
-        """NumPy index into an array that keeps only `axes`."""
-        return tuple(slice(None) if self.ranges[a] is None else slice(*self.ranges[a]) for a in axes)  # type: ignore[misc]
-
 
 @dataclass(frozen=True)
 class Cells:
@@ -62,11 +55,6 @@ class Cells:
 
     rank: int
     positions: NDArray[np.intp]
-
-    @property
-    def cut_axes(self) -> frozenset[int]:
-        """Axes of which the region may take a part only: the plane's."""
-        return frozenset((self.rank - 2, self.rank - 1))
 
     def size(self, shape: tuple[int, ...]) -> int:
         """Elements of the region in a tensor of that shape."""
@@ -108,13 +96,23 @@ class Engine:
     Attributes
     ----------
     per_element : int
-        Cycles for each element moved (``t_l``, ``t_w``).
+        Cycles for each unit moved (``t_l``, ``t_w``).
     setup : int
         Cycles for each action: a DMA's reconfiguration, or ``t_acc`` of a compute engine.
     macs_per_cycle : int, optional
         Throughput of a compute engine whose time grows with its work.
     macs_per_action : int, optional
         ``nbop_PE``, the most that one compute action may do.
+    elements_per_cycle : int, optional
+        Throughput of a bus, in units per cycle, rounded up per action; it adds to `per_element`.
+    per_burst : int
+        Cycles for each burst of a transfer.
+    setup_on : str, optional
+        The compute engine that is busy during the `setup` of this engine's transfers, as in a DSP that
+        programs its DMA controller. Matters to the lockstep timeline only: in sequence the sum is the same,
+        and the event-driven timeline charges the engine that transfers.
+    streams_over : str, optional
+        The bus over which a compute engine exchanges `Compute.streamed` elements with the memory.
     """
 
     name: str
@@ -122,11 +120,32 @@ class Engine:
     setup: int = 0
     macs_per_cycle: int | None = None
     macs_per_action: int | None = None
+    elements_per_cycle: int | None = None
+    per_burst: int = 0
+    setup_on: str | None = None
+    streams_over: str | None = None
 
-    def cycles(self, units: int, macs: int) -> int:
-        """Duration of an action that moves so many units and computes so many MACs."""
+    @overload
+    def cycles(self, units: int, macs: int, bursts: int = 0) -> int: ...
+
+    @overload
+    def cycles(self, units: Counts, macs: Counts, bursts: Counts) -> Counts: ...
+
+    def cycles(self, units: int | Counts, macs: int | Counts, bursts: int | Counts = 0) -> int | Counts:
+        """Duration of an action that moves so many units in so many bursts and computes so many MACs."""
         work = -(-macs // self.macs_per_cycle) if self.macs_per_cycle else 0
-        return self.setup + self.per_element * units + work
+        moving = self.per_element * units + self.per_burst * bursts + self.streaming(units)
+        return self.setup + moving + work
+
+    @overload
+    def streaming(self, units: int) -> int: ...
+
+    @overload
+    def streaming(self, units: Counts) -> Counts: ...
+
+    def streaming(self, units: int | Counts) -> int | Counts:
+        """Cycles in which a bus of limited throughput moves so many units."""
+        return -(-units // self.elements_per_cycle) if self.elements_per_cycle else 0 * units
 
 
 @dataclass(frozen=True)
@@ -143,6 +162,9 @@ class Tensor:
         Elements that an engine moves for the price of one.
     macs_per_element : int
         MACs that complete one element; 0 for tensors that are not computed.
+    buffer : int, optional
+        Elements reserved in its memory during the whole run, for each of `Program.copies`. The memory then
+        counts the reservation and not what is resident, which must fit into one copy.
     """
 
     name: str
@@ -152,6 +174,7 @@ class Tensor:
     max_loads: int | None = None
     unit: int = 1
     macs_per_element: int = 0
+    buffer: int | None = None
 
     @property
     def size(self) -> int:
@@ -179,20 +202,22 @@ class Free:
 
 @dataclass(frozen=True)
 class WriteBack:
-    """Copy a resident region to DRAM and forget it (a3)."""
+    """Copy a resident region to DRAM and forget it (a3), in so many bursts."""
 
     tensor: str
     region: Region
     engine: str = "write"
+    bursts: int = 0
 
 
 @dataclass(frozen=True)
 class Load:
-    """Copy a region from DRAM onto the chip (a4, a5)."""
+    """Copy a region from DRAM onto the chip (a4, a5), in so many bursts."""
 
     tensor: str
     region: Region
     engine: str = "load"
+    bursts: int = 0
 
 
 @dataclass(frozen=True)
@@ -205,6 +230,11 @@ class Compute:
         MACs done for each element of the region.
     operation : Operation, optional
         The arithmetic; needed for the numeric mode only.
+    streamed : int
+        Elements exchanged meanwhile with the on-chip memory over the engine's bus (`Engine.streams_over`),
+        such as to and from a register file.
+    cycles : int
+        Further cycles, for what the engine's throughput does not tell.
     """
 
     tensor: str
@@ -213,6 +243,8 @@ class Compute:
     macs_per_element: int
     operation: Operation | None = None
     engine: str = "compute"
+    streamed: int = 0
+    cycles: int = 0
 
 
 Action = Free | WriteBack | Load | Compute
@@ -240,30 +272,73 @@ class Step:
         return (*self.free, *self.write_back, *self.load, *self.compute)
 
 
+class LazySteps(Sequence[Step]):
+    """Steps that are made anew each time someone goes through them, so that they are never all alive.
+
+    Parameters
+    ----------
+    length : int
+        Number of steps.
+    make : callable
+        Returns an iterator over them, the same at every call.
+    """
+
+    def __init__(self, length: int, make: Callable[[], Iterator[Step]]) -> None:
+        self._length, self._make = length, make
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Step]:
+        return self._make()
+
+    @overload
+    def __getitem__(self, index: int) -> Step: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Step, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Step | tuple[Step, ...]:
+        """Return steps of an index; takes as long as making all that come before."""
+        chosen = range(self._length)[index]
+        if isinstance(chosen, int):
+            return next(islice(self._make(), chosen, None))
+        wanted = sorted(chosen)
+        if not wanted:
+            return ()
+        found = tuple(islice(self._make(), wanted[0], wanted[-1] + 1, abs(chosen.step)))
+        return found if chosen.step > 0 else found[::-1]
+
+
 @dataclass(frozen=True)
 class Program:
     """Tensors, a machine and the steps that it executes.
 
     Attributes
     ----------
+    steps
+        Gone through from the first to the last, more than once; `LazySteps` holds none of them.
     preloaded
         Regions that are on chip before the first step and cost nothing.
     buffers
         Steps whose data may be on chip together when timing overlaps: 2 is double buffering.
+    copies
+        Copies of every static buffer (`Tensor.buffer`): 2 is static double buffering.
     """
 
     tensors: tuple[Tensor, ...]
     memories: tuple[Memory, ...]
     engines: tuple[Engine, ...]
-    steps: tuple[Step, ...]
+    steps: Sequence[Step]
     preloaded: tuple[tuple[str, Region], ...] = ()
     buffers: int = 2
+    copies: int = 1
 
     def tensor(self, name: str) -> Tensor:
         """Return the tensor of that name."""
         return next(tensor for tensor in self.tensors if tensor.name == name)
 
-    def regions(self) -> Iterable[tuple[str, Region]]:
+    def regions(self) -> Iterator[tuple[str, Region]]:
         """Iterate over every region that the program mentions, with its tensor's name."""
         yield from self.preloaded
         for step in self.steps:
@@ -271,67 +346,3 @@ class Program:
                 yield action.tensor, action.region
                 if isinstance(action, Compute):
                     yield from action.operands
-
-
-# Arrays by region ----------------------------------------------------------------------------------
-
-
-@dataclass
-class Layout:
-    """How a tensor's state is stored: axes that no region cuts are counted, not tracked.
-
-    Attributes
-    ----------
-    axes
-        The axes that are kept.
-    depth
-        Elements that one entry of a tracking array stands for.
-    """
-
-    shape: tuple[int, ...]
-    axes: tuple[int, ...]
-    depth: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.depth = prod(length for axis, length in enumerate(self.shape) if axis not in self.axes)
-
-    def array(self, dtype: Any, fill: int = 0) -> NDArray[Any]:
-        """Return a new tracking array."""
-        return np.full(tuple(self.shape[axis] for axis in self.axes), fill, dtype=dtype)
-
-    def get(self, array: NDArray[Any], region: Region) -> NDArray[Any]:
-        """Return the entries of a region (a view or a copy)."""
-        view, index = self._locate(array, region)
-        return np.asarray(view[index])
-
-    def put(self, array: NDArray[Any], region: Region, value: Any) -> None:
-        """Set the entries of a region."""
-        view, index = self._locate(array, region)
-        view[index] = value
-
-    def _locate(self, array: NDArray[Any], region: Region) -> tuple[NDArray[Any], Any]:
-        if isinstance(region, Box):
-            return array, region.index(self.axes)
-        lead = array.shape[:-2]
-        return array.reshape(*lead, -1), (..., region.positions)
-
-    def where(self, region: Region, bad: NDArray[np.bool_]) -> tuple[int, ...]:
-        """Return the coordinates, in the kept axes, of the first entry of a region that is marked bad."""
-        marks = self.array(np.bool_)
-        self.put(marks, region, bad)
-        return tuple(int(v) for v in np.argwhere(marks)[0])
-
-
-def layouts(program: Program, *, numeric: bool) -> dict[str, Layout]:
-    """Return each tensor's layout; with every axis kept when real data is moved."""
-    cut: dict[str, set[int]] = {tensor.name: set() for tensor in program.tensors}
-    for name, region in program.regions():
-        if name in cut:  # What is no tensor is for the executor to refuse, and what leaves one.
-            cut[name] |= region.cut_axes
-    return {
-        tensor.name: Layout(
-            tensor.shape,
-            tuple(axis for axis in range(len(tensor.shape)) if numeric or axis in cut[tensor.name]),
-        )
-        for tensor in program.tensors
-    }

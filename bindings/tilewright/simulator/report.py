@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-Counts = NDArray[np.int64]
+from tilewright.simulator.program import Counts
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,52 @@ class Violation:
         return f"{self.rule}: {where}{self.tensor}: needed {self.needed}, found {self.found}"
 
 
+class Names(Sequence[str]):
+    """A long sequence of few different names, stored as small numbers.
+
+    Parameters
+    ----------
+    names
+        The different ones.
+    codes : int, shape (n,)
+        Which of them stands at each place.
+    """
+
+    def __init__(self, names: Sequence[str], codes: NDArray[np.integer[Any]]) -> None:
+        self.names, self.codes = tuple(names), codes
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Names: ...
+
+    def __getitem__(self, index: SupportsIndex | slice) -> str | Names:
+        """Return one name, or a part of the sequence."""
+        if isinstance(index, slice):
+            return Names(self.names, self.codes[index])
+        return self.names[int(self.codes[index])]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+    @classmethod
+    def chain(cls, parts: Sequence[Names]) -> Names:
+        """Join sequences, each with names of its own."""
+        number = {name: place for place, name in enumerate(dict.fromkeys(n for p in parts for n in p.names))}
+        codes = [np.array([number[name] for name in part.names], np.int32)[part.codes] for part in parts]
+        return cls(tuple(number), np.concatenate(codes) if codes else np.zeros(0, np.int32))
+
+
 @dataclass
 class Timeline:
     """When each action runs, in cycles; frees, which take no time, are left out.
@@ -47,27 +94,60 @@ class Timeline:
     cycles
         End of the last action.
     step, start, finish
-        One entry per action, in the order of the program.
+        One entry per action, in the order of the program; steps from 0.
     engine, tensor
         Its engine's and tensor's name.
     peak
         Most elements allocated at one time in all memories together.
+    beside
+        Cycles, by engine, that it spends on actions of other engines: the set-up of transfers that it
+        programs, the elements that a compute streams over it (lockstep timeline only).
     """
 
     cycles: int
-    step: Counts
+    step: NDArray[np.integer[Any]]
     start: Counts
     finish: Counts
-    engine: list[str]
-    tensor: list[str]
+    engine: Names
+    tensor: Names
     peak: int
+    beside: dict[str, int] = field(default_factory=dict)
 
     def busy(self) -> dict[str, int]:
         """Return the cycles that each engine works."""
-        total: dict[str, int] = {}
-        for engine, start, finish in zip(self.engine, self.start, self.finish, strict=True):
-            total[engine] = total.get(engine, 0) + int(finish - start)
-        return total
+        total = np.zeros(len(self.engine.names), dtype=np.int64)
+        np.add.at(total, self.engine.codes, self.finish - self.start)
+        present = np.bincount(self.engine.codes, minlength=len(total)) > 0
+        found = {name: int(total[code]) for code, name in enumerate(self.engine.names) if present[code]}
+        for name, cycles in self.beside.items():
+            found[name] = found.get(name, 0) + cycles
+        return found
+
+    @classmethod
+    def chain(cls, lines: Sequence[Timeline], steps: Sequence[int]) -> Timeline:
+        """Join timelines, each beginning when the one before ends.
+
+        Parameters
+        ----------
+        steps
+            Number of steps of each program.
+        """
+        begins = np.cumsum([0, *(line.cycles for line in lines)])
+        firsts = np.cumsum([0, *steps])
+        beside: dict[str, int] = {}
+        for line in lines:
+            for name, cycles in line.beside.items():
+                beside[name] = beside.get(name, 0) + cycles
+        return cls(
+            cycles=int(begins[-1]),
+            step=_join(line.step + first for line, first in zip(lines, firsts, strict=False)),
+            start=_join(line.start + begin for line, begin in zip(lines, begins, strict=False)),
+            finish=_join(line.finish + begin for line, begin in zip(lines, begins, strict=False)),
+            engine=Names.chain([line.engine for line in lines]),
+            tensor=Names.chain([line.tensor for line in lines]),
+            peak=max((line.peak for line in lines), default=0),
+            beside=beside,
+        )
 
 
 @dataclass
@@ -80,18 +160,31 @@ class Report:
     ----------
     violation
         The first rule broken, or None for a valid program.
-    loaded, freed, written, computed, footprint
-        By tensor; `footprint` is taken when the step holds most.
+    loaded, freed, written, computed
+        By tensor.
+    footprint
+        What each tensor occupies when the step holds most: what is resident of it, or what is reserved for
+        it (`Tensor.buffer`).
     macs
         MACs per step.
     transfers
         Load actions and write-back actions.
     sequential
-        Timeline of definition 3: one action after the other.
+        Timeline of definition 3: one stage after the other.
     overlapped
         Timeline with every engine on its own clock, or None when it was not asked for.
     numeric
         Whether real data gave the reference's result bit for bit; None when it was not asked for.
+    most_loads
+        By tensor that is never computed: how often its most loaded element was loaded.
+    lockstep
+        Timeline of static double buffering, or None when it was not asked for.
+    streamed
+        Elements that engines exchanged with on-chip memories while they computed.
+    layers
+        Of a chain: the name and the report of each layer.
+    facts
+        What a room adds to the totals.
     """
 
     violation: Violation | None
@@ -107,11 +200,81 @@ class Report:
     overlapped: Timeline | None = None
     numeric: bool | None = None
     most_loads: dict[str, int] = field(default_factory=dict)
+    lockstep: Timeline | None = None
+    streamed: int = 0
+    layers: tuple[tuple[str, Report], ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def refused(cls, violation: Violation) -> Report:
         """Return the report of a plan that cannot even be lowered to a program."""
         return cls(violation, [], {}, {}, {}, {}, {}, np.zeros(0, dtype=np.int64), 0)
+
+    @classmethod
+    def chain(cls, names: Sequence[str], reports: Sequence[Report]) -> Report:
+        """Join the reports of layers that are executed one after the other.
+
+        It ends, as a program does, at the first violation; `layers` keeps all reports. Layers that are
+        alike may share one report.
+
+        Parameters
+        ----------
+        names
+            Of the layers, as they stand before labels and in violations.
+        """
+        layers = tuple(zip(names, reports, strict=True))
+        violation = None
+        steps = [len(report.labels) for report in reports]
+        for number, (name, report) in enumerate(layers):
+            if report.violation is not None:
+                found = report.violation
+                violation = replace(
+                    found, step=found.step + sum(steps[:number]), tensor=f"{name}: {found.tensor}"
+                )
+                reports, steps = reports[: number + 1], steps[: number + 1]
+                break
+
+        def table(of: Callable[[Report], dict[str, Counts]]) -> dict[str, Counts]:
+            tensors = dict.fromkeys(tensor for report in reports for tensor in of(report))
+            nothing = {n: np.zeros(n, dtype=np.int64) for n in steps}
+            return {
+                tensor: _join(
+                    of(report).get(tensor, nothing[n]) for report, n in zip(reports, steps, strict=True)
+                )
+                for tensor in tensors
+            }
+
+        def line(of: Callable[[Report], Timeline | None]) -> Timeline | None:
+            lines = [found for report in reports if (found := of(report)) is not None]
+            return Timeline.chain(lines, steps) if lines and len(lines) == len(reports) else None
+
+        most_loads: dict[str, int] = {}
+        for report in reports:
+            for tensor, count in report.most_loads.items():
+                most_loads[tensor] = max(most_loads.get(tensor, 0), count)
+        unknown = violation is not None or any(report.numeric is None for report in reports)
+        return cls(
+            violation=violation,
+            labels=[
+                f"{name}: {label}"
+                for (name, report), _ in zip(layers, reports, strict=False)
+                for label in report.labels
+            ],
+            loaded=table(lambda report: report.loaded),
+            freed=table(lambda report: report.freed),
+            written=table(lambda report: report.written),
+            computed=table(lambda report: report.computed),
+            footprint=table(lambda report: report.footprint),
+            macs=_join(report.macs for report in reports),
+            transfers=sum(report.transfers for report in reports),
+            sequential=line(lambda report: report.sequential),
+            overlapped=line(lambda report: report.overlapped),
+            numeric=None if unknown else all(report.numeric for report in reports),
+            most_loads=most_loads,
+            lockstep=line(lambda report: report.lockstep),
+            streamed=sum(report.streamed for report in reports),
+            layers=layers,
+        )
 
     @property
     def valid(self) -> bool:
@@ -126,32 +289,45 @@ class Report:
     @property
     def peak(self) -> int:
         """Most elements on chip at one time under sequential execution."""
-        total = sum(self.footprint.values(), np.zeros(len(self.macs), dtype=np.int64))
+        if self.sequential is not None:
+            return self.sequential.peak
+        total = np.zeros(len(self.macs), dtype=np.int64)
+        for counts in self.footprint.values():
+            total += counts
         return int(total.max(initial=0))
 
     def step_cycles(self) -> Counts:
         """Return the sequential duration of each step (definition 3)."""
         assert self.sequential is not None
-        line = self.sequential
-        cycles = np.zeros(len(self.labels), dtype=np.int64)
-        np.add.at(cycles, line.step, line.finish - line.start)
-        return cycles
+        ends = np.zeros(len(self.labels), dtype=np.int64)
+        np.maximum.at(ends, self.sequential.step, self.sequential.finish)
+        return np.diff(np.maximum.accumulate(ends), prepend=0)
 
     def summary(self) -> dict[str, Any]:
-        """Return the totals, as they stand in a result file."""
-        return {
+        """Return the totals, as they stand in a result file; a chain's with those of its layers."""
+        totals: dict[str, Any] = {
             "valid": self.valid,
             "violation": None if self.violation is None else str(self.violation),
             "steps": self.n_steps,
             "cycles": None if self.sequential is None else self.sequential.cycles,
             "overlapped_cycles": None if self.overlapped is None else self.overlapped.cycles,
+            "lockstep_cycles": None if self.lockstep is None else self.lockstep.cycles,
             "loaded": {name: int(counts.sum()) for name, counts in self.loaded.items()},
             "written": {name: int(counts.sum()) for name, counts in self.written.items()},
+            "transfers": self.transfers,
+            "streamed": self.streamed,
             "macs": int(self.macs.sum()),
             "peak_memory": self.peak,
             "most_loads": self.most_loads,
             "numeric": self.numeric,
         }
+        if self.facts:
+            totals["facts"] = self.facts
+        if self.layers:
+            found = {id(report): report for _, report in self.layers}
+            summaries = {key: report.summary() for key, report in found.items()}
+            totals["layers"] = [{"name": name} | summaries[id(report)] for name, report in self.layers]
+        return totals
 
     def per_step(self) -> list[dict[str, Any]]:
         """Return one row per step, for `simulate --json`."""
@@ -173,3 +349,9 @@ class Report:
             }
             for step, label in enumerate(self.labels)
         ]
+
+
+def _join(parts: Iterable[NDArray[Any]]) -> NDArray[Any]:
+    """Concatenate arrays of integers, of which there may be none."""
+    found = list(parts)
+    return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)

@@ -1,173 +1,367 @@
-"""When the actions of an executed program run: one after the other, or engines beside each other."""
+"""When the actions of an executed program run: in sequence, in lockstep, or engines on their own clocks."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tilewright.simulator.program import Program
-from tilewright.simulator.report import Timeline
+from tilewright.simulator.columns import COMPUTE, FREE, LOAD, PRELOAD, READ, WRITE, Columns, Numbers
+from tilewright.simulator.program import Counts, Program
+from tilewright.simulator.report import Names, Timeline
+
+_CHUNK = 1 << 18
+"""Actions that are timed at once."""
 
 
-@dataclass(frozen=True)
-class Issued:
-    """An executed action, reduced to what timing needs.
+def reserved(program: Program) -> int:
+    """Return the elements of all static buffers."""
+    return program.copies * sum(tensor.buffer or 0 for tensor in program.tensors)
+
+
+class Timed:
+    """The actions that take time, as columns.
 
     Attributes
     ----------
+    event
+        Numbers of their events.
     step
-        Number of its step, from 0.
-    engine
-        None for a free, which takes no engine and no time.
-    elements
-        Change of its memory's occupation: allocated by loads and computes, released by the others.
-    after
-        Numbers of the actions whose results, operands or space it needs.
+        From 0.
+    kind, engine, tensor
+        Their kinds, and the numbers of their engines and tensors.
+    cycles
+        Without what a compute streams.
+    lane
+        The engine, as what runs one action after the other within a stage; but all computes of a *tied*
+        step, in which one engine's results are another one's operands, are on the lane of the first.
     """
 
-    step: int
-    tensor: str
-    memory: str
-    engine: str | None
-    cycles: int
-    elements: int
-    after: tuple[int, ...]
+    def __init__(self, columns: Columns, tied: NDArray[np.bool_]) -> None:
+        self.program = columns.program
+        kinds = columns.kind.astype(np.int8)[columns.form]
+        self.event = np.flatnonzero((kinds == WRITE) | (kinds == LOAD) | (kinds == COMPUTE))
+        self.kind = kinds[self.event]
+        form = columns.form[self.event]
+        self.step = columns.step[self.event] - 1
+        self.engine = columns.engine.astype(np.int16)[form]
+        self.tensor = columns.tensor.astype(np.int16)[form]
+        self.cycles = durations(columns, self.event)
+        self._form, self._streaming = form, _streaming(columns)
+        self.lane = self.engine
+        computes = np.flatnonzero(self.kind == COMPUTE)
+        computes = computes[tied[self.step[computes]]]
+        if computes.size:
+            self.lane = self.engine.copy()
+            _, first, step = np.unique(self.step[computes], return_index=True, return_inverse=True)
+            self.lane[computes] = self.engine[computes[first]][step]
+
+    def streaming(self, which: Counts | slice) -> Counts:
+        """Return the cycles that a bus works beside some of the actions, which are computes."""
+        return self._streaming[self._form[which]]
+
+    def timeline(self, start: Counts, finish: Counts, cycles: int, peak: int) -> Timeline:
+        """Return a timeline of these actions."""
+        return Timeline(
+            cycles=cycles,
+            step=self.step,
+            start=start,
+            finish=finish,
+            engine=Names([engine.name for engine in self.program.engines], self.engine),
+            tensor=Names([tensor.name for tensor in self.program.tensors], self.tensor),
+            peak=peak,
+        )
 
 
-def sequential_timeline(program: Program, issued: Sequence[Issued]) -> Timeline:
-    """Run every action after the one before it (definition 3)."""
-    finish = np.cumsum([action.cycles for action in issued], dtype=np.int64)
-    held = np.cumsum([action.elements for action in issued], dtype=np.int64)
-    peak = sum(_preloaded(program).values()) + int(held.max(initial=0))
-    return _timeline(issued, {number: int(end) for number, end in enumerate(finish)}, peak)
+def durations(columns: Columns, events: Counts) -> Counts:
+    """Return the cycles of some events, without what computes stream; frees take none."""
+    units = np.array([tensor.unit for tensor in columns.program.tensors], dtype=np.int64)
+    cycles = np.zeros(len(events), dtype=np.int64)
+    for first in range(0, len(events), _CHUNK):
+        chunk = events[first : first + _CHUNK]
+        form = columns.form[chunk]
+        kind, engines = columns.kind[form], columns.engine[form]
+        elements = columns.elements[columns.region[chunk]]
+        moved = np.where(kind == COMPUTE, 0, -(-elements // units[columns.tensor[form]]))
+        macs = np.where(kind == COMPUTE, columns.macs[form] * elements, 0)
+        bursts = columns.bursts[form]
+        for number in np.unique(engines[kind != FREE]):
+            engine, mine = columns.program.engines[number], np.flatnonzero(engines == number)
+            cycles[first + mine] = engine.cycles(moved[mine], macs[mine], bursts[mine])
+        cycles[first : first + len(chunk)] += columns.cycles[form]
+    return cycles
 
 
-def _preloaded(program: Program) -> dict[str, int]:
-    """Return the elements that each memory holds before the first step."""
-    occupied = {memory.name: 0 for memory in program.memories}
-    for name, region in program.preloaded:
-        tensor = program.tensor(name)
-        occupied[tensor.memory] += region.size(tensor.shape)
-    return occupied
+def _streaming(columns: Columns) -> Counts:
+    """Return, for each form, the cycles that a bus works for a compute."""
+    engines = {engine.name: engine for engine in columns.program.engines}
+    cycles = np.zeros(len(columns.kind), dtype=np.int64)
+    for form in np.flatnonzero((columns.kind == COMPUTE) & (columns.streamed > 0)):
+        over = columns.program.engines[columns.engine[form]].streams_over
+        if over is not None:
+            if not engines[over].elements_per_cycle:
+                raise ValueError(f"{over} is streamed over and needs elements_per_cycle")
+            cycles[form] = engines[over].streaming(int(columns.streamed[form]))
+    return cycles
 
 
-def overlapped_timeline(program: Program, issued: Sequence[Issued]) -> Timeline:
+def _run(phase: Numbers, lane: Numbers, cycles: Counts, now: int) -> tuple[Counts, int]:
+    """Run phases one after the other, in each the lanes side by side, on each its actions in turn.
+
+    Returns
+    -------
+    start : int, shape (n,)
+        Of each action.
+    end
+        Of the last phase.
+    """
+    if not len(phase):
+        return np.zeros(0, dtype=np.int64), now
+    order = np.argsort(phase * (int(lane.max()) + 1) + lane, kind="stable")
+    phase, lane, cycles = phase[order], lane[order], cycles[order]
+    turns = np.ones(len(order), dtype=np.bool_)
+    turns[1:] = phase[1:] != phase[:-1]
+    opens = turns.copy()
+    opens[1:] |= lane[1:] != lane[:-1]
+    lanes = np.flatnonzero(opens)
+    before = np.cumsum(cycles) - cycles
+    offset = before - before[lanes][np.cumsum(opens) - 1]
+    lengths = np.maximum.reduceat(np.add.reduceat(cycles, lanes), np.flatnonzero(turns[lanes]))
+    ends = now + np.cumsum(lengths)
+    start = np.empty(len(order), dtype=np.int64)
+    start[order] = (ends - lengths)[np.cumsum(turns) - 1] + offset
+    return start, int(ends[-1])
+
+
+def sequential_timeline(timed: Timed, peak: int) -> Timeline:
+    """Run the stages of all steps after one another (definition 3), the engines of a stage side by side.
+
+    Actions of one engine run one after the other; a stage ends with its slowest engine. A compute takes as
+    long as what it streams, if that is longer.
+    """
+    start, finish = (np.zeros(len(timed.cycles), dtype=np.int64) for _ in range(2))
+    now = first = 0
+    while first < len(start):
+        last = first + _CHUNK
+        if last < len(start):  # Not within a step.
+            last = int(np.searchsorted(timed.step, timed.step[last - 1], side="right"))
+        chunk = slice(first, last)
+        stage = timed.step[chunk].astype(np.int64) * 4 + timed.kind[chunk]
+        cycles = np.maximum(timed.cycles[chunk], timed.streaming(chunk))
+        start[chunk], now = _run(stage, timed.lane[chunk], cycles, now)
+        finish[chunk] = start[chunk] + cycles
+        first = last
+    return timed.timeline(start, finish, now, peak)
+
+
+def lockstep_timeline(timed: Timed, computing: NDArray[np.bool_], peak: int) -> Timeline:
+    """Run the compute of each step beside the transfers that double buffering has meanwhile.
+
+    Phase i lasts as long as its busiest engine: the compute of the i-th step that computes, what its step
+    writes back, which was computed before, and the loads of the next one. On an engine the write-backs go
+    before the loads. Before the first phase its loads are alone (the prolog), after the last one the
+    transfers of steps that follow the last compute (the epilog). The transfers of other steps that do not
+    compute count for the next one that does.
+
+    The set-up of a transfer is work of the engine `Engine.setup_on`, before its own; in prolog and epilog
+    all set-ups come before all transfers. What a compute streams is work of the bus, after its transfers.
+
+    Parameters
+    ----------
+    computing
+        Marks the steps that compute.
+    """
+    engines = timed.program.engines
+    number = {engine.name: place for place, engine in enumerate(engines)}
+    host = np.array([number[engine.setup_on or engine.name] for engine in engines], dtype=np.int16)
+    bus = np.array([number[engine.streams_over or engine.name] for engine in engines], dtype=np.int16)
+    setup = np.array([engine.setup for engine in engines], dtype=np.int64)
+    setup[host == np.arange(len(engines))] = 0
+    n = int(computing.sum())
+    phases = np.cumsum(computing, dtype=np.int32) - computing + 1
+    own = phases[timed.step]  # The phase of an action's step; n + 1 for the epilog.
+    start, finish = (np.zeros(len(own), dtype=np.int64) for _ in range(2))
+    beside = np.zeros(len(engines), dtype=np.int64)
+    now = phase = 0
+    while phase <= n + 1:
+        first = int(np.searchsorted(own, np.int32(phase)))
+        end = max(int(own[first + _CHUNK]), phase + 1) if first + _CHUNK < len(own) else n + 2
+        mine = np.arange(first, np.searchsorted(own, np.int32(end), side="right"))
+        when = own[mine] - ((timed.kind[mine] == LOAD) & (own[mine] <= n))
+        mine, when = mine[(phase <= when) & (when < end)], when[(phase <= when) & (when < end)]
+        engine, kind = timed.engine[mine], timed.kind[mine]
+        alone = (when == 0) | (when == n + 1)
+        hosted, streaming = np.where(kind == COMPUTE, 0, setup[engine]), timed.streaming(mine)
+        cycles = timed.cycles[mine] - hosted
+        sets, streams = np.flatnonzero(hosted), np.flatnonzero(streaming)
+        # An engine that computes in this phase sets up on the lane on which it computes.
+        busy = when * len(engines) + engine
+        known, which = np.unique(busy[kind == COMPUTE], return_index=True)
+        lanes = host[engine[sets]]
+        wanted = when[sets] * len(engines) + lanes
+        place = np.minimum(np.searchsorted(known, wanted), max(0, len(known) - 1))
+        if known.size:
+            its = timed.lane[mine][kind == COMPUTE][which[place]]
+            lanes = np.where(known[place] == wanted, its, lanes)
+        begins, now = _run(
+            np.concatenate([2 * when[sets] - alone[sets], 2 * when, 2 * when[streams]]),
+            np.concatenate([lanes, timed.lane[mine], bus[engine[streams]]]),
+            np.concatenate([hosted[sets], cycles, streaming[streams]]),
+            now,
+        )
+        start[mine] = begins[len(sets) : len(sets) + len(mine)]
+        finish[mine] = start[mine] + cycles
+        np.add.at(beside, host[engine[sets]], hosted[sets])
+        np.add.at(beside, bus[engine[streams]], streaming[streams])
+        phase = end
+    line = timed.timeline(start, finish, now, peak)
+    line.beside = {engine.name: int(c) for engine, c in zip(engines, beside, strict=True) if c}
+    return line
+
+
+def overlapped_timeline(
+    columns: Columns,
+    account: Counts,
+    limit: Counts,
+    held: Counts,
+    allocated: Counts,
+    after: Counts,
+    before: Counts,
+) -> Timeline:
     """Let every engine work on its own clock, with as much double buffering as the memory allows.
 
     A step is *opened* when the step ``program.buffers`` before it has computed and the memory has room
-    for all that it loads and computes; its space is taken at once, so an opened step always ends. Its
+    for all that it loads and computes, or the copies of a tensor's own buffer have; its space is taken at once, so an opened step always ends. Its
     frees and write-backs may run as soon as the step before it is open, since they make that room. Each
     engine starts, of the actions that are open and whose needs are met, the first one in program order.
+    The set-up of a transfer counts on the engine that transfers.
+
+    Parameters
+    ----------
+    account
+        Of each tensor, what its data are held on: its memory, the first ones, or a buffer of its own.
+    limit, held
+        What each account may hold, and what it holds before the first step.
+    allocated
+        Change of what is held on its account by each event.
+    after, before
+        Numbers of events: each of the first needs the result, the operands or the space of the second.
     """
-    steps = len(program.steps)
+    program = columns.program
+    kinds = columns.kind[columns.form]
+    acts = (kinds != READ) & (kinds != PRELOAD)
+    number = np.cumsum(acts) - acts  # Of each event's action; a READ stands for the compute after it.
+    events = np.flatnonzero(acts)
+    form, n, steps = columns.form[events], len(events), len(columns.labels)
+    tensors = columns.tensor[form]
+    engine_names = [engine.name for engine in program.engines]
+    kind: list[int] = kinds[events].tolist()
+    step_of: list[int] = (columns.step[events] - 1).tolist()
+    engine_of: list[int] = columns.engine[form].tolist()
+    account_of: list[int] = account[tensors].tolist()
+    change: list[int] = allocated[events].tolist()
+    took = np.maximum(durations(columns, events), _streaming(columns)[form])
+    cycles: list[int] = took.tolist()
+
     early: list[list[int]] = [[] for _ in range(steps)]
     late: list[list[int]] = [[] for _ in range(steps)]
-    room: list[dict[str, int]] = [{} for _ in range(steps)]
+    room: list[dict[int, int]] = [{} for _ in range(steps)]
     to_compute = [0] * steps
-    computers = {compute.engine for step in program.steps for compute in step.compute}
-    for number, action in enumerate(issued):
-        if action.elements < 0 or action.engine is None:
-            early[action.step].append(number)
+    for action, step in enumerate(step_of):
+        if kind[action] in (FREE, WRITE):
+            early[step].append(action)
             continue
-        late[action.step].append(number)
-        room[action.step][action.memory] = room[action.step].get(action.memory, 0) + action.elements
-        to_compute[action.step] += action.engine in computers
-    capacity = {memory.name: memory.capacity for memory in program.memories}
-    occupied = _preloaded(program)
+        late[step].append(action)
+        if change[action]:
+            room[step][account_of[action]] = room[step].get(account_of[action], 0) + change[action]
+        to_compute[step] += kind[action] == COMPUTE
+    capacity: list[int] = limit.tolist()
+    occupied: list[int] = held.tolist()
 
-    waiting = [0] * len(issued)
-    followers: list[list[int]] = [[] for _ in issued]
-    for number, action in enumerate(issued):
-        waiting[number] = len(action.after)
-        for other in action.after:
-            followers[other].append(number)
+    edges = np.unique(np.stack([number[before], number[after]], axis=1), axis=0)
+    edges = edges[edges[:, 0] != edges[:, 1]]
+    waiting: list[int] = np.bincount(edges[:, 1], minlength=n).tolist()
+    limits: list[int] = np.searchsorted(edges[:, 0], np.arange(n + 1)).tolist()
+    followers: list[int] = edges[:, 1].tolist()
 
-    ready: dict[str, list[int]] = {engine.name: [] for engine in program.engines}
-    idle = set(ready)
+    ready: list[list[int]] = [[] for _ in engine_names]
+    by_name = sorted(range(len(engine_names)), key=engine_names.__getitem__)
+    idle = set(by_name)
     running: list[tuple[int, int]] = []
-    finish: dict[int, int] = {}
-    released = [False] * len(issued)
-    computed = opened = 0  # Steps whose compute is over, steps that are open.
+    finish = [-1] * n
+    released = [False] * n
+    finished = computed = opened = 0  # Actions that are over, steps whose compute is, steps that are open.
     now = peak = 0
 
-    def admit(numbers: Iterable[int]) -> None:
+    def admit(actions: Iterable[int]) -> None:
         """Make actions known to their engines; those without one happen at once."""
-        for number in numbers:
-            released[number] = True
-            if not waiting[number]:
-                begin(number)
+        for action in actions:
+            released[action] = True
+            if not waiting[action]:
+                begin(action)
 
-    def begin(number: int) -> None:
-        engine = issued[number].engine
-        if engine is None:
-            end(number)
+    def begin(action: int) -> None:
+        if engine_of[action] < 0:
+            end(action)
         else:
-            heapq.heappush(ready[engine], number)
+            heapq.heappush(ready[engine_of[action]], action)
 
-    def end(number: int) -> None:
-        nonlocal computed
-        action = issued[number]
-        finish[number] = now
-        if action.elements < 0:
-            occupied[action.memory] += action.elements
-        if action.engine in computers:
-            to_compute[action.step] -= 1
+    def end(action: int) -> None:
+        nonlocal computed, finished
+        finish[action] = now
+        finished += 1
+        if kind[action] in (FREE, WRITE):
+            occupied[account_of[action]] += change[action]
+        if kind[action] == COMPUTE:
+            to_compute[step_of[action]] -= 1
             while computed < steps and computed < opened and not to_compute[computed]:
                 computed += 1
-        for follower in followers[number]:
+        for follower in followers[limits[action] : limits[action + 1]]:
             waiting[follower] -= 1
             if not waiting[follower] and released[follower]:
                 begin(follower)
 
     def fits(step: int) -> bool:
-        return all(
-            (limit := capacity[memory]) is None or occupied[memory] + elements <= limit
-            for memory, elements in room[step].items()
-        )
+        return all(occupied[where] + elements <= capacity[where] for where, elements in room[step].items())
 
     if steps:
         admit(early[0])
-    while len(finish) < len(issued):
+    while finished < n:
         while opened < steps and opened - computed < program.buffers and fits(opened):
-            for memory, elements in room[opened].items():
-                occupied[memory] += elements
-            peak = max(peak, sum(occupied.values()))
+            for where, elements in room[opened].items():
+                occupied[where] += elements
+            peak = max(peak, sum(occupied[: len(program.memories)]))
             opened += 1
             if not to_compute[opened - 1] and computed == opened - 1:
                 computed = opened
             admit(late[opened - 1])
             if opened < steps:
                 admit(early[opened])
-        for engine in sorted(idle):
-            if ready[engine]:
-                number = heapq.heappop(ready[engine])
+        for engine in by_name:
+            if engine in idle and ready[engine]:
+                action = heapq.heappop(ready[engine])
                 idle.discard(engine)
-                heapq.heappush(running, (now + issued[number].cycles, number))
+                heapq.heappush(running, (now + cycles[action], action))
         if not running:
             may_open = opened < steps and opened - computed < program.buffers and fits(opened)
-            if len(finish) < len(issued) and not may_open:
+            if finished < n and not may_open:
                 raise RuntimeError(f"step {opened + 1} never finds room; the program was not checked")
             continue
         now = running[0][0]
         while running and running[0][0] == now:
-            number = heapq.heappop(running)[1]
-            idle.add(issued[number].engine or "")
-            end(number)
-    return _timeline(issued, finish, peak)
-
-
-def _timeline(issued: Sequence[Issued], finish: dict[int, int], peak: int) -> Timeline:
-    shown = [number for number, action in enumerate(issued) if action.engine is not None]
-    ends = np.array([finish[number] for number in shown], dtype=np.int64)
+            action = heapq.heappop(running)[1]
+            idle.add(engine_of[action])
+            end(action)
+    shown = [action for action, engine in enumerate(engine_of) if engine >= 0]
+    ends = np.array(finish, dtype=np.int64)[shown]
     return Timeline(
         cycles=int(ends.max(initial=0)),
-        step=np.array([issued[number].step for number in shown], dtype=np.int64),
-        start=ends - np.array([issued[number].cycles for number in shown], dtype=np.int64),
+        step=columns.step[events[shown]] - 1,
+        start=ends - took[shown],
         finish=ends,
-        engine=[issued[number].engine or "" for number in shown],
-        tensor=[issued[number].tensor for number in shown],
-        peak=peak,
+        engine=Names(engine_names, columns.engine[form][shown].astype(np.int16)),
+        tensor=Names([tensor.name for tensor in program.tensors], tensors[shown].astype(np.int16)),
+        peak=reserved(program) + peak,
     )

@@ -1,0 +1,311 @@
+"""The program as columns of numbers, and its tensors as cells that no region cuts.
+
+Actions become *events*: an event has a kind, a tensor and a region. A compute action becomes one READ event
+for each operand and then its COMPUTE; everything else is one event. Two numbers are kept of each: its form
+(what it does) and its region, both of which programs repeat.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.simulator.program import Box, Cells, Counts, Program, Region
+from tilewright.simulator.report import Violation
+
+Numbers = NDArray[np.integer[Any]]
+
+FREE, WRITE, LOAD, COMPUTE, READ, PRELOAD = range(6)
+"""Kinds of events; the first four are the stages of a step in their order."""
+
+_REMEMBERED = 1 << 17
+"""Regions whose numbers are remembered at a time; forgetting one costs a few bytes when it comes again."""
+
+
+class _Broken(Exception):
+    """Carries a violation out of the depths of a step."""
+
+    def __init__(self, violation: Violation) -> None:
+        super().__init__(str(violation))
+        self.violation = violation
+
+
+@dataclass(frozen=True)
+class _Form:
+    """What an event does, but for its region; tensors and engines by number, -1 for none."""
+
+    kind: int
+    tensor: int
+    engine: int = -1
+    macs: int = 0
+    bursts: int = 0
+    streamed: int = 0
+    cycles: int = 0
+    target: int = -1
+
+
+class Columns:
+    """A program, read once.
+
+    Attributes
+    ----------
+    labels
+        Of the steps.
+    form, region
+        Numbers of each event's form and region.
+    step
+        Number of each event's step, from 1; 0 for what is preloaded.
+    kind, tensor, engine, macs, bursts, streamed, cycles, target
+        Of each form: `macs` per element; `target` is the tensor that a READ is read for.
+    of, low, high, scattered
+        Of each region: its tensor, its range on each axis, and its place in `positions` if it consists of
+        cells, else -1.
+    cut
+        For each tensor the axes that a region may cut.
+    elements
+        Of each region.
+    broken
+        What comes after the last event and cannot be executed, if anything: what is no tensor or leaves it.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.labels: list[str] = []
+        self.broken: Violation | None = None
+        self.positions: list[NDArray[np.intp]] = []
+        self.cut: list[set[int]] = [set() for _ in program.tensors]
+        self._tensors = {tensor.name: number for number, tensor in enumerate(program.tensors)}
+        self._engines = {engine.name: number for number, engine in enumerate(program.engines)}
+        self._known: dict[str, dict[Any, int]] = {name: {} for name in self._tensors}
+        self._remembered = 0
+        self._forms: dict[tuple[Any, ...], int] = {}
+        self._rows: list[_Form] = []
+        self._rank = max((len(tensor.shape) for tensor in program.tensors), default=0)
+        self._bounds = array("i")
+        form, region, ends = array("i"), array("i"), array("q")
+        try:
+            self._read(form, region, ends)
+        except _Broken as broken:
+            self.broken = broken.violation
+            ends.append(len(form))
+        self.form, self.region = np.asarray(form, dtype=np.int32), np.asarray(region, dtype=np.int32)
+        ended = np.array([0, *ends], dtype=np.int64)
+        self.step = np.repeat(np.arange(len(ends), dtype=np.int32), ended[1:] - ended[:-1])
+        names = ("kind", "tensor", "engine", "macs", "bursts", "streamed", "cycles", "target")
+        (
+            self.kind,
+            self.tensor,
+            self.engine,
+            self.macs,
+            self.bursts,
+            self.streamed,
+            self.cycles,
+            self.target,
+        ) = (np.array([getattr(row, name) for row in self._rows], dtype=np.int64) for name in names)
+        table = np.asarray(self._bounds).reshape(-1, 2 + 2 * self._rank)
+        self.of, self.scattered = table[:, 0], table[:, 1]
+        self.low, self.high = table[:, 2 : 2 + self._rank], table[:, 2 + self._rank :]
+        self.elements = (self.high - self.low).prod(axis=1, dtype=np.int64)
+        sizes = np.array([len(positions) for positions in self.positions], dtype=np.int64)
+        some = self.scattered >= 0
+        self.elements[some] *= sizes[self.scattered[some]]
+        del self._known, self._forms, self._rows, self._bounds
+
+    def _read(self, form: array[int], region: array[int], ends: array[int]) -> None:
+        """Append the form and the region of each event, and after each step how many there are."""
+        forms, place, new = self._forms, self._place, self._new_form
+        for name, where in self.program.preloaded:
+            region.append(place(name, where))
+            form.append(new((PRELOAD, name)))
+        ends.append(len(form))
+        for step in self.program.steps:
+            self.labels.append(step.label)
+            for free in step.free:
+                number = place(free.tensor, free.region)
+                key: tuple[Any, ...] = (FREE, free.tensor)
+                known = forms.get(key)
+                form.append(new(key) if known is None else known)
+                region.append(number)
+            for stage, transfers in ((WRITE, step.write_back), (LOAD, step.load)):
+                for move in transfers:
+                    number = place(move.tensor, move.region)
+                    key = (stage, move.tensor, move.engine, 0, move.bursts)
+                    known = forms.get(key)
+                    form.append(new(key) if known is None else known)
+                    region.append(number)
+            for compute in step.compute:
+                target, engine = compute.tensor, compute.engine
+                own = place(target, compute.region)
+                for name, where in compute.operands:
+                    number = place(name, where)
+                    key = (READ, name, engine, 0, 0, 0, 0, target)
+                    known = forms.get(key)
+                    form.append(new(key) if known is None else known)
+                    region.append(number)
+                macs = compute.macs_per_element
+                key = (COMPUTE, target, engine, macs, 0, compute.streamed, compute.cycles)
+                known = forms.get(key)
+                form.append(new(key) if known is None else known)
+                region.append(own)
+            ends.append(len(form))
+
+    def _new_form(self, key: tuple[Any, ...]) -> int:
+        kind, tensor, *rest = key
+        if rest:
+            rest[0] = self._engines[rest[0]]
+        if kind == READ:
+            rest[-1] = self._tensors[rest[-1]]
+        self._forms[key] = len(self._rows)
+        self._rows.append(_Form(kind, self._tensors[tensor], *rest))
+        return self._forms[key]
+
+    def _place(self, name: str, region: Region) -> int:
+        """Return the number of a region, which must exist."""
+        known = self._known.get(name)
+        if known is None:
+            raise _Broken(
+                Violation("unknown tensor", len(self.labels), name, "a declared tensor", "none of that name")
+            )
+        if isinstance(region, Box):
+            found = known.get(region.ranges)
+            if found is not None:
+                return found
+        tensor = self._tensors[name]
+        shape = self.program.tensors[tensor].shape
+        if not region.lies_in(shape):
+            needed, what = f"a region of {list(shape)}", f"{region}"[:80]
+            raise _Broken(Violation("no such region", len(self.labels), name, needed, what))
+        number = len(self._bounds) // (2 + 2 * self._rank)
+        spare = self._rank - len(shape)
+        if isinstance(region, Cells):
+            self.cut[tensor] |= {len(shape) - 2, len(shape) - 1}
+            # The plane's axes are left to the positions.
+            low, high = [0] * len(shape), [*shape[:-2], 1, 1]
+            scattered = len(self.positions)
+            self.positions.append(region.positions)
+        else:
+            spans = [span or (0, length) for span, length in zip(region.ranges, shape, strict=True)]
+            self.cut[tensor] |= {axis for axis, span in enumerate(region.ranges) if span is not None}
+            low, high = [span[0] for span in spans], [span[1] for span in spans]
+            scattered = -1
+            if self._remembered >= _REMEMBERED:
+                self._remembered = 0
+                for numbers in self._known.values():
+                    numbers.clear()
+            self._remembered += 1
+            known[region.ranges] = number
+        self._bounds.extend((tensor, scattered, *low, *[0] * spare, *high, *[1] * spare))
+        return number
+
+
+class Grid:
+    """Cells of all tensors, numbered through: parts of which every region takes all or nothing.
+
+    An axis is cut where a region begins or ends, and not at all if every region takes it whole.
+
+    Attributes
+    ----------
+    cells
+        How many there are.
+    elements
+        Of each cell.
+    count
+        Cells of each region.
+    tensor
+        The first cell of each tensor, and the number of cells at the end.
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+        rank = columns.low.shape[1]
+        tensors = columns.program.tensors
+        self.cuts: list[list[Counts]] = []
+        self.tensor = np.zeros(len(tensors) + 1, dtype=np.int64)
+        self._stride = np.zeros((len(tensors), rank), dtype=np.int64)
+        self._first = np.zeros(len(columns.of), dtype=np.int64)
+        self._sizes = np.ones((len(columns.of), rank), dtype=np.int32)
+        sizes = []
+        order = np.argsort(columns.of, kind="stable")
+        limits = np.searchsorted(columns.of[order], np.arange(len(tensors) + 1))
+        for number, tensor in enumerate(tensors):
+            mine = order[limits[number] : limits[number + 1]]
+            scattered = columns.scattered[mine] >= 0
+            cuts = []
+            for axis, length in enumerate(tensor.shape):
+                low, high = columns.low[mine, axis], columns.high[mine, axis]
+                if axis not in columns.cut[number]:
+                    found = np.array([0, length])
+                elif axis >= len(tensor.shape) - 2 and scattered.any():
+                    found = np.arange(length + 1)
+                else:
+                    found = np.unique(np.concatenate([low, high, [0, length]]))
+                cuts.append(found)
+            stride = 1
+            for axis in reversed(range(len(tensor.shape))):
+                low = np.searchsorted(cuts[axis], columns.low[mine, axis])
+                high = np.searchsorted(cuts[axis], columns.high[mine, axis])
+                self._stride[number, axis] = stride
+                self._first[mine] += low * stride
+                # Cells have no range in the plane.
+                self._sizes[mine, axis] = np.where(scattered & (axis >= len(tensor.shape) - 2), 1, high - low)
+                stride *= len(cuts[axis]) - 1
+            self._first[mine] += self.tensor[number]
+            self.tensor[number + 1] = self.tensor[number] + stride
+            self.cuts.append(cuts)
+            weights = np.ones(1, dtype=np.int64)
+            for found in cuts:
+                weights = (weights[:, None] * np.diff(found)).ravel()
+            sizes.append(weights)
+        self.cells = int(self.tensor[-1])
+        self.elements = np.concatenate(sizes) if sizes else np.zeros(0, dtype=np.int64)
+        self.count = self._sizes.prod(axis=1, dtype=np.int64)
+        some = columns.scattered >= 0
+        lengths = np.array([len(positions) for positions in columns.positions], dtype=np.int64)
+        self.count[some] *= lengths[columns.scattered[some]]
+
+    def rows(self, regions: Numbers) -> tuple[Counts, Counts]:
+        """Return the cells of some regions, and for each cell the place of its region among those."""
+        of = np.arange(len(regions))
+        cell = self._first[regions]
+        sizes, stride = self._sizes[regions], self._stride[self.columns.of[regions]]
+        for axis in range(sizes.shape[1]):
+            if (sizes[:, axis] != 1).any():
+                parent, offset = _expand(sizes[of, axis])
+                of = of[parent]
+                cell = cell[parent] + offset * stride[of, axis]
+        scattered = self.columns.scattered[regions]
+        if (scattered >= 0).any():
+            parts = [self.columns.positions[place] for place in scattered[scattered >= 0]]
+            lengths = np.array([len(part) for part in parts], dtype=np.int64)
+            pool = np.concatenate([np.zeros(1, dtype=np.int64), *parts])  # The first is for boxes.
+            size, begin = np.ones(len(regions), dtype=np.int64), np.zeros(len(regions), dtype=np.int64)
+            size[scattered >= 0] = lengths
+            begin[scattered >= 0] = 1 + np.cumsum(lengths) - lengths
+            parent, offset = _expand(size[of])
+            of = of[parent]
+            cell = cell[parent] + pool[begin[of] + offset]
+        return cell, of
+
+    def name(self, cell: int) -> str:
+        """Return what a person calls the first element of a cell, by its coordinates on the axes cut."""
+        number = int(np.searchsorted(self.tensor, cell, side="right")) - 1
+        tensor = self.columns.program.tensors[number]
+        cuts = self.cuts[number]
+        places = np.unravel_index(cell - self.tensor[number], [len(found) - 1 for found in cuts])
+        shown = [
+            int(found[place])
+            for axis, (found, place) in enumerate(zip(cuts, places, strict=True))
+            if axis in self.columns.cut[number]
+        ]
+        return f"{tensor.name}{shown}" if shown else tensor.name
+
+
+def _expand(size: Numbers) -> tuple[Counts, Counts]:
+    """Return, for each of ``sum(size)`` children, its parent and its number among that parent's."""
+    parent = np.repeat(np.arange(len(size)), size)
+    first = np.cumsum(size, dtype=np.int64) - size
+    return parent, np.arange(len(parent)) - first[parent]

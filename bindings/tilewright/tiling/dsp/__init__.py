@@ -1,0 +1,169 @@
+"""Tiling on a scratchpad DSP: validity, cost, exact search and simulation of one layer's plan."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from tilewright.layer import Layer
+from tilewright.simulator import Report, Violation, execute
+from tilewright.simulator.reference import convolution, random_values
+from tilewright.tiling.dsp import bounds, search
+from tilewright.tiling.dsp.duration import published_cycles
+from tilewright.tiling.dsp.machine import DspMachine
+from tilewright.tiling.dsp.nest import Nest
+from tilewright.tiling.dsp.plan import LOOPS, SCHEDULES, DspPlan
+from tilewright.tiling.dsp.program import lower
+from tilewright.tiling.dsp.traffic import Tiles
+
+LayerPlan = DspPlan
+
+
+@lru_cache(maxsize=256)
+def nest_of(layer: Layer, machine: DspMachine) -> Nest:
+    """Return the loop nest of a layer; the same object for equal ones, since it keeps tables."""
+    return Nest(layer, machine)
+
+
+@lru_cache(maxsize=256)
+def local_traffic(layer: Layer, machine: DspMachine) -> int:
+    """Elements of local traffic that every plan of a layer is charged with (section 5.4)."""
+    return search.local_traffic(nest_of(layer, machine))
+
+
+def fault(problem: Any, plan: DspPlan) -> str | None:
+    """Say what is wrong with a plan, or None for a valid one."""
+    layer, machine, limit = problem.one_layer, problem.machine, problem.limits.schedule
+    nest = nest_of(layer, machine)
+    allowed = () if limit == "any" else tuple(SCHEDULES) if limit == "thesis" else (limit,)
+    if allowed and plan.schedule not in allowed:
+        return f"schedule {plan.schedule}: the limits allow {', '.join(allowed)}"
+    buffers = nest.buffers(nest.step(plan.tile))
+    if sum(buffers.values()) > machine.room:
+        shown = ", ".join(f"{name} {size}" for name, size in buffers.items())
+        twice = ", twice for double buffering" if machine.copies == 2 else ""
+        return (
+            f"memory overflow: the buffers need {shown} elements{twice}; the memory holds {machine.capacity}"
+        )
+    trips = nest.trips(plan.tile)
+    inner = [loop for loop in plan.order if trips[LOOPS.index(loop)] > 1][-1:]
+    if plan.reuse == "none" and machine.double_buffering and inner == ["k"]:
+        return "partial sums: the next tile needs what this one has not written back yet"
+    return None
+
+
+def objective(problem: Any, plan: DspPlan) -> int:
+    """Cost of a valid plan by the closed form; the simulator must find the same."""
+    nest = nest_of(problem.one_layer, problem.machine)
+    return search.measure(nest, plan, problem.minimise, local_traffic(problem.one_layer, problem.machine))
+
+
+def measured_objective(problem: Any, report: Report) -> int:
+    """Cost of a simulated plan."""
+    machine = problem.machine
+    accesses = _accesses(report)
+    if problem.minimise == "accesses":
+        return accesses
+    if problem.minimise == "energy":
+        nest = nest_of(problem.one_layer, machine)
+        return search.energy(nest, accesses, _busy(problem, report), report.streamed)
+    return trade_off(problem, report)["cycles"]
+
+
+def simulate(
+    problem: Any, plan: DspPlan, *, numeric: bool = False, overlapped: bool = True, seed: int = 0
+) -> Report:
+    """Execute a plan: the only judge of what it costs and whether it is right."""
+    layer, machine = problem.one_layer, problem.machine
+    broken = fault(problem, plan)
+    if broken is not None and not broken.startswith("memory overflow"):
+        return Report.refused(Violation(broken.split(":")[0], 0, "plan", "a plan within the limits", broken))
+    program = lower(nest_of(layer, machine), plan, local_traffic(layer, machine))
+    data = expected = None
+    if numeric:
+        top, bottom, left, right = layer.padding
+        values, kernels = random_values(layer, seed)
+        shapes = {tensor.name: tensor.shape for tensor in program.tensors}
+        padded = np.pad(values, ((0, 0), (0, 0), (top, bottom), (left, right)))
+        data = {
+            "input": padded.reshape(shapes["input"]),
+            "kernels": kernels.reshape(shapes["kernels"]),
+        }
+        expected = {"output": convolution(layer, values, kernels).reshape(shapes["output"])}
+    report = execute(
+        program, overlapped=overlapped, lockstep=machine.double_buffering, data=data, expected=expected
+    )
+    if report.violation is None:
+        report.facts = _facts(problem, plan, report)
+    return report
+
+
+def _facts(problem: Any, plan: DspPlan, report: Report) -> dict[str, Any]:
+    """Return what stands beside the counts: the thesis's measures, and what no plan can do without."""
+    layer, machine = problem.one_layer, problem.machine
+    nest, local = nest_of(layer, machine), local_traffic(layer, machine)
+    point = trade_off(problem, report)
+    least = bounds.best_bound(nest, "accesses", local)
+    busy = _busy(problem, report)
+    facts = {
+        "schedule": plan.schedule,
+        "step": dict(zip(LOOPS, nest.step(plan.tile), strict=True)),
+        "buffers": nest.buffers(nest.step(plan.tile)),
+        **point,
+        "energy_fj": search.energy(nest, point["accesses"], busy, report.streamed),
+        "gops_per_second": machine.clock_mhz * 2 * nest.macs / point["cycles"] / 1000,
+        "ops_per_byte": 2 * nest.macs / (point["accesses"] * machine.element_bytes),
+        "least_accesses": least.accesses,
+        "least_accesses_by": least.name,
+    }
+    if plan.schedule in SCHEDULES:
+        tiles = Tiles(nest, tuple(np.array([size]) for size in nest.step(plan.tile)))
+        facts["published_accesses"] = float(tiles.published(plan.schedule)[0])
+        facts["published_cycles"] = published_cycles(nest, plan, local)
+    return facts
+
+
+def _busy(problem: Any, report: Report) -> int:
+    """Cycles in which the core computes or sets up transfers."""
+    machine = problem.machine
+    compute = int((-(-report.macs // machine.macs_per_cycle)).sum())
+    return compute + int(machine.dma_setup_cycles) * report.transfers
+
+
+def best_bound(problem: Any) -> bounds.Bound:
+    """Return a lower bound that holds for every schedule on the machine."""
+    layer, machine = problem.one_layer, problem.machine
+    return bounds.best_bound(nest_of(layer, machine), problem.minimise, local_traffic(layer, machine))
+
+
+def exhaustive(problem: Any, deadline: float) -> tuple[int, tuple[DspPlan, ...]] | None:
+    """Return the optimum and a plan that reaches it (all plans of a front), or None if nothing is feasible.
+
+    Raises
+    ------
+    search.OutOfTimeError
+        When the deadline passes first.
+    """
+    layer, machine, minimise = problem.one_layer, problem.machine, problem.minimise
+    nest, local, limit = nest_of(layer, machine), local_traffic(layer, machine), problem.limits.schedule
+    if minimise == "pareto":
+        front = search.pareto_front(nest, limit, local, deadline)
+        return (front[0].cycles, tuple(point.plan for point in front)) if front else None
+    if minimise == "accesses":
+        found = search.fewest_accesses(nest, limit)
+    else:
+        found = search.fewest(nest, minimise, limit, local, deadline)
+    return None if found is None else (found.value, (found.plan,))
+
+
+def trade_off(problem: Any, report: Report) -> dict[str, int]:
+    """Return the two numbers of a point of a Pareto front (equations 5.22 and 5.23, without constants)."""
+    line = report.lockstep if problem.machine.double_buffering else report.sequential
+    assert line is not None
+    return {"cycles": line.cycles, "accesses": _accesses(report)}
+
+
+def _accesses(report: Report) -> int:
+    return sum(int(counts.sum()) for table in (report.loaded, report.written) for counts in table.values())

@@ -1,0 +1,256 @@
+"""Closed form of a plan's cycles: the phases of double buffering, equal ones counted together.
+
+In phase i the core computes tile i and sets up the transfers that run meanwhile: those that write back what
+tile i - 1 has left and those that load what tile i + 1 lacks. A phase takes as long as the busier of core and
+bus (thesis, equations 5.7 to 5.12 and figure 5.2, with each phase's own transfers instead of their average
+and edge tiles at their true size). Without double buffering everything follows one after the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.tiling.dsp.nest import K, Nest, X, Y
+from tilewright.tiling.dsp.plan import LOOPS, DspPlan
+from tilewright.tiling.dsp.traffic import RELEVANT, Tiles
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Duration:
+    """What a plan takes.
+
+    Attributes
+    ----------
+    cycles
+        From the first transfer to the end of the last.
+    compute
+        Cycles in which the core multiplies.
+    setup
+        Cycles in which the core sets up transfers.
+    transfers, accesses
+        DMA transfers and the elements that they move.
+    streamed
+        Elements between on-chip memory and register file.
+    """
+
+    cycles: int
+    compute: int
+    setup: int
+    transfers: int
+    accesses: int
+    streamed: int
+
+
+def published_cycles(nest: Nest, plan: DspPlan, local: int = 0) -> float:
+    """Return the cycles of one of the thesis's schedules as it counts them (equations 5.7 to 5.12).
+
+    Every tile is a full one and has the average number of transfers and accesses. The factor ``Element size``
+    of equation 5.12 is left out, since the bus's throughput is in elements.
+
+    Parameters
+    ----------
+    local
+        Elements that the whole layer moves between on-chip memory and registers.
+    """
+    machine, step = nest.machine, nest.step(plan.tile)
+    bus, setup = machine.bus_elements_per_cycle, machine.dma_setup_cycles
+    tiles = Tiles(nest, tuple(np.array([size]) for size in step))
+    _, n, c, y, x, k = (int(trips[0]) for trips in tiles.trips)
+    number = int(np.prod([trips[0] for trips in tiles.trips]))
+    partial = 2 - 1 / k
+    transfers = {
+        "intra": 2 + partial,
+        "kc": 2 + 1 / k,
+        "oc": 1 / c + 1 + partial,
+        "oxyn": 1 + 1 / (x * y * n) + partial,
+        "oxyn/ox": 1 + 1 / x + 1 / (x * y * n) + partial,
+    }[plan.schedule]
+    buffers = nest.buffers(step)
+    compute = nest.window * buffers["output"] * step[K] / machine.macs_per_cycle
+    moved = (float(tiles.published(plan.schedule)[0]) + local) / number / bus
+    prolog = (buffers["input"] + buffers["kernels"]) / bus + 2 * setup + compute
+    epilog = buffers["output"] / bus + setup
+    return prolog + (number - 1) * max(compute + transfers * setup, moved) + epilog
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """One tile loop, its iterations grouped by what happens in them and their neighbours."""
+
+    axis: int
+    trips: int
+    index: Counts
+    weight: Counts
+    size: Counts
+    full: Counts
+    new: Counts
+
+
+def duration(nest: Nest, plan: DspPlan, local: int = 0) -> Duration:
+    """Return the duration of a plan, exactly as the simulator measures it.
+
+    Parameters
+    ----------
+    local
+        Elements that the whole layer moves between on-chip memory and registers (section 5.4).
+    """
+    return _Walk(nest, plan, local).total()
+
+
+class _Walk:
+    """The representative iterations of a loop nest, each with how many it stands for."""
+
+    def __init__(self, nest: Nest, plan: DspPlan, local: int) -> None:
+        self.nest, self.plan, self.local = nest, plan, local
+        self.step = nest.step(plan.tile)
+        self.loops = [self._loop(LOOPS.index(name)) for name in "g" + plan.order]
+        self.position = {loop.axis: number for number, loop in enumerate(self.loops)}
+        grids = np.meshgrid(*(np.arange(len(loop.index)) for loop in self.loops), indexing="ij")
+        self.classes = [grid.ravel() for grid in grids]
+        self.at = [loop.index[c] for loop, c in zip(self.loops, self.classes, strict=True)]
+        self.weight = np.ones(1, dtype=np.int64)
+        for loop, c in zip(self.loops, self.classes, strict=True):
+            self.weight = self.weight * loop.weight[c]
+
+    def _loop(self, axis: int) -> _Loop:
+        """Group the iterations of a loop by their sizes and those of the iterations before and after."""
+        trips = self.nest.trips(self.step)[axis]
+        step, size = self.step[axis], self.nest.sizes[axis]
+        sizes = np.full(trips, step, dtype=np.int64)
+        sizes[-1] = size - (trips - 1) * step
+        full = new = sizes
+        if axis in (Y, X):
+            tiles = self.nest.axis(axis, step)
+            full, new = tiles.full, tiles.new
+        if trips <= 5:
+            everything = np.arange(trips)
+            return _Loop(axis, trips, everything, np.ones(trips, dtype=np.int64), sizes, full, new)
+        # The first and the last are unlike all others, so that no group mixes them with their neighbours.
+        kind = np.stack([sizes, full, new, np.zeros(trips, dtype=np.int64)])
+        kind[3, 0], kind[3, -1] = 1, 2
+        inner = np.vstack([kind[:, :-2], kind[:, 1:-1], kind[:, 2:]])
+        _, index, weight = np.unique(inner, axis=1, return_index=True, return_counts=True)
+        index = np.concatenate([[0], index + 1, [trips - 1]])
+        weight = np.concatenate([[1], weight, [1]])
+        return _Loop(axis, trips, index, weight, sizes, full, new)
+
+    def _moved(self, forward: bool) -> tuple[list[Counts], NDArray[np.int64]]:
+        """Return the next (or previous) iteration's indices and the outermost loop that changes.
+
+        Where there is none, the loop number is -1.
+        """
+        there = [at.copy() for at in self.at]
+        outermost = np.full(len(self.weight), -1)
+        carry = np.ones(len(self.weight), dtype=bool)
+        for number in reversed(range(len(self.loops))):
+            trips = self.loops[number].trips
+            at = self.at[number]
+            wraps = carry & (at == (trips - 1 if forward else 0))
+            steps = carry & ~wraps
+            there[number] = np.where(wraps, 0 if forward else trips - 1, at)
+            there[number] = np.where(steps, at + (1 if forward else -1), there[number])
+            outermost = np.where(steps, number, outermost)
+            carry = wraps
+        return there, outermost
+
+    def _changes(self, operand: str, outermost: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether an operand's tile changes when that loop, and all inside it, go on."""
+        if self.plan.reuse == "none":
+            return np.ones(len(outermost), dtype=bool)
+        last = max(
+            (n for n, loop in enumerate(self.loops) if loop.axis in RELEVANT[operand] and loop.trips > 1),
+            default=-1,
+        )
+        return outermost <= last
+
+    @cached_property
+    def _halo(self) -> int:
+        """The loop along which input tiles share a halo that stays, or -1."""
+        if self.plan.reuse != "halo":
+            return -1
+        moving = [n for n, loop in enumerate(self.loops) if loop.axis in RELEVANT["input"] and loop.trips > 1]
+        return moving[-1] if moving and self.loops[moving[-1]].axis in (Y, X) else -1
+
+    def _product(self, operand: str, at: list[Counts]) -> Counts:
+        """Elements of an operand's tile (input: without its plane)."""
+        axes = RELEVANT[operand] - ({Y, X} if operand == "input" else set())
+        elements = np.ones(1, dtype=np.int64)
+        for axis in axes:
+            number = self.position[axis]
+            elements = elements * self.loops[number].size[at[number]]
+        return elements * (self.nest.window if operand == "kernels" else 1)
+
+    def _loads(self, at: list[Counts], outermost: NDArray[np.int64] | None) -> list[Counts]:
+        """Elements that each of the three operands loads for the iterations `at`, 0 for none.
+
+        Parameters
+        ----------
+        outermost
+            The loop by which the iteration differs from the one before; None for the very first one.
+        """
+        y, x = self.position[Y], self.position[X]
+        rows, columns = self.loops[y].full[at[y]], self.loops[x].full[at[x]]
+        if outermost is not None and self._halo >= 0:
+            neighbour = outermost == self._halo
+            if self._halo == y:
+                rows = np.where(neighbour, self.loops[y].new[at[y]], rows)
+            else:
+                columns = np.where(neighbour, self.loops[x].new[at[x]], columns)
+        partial = at[self.position[K]] > 0
+        loads = []
+        for operand, elements in (
+            ("input", self._product("input", at) * rows * columns),
+            ("kernels", self._product("kernels", at)),
+            ("output", self._product("output", at) * partial),
+        ):
+            if outermost is not None:
+                elements = np.where(self._changes(operand, outermost), elements, 0)
+            loads.append(elements)
+        return loads
+
+    def total(self) -> Duration:
+        """Add everything up."""
+        machine, weight = self.nest.machine, self.weight
+        bus, setup = machine.bus_elements_per_cycle, machine.dma_setup_cycles
+        after, next_loop = self._moved(True)
+        before, last_loop = self._moved(False)
+
+        macs = self._product("output", self.at) * self.loops[self.position[K]].size[self.at[self.position[K]]]
+        macs = macs * self.nest.window
+        compute = -(-macs // machine.macs_per_cycle)
+        streamed = -(-macs * self.local // self.nest.macs) if self.local else np.zeros_like(macs)
+
+        loads = [np.where(next_loop >= 0, load, 0) for load in self._loads(after, next_loop)]
+        written = np.where(
+            self._changes("output", last_loop) & (last_loop >= 0), self._product("output", before), 0
+        )
+        moved = [*loads, written]
+        transfers = sum((elements > 0).astype(np.int64) for elements in moved)
+        transfer = sum(-(-elements // bus) for elements in moved)
+        local = -(-streamed // bus)
+
+        first = [np.zeros(1, dtype=np.int64) for _ in self.loops]
+        final = [np.array([loop.trips - 1]) for loop in self.loops]
+        ends = [int(load[0]) for load in self._loads(first, None)] + [int(self._product("output", final)[0])]
+        end_transfers = sum(elements > 0 for elements in ends)
+        end_cycles = sum(-(-elements // bus) for elements in ends)
+
+        if machine.double_buffering:
+            phases = np.maximum(compute + setup * transfers, transfer + local)
+        else:
+            phases = np.maximum(compute, local) + setup * transfers + transfer
+        all_transfers = int((weight * transfers).sum()) + end_transfers
+        return Duration(
+            cycles=int((weight * phases).sum()) + end_cycles + setup * end_transfers,
+            compute=int((weight * compute).sum()),
+            setup=setup * all_transfers,
+            transfers=all_transfers,
+            accesses=int((weight * sum(moved)).sum()) + sum(ends),
+            streamed=int((weight * streamed).sum()),
+        )

@@ -1,0 +1,140 @@
+"""The scratchpad DSP: one core, one on-chip memory, a DMA controller and a shared data bus."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tilewright.errors import InputError
+from tilewright.layer import Layer, Spec
+
+Bytes = Annotated[int, Field(ge=1, le=2**40)]
+Cycles = Annotated[int, Field(ge=0, le=1_000_000)]
+Rate = Annotated[int, Field(ge=1, le=1_000_000)]
+Femtojoules = Annotated[int, Field(ge=0, le=10**9)]
+
+
+MAX_TOTAL = 2**62
+"""Largest number of cycles and femtojoules that is accepted, so that every sum fits into 64 bits."""
+
+
+class Energy(Spec):
+    """Energy of the core and of memory accesses (thesis, table 7.9 and equation 7.2), in femtojoules.
+
+    Attributes
+    ----------
+    core_fj_per_cycle
+        Of every cycle in which the core computes or sets up a transfer.
+    local_fj_per_access, local_access_bytes
+        On-chip memory, per access of so many bytes.
+    dram_fj_per_access, dram_access_bytes
+        External memory.
+    """
+
+    core_fj_per_cycle: Femtojoules = 60_000
+    local_fj_per_access: Femtojoules = 66_600
+    local_access_bytes: Rate = 64
+    dram_fj_per_access: Femtojoules = 2_600_000
+    dram_access_bytes: Rate = 8
+
+
+class DspMachine(Spec):
+    """An imaging DSP with a software-managed scratchpad (thesis, tables 5.1 and 7.2).
+
+    Attributes
+    ----------
+    memory_bytes
+        Local memory that input, weights and outputs share.
+    double_buffering
+        Every buffer exists twice, and transfers run beside the computation of the tile before.
+    element_bytes
+        Size of every element: inputs, weights, outputs and partial sums.
+    bus_elements_per_cycle
+        Throughput of the data bus that DMA transfers and local traffic share.
+    macs_per_cycle
+        Throughput of the core.
+    dma_setup_cycles
+        Cycles that the core spends on programming one transfer (``CC_dma_init``).
+    register_file_bytes
+        Register file that local traffic is estimated for (section 5.4); 0 leaves local traffic out.
+    padding : {"loaded", "generated"}
+        Whether zeros around the input are stored in external memory and loaded like other elements, as the
+        thesis counts, or written into the buffer on chip.
+    """
+
+    kind: Literal["dsp"]
+    memory_bytes: Bytes
+    double_buffering: bool = True
+    element_bytes: Annotated[int, Field(ge=1, le=16)] = 2
+    clock_mhz: Rate = 450
+    bus_elements_per_cycle: Rate = 32
+    macs_per_cycle: Rate = 32
+    dma_setup_cycles: Cycles = 150
+    register_file_bytes: Annotated[int, Field(ge=0, le=2**40)] = 0
+    padding: Literal["loaded", "generated"] = "loaded"
+    energy: Energy = Energy()
+
+    @property
+    def copies(self) -> int:
+        """How often every buffer exists."""
+        return 2 if self.double_buffering else 1
+
+    @property
+    def capacity(self) -> int:
+        """Elements that the memory holds."""
+        return self.memory_bytes // self.element_bytes
+
+    @property
+    def room(self) -> int:
+        """Elements for one copy of all buffers (equation 5.6, algorithm 1)."""
+        return self.capacity // self.copies
+
+    def check(self, layer: Layer) -> None:
+        """Refuse a layer of which not even the smallest tile fits, and a register file that holds none.
+
+        Raises
+        ------
+        InputError
+            Names the operand that does not fit and how much is missing.
+        """
+        height, width = layer.kernel_extent
+        self._refuse_too_much(layer)
+        kernel = layer.kernel[0] * layer.kernel[1]
+        smallest = {"input": height * width, "weights": kernel, "output": 1}
+        sizes = ", ".join(f"{name} {size}" for name, size in smallest.items())
+        for field, given, copies in (
+            ("memory_bytes", self.memory_bytes, self.copies),
+            ("register_file_bytes", self.register_file_bytes, 1),
+        ):
+            held = 0
+            if field == "register_file_bytes" and given == 0:
+                continue
+            for name, size in smallest.items():
+                held += copies * size * self.element_bytes
+                if held > given:
+                    total = copies * sum(smallest.values()) * self.element_bytes
+                    twice = ", each twice for double buffering" if copies == 2 else ""
+                    raise InputError(
+                        f"machine.{field}",
+                        given,
+                        f"the {name} of the smallest tile does not fit: {total} bytes are needed ({sizes} "
+                        f"elements of {self.element_bytes} bytes{twice}), {total - given} are missing",
+                    )
+
+    def _refuse_too_much(self, layer: Layer) -> None:
+        """Refuse layers whose largest totals do not fit into 64 bits."""
+        height, width = layer.kernel_extent
+        kernel = layer.kernel[0] * layer.kernel[1]
+        tiles = layer.macs // kernel
+        accesses = tiles * (height * width + kernel + 2)
+        cycles = layer.macs + accesses + 4 * tiles * self.dma_setup_cycles
+        price = self.energy
+        femtojoules = (
+            accesses * self.element_bytes * (price.dram_fj_per_access + price.local_fj_per_access)
+            + cycles * price.core_fj_per_cycle
+        )
+        largest = max(cycles, femtojoules)
+        if largest > MAX_TOTAL:
+            limit = f"gives totals of up to {largest:.1e}, at most {MAX_TOTAL:.1e} can be counted"
+            raise InputError("layer.input", list(layer.input), limit)

@@ -1,0 +1,146 @@
+"""The tiled loop nest of a layer: its dimensions, tiles and buffers (thesis, equations 5.1 to 5.6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.layer import Layer
+from tilewright.tiling.dsp.machine import DspMachine
+from tilewright.tiling.dsp.plan import LOOPS
+
+Counts = NDArray[np.int64]
+Tile = tuple[int, ...]
+
+G, N, C, Y, X, K = range(6)
+"""Positions of the loops of `LOOPS`."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The input rows (or columns) that the tiles along an axis of the output need.
+
+    Attributes
+    ----------
+    start, stop : int, shape (tiles,)
+        Half-open interval of the padded plane, without what is not loaded.
+    new : int, shape (tiles,)
+        Elements of it that the tile before does not have; all of them for the first.
+    """
+
+    start: Counts
+    stop: Counts
+
+    @cached_property
+    def full(self) -> Counts:
+        """Elements of each interval."""
+        return self.stop - self.start
+
+    @cached_property
+    def new(self) -> Counts:
+        """Elements of each interval that are not in the one before."""
+        new = self.full.copy()
+        new[1:] = self.stop[1:] - np.maximum(self.start[1:], np.minimum(self.stop[:-1], self.stop[1:]))
+        return new
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A layer as a loop nest on a machine."""
+
+    layer: Layer
+    machine: DspMachine
+
+    @cached_property
+    def sizes(self) -> Tile:
+        """Iterations of the dimensions g, n, c, y, x, k: groups, On, Oc and Kc of one group, Oy, Ox."""
+        layer = self.layer
+        rows, columns = layer.output_plane
+        groups = layer.groups
+        return (groups, layer.batch, layer.kernels // groups, rows, columns, layer.input[0] // groups)
+
+    def step(self, tile: Tile) -> Tile:
+        """Return the steps of the tile loops: the smallest that need no more iterations (see `DspPlan`)."""
+        return tuple(
+            -(-size // -(-size // min(size, limit))) for size, limit in zip(self.sizes, tile, strict=True)
+        )
+
+    def trips(self, tile: Tile) -> Tile:
+        """Return the iterations of the tile loops (equation 5.2 is their product)."""
+        return tuple(-(-size // min(size, limit)) for size, limit in zip(self.sizes, tile, strict=True))
+
+    @cached_property
+    def steps(self) -> tuple[Counts, ...]:
+        """All steps of each loop, ascending: one for every number of iterations that exists.
+
+        A larger tile with as many iterations would be the same plan.
+        """
+        return tuple(_steps(size) for size in self.sizes)
+
+    def extent(self, axis: int, step: int) -> int:
+        """Input rows (axis Y) or columns (axis X) under a full tile (equation 5.3)."""
+        side = axis - Y
+        return (step - 1) * self.layer.stride[side] + self.layer.kernel_extent[side]
+
+    def axis(self, axis: int, step: int) -> Axis:
+        """Return the input intervals of the tiles along Y or X."""
+        side = axis - Y
+        layer = self.layer
+        first = np.arange(0, self.sizes[axis], step)
+        last = np.minimum(first + step, self.sizes[axis]) - 1
+        start = first * layer.stride[side]
+        stop = last * layer.stride[side] + layer.kernel_extent[side]
+        if self.machine.padding == "generated":
+            before = layer.padding[2 * side]
+            start = np.maximum(start, before)
+            stop = np.minimum(stop, before + layer.input[1 + side])
+        return Axis(start, stop)
+
+    @cached_property
+    def window(self) -> int:
+        """Weights of one pair of maps, Kx * Ky."""
+        return self.layer.kernel[0] * self.layer.kernel[1]
+
+    def buffers(self, step: Tile) -> dict[str, int]:
+        """Elements of the three buffers (equations 5.3 to 5.5), times the groups of a tile."""
+        g, n, c, y, x, k = step
+        return {
+            "input": g * n * k * self.extent(Y, y) * self.extent(X, x),
+            "kernels": g * c * k * self.window,
+            "output": g * n * c * y * x,
+        }
+
+    @cached_property
+    def n_outputs(self) -> int:
+        """Elements of the output."""
+        return int(np.prod(self.layer.output_shape))
+
+    @cached_property
+    def n_weights(self) -> int:
+        """Elements of the weights."""
+        return int(np.prod(self.layer.kernels_shape))
+
+    @cached_property
+    def macs(self) -> int:
+        """MACs of the layer (equation 2.3)."""
+        return self.layer.macs
+
+    @cached_property
+    def compulsory(self) -> int:
+        """Elements that every plan moves: each input that is needed, each weight and each output once."""
+        plane = 1
+        for axis in (Y, X):
+            plane *= int(self.axis(axis, 1).new.sum())
+        return self.layer.batch * self.layer.input[0] * plane + self.n_weights + self.n_outputs
+
+
+@cache
+def _steps(size: int) -> Counts:
+    limits = np.arange(1, size + 1)
+    return np.unique(-(-size // -(-size // limits)))
+
+
+assert LOOPS == "gncyxk"

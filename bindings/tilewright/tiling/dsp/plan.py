@@ -1,0 +1,82 @@
+"""The plan of a layer on a scratchpad DSP: a tile, the order of the tile loops, and what is kept on chip."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.errors import InputError
+
+LOOPS = "gncyxk"
+"""Tile loops: groups, batch (On), output maps (Oc), rows (Oy), columns (Ox), input maps (Kc)."""
+
+ORDERED = "ncyxk"
+"""The loops whose order is a decision; the loop over groups, which share nothing, is the outermost."""
+
+REUSES = ("none", "tile", "halo")
+
+SCHEDULES = {
+    "intra": ("kncyx", "none"),
+    "kc": ("ncyxk", "tile"),
+    "oc": ("nyxkc", "tile"),
+    "oxyn": ("cknyx", "tile"),
+    "oxyn/ox": ("cknyx", "halo"),
+}
+"""The five schedules of the thesis (sections 5.2.1 to 5.2.5) as order and reuse."""
+
+MAX_TILE = 2**31
+"""Tile sizes stay below this."""
+
+
+@dataclass(frozen=True)
+class DspPlan:
+    """A tiled loop nest.
+
+    Attributes
+    ----------
+    tile : (g, n, c, y, x, k)
+        Most groups, images, output maps, rows, columns and input maps of a tile. The loop over a dimension
+        takes the smallest step that needs no more iterations: ten columns in tiles of up to nine are two of
+        five.
+    order
+        The loops over n, c, y, x and k, outermost first.
+    reuse : {"none", "tile", "halo"}
+        ``none``: every tile loads all its operands and writes its output (intra-tile reuse only). ``tile``:
+        an operand that the next tile needs again stays. ``halo``: moreover, where the next input tile is the
+        neighbour in x or y, what the two share stays, too.
+    """
+
+    tile: tuple[int, int, int, int, int, int]
+    order: str
+    reuse: str = "tile"
+
+    @property
+    def schedule(self) -> str:
+        """The thesis's name of the schedule, or order and reuse."""
+        for name, schedule in SCHEDULES.items():
+            if schedule == (self.order, self.reuse):
+                return name
+        return f"{self.order}+{self.reuse}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as the JSON object of a result file."""
+        tile = dict(zip(LOOPS, self.tile, strict=True))
+        return {"tile": tile, "schedule": self.order, "reuse": self.reuse}
+
+    @classmethod
+    def from_json(cls, data: Any, file: str | None = None) -> DspPlan:
+        """Read the JSON object of a result file; its meaning is judged by the simulator, not here."""
+        if not isinstance(data, dict) or set(data) != {"tile", "schedule", "reuse"}:
+            raise InputError("plan", data, "must be an object with tile, schedule and reuse", file)
+        tile = data["tile"]
+        if not (isinstance(tile, dict) and set(tile) == set(LOOPS) and all(map(_is_size, tile.values()))):
+            raise InputError("plan.tile", tile, f"must give a positive integer for each of {LOOPS}", file)
+        if not isinstance(data["schedule"], str) or sorted(data["schedule"]) != sorted(ORDERED):
+            raise InputError("plan.schedule", data["schedule"], f"must be an order of {ORDERED}", file)
+        if data["reuse"] not in REUSES:
+            raise InputError("plan.reuse", data["reuse"], f"must be one of: {', '.join(REUSES)}", file)
+        return cls(tuple(tile[loop] for loop in LOOPS), data["schedule"], data["reuse"])
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is int and 1 <= value < MAX_TILE

@@ -1,0 +1,175 @@
+"""Closed forms of external traffic: how often every operand is moved, for many tiles at once.
+
+An operand's buffer holds what one tile needs. It is moved whenever that changes from a tile to the next, so
+a loop that the operand does not depend on costs it nothing as long as no loop inside moves it; otherwise
+it multiplies. With all edge tiles counted at their true size these are equations 5.13 to 5.20, and the
+same for every other order of the loops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.tiling.dsp.nest import C, G, K, N, Nest, X, Y
+from tilewright.tiling.dsp.plan import LOOPS
+
+Counts = NDArray[np.int64]
+
+RELEVANT = {"input": {G, N, Y, X, K}, "kernels": {G, C, K}, "output": {G, N, C, Y, X}}
+"""The loops that each operand depends on."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What plans move between external memory and the chip; arrays have one entry per tile.
+
+    Attributes
+    ----------
+    loaded : int
+        Elements loaded of input, weights and partial sums.
+    written : int
+        Elements of outputs and partial sums written.
+    transfers : int
+        DMA transfers.
+    """
+
+    input: Counts
+    kernels: Counts
+    partial: Counts
+    written: Counts
+    transfers: Counts
+
+    @property
+    def accesses(self) -> Counts:
+        """Elements moved in all."""
+        return self.input + self.kernels + self.partial + self.written
+
+
+class Tiles:
+    """Many tiles of one nest, as arrays of loop steps, with what all orders of the loops share.
+
+    Parameters
+    ----------
+    steps : int, six arrays that broadcast against each other
+        Steps of the loops g, n, c, y, x, k; each one of ``nest.steps``.
+    """
+
+    def __init__(self, nest: Nest, steps: tuple[Counts, ...]) -> None:
+        self.nest = nest
+        self.steps = tuple(np.asarray(step, dtype=np.int64) for step in steps)
+        self.trips = tuple(-(-size // step) for size, step in zip(nest.sizes, self.steps, strict=True))
+        self._axes = {axis: self._sums(axis) for axis in (Y, X)}
+
+    def _sums(self, axis: int) -> dict[str, Counts]:
+        """Per tile, sums along an axis: elements of whole input tiles, of their new parts, and transfers."""
+        values, index = np.unique(self.steps[axis], return_inverse=True)
+        rows = [self.nest.axis(axis, int(step)) for step in values]
+        table = {
+            "full": [int(row.full.sum()) for row in rows],
+            "new": [int(row.new.sum()) for row in rows],
+            "moves": [int(np.count_nonzero(row.new)) for row in rows],
+            "first": [int(row.full[0]) for row in rows],
+        }
+        shape = self.steps[axis].shape
+        return {name: np.array(sums, dtype=np.int64)[index].reshape(shape) for name, sums in table.items()}
+
+    def repeats(self, operand: str, order: str) -> Counts:
+        """How often each part of an operand is brought, without the g loop (which repeats nothing)."""
+        moved = np.zeros(1, dtype=bool)
+        times = np.ones(1, dtype=np.int64)
+        for loop in reversed(order):
+            d = LOOPS.index(loop)
+            if d in RELEVANT[operand]:
+                moved = moved | (self.trips[d] > 1)
+            else:
+                times = times * np.where(moved, self.trips[d], 1)
+        return times
+
+    def halo(self, order: str) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Whether neighbours in y, and in x, follow each other, so that what they share can stay."""
+        still = np.ones(1, dtype=bool)  # no loop inside moves the input
+        along = {Y: np.zeros(1, dtype=bool), X: np.zeros(1, dtype=bool)}
+        for loop in reversed(order):
+            d = LOOPS.index(loop)
+            if d in RELEVANT["input"]:
+                if d in along:
+                    along[d] = still & (self.trips[d] > 1)
+                still = still & (self.trips[d] == 1)
+        return along[Y], along[X]
+
+    def traffic(self, order: str, reuse: str) -> Traffic:
+        """Return the traffic of a schedule with each tile."""
+        nest, (g, n, c, y, x, k) = self.nest, self.trips
+        if reuse == "none":
+            again = {"input": c, "kernels": n * y * x, "output": k}
+        else:
+            again = {operand: self.repeats(operand, order) for operand in RELEVANT}
+        rows, columns = self._axes[Y], self._axes[X]
+        if reuse == "halo":
+            in_y, in_x = self.halo(order)
+            plane = np.where(in_y, rows["new"], rows["full"]) * np.where(
+                in_x, columns["new"], columns["full"]
+            )
+            visits = np.where(in_y, rows["moves"], y) * np.where(in_x, columns["moves"], x)
+        else:
+            plane, visits = rows["full"] * columns["full"], y * x
+        channels = nest.layer.batch * nest.layer.input[0]
+        out = again["output"]
+        outputs = g * n * c * y * x
+        return Traffic(
+            input=channels * plane * again["input"],
+            kernels=nest.n_weights * again["kernels"],
+            partial=nest.n_outputs * (out - 1),
+            written=nest.n_outputs * out,
+            transfers=g * n * k * visits * again["input"]
+            + g * c * k * again["kernels"]
+            + outputs * (2 * out - 1),
+        )
+
+    @property
+    def first_plane(self) -> Counts:
+        """Elements of one input map under the very first tile."""
+        return self._axes[Y]["first"] * self._axes[X]["first"]
+
+    @property
+    def need(self) -> Counts:
+        """Elements of one copy of all buffers (equation 5.6)."""
+        g, n, c, y, x, k = self.steps
+        (sy, sx), (ey, ex) = self.nest.layer.stride, self.nest.layer.kernel_extent
+        inputs = n * k * ((y - 1) * sy + ey) * ((x - 1) * sx + ex)
+        need: Counts = g * (inputs + c * k * self.nest.window + n * c * y * x)
+        return need
+
+    def published(self, schedule: str) -> NDArray[np.float64]:
+        """Return accesses as the thesis counts them, every edge tile as a full one (equations 5.13 to 5.20).
+
+        Parameters
+        ----------
+        schedule : {"intra", "kc", "oc", "oxyn", "oxyn/ox"}
+        """
+        _, n, c, y, x, k = self.trips
+        sg, sn, sc, sy, sx, sk = self.steps
+        layer = self.nest.layer
+        height = (sy - 1) * layer.stride[0] + layer.kernel_extent[0]
+        width = (sx - 1) * layer.stride[1] + layer.kernel_extent[1]
+        inputs = sg * sn * sk * height * width
+        weights, outputs = sg * sc * sk * self.nest.window, sg * sn * sc * sy * sx
+        tiles = np.prod(np.broadcast_arrays(*self.trips), axis=0)
+        partial = (2 - 1 / k) * outputs
+        if schedule == "intra":
+            each = inputs + weights + partial
+        elif schedule == "kc":
+            each = inputs + weights + outputs / k
+        elif schedule == "oc":
+            each = inputs / c + weights + partial
+        elif schedule == "oxyn":
+            each = inputs + weights / (x * y * n) + partial
+        else:
+            shared = (layer.kernel_extent[1] - layer.stride[1]) * height * sk * sn * sg
+            fresh = sx * layer.stride[1] * height * sk * sn * sg
+            each = fresh + shared / x + weights / (x * y * n) + partial
+        result: NDArray[np.float64] = tiles * each
+        return result

@@ -1,0 +1,110 @@
+"""Tiling on a multicore NPU: validity, cost, exact search and simulation of one layer's plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from tilewright.layer import Layer
+from tilewright.simulator import Report, Violation, execute
+from tilewright.simulator.reference import convolution, random_values
+from tilewright.tiling.npu import search
+from tilewright.tiling.npu.cost import cost, published, time_ps
+from tilewright.tiling.npu.machine import NpuMachine
+from tilewright.tiling.npu.plan import DIMENSIONS, NpuPlan
+from tilewright.tiling.npu.program import data, lower
+from tilewright.tiling.npu.slices import Cut
+
+LayerPlan = NpuPlan
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A lower bound on the time of any plan; `name` is what proves it."""
+
+    name: str
+    value: int
+    steps: int = 1
+    impossible: str | None = None
+
+
+@lru_cache(maxsize=1024)
+def cut_of(layer: Layer, machine: NpuMachine, partition: str) -> Cut:
+    """Return a layer under a partition; the same object for equal ones, since it keeps tables."""
+    return Cut(layer, machine, partition)
+
+
+def _cut(problem: Any, plan: NpuPlan) -> Cut:
+    return cut_of(problem.one_layer, problem.machine, plan.partition)
+
+
+def fault(problem: Any, plan: NpuPlan) -> str | None:
+    """Say what is wrong with a plan, or None for a valid one."""
+    for field in ("partition", "schedule"):
+        limit, value = getattr(problem.limits, field), getattr(plan, field)
+        if limit not in ("any", value):
+            return f"{field} {value}: the limits allow {limit}"
+    cut = _cut(problem, plan)
+    step = cut.step(plan.tile)
+    if plan.schedule == "IS" and step[0] < cut.sizes[0]:
+        return f"input stationary: a tile has all {cut.sizes[0]} filters of a core, this one {step[0]}"
+    for operand, need in cut.need(step, plan.schedule).items():
+        if need > cut.room[operand]:
+            return f"memory overflow: {operand} needs {need} elements, a core holds {cut.room[operand]}"
+    return None
+
+
+def objective(problem: Any, plan: NpuPlan) -> int:
+    """Time of a valid plan in picoseconds by the closed form; the simulator must find the same."""
+    cut = _cut(problem, plan)
+    return time_ps(cut, cost(cut, plan))
+
+
+def measured_objective(problem: Any, report: Report) -> int:
+    """Time of a simulated plan in picoseconds."""
+    assert report.sequential is not None
+    return report.sequential.cycles
+
+
+def simulate(
+    problem: Any, plan: NpuPlan, *, numeric: bool = False, overlapped: bool = True, seed: int = 0
+) -> Report:
+    """Execute a plan: the only judge of what it costs and whether it is right."""
+    broken = fault(problem, plan)
+    if broken is not None and not broken.startswith("memory overflow"):
+        return Report.refused(Violation(broken.split(":")[0], 0, "plan", "a plan within the limits", broken))
+    cut, layer = _cut(problem, plan), problem.one_layer
+    given = expected = None
+    if numeric:
+        values, kernels = random_values(layer, seed)
+        given, expected = data(cut, plan, values, kernels, convolution(layer, values, kernels))
+    report = execute(lower(cut, plan), overlapped=overlapped, data=given, expected=expected)
+    if report.violation is None:
+        total, full = cost(cut, plan), published(cut, plan)
+        report.facts = {
+            "partition": plan.partition,
+            "schedule": plan.schedule,
+            "tile": dict(zip(DIMENSIONS, cut.step(plan.tile), strict=True)),
+            "time_ps": measured_objective(problem, report),
+            "bursts": total.bursts,
+            "published_time_ps": time_ps(cut, full),
+            "published_bursts": full.bursts,
+        }
+    return report
+
+
+def best_bound(problem: Any) -> Bound:
+    """Return a lower bound on the time: that of tiles whose cores have room for all input maps."""
+    least = search.least_time(problem)
+    if least is None:
+        limits = problem.limits
+        why = f"no tile fits partition {limits.partition} and schedule {limits.schedule}"
+        return Bound("no tile", 0, impossible=why)
+    return Bound("all maps at once", least)
+
+
+def exhaustive(problem: Any, deadline: float) -> tuple[int, tuple[NpuPlan, ...]] | None:
+    """Return the least time and a plan that takes it, or None if nothing is feasible."""
+    found = search.fastest(problem)
+    return None if found is None else (found.value, (found.plan,))

@@ -1,0 +1,261 @@
+"""Closed form of an NPU plan's time, for one plan or for arrays of them.
+
+Every sum over tiles is a product of sums over the tiles of a dimension, so that each is taken once for all steps
+of a dimension. `Reading` has what equations 3 to 9 leave open; its defaults are the product's reading, which
+the simulator executes: docs/npu.md says how they were chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.tiling.npu.plan import NpuPlan
+from tilewright.tiling.npu.slices import Cut, Span, quotient
+
+Counts = NDArray[np.int64]
+Steps = tuple[Any, Any, Any, Any]
+"""Steps m, n, r and c: numbers, or arrays that broadcast."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the paper's equations leave open.
+
+    Attributes
+    ----------
+    input
+        Who loads an input tile: the TLE for all its cores, each of its cores, or (as equations 3 to 5 are
+        printed) one core, whose transfers of every operand stand for those of all.
+    edges
+        Whether tiles at the edges count at their true size or, as printed, as full ones.
+    cores
+        Whether the slowest core counts, or all work is spread evenly over all cores (equation 8).
+    padding
+        Whether the padding around the input is transferred with it.
+    idle
+        Whether a TLE counts with its own work, or as much as the one that has most (the #TLEs of equations 3 to 5).
+    """
+
+    input: Literal["shared", "each", "one core"] = "shared"
+    edges: Literal["true", "full"] = "true"
+    cores: Literal["slowest", "even"] = "slowest"
+    padding: Literal["moved", "left"] = "moved"
+    idle: Literal["nothing", "full"] = "nothing"
+
+
+OURS = Reading()
+"""What the simulator executes."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a plan takes, or many plans; ``time = cycles * cycle_ps + bytes * byte_ps + bursts * burst_ps``.
+
+    Attributes
+    ----------
+    cycles
+        Of the slowest core in each step, added up.
+    input, weights, output
+        Elements moved of each operand.
+    bursts
+        DRAM bursts of all transfers.
+    """
+
+    cycles: Any
+    input: Any
+    weights: Any
+    output: Any
+    bursts: Any
+
+    @property
+    def elements(self) -> Any:
+        """Elements moved in all."""
+        return self.input + self.weights + self.output
+
+
+def time_ps(cut: Cut, cost: Cost) -> Any:
+    """Return the time of a cost on its machine, in picoseconds (equation 6)."""
+    machine = cut.machine
+    moved = cost.elements * machine.element_bytes * machine.byte_ps
+    return cost.cycles * machine.cycle_ps + moved + cost.bursts * machine.burst_ps
+
+
+def cost(cut: Cut, plan: NpuPlan) -> Cost:
+    """Return what a plan takes, exactly as the simulator measures it."""
+    return _one(totals(cut, plan.schedule, _numbers(cut, plan)))
+
+
+def published(cut: Cut, plan: NpuPlan) -> Cost:
+    """Return what a plan takes with every tile counted as a full one (equations 3 to 9)."""
+    return _one(totals(cut, plan.schedule, _numbers(cut, plan), Reading(edges="full")))
+
+
+def _numbers(cut: Cut, plan: NpuPlan) -> Steps:
+    m, n, r, c = (np.int64(step) for step in cut.step(plan.tile))
+    return m, n, r, c
+
+
+def _one(found: Cost) -> Cost:
+    return Cost(*(int(value) for value in vars(found).values()))
+
+
+def totals(cut: Cut, schedule: str, step: Steps, reading: Reading = OURS) -> Cost:
+    """Return what plans take, valid or not.
+
+    With ``cores = "even"`` the cycles are those of all cores together.
+    """
+    m, n, r, c = step
+    layer = cut.layer
+    full = reading.edges == "full"
+    rows, cores = cut.rows, cut.cores
+    if reading.idle == "full":
+        rows, cores = (rows[0],) * cut.slices[0], (cores[0],) * cut.slices[1]
+    add: Callable[..., Any] = partial(add_up, full=full)
+    # Filters: of the cores whose transfers count; how often an input tile is loaded for them.
+    most = [_length(slice_[0]) for slice_ in cores]
+    every = [_length(core) for slice_ in cores for core in slice_]
+    filters = add(most if reading.input == "one core" else every, m)
+    loads = add_up(every if reading.input == "each" else most, m, np.ones_like)
+    # Input maps.
+    maps = add([cut.maps], n)
+    held = [cut.maps] if schedule == "WS" else None
+    filter_bursts = sum(map(cut.filter_bursts, held)) if held else add([cut.maps], n, cut.filter_bursts)
+    # Rows and columns.
+    plane = planes(cut, r, c, rows, reading)
+    again = len(rows) if schedule == "WS" else plane.tiles
+    weight_maps = cut.maps if schedule == "WS" else maps
+    planes_loaded = filters if cut.depthwise else loads * maps
+    if reading.cores == "slowest":
+        busy, positions = add(most[:1], m), rounds(cut, r, c, _length(cut.rows[0]), full)
+    else:
+        busy, positions = add([cut.filters], m), rounds(cut, r, c, layer.output_plane[0], full)
+    found = (
+        busy * maps * positions,
+        planes_loaded * plane.input,
+        filters * weight_maps * cut.window * again,
+        filters * plane.output,
+        planes_loaded * plane.input_bursts + filters * (again * filter_bursts + plane.output_bursts),
+    )
+    return Cost(*(value * cut.repeats for value in found))
+
+
+class Planes(NamedTuple):
+    """What the tiles of one map take in all TLEs that share its rows.
+
+    Attributes
+    ----------
+    tiles
+        How many there are.
+    input, output
+        Elements of all of them.
+    input_bursts, output_bursts
+        Bursts that move them.
+    """
+
+    tiles: Any
+    input: Any
+    output: Any
+    input_bursts: Any
+    output_bursts: Any
+
+
+def planes(cut: Cut, r: Any, c: Any, rows: Sequence[Span] | None = None, reading: Reading = OURS) -> Planes:
+    """Return what the tiles of r rows and c columns take, for one map."""
+    width = cut.layer.output_plane[1]
+    spans = cut.rows if rows is None else rows
+    add: Callable[..., Any] = partial(add_up, full=reading.edges == "full")
+    heights = [_length(span) for span in spans]
+    if reading.padding == "moved":
+        down = partial(add, heights, r)
+        across = partial(add, [width], c)
+        reach = [partial(cut.reach, side) for side in (0, 1)]
+        high, wide, whole = down(reach[0]), across(reach[1]), cut.reach(1, width)
+        input_bursts = np.where(
+            c >= width,
+            down(lambda h: cut.bursts(reach[0](h) * whole)),
+            high * across(lambda w: cut.bursts(reach[1](w))),
+        )
+    else:
+        high = _clipped(cut, 0, spans, r, reading)
+        wide = _clipped(cut, 1, [(0, width)], c, reading)
+        input_bursts = np.where(
+            c >= width,
+            _clipped(cut, 0, spans, r, reading, lambda h: cut.bursts(h * cut.layer.input[2])),
+            high * _clipped(cut, 1, [(0, width)], c, reading, cut.bursts),
+        )
+    output_bursts = np.where(
+        c >= width,
+        add(heights, r, lambda h: cut.bursts(h * width)),
+        add(heights, r) * add([width], c, cut.bursts),
+    )
+    tiles = add_up(heights, r, np.ones_like) * add_up([width], c, np.ones_like)
+    return Planes(tiles, high * wide, add(heights, r) * add([width], c), input_bursts, output_bursts)
+
+
+def rounds(cut: Cut, r: Any, c: Any, rows: int, full: bool = False) -> Any:
+    """Return the cycles in which a core adds one input map to one output map of so many rows (equation 7)."""
+
+    def cycles(height: Any, width: Any) -> Any:
+        return quotient(height * width * cut.window, cut.machine.macs_per_cycle)
+
+    width = cut.layer.output_plane[1]
+    return add_up([rows], r, lambda h: add_up([width], c, partial(cycles, h), full), full)
+
+
+def add_up(
+    lengths: Sequence[int], step: Any, of: Callable[[Any], Any] | None = None, full: bool = False
+) -> Any:
+    """Add up `of` (by default the size) over all tiles, each as long as a step or, the last, as what is left.
+
+    Parameters
+    ----------
+    lengths
+        Of the parts that are cut into tiles one by one.
+    full
+        The last tile counts as a full one.
+    """
+    total: Any = 0
+    of = of or (lambda size: size)
+    for length in lengths:
+        count, rest = np.divmod(length, step)
+        if full:
+            total = total + (count + (rest > 0)) * of(step)
+        else:
+            total = total + count * of(step) + np.where(rest > 0, of(rest), 0)
+    return total
+
+
+def _clipped(
+    cut: Cut,
+    side: int,
+    spans: Sequence[Span],
+    steps: Any,
+    reading: Reading,
+    of: Callable[[Any], Any] = lambda size: size,
+) -> Any:
+    """Add up `of` over the input rows (or columns) of all tiles, those of the padding left out."""
+    layer = cut.layer
+    before, size = layer.padding[2 * side], layer.input[1 + side]
+    found = []
+    for step in np.ravel(steps):
+        total = 0
+        for first, last in spans:
+            starts = np.arange(first, last, step)
+            lengths = (
+                np.full_like(starts, step) if reading.edges == "full" else np.minimum(step, last - starts)
+            )
+            begin = starts * layer.stride[side] - before
+            end = begin + cut.reach(side, lengths)
+            total += of(np.minimum(end, size) - np.maximum(begin, 0)).sum()
+        found.append(total)
+    return np.array(found).reshape(np.shape(steps))
+
+
+def _length(span: Span) -> int:
+    return span[1] - span[0]

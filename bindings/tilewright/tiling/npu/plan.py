@@ -1,0 +1,58 @@
+"""The plan of a layer on a multicore NPU: how it is cut among the TLEs, which operand stays, and the tile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.errors import InputError
+
+PARTITIONS = ("KS", "KS&OFM", "OFM")
+"""What the TLEs divide among them: filters, filters and output rows, output rows (algorithm 2)."""
+
+SCHEDULES = ("IS", "OS", "WS")
+"""Input, output or weight stationary (section IV-D)."""
+
+DIMENSIONS = "mnrc"
+"""T_M filters of a core, T_N input maps, T_R output rows and T_C output columns."""
+
+MAX_TILE = 2**31
+"""Tile sizes stay below this."""
+
+
+@dataclass(frozen=True)
+class NpuPlan:
+    """Partition over the TLEs, schedule of the TLTs, and their tile.
+
+    Attributes
+    ----------
+    tile : (m, n, r, c)
+        Most filters, input maps, output rows and columns of a core's tile. The loop over a dimension takes the
+        smallest step that needs no more iterations, as on a DSP.
+    """
+
+    partition: str
+    schedule: str
+    tile: tuple[int, int, int, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as the JSON object of a result file."""
+        tile = dict(zip(DIMENSIONS, self.tile, strict=True))
+        return {"partition": self.partition, "schedule": self.schedule, "tile": tile}
+
+    @classmethod
+    def from_json(cls, data: Any, file: str | None = None) -> NpuPlan:
+        """Read the JSON object of a result file; its meaning is judged by the simulator, not here."""
+        if not isinstance(data, dict) or set(data) != {"partition", "schedule", "tile"}:
+            raise InputError("plan", data, "must be an object with partition, schedule and tile", file)
+        for key, known in (("partition", PARTITIONS), ("schedule", SCHEDULES)):
+            if data[key] not in known:
+                raise InputError(f"plan.{key}", data[key], f"must be one of: {', '.join(known)}", file)
+        tile = data["tile"]
+        sizes = tile.values() if isinstance(tile, dict) else ()
+        if set(tile if isinstance(tile, dict) else ()) != set(DIMENSIONS) or not all(
+            type(size) is int and 1 <= size < MAX_TILE for size in sizes
+        ):
+            limit = f"must give a positive integer for each of {DIMENSIONS}"
+            raise InputError("plan.tile", tile, limit, file)
+        return cls(data["partition"], data["schedule"], tuple(tile[d] for d in DIMENSIONS))

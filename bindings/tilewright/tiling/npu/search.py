@@ -1,0 +1,143 @@
+"""Exact search over the whole space of the TSO paper: partition, schedule and every tile.
+
+Only the steps T_N, T_R and T_C are enumerated (algorithm 3): for each of them the fewest filter tiles are best,
+since nothing but the loads of the input depends on T_M, so T_M is the largest that fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.layer import Layer
+from tilewright.tiling.npu.cost import time_ps, totals
+from tilewright.tiling.npu.machine import NpuMachine
+from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
+from tilewright.tiling.npu.slices import Cut
+
+NEVER = np.iinfo(np.int64).max
+
+
+class Found(NamedTuple):
+    """The best plan and its time in picoseconds."""
+
+    value: int
+    plan: NpuPlan
+
+
+class Tiles(NamedTuple):
+    """All tiles of a partition and schedule; arrays that broadcast, the order is that in which they are tried.
+
+    Attributes
+    ----------
+    m, n, r, c
+        Steps: T_R and T_C ascending, T_N descending, and the largest T_M that fits.
+    fits
+        Whether a tile fits into a core's memories.
+    """
+
+    m: NDArray[np.int64]
+    n: NDArray[np.int64]
+    r: NDArray[np.int64]
+    c: NDArray[np.int64]
+    fits: NDArray[np.bool_]
+
+    @property
+    def steps(self) -> tuple[Any, Any, Any, Any]:
+        """The steps m, n, r and c."""
+        return self[:4]
+
+    def plan(self, cut: Cut, schedule: str, at: int) -> NpuPlan:
+        """Return the plan of a tile by its number in the order of all."""
+        tile = tuple(int(np.broadcast_to(step, self.fits.shape).flat[at]) for step in self.steps)
+        return NpuPlan(cut.partition, schedule, tile)  # type: ignore[arg-type]
+
+
+def choices(limits: Any) -> Iterator[tuple[str, str]]:
+    """Iterate over the partitions and schedules that limits allow, in the order in which they are tried."""
+    for partition in PARTITIONS if limits.partition == "any" else (limits.partition,):
+        for schedule in SCHEDULES if limits.schedule == "any" else (limits.schedule,):
+            yield partition, schedule
+
+
+def tiles(cut: Cut, schedule: str) -> Tiles:
+    """Return every tile that can be best."""
+    ms, ns, rs, cs = cut.steps
+    n, r, c = ns[::-1][None, None, :], rs[:, None, None], cs[None, :, None]
+    most = largest_filter_step(cut, schedule, n, r, c)
+    m = ms[np.maximum(np.searchsorted(ms, most, side="right") - 1, 0)]
+    return Tiles(m, n, r, c, most > 0)
+
+
+def largest_filter_step(cut: Cut, schedule: str, n: Any, r: Any, c: Any) -> Any:
+    """Return the largest T_M with which tiles fit into the memories (equation 2), 0 for none."""
+    room, filters = cut.room, cut.sizes[0]
+    plane = cut.reach(0, r) * cut.reach(1, c)
+    most = np.minimum(
+        room["weights"] // ((cut.maps if schedule == "WS" else n) * cut.window), room["output"] // (r * c)
+    )
+    most = np.minimum(
+        most, room["input"] // plane if cut.depthwise else filters * (n * plane <= room["input"])
+    )
+    if schedule == "IS":
+        return np.where(most >= filters, filters, 0)
+    return np.minimum(most, filters)
+
+
+def fastest(problem: Any) -> Found | None:
+    """Return the fastest plan of a layer, None where no tile fits a schedule that is asked for.
+
+    Of equally fast ones it is the first in the order of partitions, schedules, ascending T_R and T_C and
+    descending T_N.
+    """
+    best: Found | None = None
+    for partition, schedule in choices(problem.limits):
+        found = fastest_tile(Cut(problem.one_layer, problem.machine, partition), schedule)
+        if found is not None and (best is None or found.value < best.value):
+            best = found
+    return best
+
+
+def fastest_tile(cut: Cut, schedule: str) -> Found | None:
+    """Return the fastest plan of one partition and schedule."""
+    all_tiles = tiles(cut, schedule)
+    if not all_tiles.fits.any():
+        return None
+    time = np.where(all_tiles.fits, time_ps(cut, totals(cut, schedule, all_tiles.steps)), NEVER)
+    at = int(time.argmin())
+    return Found(int(time.flat[at]), all_tiles.plan(cut, schedule, at))
+
+
+def least_time(problem: Any) -> int | None:
+    """Return a lower bound on the time: of tiles with room for all input maps, whatever they need.
+
+    Nothing takes longer with a larger T_N. None if no such tile exists, and so no plan.
+    """
+    least: int | None = None
+    for partition, schedule in choices(problem.limits):
+        cut = Cut(problem.one_layer, problem.machine, partition)
+        _, _, rs, cs = cut.steps
+        r, c = rs[:, None], cs[None, :]
+        most = largest_filter_step(cut, schedule, 1, r, c)
+        if not (most > 0).any():
+            continue
+        step = (np.maximum(most, 1), np.int64(cut.maps), r, c)
+        found = int(np.where(most > 0, time_ps(cut, totals(cut, schedule, step)), NEVER).min())
+        least = found if least is None else min(least, found)
+    return least
+
+
+__all__ = [
+    "Found",
+    "Layer",
+    "NpuMachine",
+    "Tiles",
+    "choices",
+    "fastest",
+    "fastest_tile",
+    "least_time",
+    "tiles",
+]

@@ -1,0 +1,65 @@
+"""A tiling plan: how each layer is tiled, one entry per layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.errors import InputError
+from tilewright.network import MAX_LAYERS
+from tilewright.tiling.dsp.plan import DspPlan
+from tilewright.tiling.npu.plan import NpuPlan
+
+LayerPlan = DspPlan | NpuPlan
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The plans of all layers of a problem, in order; of a problem with one layer, one.
+
+    Attributes
+    ----------
+    front
+        The entries are not layers but alternatives for one layer: the Pareto front, fastest first.
+    """
+
+    layers: tuple[LayerPlan, ...]
+    front: bool = False
+
+    @classmethod
+    def joined(cls, parts: Sequence[Plan]) -> Plan:
+        """Return the plan of a network from those of its layers."""
+        return cls(tuple(layer for part in parts for layer in part.layers))
+
+    def split(self) -> list[Plan]:
+        """Return every layer's plan as a plan of its own."""
+        return [Plan((layer,)) for layer in self.layers]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as the JSON object of a result file."""
+        if self.front:
+            return {"front": [layer.to_json() for layer in self.layers]}
+        if len(self.layers) == 1:
+            return self.layers[0].to_json()
+        return {"layers": [layer.to_json() for layer in self.layers]}
+
+    @classmethod
+    def from_json(cls, data: Any, file: str | None = None) -> Plan:
+        """Read the JSON object of a result file; its meaning is judged by the simulator, not here."""
+        if not isinstance(data, dict):
+            raise InputError("plan", data, "must be an object", file)
+        key = next((key for key in ("layers", "front") if key in data), None)
+        if key is None:
+            return cls((_layer(data, file),))
+        layers = data[key]
+        fewest = 1 if key == "front" else 2
+        if not isinstance(layers, list) or set(data) != {key} or not fewest <= len(layers) <= MAX_LAYERS:
+            limit = f"must be a list of {fewest} to {MAX_LAYERS} plans, and nothing beside it"
+            raise InputError(f"plan.{key}", layers, limit, file)
+        return cls(tuple(_layer(layer, file) for layer in layers), front=key == "front")
+
+
+def _layer(data: Any, file: str | None) -> LayerPlan:
+    kind = NpuPlan if isinstance(data, dict) and "partition" in data else DspPlan
+    return kind.from_json(data, file)

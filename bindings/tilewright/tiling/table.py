@@ -1,0 +1,135 @@
+"""What people are shown of a solved tiling problem: rows for one layer, a table for a network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.tiling.problem import Problem
+
+Rows = list[tuple[str, str]]
+
+
+def rows(problem: Problem, report: dict[str, Any]) -> Rows:
+    """Return labelled lines about a report's totals."""
+    if problem.network is None:
+        return _layer(problem, report)
+    layers = report["layers"]
+    moved = sum(_moved(layer) for layer in layers)
+    shown = [
+        ("layers", f"{len(layers)}, {len({id(part) for _, part in problem.parts})} different"),
+        ("MACs", f"{report['macs']:,}"),
+        ("external accesses", f"{moved:,} elements, {report['transfers']:,} transfers"),
+    ]
+    if all("least_accesses" in layer["facts"] for layer in layers):
+        least = sum(layer["facts"]["least_accesses"] for layer in layers)
+        shown.append(
+            ("any schedule", f"at least {least:,} elements; this one has {moved / least:.2f} times that")
+        )
+    return shown + _total_time(problem, layers)
+
+
+def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Return a header and one line per layer of a network; nothing for a single layer or a front."""
+    header: tuple[str, ...]
+    if problem.minimise == "pareto":
+        header = ("cycles", "accesses", "GOps/s", "Ops/byte")
+        return [header, *(_point(problem, point) for point in report["facts"]["front"])]
+    if problem.network is None:
+        return []
+    if problem.machine.kind == "npu":
+        header = ("layer", "partition", "schedule", "tile", "loaded", "written", "us")
+        return [header, *(_npu_line(layer) for layer in report["layers"])]
+    header = ("layer", "schedule", "tile g n c y x k", "accesses", "x least", "Ops/byte", "cycles", "GOps/s")
+    return [header, *(_dsp_line(layer) for layer in report["layers"])]
+
+
+def _point(problem: Problem, point: dict[str, int]) -> tuple[str, ...]:
+    machine, macs = problem.machine, problem.one_layer.macs
+    assert machine.kind == "dsp"
+    gops = machine.clock_mhz * 2 * macs / point["cycles"] / 1000
+    efficiency = 2 * macs / point["accesses"] / machine.element_bytes
+    return f"{point['cycles']:,}", f"{point['accesses']:,}", f"{gops:.3f}", f"{efficiency:.1f}"
+
+
+def _dsp_line(layer: dict[str, Any]) -> tuple[str, ...]:
+    facts = layer["facts"]
+    return (
+        layer["name"],
+        facts["schedule"],
+        " ".join(str(size) for size in facts["step"].values()),
+        f"{facts['accesses']:,}",
+        f"{facts['accesses'] / facts['least_accesses']:.2f}",
+        f"{facts['ops_per_byte']:.1f}",
+        f"{facts['cycles']:,}",
+        f"{facts['gops_per_second']:.2f}",
+    )
+
+
+def _npu_line(layer: dict[str, Any]) -> tuple[str, ...]:
+    facts = layer["facts"]
+    return (
+        layer["name"],
+        facts["partition"],
+        facts["schedule"],
+        " ".join(str(size) for size in facts["tile"].values()),
+        f"{sum(layer['loaded'].values()):,}",
+        f"{sum(layer['written'].values()):,}",
+        f"{facts['time_ps'] / 1e6:,.1f}",
+    )
+
+
+def _moved(layer: dict[str, Any]) -> int:
+    moved: int = sum(layer["loaded"].values()) + sum(layer["written"].values())
+    return moved
+
+
+def _total_time(problem: Problem, layers: list[dict[str, Any]]) -> Rows:
+    if problem.machine.kind == "npu":
+        total = sum(layer["facts"]["time_ps"] for layer in layers)
+        return [("time", f"{total / 1e6:,.0f} us")]
+    cycles = sum(layer["facts"]["cycles"] for layer in layers)
+    energy = sum(layer["facts"]["energy_fj"] for layer in layers)
+    seconds = cycles / problem.machine.clock_mhz / 1e6
+    return [
+        ("duration", f"{cycles:,} cycles, {1e3 * seconds:.2f} ms at {problem.machine.clock_mhz} MHz"),
+        ("energy", f"{energy / 1e12:.3f} mJ"),
+    ]
+
+
+def _layer(problem: Problem, report: dict[str, Any]) -> Rows:
+    facts = report["facts"]
+    loaded = ", ".join(f"{name} {count:,}" for name, count in report["loaded"].items() if count)
+    written = ", ".join(f"{name} {count:,}" for name, count in report["written"].items() if count)
+    if problem.machine.kind == "npu":
+        tile = ", ".join(f"{name} {size}" for name, size in facts["tile"].items())
+        return [
+            ("plan", f"{facts['partition']}, {facts['schedule']}, tile {tile}"),
+            ("loaded", loaded),
+            ("written", written),
+            ("time", f"{facts['time_ps'] / 1e6:,.1f} us"),
+        ]
+    step = ", ".join(f"{name} {size}" for name, size in facts["step"].items())
+    buffers = ", ".join(f"{name} {size:,}" for name, size in facts["buffers"].items())
+    copies = f" (x {problem.machine.copies})" if problem.machine.copies > 1 else ""
+    shown = [
+        ("schedule", facts["schedule"]),
+        ("tile", f"{step}; {report['steps']:,} tiles"),
+        ("buffers", f"{buffers} elements{copies} of {problem.machine.capacity:,}"),
+        ("loaded", loaded),
+        ("written", written),
+        ("accesses", f"{facts['accesses']:,} elements in {report['transfers']:,} transfers"),
+        (
+            "any schedule",
+            f"at least {facts['least_accesses']:,} accesses ({facts['least_accesses_by']}): "
+            f"this one has {facts['accesses'] / facts['least_accesses']:.2f} times that",
+        ),
+        ("efficiency", f"{facts['ops_per_byte']:.1f} Ops/byte, {facts['gops_per_second']:.2f} GOps/s"),
+        ("duration", f"{facts['cycles']:,} cycles"),
+        ("energy", f"{facts['energy_fj'] / 1e9:,.1f} uJ"),
+    ]
+    if "published_accesses" in facts:
+        accesses, cycles = facts["published_accesses"], facts["published_cycles"]
+        shown.append(
+            ("as published", f"{accesses:,.0f} accesses, {cycles:,.0f} cycles (edge tiles as full ones)")
+        )
+    return shown

@@ -1,0 +1,26 @@
+"""The room's own exact method: every tile and schedule that can matter, enumerated with proof.
+
+What is enumerated and why nothing is lost is argued in docs/tiling.md; the searches are in
+``tilewright.tiling.dsp.search`` and ``tilewright.tiling.npu.search``.
+"""
+
+from __future__ import annotations
+
+from tilewright.search import Outcome, Search
+from tilewright.tiling import MACHINES, Plan, Problem
+from tilewright.tiling.dsp.search import OutOfTimeError
+
+
+def solve(problem: Problem, search: Search) -> Outcome:
+    """Find and prove the optimum of a problem with one layer; of ``pareto``, the whole front."""
+    try:
+        found = MACHINES[problem.machine.kind].exhaustive(problem, search.deadline)
+    except OutOfTimeError:
+        return Outcome("unknown")
+    if found is None:
+        return Outcome("infeasible")
+    value, layers = found
+    plan = Plan(tuple(layers), front=problem.minimise == "pareto")
+    search.on_plan(plan)
+    search.on_bound(value)
+    return Outcome("optimal", plan, value)

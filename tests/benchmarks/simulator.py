@@ -1,0 +1,193 @@
+"""Measure the simulator on long programs, each in a process of its own: time, and peak memory.
+
+python tests/benchmarks/simulator.py [NAME...]
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from tilewright.simulator import (
+    Box,
+    Compute,
+    Engine,
+    Free,
+    LazySteps,
+    Load,
+    Memory,
+    Program,
+    Report,
+    Step,
+    Tensor,
+    WriteBack,
+    execute,
+)
+
+
+def product(sizes: tuple[int, int, int], tiles: tuple[int, int, int], cores: int = 1) -> Program:
+    """Return a matrix product o = w @ x in tiles, inner axis last, as a DSP or so many cores execute it.
+
+    Parameters
+    ----------
+    sizes, tiles
+        Rows of w, columns of x, and the inner axis: of the matrices, and of a tile.
+    cores
+        Each has a memory and tensors of its own and executes a whole product.
+    """
+    rows, cols, inner = (
+        [(first, min(first + tile, size)) for first in range(0, size, tile)]
+        for size, tile in zip(sizes, tiles, strict=True)
+    )
+    height, width, depth = sizes
+    tensors = []
+    for core in range(cores):
+        memory = f"m{core}"
+        tensors += [
+            Tensor(f"w{core}", (height, depth), "kernels", memory, buffer=tiles[0] * tiles[2]),
+            Tensor(f"x{core}", (depth, width), "input", memory, buffer=tiles[2] * tiles[1]),
+            Tensor(
+                f"o{core}",
+                (height, width),
+                "output",
+                memory,
+                macs_per_element=depth,
+                buffer=tiles[0] * tiles[1],
+            ),
+        ]
+    names = [(f"w{core}", f"x{core}", f"o{core}") for core in range(cores)]
+
+    def make() -> Iterator[Step]:
+        held: tuple[Box, Box] | None = None
+        done: Box | None = None
+        for row in rows:
+            for col in cols:
+                for part in inner:
+                    left, right, target = Box((row, part)), Box((part, col)), Box((row, col))
+                    free = (
+                        [a for w, x, _ in names for a in (Free(w, held[0]), Free(x, held[1]))] if held else []
+                    )
+                    write = [WriteBack(o, done, "bus") for *_, o in names] if done and not part[0] else []
+                    load = [a for w, x, _ in names for a in (Load(w, left, "bus"), Load(x, right, "bus"))]
+                    compute = [
+                        Compute(o, target, ((w, left), (x, right)), part[1] - part[0], engine=f"core{core}")
+                        for core, (w, x, o) in enumerate(names)
+                    ]
+                    yield Step(tuple(free), tuple(write), tuple(load), tuple(compute))
+                    held, done = (left, right), target
+        assert held is not None
+        assert done is not None
+        free = [a for w, x, _ in names for a in (Free(w, held[0]), Free(x, held[1]))]
+        yield Step(tuple(free), tuple(WriteBack(o, done, "bus") for *_, o in names))
+
+    engines = (
+        Engine("bus", setup=150, elements_per_cycle=32, setup_on="core0"),
+        *(Engine(f"core{core}", macs_per_cycle=32, streams_over="bus") for core in range(cores)),
+    )
+    return Program(
+        tuple(tensors),
+        tuple(Memory(f"m{core}", 2 * sum(t.buffer or 0 for t in tensors[:3])) for core in range(cores)),
+        engines,
+        LazySteps(len(rows) * len(cols) * len(inner) + 1, make),
+        copies=2,
+    )
+
+
+def counted(program: Program) -> Report:
+    report = execute(program, lockstep=True)
+    assert report.valid, report.violation
+    return report
+
+
+def hundred_thousand() -> Callable[[], Report]:
+    lazy = product((40 * 64, 50 * 64, 50 * 64), (64, 64, 64))
+    program = Program(lazy.tensors, lazy.memories, lazy.engines, tuple(lazy.steps), copies=2)
+    return lambda: counted(program)
+
+
+def hundred_thousand_lazy() -> Callable[[], Report]:
+    program = product((40 * 64, 50 * 64, 50 * 64), (64, 64, 64))
+    return lambda: counted(program)
+
+
+def million_lazy() -> Callable[[], Report]:
+    program = product((100 * 16, 100 * 16, 100 * 16), (16, 16, 16))
+    return lambda: counted(program)
+
+
+def fully_connected() -> Callable[[], Report]:
+    program = product((4096, 1, 25088), (64, 1, 256))
+    return lambda: counted(program)
+
+
+def many_cores() -> Callable[[], Report]:
+    program = product((10 * 64, 15 * 64, 20 * 64), (64, 64, 64), cores=32)
+    return lambda: counted(program)
+
+
+def grouping() -> Callable[[], Report]:
+    from tilewright.grouping.program import lower
+    from tilewright.grouping.reproduce import bundled
+    from tilewright.heuristics.grouping import strips
+
+    problem = bundled("vgg16-conv1_2-g8", 4).problem
+    program = lower(problem, strips.plan(problem))
+    return lambda: execute(program)
+
+
+def grouping_overlapped() -> Callable[[], Report]:
+    from tilewright.grouping.program import lower
+    from tilewright.grouping.reproduce import bundled
+    from tilewright.heuristics.grouping import strips
+
+    problem = bundled("vgg16-conv1_2-g8", 4).problem
+    program = lower(problem, strips.plan(problem))
+    return lambda: execute(program, overlapped=True)
+
+
+def numeric_tile() -> Callable[[], object]:
+    import numpy as np
+
+    from tilewright.layer import Layer
+    from tilewright.simulator.operations import ConvolveBox
+    from tilewright.simulator.reference import random_values
+
+    layer = Layer(input=(256, 56, 56), kernels=256, kernel=(3, 3), padding=(1, 1, 1, 1))
+    values, kernels = random_values(layer, 0)
+    chip = {"input": np.pad(values, ((0, 0), (0, 0), (1, 1), (1, 1))), "kernels": kernels}
+    tile = ConvolveBox(layer, (0, 1), (0, 1), (0, 256), (0, 256), (0, 56), (0, 56))
+    return lambda: tile(chip)
+
+
+MEASURED: dict[str, tuple[str, Callable[[], Callable[[], object]], str]] = {
+    "steps": ("100,001 steps in a tuple: counting, sequential, lockstep", hundred_thousand, "3 s"),
+    "lazy": ("100,001 steps made on the way", hundred_thousand_lazy, "3 s, 500 MiB"),
+    "million": ("1,000,001 steps made on the way", million_lazy, "500 MiB"),
+    "weights": ("6,273 steps of a layer with 25088 x 4096 weights", fully_connected, ""),
+    "cores": ("3,001 steps on 32 cores", many_cores, ""),
+    "grouping": ("12,544 steps of a 226 x 226 layer in groups of patches", grouping, "1 s"),
+    "overlapped": ("... with the event-driven timeline", grouping_overlapped, "1.6 s"),
+    "numeric": ("1.8 * 10^9 MACs of one tile", numeric_tile, ""),
+}
+
+
+def main(names: list[str]) -> None:
+    """Measure what is named, in this process if it is one."""
+    if len(names) == 1:
+        what, prepare, aim = MEASURED[names[0]]
+        work = prepare()
+        began = time.perf_counter()
+        work()
+        seconds = time.perf_counter() - began
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(f"{what:<62} {seconds:6.2f} s {peak:6.0f} MiB   aim: {aim or '-'}", flush=True)
+        return
+    for name in names or MEASURED:
+        subprocess.run([sys.executable, __file__, name], check=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

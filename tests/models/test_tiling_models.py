@@ -1,0 +1,463 @@
+"""Every formulation of tiling that needs a solver, found by listing the folder, with each that takes it."""
+
+import importlib
+import json
+import os
+import random
+import subprocess
+import time
+import tomllib
+from functools import cache
+from itertools import permutations, product
+from pathlib import Path
+
+import pyomo.environ as pyo
+import pytest
+
+import tilewright.models.tiling
+from tilewright import catalogue, drivers
+from tilewright.drivers import DRIVERS
+from tilewright.errors import InputError
+from tilewright.search import Search
+from tilewright.tiling import Plan, Problem, best_bound, fault, measured_objective, objective, simulate
+from tilewright.tiling import minizinc as bridge
+from tilewright.tiling.dsp.plan import SCHEDULES, DspPlan
+from tilewright.tiling.dsp.search import fewest_accesses
+
+FOLDER = Path(next(iter(tilewright.models.tiling.__path__)))
+METHODS = sorted(
+    (path, driver.name)
+    for driver in DRIVERS
+    for path in FOLDER.glob(f"*{driver.suffix}")
+    if not path.name.startswith("_")
+    and path.stem != "core"
+    and not path.name.endswith(".mzc.mzn")
+    and not catalogue.solves_itself(path)
+)
+WITH_EACH_METHOD = pytest.mark.parametrize(
+    ("path", "solver"), METHODS, ids=lambda value: getattr(value, "name", value)
+)
+
+
+def need(solver: str) -> None:
+    """Skip where a solver is missing, but never in continuous integration."""
+    if not drivers.available(solver):
+        assert not os.environ.get("CI"), f"{solver} must be installed in CI"
+        pytest.skip(f"{solver} is not installed")
+
+
+def solve(
+    problem: Problem,
+    path: Path,
+    solver: str,
+    *,
+    seconds: float = 30,
+    extras: bool = True,
+    options=None,
+    **search,
+):
+    need(solver)
+    formulation = path
+    if drivers.find(solver).suffix == ".py":
+        formulation = importlib.import_module(f"tilewright.models.tiling.{path.stem}")
+    given = Search(**search)
+    given.deadline = time.monotonic() + seconds
+    more = {} if options is None else {"options": options}
+    return drivers.load(solver).solve(problem, formulation, given, extras=extras, **more)
+
+
+def problem(memory: int, schedule: str = "any", *, machine=(), **layer) -> Problem:
+    """Build a layer with memory for so many elements; by default 2 images, 2 maps of 3x3 from 2 of 5x5."""
+    plain = {"input": (2, 5, 5), "kernels": 2, "kernel": (3, 3), "batch": 2}
+    fc = layer.get("kind") == "fc"
+    return Problem.model_validate({
+        "layer": layer if fc else {**plain, **layer},
+        "machine": {"kind": "dsp", "memory_bytes": memory, "element_bytes": 1, "double_buffering": False,
+                    **dict(machine)},
+        "limits": {"schedule": schedule},
+    })  # fmt: skip
+
+
+FC = {"kind": "fc", "inputs": 5, "outputs": 3, "batch": 2}
+TINY = {
+    "smallest tile only": problem(19),
+    "little memory": problem(30),
+    "more memory": problem(60),
+    "nearly everything": problem(150),
+    "everything at once": problem(1000),
+    **{f"schedule {name}": problem(48, name) for name in ("thesis", *SCHEDULES)},
+    "double buffering": problem(96, machine={"double_buffering": True}),
+    "double buffering, intra": problem(70, "intra", machine={"double_buffering": True}),
+    "elements of two bytes": problem(81, machine={"element_bytes": 2}),
+    "row": problem(30, input=(2, 3, 7), kernels=3),
+    "stride": problem(40, input=(2, 7, 5), stride=(2, 1)),
+    "stride beyond the kernel": problem(30, input=(2, 8, 5), kernel=(2, 2), stride=(3, 3)),
+    "gaps between columns": problem(24, "oxyn/ox", input=(2, 5, 8), kernel=(2, 2), stride=(3, 3)),
+    "dilation": problem(60, input=(2, 7, 5), kernel=(2, 3), dilation=(2, 1), stride=(2, 1)),
+    "dilation and stride": problem(30, input=(2, 9, 3), kernel=(2, 2), dilation=(1, 2), stride=(3, 1)),
+    "groups": problem(40, input=(4, 5, 4), kernels=4, groups=2),
+    "depthwise": problem(26, input=(3, 5, 5), kernels=3, groups=3),
+    "padding loaded": problem(40, input=(2, 3, 3), padding=(1, 1, 1, 1)),
+    "padding generated": problem(40, input=(2, 3, 3), padding=(1, 1, 1, 1), machine={"padding": "generated"}),
+    "uneven padding": problem(40, "thesis", input=(2, 4, 3), padding=(2, 0, 0, 2), stride=(1, 2),
+                              machine={"padding": "generated"}),
+    "one pixel": problem(8, input=(3, 2, 2), kernel=(1, 1), kernels=3),
+    "fully connected": problem(9, **FC),
+    "fully connected, thesis": problem(7, "thesis", **FC),
+    "fully connected, oc": problem(12, "oc", **FC),
+    "partial sums too late": problem(16, "intra", kind="fc", inputs=5, outputs=1,
+                                     machine={"double_buffering": True}),
+    "partial sums in time": problem(8, "intra", kind="fc", inputs=5, outputs=1),
+    "all input maps at once": problem(22, "intra", kind="fc", inputs=5, outputs=1,
+                                      machine={"double_buffering": True}),
+}  # fmt: skip
+
+
+# Enumeration, in words of this file only ------------------------------------------------------------------
+
+
+def blocks(size: int, trips: int) -> list[range]:
+    """Cut a dimension into as many tiles, none larger than need be."""
+    step = -(-size // trips)
+    return [range(first, min(first + step, size)) for first in range(0, size, step)]
+
+
+@cache
+def enumerated(name: str) -> int | None:
+    """Return the fewest accesses of all tiles, orders and ways of reuse, walked tile by tile."""
+    case = TINY[name]
+    layer, machine, limit = case.one_layer, case.machine, case.limits.schedule
+    groups = layer.groups
+    sizes = {
+        "g": groups,
+        "n": layer.batch,
+        "c": layer.kernels // groups,
+        "y": layer.output_plane[0],
+        "x": layer.output_plane[1],
+        "k": layer.input[0] // groups,
+    }
+    schedules = list(product(map("".join, permutations("ncyxk")), ("none", "tile", "halo")))
+    if limit != "any":
+        schedules = [SCHEDULES[name] for name in (SCHEDULES if limit == "thesis" else [limit])]
+    ways = {
+        loop: {len(blocks(size, t)): blocks(size, t) for t in range(1, size + 1)}
+        for loop, size in sizes.items()
+    }
+    best = None
+    for tile in product(*(ways[loop].values() for loop in sizes)):
+        cut = dict(zip(sizes, tile, strict=True))
+        if buffers(layer, {loop: len(parts[0]) for loop, parts in cut.items()}) > machine.room:
+            continue
+        several = {loop for loop, parts in cut.items() if len(parts) > 1}
+        walked = set()
+        for order, reuse in schedules:
+            loops = "g" * ("g" in several) + "".join(loop for loop in order if loop in several)
+            late = reuse == "none" and machine.double_buffering and loops.strip("g")[-1:] == "k"
+            if late or (loops, reuse) in walked:
+                continue
+            walked.add((loops, reuse))
+            cost = walk(case, cut, loops, reuse)
+            best = cost if best is None else min(best, cost)
+    return best
+
+
+def buffers(layer, step: dict[str, int]) -> int:
+    height, width = (
+        (step[loop] - 1) * stride + extent
+        for loop, stride, extent in zip("yx", layer.stride, layer.kernel_extent, strict=True)
+    )
+    window = layer.kernel[0] * layer.kernel[1]
+    each = step["n"] * step["k"] * height * width + window * step["c"] * step["k"]
+    return step["g"] * (each + step["n"] * step["c"] * step["y"] * step["x"])
+
+
+def lines(case: Problem, axis: int, outputs: range) -> frozenset[int]:
+    """Return the input rows (columns) from first to last that some outputs need, if loaded."""
+    layer, stride = case.one_layer, case.one_layer.stride[axis]
+    needed = set(range(outputs[0] * stride, outputs[-1] * stride + layer.kernel_extent[axis]))
+    if case.machine.padding == "generated":
+        before = layer.padding[2 * axis]
+        needed &= set(range(before, before + layer.input[1 + axis]))
+    return frozenset(needed)
+
+
+def walk(case: Problem, cut: dict[str, list[range]], loops: str, reuse: str) -> int:
+    """Count what moves while the loops, outermost first, go through all tiles."""
+    rows = [lines(case, 0, part) for part in cut["y"]]
+    columns = [lines(case, 1, part) for part in cut["x"]]
+    window = case.one_layer.kernel[0] * case.one_layer.kernel[1]
+    moved = 0
+    at = before = None
+    for numbers in product(*(range(len(cut[loop])) for loop in loops)):
+        before, at = at, {**dict.fromkeys("gncyxk", 0), **dict(zip(loops, numbers, strict=True))}
+        count = {loop: len(cut[loop][at[loop]]) for loop in "gncyxk"}
+        changed = {loop for loop in loops if before is None or at[loop] != before[loop]}
+        new = before is None or reuse == "none"
+        if new or changed & set("gnyxk"):
+            here = [rows[at["y"]], columns[at["x"]]]
+            only = changed & set("gnyxk")
+            for axis, loop in enumerate("yx"):
+                if reuse == "halo" and before is not None and only == {loop} and at[loop] == before[loop] + 1:
+                    here[axis] = here[axis] - (rows, columns)[axis][before[loop]]
+            moved += count["g"] * count["n"] * count["k"] * len(here[0]) * len(here[1])
+        if new or changed & set("gck"):
+            moved += count["g"] * count["c"] * count["k"] * window
+        if new or changed & set("gncyx"):
+            output = count["g"] * count["n"] * count["c"] * count["y"] * count["x"]
+            moved += output if at["k"] == 0 else 2 * output  # written once; before that partial sums come
+    return moved
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_exhaustive_agrees_with_enumeration(name):
+    case = TINY[name]
+    found = fewest_accesses(bridge.nest_of(case), case.limits.schedule)
+    assert (None if found is None else found.value) == enumerated(name)
+
+
+@pytest.mark.parametrize("extras", [True, False], ids=["extras", "plain"])
+@pytest.mark.parametrize("name", TINY)
+@WITH_EACH_METHOD
+def test_agrees_with_enumeration(path, solver, name, extras):
+    case, bounds = TINY[name], []
+    outcome = solve(case, path, solver, extras=extras, on_bound=bounds.append)
+    expected = enumerated(name)
+    if expected is None:
+        assert (outcome.status, outcome.plan) == ("infeasible", None)
+        return
+    assert outcome.status == "optimal"
+    assert objective(case, outcome.plan) == outcome.bound == expected
+    assert bounds == sorted(set(bounds))
+    assert fault(case, outcome.plan) is None
+    report = simulate(case, outcome.plan, numeric=True)
+    assert report.violation is None
+    assert report.numeric is True
+    assert measured_objective(case, report) == expected
+
+
+def published(network: str, limit: str) -> dict[str, Problem]:
+    """Return the layers of a bundled network on the thesis's machine, eight images at a time."""
+    folders = (Path(root) / "instances" for root in tilewright.__path__)
+    base = next(folder for folder in folders if (folder / "networks").is_dir())
+    table = {
+        "network": tomllib.loads((base / f"networks/{network}.toml").read_text()),
+        "machine": tomllib.loads((base / "machines/idsp.toml").read_text()),
+        "batch": 8,
+        "limits": {"schedule": limit},
+    }
+    return dict(Problem.model_validate(table).parts)
+
+
+@pytest.mark.parametrize("limit", ["any", "thesis"])
+@pytest.mark.parametrize(
+    ("network", "name"),
+    [("lenet5-clone", "conv2"), ("lenet5-clone", "fc3"), ("alexnet", "conv1"), ("alexnet", "conv2"),
+     ("alexnet", "conv3"), ("alexnet", "fc6")],
+)  # fmt: skip
+@WITH_EACH_METHOD
+def test_published_layers_are_proven(path, solver, network, name, limit):
+    case = published(network, limit)[name]
+    outcome = solve(case, path, solver, bound=best_bound(case).value)
+    found = fewest_accesses(bridge.nest_of(case), limit)
+    assert found is not None
+    assert outcome.status == "optimal"
+    assert objective(case, outcome.plan) == outcome.bound == found.value
+
+
+# Starts ----------------------------------------------------------------------------------------------------
+
+STARTS = {
+    "smallest tile": ("little memory", DspPlan((1, 1, 1, 1, 1, 1), "knxyc", "none")),
+    "another order": ("more memory", DspPlan((1, 1, 2, 2, 3, 1), "yxnck", "tile")),
+    "a halo along y": ("more memory", DspPlan((1, 1, 1, 1, 2, 2), "cknxy", "halo")),
+    "several groups": ("groups", DspPlan((2, 1, 1, 1, 1, 1), "kcxny", "tile")),
+    "a loose tile": ("everything at once", DspPlan((9, 9, 9, 2, 9, 9), "ncyxk", "none")),
+    "of the thesis": ("schedule thesis", DspPlan((1, 1, 1, 2, 2, 1), "nyxkc", "tile")),
+    "of the thesis, like another": ("schedule thesis", DspPlan((1, 2, 2, 1, 1, 1), "cknyx", "tile")),
+    "gaps": ("stride beyond the kernel", DspPlan((1, 1, 1, 2, 1, 1), "ncyxk", "tile")),
+    "fully connected": ("fully connected", DspPlan((1, 1, 1, 1, 1, 2), "kncyx", "tile")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("extras", [True, False], ids=["extras", "plain"])
+@pytest.mark.parametrize("name", STARTS)
+@WITH_EACH_METHOD
+def test_start_arrives(path, solver, name, extras):
+    """The solver says so itself; its first plan is no worse, whatever the model has for the start."""
+    case, layer = TINY[STARTS[name][0]], STARTS[name][1]
+    assert fault(case, Plan((layer,))) is None
+    plans = []
+    # HiGHS only speaks of a start when its presolve has left something.
+    options = {"presolve": "off"} if solver == "highs" else None
+    outcome = solve(
+        case, path, solver, extras=extras, options=options, start=Plan((layer,)), on_plan=plans.append
+    )
+    assert outcome.warm_start is not None
+    assert objective(case, plans[0]) <= objective(case, Plan((layer,)))
+    assert outcome.status == "optimal"
+    assert outcome.bound == enumerated(STARTS[name][0])
+
+
+@WITH_EACH_METHOD
+def test_start_that_breaks_a_limit_does_no_harm(path, solver):
+    whole = Plan((DspPlan((1, 2, 2, 3, 3, 2), "ncyxk", "halo"),))
+    for name in ("little memory", "schedule kc"):
+        outcome = solve(TINY[name], path, solver, start=whole)
+        assert outcome.bound == enumerated(name)
+
+
+@WITH_EACH_METHOD
+def test_known_bound_ends_the_search(path, solver):
+    """A plan that meets a bound from elsewhere is optimal without further proof."""
+    case = published("alexnet", "any")["conv2"]
+    found = fewest_accesses(bridge.nest_of(case), "any")
+    assert found is not None
+    outcome = solve(case, path, solver, start=Plan((found.plan,)), bound=found.value)
+    assert outcome.status == "optimal"
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_plans_inside_the_space_are_no_worse(name):
+    """Any valid plan becomes one of the space that is valid, costs no more, and stays what it is."""
+    case, generator = TINY[name], random.Random(name)
+    nest = bridge.nest_of(case)
+    limit = case.limits.schedule
+    several = [
+        ("".join(order), reuse) for order in permutations("ncyxk") for reuse in ("none", "tile", "halo")
+    ]
+    allowed = (
+        several if limit == "any" else list(SCHEDULES.values()) if limit == "thesis" else [SCHEDULES[limit]]
+    )
+    tried = 0
+    for _ in range(150):
+        tile = tuple(generator.randint(1, size) for size in nest.sizes)
+        given = DspPlan(tile, *generator.choice(allowed))  # type: ignore[arg-type]
+        if fault(case, Plan((given,))) is not None:
+            continue
+        tried += 1
+        inside = bridge.no_worse(case, given)
+        assert inside is not None
+        assert fault(case, Plan((inside,))) is None
+        assert objective(case, Plan((inside,))) <= objective(case, Plan((given,)))
+        assert bridge.no_worse(case, inside) == inside
+    assert tried or enumerated(name) is None
+
+
+# What the formulations refuse ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("minimise", ["cycles", "energy", "pareto"])
+@WITH_EACH_METHOD
+def test_other_objectives_are_refused(path, solver, minimise):
+    case = TINY["little memory"].model_dump() | {"objective": {"minimise": minimise}}
+    with pytest.raises(InputError, match=r"objective\.minimise.*exhaustive"):
+        solve(Problem.model_validate(case), path, solver)
+
+
+@WITH_EACH_METHOD
+def test_other_machines_are_refused(path, solver):
+    case = TINY["little memory"]
+    other = case.model_copy(update={"machine": case.machine.model_copy(update={"kind": "npu"})})
+    with pytest.raises(InputError, match=r"machine\.kind.*exhaustive"):
+        solve(other, path, solver)
+
+
+def test_numbers_that_minizinc_cannot_count_are_refused():
+    layer = {"input": (65536, 512, 512), "kernels": 65536, "kernel": (3, 3)}
+    case = problem(2**40, **layer)
+    with pytest.raises(InputError, match="counts to"):
+        bridge.data(case)
+
+
+# The models themselves -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", ["any", "thesis"])
+@pytest.mark.parametrize("name", ["conv2", "conv3", "fc6"])
+def test_relaxation_is_whole(name, limit):
+    """The linear relaxation of the integer program has the optimum already."""
+    need("highs")
+    tiles = importlib.import_module("tilewright.models.tiling.tiles")
+    case = published("alexnet", limit)[name]
+    model = tiles.build(case)
+    pyo.TransformationFactory("core.relax_integer_vars").apply_to(model)
+    pyo.SolverFactory("appsi_highs").solve(model)
+    found = fewest_accesses(bridge.nest_of(case), limit)
+    assert found is not None
+    assert model.offset + model.unit * pyo.value(model.cost) == pytest.approx(found.value, rel=1e-9)
+
+
+@pytest.fixture
+def run_checked(tmp_path):
+    """Run a MiniZinc model with the room's checker; fixed decisions can be asked for."""
+    need("gecode")
+
+    def run(case: Problem, model: Path, *more: str, **changed) -> str:
+        data = {
+            **bridge.data(case),
+            "start": [],
+            "hint": False,
+            "relax": 0,
+            "below": bridge.LARGEST,
+            **changed,
+        }
+        data["enough"] = {"set": sorted(data["enough"])}
+        (tmp_path / "data.json").write_text(json.dumps(data))
+        files = [FOLDER / "core.mzc.mzn", model, tmp_path / "data.json"]
+        command = ["minizinc", "--solver", "gecode", *more, *files]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "name", ["more memory", "padding generated", "stride beyond the kernel", "schedule intra", "dilation"]
+)
+def test_checker_accepts_what_is_right(name, run_checked):
+    """Also each solution on the way, of which there are many without a good bound."""
+    shown = run_checked(TINY[name], FOLDER / "loops.mzn", "-a", worst=10**6)
+    assert shown.count("% CORRECT") >= 1
+    assert "INCORRECT" not in shown
+    assert "==========" in shown
+
+
+WRONG = {
+    "repetitions": ("1 + again[o, d] * (trips[d] - 1)", "1", "objective"),
+    "innermost loop": ("max(d in depends_on[o])", "min(d in depends_on[o])", "objective"),
+    "halos": ("place[d] = innermost[INPUT]", "true", "objective"),
+    "memory": ("sum(buffer) <= room", "sum(buffer) <= 2 * room", "the buffers do not fit"),
+    "geometry": (
+        "side[d] = (step[d] - 1) * stride[d] + extent[d]",
+        "side[d] = extent[d]",
+        "the buffers do not fit",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_checker_refuses_what_is_wrong(name, run_checked, tmp_path):
+    right, wrong, fault = WRONG[name]
+    text = (FOLDER / "core.mzn").read_text()
+    assert right in text
+    (tmp_path / "core.mzn").write_text(text.replace(right, wrong))
+    (tmp_path / "loops.mzn").write_text((FOLDER / "loops.mzn").read_text())
+    options = ("-D", "mzn_ignore_redundant_constraints=true;mzn_ignore_symmetry_breaking_constraints=true")
+    shown = run_checked(TINY["little memory"], tmp_path / "loops.mzn", *options, worst=10**6)
+    assert f"INCORRECT: {fault}" in shown
+
+
+def test_checker_refuses_partial_sums_that_come_too_late(run_checked, tmp_path):
+    text = (FOLDER / "core.mzn").read_text()
+    (tmp_path / "core.mzn").write_text(text.replace("(late /\\ not", "(false /\\ not"))
+    (tmp_path / "loops.mzn").write_text((FOLDER / "loops.mzn").read_text())
+    shown = run_checked(TINY["partial sums too late"], tmp_path / "loops.mzn")
+    assert "INCORRECT: partial sums" in shown
+
+
+def test_tiles_of_several_groups_move_as_much():
+    """One group at a time is without loss: a larger tile of groups has the same accesses."""
+    case = TINY["groups"].model_copy(update={"machine": TINY["everything at once"].machine})
+    for order in ("ncyxk", "cknyx"):
+        for inner in product((1, 2), (1, 2), (1, 3), (1, 2), (1, 2)):
+            one, two = (Plan((DspPlan((g, *inner), order, "halo"),)) for g in (1, 2))
+            assert objective(case, one) == objective(case, two)

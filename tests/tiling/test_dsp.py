@@ -1,0 +1,297 @@
+"""The DSP: closed forms against a walk over every tile, against the simulator, and the exact search."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from layers import everything, make, plans, problems, walk, with_plan
+
+from tilewright.errors import InputError
+from tilewright.tiling import Plan, Problem, fault, measured_objective, objective, simulate
+from tilewright.tiling.dsp import exhaustive, local_traffic, nest_of
+from tilewright.tiling.dsp.duration import duration, published_cycles
+from tilewright.tiling.dsp.plan import LOOPS, SCHEDULES, DspPlan
+from tilewright.tiling.dsp.search import energy, fewest_accesses
+from tilewright.tiling.dsp.traffic import Tiles, np
+
+INFINITE = float("inf")
+
+
+def one(nest, plan):
+    """Return a plan's tile as arrays of length one."""
+    return Tiles(nest, tuple(np.array([size]) for size in nest.step(plan.tile)))
+
+
+def cycles(problem, tiles, local):
+    """Cycles of a walk, as docs/tiling.md defines them."""
+    machine = problem.machine
+    bus, setup, macs = machine.bus_elements_per_cycle, machine.dma_setup_cycles, problem.one_layer.macs
+
+    def moved(elements):
+        return sum(-(-size // bus) for size in elements)
+
+    total = moved(tiles[0].loads) + setup * len(tiles[0].loads)
+    for this, after in pairwise(tiles):
+        transfers = this.writes + after.loads
+        compute = -(-this.macs // machine.macs_per_cycle)
+        streamed = moved([-(-this.macs * local // macs)])
+        if machine.double_buffering:
+            total += max(compute + setup * len(transfers), moved(transfers) + streamed)
+        else:
+            total += max(compute, streamed) + setup * len(transfers) + moved(transfers)
+    return total + moved(tiles[-1].writes) + setup
+
+
+@given(with_plan())
+@settings(max_examples=300)
+def test_closed_forms_equal_a_walk(drawn):
+    problem, plan = drawn
+    nest, local = (
+        nest_of(problem.one_layer, problem.machine),
+        local_traffic(problem.one_layer, problem.machine),
+    )
+    tiles = list(walk(problem, plan))
+    loaded = sum(sum(tile.loads) for tile in tiles)
+    written = sum(sum(tile.writes) for tile in tiles)
+    transfers = sum(len(tile.loads) + len(tile.writes) for tile in tiles)
+    traffic = one(nest, plan).traffic(plan.order, plan.reuse)
+    total = duration(nest, plan, local)
+    assert traffic.accesses[0] == total.accesses == loaded + written
+    assert traffic.written[0] == written
+    assert traffic.transfers[0] == total.transfers == transfers
+    assert total.cycles == cycles(problem, tiles, local)
+
+
+@given(with_plan())
+@settings(max_examples=150)
+def test_simulator_confirms_every_valid_plan(drawn):
+    problem, layer_plan = drawn
+    plan = Plan((layer_plan,))
+    report = simulate(problem, plan, numeric=True, overlapped=False)
+    if fault(problem, plan) is not None:
+        assert not report.valid
+        return
+    assert report.violation is None
+    assert report.numeric
+    assert measured_objective(problem, report) == objective(problem, plan)
+
+
+@given(with_plan(tight=True))
+@settings(max_examples=100)
+def test_memory_is_refused_alike(drawn):
+    problem, layer_plan = drawn
+    plan = Plan((layer_plan,))
+    report = simulate(problem, plan, overlapped=False)
+    assert (fault(problem, plan) is None) == report.valid
+
+
+@given(
+    problems(side=4, channels=2, tight=True),
+    st.sampled_from(["any", "thesis", "intra", "kc", "oc", "oxyn", "oxyn/ox"]),
+)
+@settings(max_examples=40)
+def test_exact_search_equals_enumeration(problem, limit):
+    best = dict.fromkeys(("accesses", "cycles", "energy"), INFINITE)
+    points = set()
+    nest, local = (
+        nest_of(problem.one_layer, problem.machine),
+        local_traffic(problem.one_layer, problem.machine),
+    )
+    limited = {
+        minimise: Problem.model_validate(
+            problem.model_dump() | {"objective": {"minimise": minimise}, "limits": {"schedule": limit}}
+        )
+        for minimise in (*best, "pareto")
+    }
+    for plan in everything(problem, limit):
+        if fault(limited["cycles"], Plan((plan,))) is not None:
+            continue
+        total = duration(nest, plan, local)
+        points.add((total.cycles, total.accesses))
+        best["cycles"] = min(best["cycles"], total.cycles)
+        best["accesses"] = min(best["accesses"], total.accesses)
+        spent = energy(nest, total.accesses, total.compute + total.setup, total.streamed)
+        best["energy"] = min(best["energy"], spent)
+    for minimise, value in best.items():
+        found = exhaustive(limited[minimise], INFINITE)
+        assert (INFINITE if found is None else found[0]) == value
+        if found is not None:
+            plan = Plan(found[1])
+            assert fault(limited[minimise], plan) is None
+            assert objective(limited[minimise], plan) == value
+    front = sorted(p for p in points if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points))
+    found = exhaustive(limited["pareto"], INFINITE)
+    totals = [duration(nest, plan, local) for plan in found[1]] if found else []
+    assert [(total.cycles, total.accesses) for total in totals] == front
+
+
+@given(problems(tight=True))
+@settings(max_examples=60)
+def test_more_memory_and_more_schedules_never_cost(problem):
+    nest = nest_of(problem.one_layer, problem.machine)
+    room = problem.machine.room
+    found = {limit: fewest_accesses(nest, limit) for limit in ("any", "thesis", *SCHEDULES)}
+    assert found["any"].value <= found["thesis"].value
+    assert found["thesis"].value == min(f.value for name, f in found.items() if f and name in SCHEDULES)
+    assert fewest_accesses(nest, "any", 2 * room).value <= found["any"].value
+
+
+def test_published_formulas_equal_ours_on_divisible_tiles():
+    layer = {"input": [6, 8, 8], "kernels": 4, "kernel": [3, 3], "padding": [1, 1, 1, 1], "batch": 2}
+    problem = make(layer, {"dma_setup_cycles": 5})
+    nest = nest_of(problem.one_layer, problem.machine)
+    for name, (order, reuse) in SCHEDULES.items():
+        plan = DspPlan((1, 1, 2, 4, 2, 3), order, reuse)
+        tiles = one(nest, plan)
+        assert tiles.published(name)[0] == pytest.approx(tiles.traffic(order, reuse).accesses[0], abs=1e-6)
+
+
+def test_published_formulas_count_edge_tiles_as_full_ones():
+    problem = make({"input": [1, 7, 7], "kernels": 5, "kernel": [3, 3]})
+    nest = nest_of(problem.one_layer, problem.machine)
+    plan = DspPlan((1, 1, 2, 5, 2, 1), "kncyx", "none")  # 5 maps in 2, 5 columns in 2: three tiles each
+    traffic, published = one(nest, plan).traffic("kncyx", "none"), one(nest, plan).published("intra")[0]
+    inputs, weights, outputs = 7 * (4 + 4 + 3) * 3, 5 * 9 * 3, 5 * 25
+    assert traffic.accesses[0] == inputs + weights + outputs
+    assert published == 9 * (7 * 4 + 2 * 9 + 2 * 5 * 2)
+
+
+def test_published_cycles_by_hand():
+    # Two tiles of 4 outputs, 9 taps: 36 cycles each; a tile loads 24 + 9 and writes 4.
+    problem = make({"input": [1, 4, 6], "kernels": 1, "kernel": [3, 3]}, {"dma_setup_cycles": 10})
+    nest = nest_of(problem.one_layer, problem.machine)
+    plan = DspPlan((1, 1, 1, 2, 2, 1), "kncyx", "none")
+    each = 4 * 4 + 9 + 4
+    prolog, middle, epilog = 16 + 9 + 20 + 36, max(36 + 3 * 10, each), 4 + 10
+    assert published_cycles(nest, plan) == prolog + middle + epilog
+
+
+@given(problems(tight=True))
+@settings(max_examples=30)
+def test_local_traffic_is_that_of_a_small_memory(problem):
+    local = local_traffic(problem.one_layer, problem.machine)
+    nest = nest_of(problem.one_layer, problem.machine)
+    if problem.machine.register_file_bytes == 0:
+        assert local == 0
+    else:
+        assert local >= fewest_accesses(nest, "thesis", 10**9).value
+
+
+class TestPlans:
+    def test_tile_is_an_upper_limit(self):
+        problem = make({"input": [1, 12, 12], "kernels": 1, "kernel": [3, 3]})
+        nest = nest_of(problem.one_layer, problem.machine)
+        assert nest.step((1, 1, 1, 9, 4, 1)) == (1, 1, 1, 5, 4, 1)
+        assert nest.trips((1, 1, 1, 9, 4, 1)) == (1, 1, 1, 2, 3, 1)
+
+    def test_json_and_back(self):
+        plan = Plan((DspPlan((1, 2, 3, 4, 5, 6), "cknyx", "halo"),))
+        assert Plan.from_json(plan.to_json()) == plan
+        assert plan.to_json() == {
+            "tile": dict(zip(LOOPS, (1, 2, 3, 4, 5, 6), strict=True)),
+            "schedule": "cknyx",
+            "reuse": "halo",
+        }
+
+    @pytest.mark.parametrize(
+        ("change", "field"),
+        [
+            ({"tile": {"x": 1}}, "plan.tile"),
+            ({"tile": dict.fromkeys(LOOPS, 0)}, "plan.tile"),
+            ({"tile": dict.fromkeys(LOOPS, 1.5)}, "plan.tile"),
+            ({"tile": dict.fromkeys(LOOPS, True)}, "plan.tile"),
+            ({"schedule": "ncyx"}, "plan.schedule"),
+            ({"schedule": "ncyxx"}, "plan.schedule"),
+            ({"schedule": 5}, "plan.schedule"),
+            ({"reuse": "all"}, "plan.reuse"),
+            ({"more": 1}, "plan"),
+        ],
+    )
+    def test_malformed_plans_are_refused(self, change, field):
+        good = DspPlan((1, 1, 1, 1, 1, 1), "ncyxk", "tile").to_json()
+        with pytest.raises(InputError) as refused:
+            Plan.from_json(good | change)
+        assert refused.value.field == field
+
+    def test_partial_sums_cannot_be_read_before_they_are_written(self):
+        problem = make({"kind": "fc", "inputs": 8, "outputs": 2})
+        plan = Plan((DspPlan((1, 1, 2, 1, 1, 4), "kncyx", "none"),))
+        assert "partial sums" in fault(problem, plan)
+        assert not simulate(problem, plan).valid
+        alone = make({"kind": "fc", "inputs": 8, "outputs": 2}, {"double_buffering": False})
+        assert fault(alone, plan) is None
+        assert simulate(alone, plan, numeric=True).valid
+
+
+class TestProblems:
+    LAYER = {"input": [3, 12, 12], "kernels": 4, "kernel": [5, 5]}  # noqa: RUF012
+
+    def test_memory_too_small_names_the_operand(self):
+        with pytest.raises(InputError) as refused:
+            make(self.LAYER, {"memory_bytes": 150})
+        assert refused.value.field == "machine.memory_bytes"
+        # Twice 25 + 25 + 1 elements of 2 bytes: 204; the input's 100 fit, the weights' do not.
+        assert "the weights of the smallest tile does not fit" in refused.value.limit
+        assert "54 are missing" in refused.value.limit
+
+    @pytest.mark.parametrize(
+        ("table", "field"),
+        [
+            ({"objective": {"minimise": "time"}}, "objective.minimise"),
+            ({"limits": {"schedule": "WS"}}, "limits.schedule"),
+            ({"limits": {"partition": "KS"}}, "limits.partition"),
+            ({"batch": 3}, "batch"),
+            ({"network": {"layers": [{"name": "a", **LAYER}]}}, "layer"),
+        ],
+    )
+    def test_combinations_that_do_not_exist(self, table, field):
+        with pytest.raises(InputError) as refused:
+            Problem.model_validate({
+                "layer": self.LAYER, "machine": {"kind": "dsp", "memory_bytes": 4096}, **table,
+            })  # fmt: skip
+        assert refused.value.field == field
+
+    def test_fully_connected_layers(self):
+        problem = make({"kind": "fc", "inputs": 20, "outputs": 7, "batch": 3})
+        layer = problem.one_layer
+        assert (layer.input, layer.kernels, layer.kernel, layer.batch) == ((20, 1, 1), 7, (1, 1), 3)
+        assert problem == Problem.model_validate(problem.model_dump())
+        for field, value in (("inputs", 0), ("outputs", "7"), ("inputs", None), ("outputs", 70000)):
+            with pytest.raises(InputError) as refused:
+                make({"kind": "fc", "inputs": 20, "outputs": 7, field: value})
+            assert refused.value.field == f"layer.{field}"
+
+    def test_equal_layers_of_a_network_share_a_problem(self):
+        layers = [{"name": name, **self.LAYER} for name in "abc"]
+        layers[1]["kernels"] = 8
+        problem = Problem.model_validate({
+            "network": {"layers": layers}, "batch": 2, "machine": {"kind": "dsp", "memory_bytes": 4096},
+        })  # fmt: skip
+        first, second, third = (part for _, part in problem.parts)
+        assert first is third
+        assert first is not second
+        assert first.one_layer.batch == 2
+
+
+@given(st.data())
+@settings(max_examples=25)
+def test_networks_are_the_sum_of_their_layers(data):
+    drawn = data.draw(problems(side=6))
+    layers = [drawn.one_layer, data.draw(problems(side=6)).one_layer, drawn.one_layer]
+    table = [{"name": f"layer {i}", **layer.model_dump(mode="json")} for i, layer in enumerate(layers)]
+    problem = Problem.model_validate({
+        "network": {"layers": table},
+        "machine": drawn.machine.model_dump(mode="json"),
+        "objective": drawn.objective.model_dump(mode="json"),
+    })  # fmt: skip
+    plan = Plan(tuple(data.draw(plans(part)) for _, part in problem.parts))
+    faults = [fault(part, one) for (_, part), one in zip(problem.parts, plan.split(), strict=True)]
+    report = simulate(problem, plan, numeric=True, overlapped=False)
+    assert (fault(problem, plan) is None) == (not any(faults)) == report.valid
+    if report.valid:
+        parts = [objective(part, one) for (_, part), one in zip(problem.parts, plan.split(), strict=True)]
+        assert objective(problem, plan) == measured_objective(problem, report) == sum(parts)
+    assert Plan.from_json(plan.to_json()) == plan

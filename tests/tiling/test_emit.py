@@ -1,0 +1,417 @@
+"""Emitted C compiles without a warning, computes the layer and moves what the simulator says it moves."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from tilewright.errors import InputError
+from tilewright.simulator import Box
+from tilewright.simulator.reference import convolution, random_values
+from tilewright.tiling import Plan, Problem, simulate
+from tilewright.tiling.dsp import fault, nest_of
+from tilewright.tiling.dsp.emit import emit, emit_network
+from tilewright.tiling.dsp.plan import ORDERED, REUSES, SCHEDULES, DspPlan
+from tilewright.tiling.dsp.program import lower
+
+COMPILERS = [found for name in ("gcc", "clang", "cc") if (found := shutil.which(name))]
+COMPILERS = list({os.path.realpath(compiler): compiler for compiler in reversed(COMPILERS)}.values())[::-1]
+STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+CHECKED = ["-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all"]
+SHIM = Path(__file__).with_name("dma_shim.c")
+
+if not COMPILERS and os.environ.get("CI"):
+    pytest.fail("no C compiler: install gcc and libc6-dev", pytrace=False)
+needs_compiler = pytest.mark.skipif(not COMPILERS, reason="no C compiler")
+
+
+# Cases --------------------------------------------------------------------------------------------
+
+
+def make_problem(layer: dict[str, Any], **machine: Any) -> Problem:
+    return Problem.model_validate(
+        {"layer": layer, "machine": {"kind": "dsp", "memory_bytes": 2**24} | machine}
+    )
+
+
+@dataclass
+class Case:
+    problem: Problem
+    plan: DspPlan
+
+    def __post_init__(self) -> None:
+        broken = fault(self.problem, self.plan)
+        if broken is not None and broken.startswith("partial sums"):
+            # Only two copies of the buffers make it impossible.
+            machine = self.problem.machine.model_copy(update={"double_buffering": False})
+            self.problem = Problem(layer=self.problem.layer, machine=machine)
+            assert fault(self.problem, self.plan) is None
+
+    @property
+    def types(self) -> tuple[str, str]:
+        size = self.problem.machine.element_bytes
+        return {1: ("i1", "i4"), 2: ("i2", "i4"), 4: ("i4", "i8"), 8: ("i8", "i8")}[size]
+
+    @property
+    def padding_is_made(self) -> bool:
+        return self.problem.machine.padding == "generated"
+
+    def data(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Input as it lies in external memory, weights, and the output that is expected."""
+        layer = self.problem.one_layer
+        values, kernels = random_values(layer, 1)
+        expected = convolution(layer, values, kernels)
+        if not self.padding_is_made:
+            top, bottom, left, right = layer.padding
+            values = np.pad(values, ((0, 0), (0, 0), (top, bottom), (left, right)))
+        return values, kernels, expected
+
+    def transfers(self) -> Iterator[list[tuple[int, int, int]]]:
+        """The transfers of the program, as the shim's log has them; those of a list in any order."""
+        layer = self.problem.one_layer
+        program = lower(nest_of(layer, self.problem.machine), self.plan, 0)
+        shapes = {tensor.name: tensor.shape for tensor in program.tensors}
+
+        def entry(kind: int, tensor: str, region: Any) -> tuple[int, int, int]:
+            assert isinstance(region, Box)
+            first, shape = [span[0] if span else 0 for span in region.ranges], shapes[tensor]
+            if tensor == "input" and self.padding_is_made:
+                shape = (*shape[:3], *layer.input[1:])
+                first[3:] = [first[3] - layer.padding[0], first[4] - layer.padding[2]]
+            return kind, int(np.ravel_multi_index(first, shape)), region.size(shapes[tensor])
+
+        for step in program.steps:
+            for action in step.write_back:
+                yield [entry(3, action.tensor, action.region)]
+            if step.load:
+                kinds = {"input": 0, "kernels": 1, "output": 2}
+                yield sorted(entry(kinds[a.tensor], a.tensor, a.region) for a in step.load)
+
+
+# Compiling and running ----------------------------------------------------------------------------
+
+
+def compile_c(compiler: str, folder: Path, sources: Sequence[Path], *options: str) -> None:
+    done = subprocess.run(
+        [compiler, *STRICT, f"-I{SHIM.parent}", *options, *map(str, sources)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[:4000]
+
+
+def can_check(folder: Path) -> bool:
+    """Whether the compiler has the libraries for run-time checks."""
+    source = folder / "nothing.c"
+    source.write_text("int main(void) { return 0; }\n")
+    done = subprocess.run(
+        [COMPILERS[0], *CHECKED, str(source), "-o", "nothing"], cwd=folder, capture_output=True
+    )
+    return done.returncode == 0
+
+
+def hooked(text: str) -> str:
+    """Let each function tell the shim where its buffers are, and add one of any type that calls it."""
+    lines, name = ["#include <dma_shim.h>"], ""
+    for line in text.splitlines():
+        if found := re.match(r"void (\w+)\(const data_t \*in, const data_t \*w, acc_t \*out\)", line):
+            name = found[1]
+        if line.startswith("    /* Bytes from an item"):
+            place = "B_" if "LOCAL_MEMORY data_t B_in" in text else f"local_memory.{name}."
+            ends = ", ".join(f"B_{operand}, sizeof {place}{operand}" for operand in ("in", "w", "out"))
+            lines.append(f"    shim_buffers({ends});")
+        lines.append(line)
+        if line == "}":
+            lines += [
+                f"void run_{name}(const void *in, const void *w, void *out);",
+                f"void run_{name}(const void *in, const void *w, void *out) {{ {name}(in, w, out); }}",
+            ]
+    return "\n".join(lines) + "\n"
+
+
+def run(cases: Sequence[Case], texts: Sequence[str], names: Sequence[str], folder: Path) -> None:
+    """Compile some texts, run the functions of all cases and check what they do."""
+    main = ["#include <dma_shim.h>", *(f"void run_{n}(const void *, const void *, void *);" for n in names)]
+    main.append("int main(void) {")
+    data = b""
+    expected = []
+    for case, name in zip(cases, names, strict=True):
+        element, total = case.types
+        values, kernels, output = case.data()
+        sizes = ", ".join(str(array.size) for array in (values, kernels, output))
+        widths = f"{np.dtype(element).itemsize}, {np.dtype(total).itemsize}"
+        stays = int(case.plan.reuse == "halo")
+        main.append(f"    shim_run(run_{name}, {widths}, (const size_t[]){{{sizes}}}, {stays});")
+        data += values.astype(element).tobytes() + kernels.astype(element).tobytes()
+        expected.append(output)
+    main += ["    return 0;", "}"]
+    sources = [SHIM, folder / "main.c"]
+    sources[1].write_text("\n".join(main) + "\n")
+    for number, text in enumerate(texts):
+        sources.append(folder / f"part{number}.c")
+        sources[-1].write_text(hooked(text))
+    compile_c(COMPILERS[0], folder, sources, *(CHECKED if can_check(folder) else ["-O1"]), "-o", "run")
+    done = subprocess.run([str(folder / "run")], input=data, capture_output=True, timeout=300)
+    assert done.returncode == 0, done.stderr.decode()[:4000]
+    out = done.stdout
+    for case, output in zip(cases, expected, strict=True):
+        n, *buffers = map(int, np.frombuffer(out, "i8", 4))
+        log = np.frombuffer(out, "i8", 3 * n, 32).reshape(n, 3)
+        found = np.frombuffer(out, case.types[1], output.size, 32 + log.nbytes)
+        out = out[32 + log.nbytes + found.nbytes :]
+        check(case, buffers, log, found.reshape(output.shape), output)
+    assert not out
+
+
+def check(case: Case, buffers: list[int], log: np.ndarray, found: np.ndarray, expected: np.ndarray) -> None:
+    problem, plan = case.problem, case.plan
+    assert np.array_equal(found, expected), case
+    nest = nest_of(problem.one_layer, problem.machine)
+    widths = [np.dtype(case.types[i]).itemsize for i in (0, 0, 1)]
+    assert [b // w for b, w in zip(buffers, widths, strict=True)] == list(
+        nest.buffers(nest.step(plan.tile)).values()
+    )
+    # What the simulator counts.
+    report = simulate(problem, Plan((plan,)), overlapped=False)
+    assert report.violation is None
+    loaded = [int(report.loaded[name].sum()) for name in ("input", "kernels", "output")]
+    elements = [int(log[log[:, 0] == kind, 2].sum()) for kind in range(4)]
+    assert elements == [*loaded, int(report.written["output"].sum())]
+    assert len(log) == report.transfers, case
+    # What the file promises.
+    calls = [int((log[:, 0] == kind).sum()) for kind in range(4)]
+    assert promised(emit(problem, plan)) == [*zip(calls, elements, strict=True)]
+    # The transfers themselves, in their order.
+    at = 0
+    for wanted in case.transfers():
+        assert sorted(map(tuple, log[at : at + len(wanted)].tolist())) == wanted
+        at += len(wanted)
+    assert at == len(log)
+
+
+def promised(text: str) -> list[tuple[int, int]]:
+    """Calls and elements of gets of input, weights and sums, and of puts, as the comment has them."""
+    rows = re.findall(r"^ \*   (?:get|put) (?:in|w|out) +([\d,]+) +([\d,]+)$", text, re.MULTILINE)
+    return [(int(calls.replace(",", "")), int(elements.replace(",", ""))) for calls, elements in rows]
+
+
+def run_each(cases: Sequence[Case], folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    names = [f"layer_{number}" for number in range(len(cases))]
+    texts = [emit(case.problem, case.plan, name) for case, name in zip(cases, names, strict=True)]
+    assert max(len(line) for text in texts for line in text.splitlines()) <= 104
+    run(cases, texts, names, folder)
+
+
+# Layers and plans ---------------------------------------------------------------------------------
+
+LAYERS: dict[str, dict[str, Any]] = {
+    "plain": {"input": [5, 9, 11], "kernels": 6, "kernel": [3, 3], "padding": [1, 1, 1, 1]},
+    "strided": {
+        "input": [4, 13, 11],
+        "kernels": 3,
+        "kernel": [5, 3],
+        "stride": [2, 2],
+        "padding": [2, 1, 0, 1],
+    },
+    "gaps": {"input": [3, 10, 12], "kernels": 4, "kernel": [1, 2], "stride": [2, 3], "batch": 2},
+    "dilated": {
+        "input": [2, 11, 12],
+        "kernels": 3,
+        "kernel": [3, 2],
+        "dilation": [2, 3],
+        "padding": [3, 4, 2, 3],
+        "stride": [1, 2],
+    },
+    "grouped": {
+        "input": [12, 7, 6],
+        "kernels": 6,
+        "kernel": [2, 3],
+        "groups": 3,
+        "batch": 3,
+        "padding": [1, 0, 1, 1],
+    },
+    "depthwise": {"input": [5, 8, 7], "kernels": 5, "kernel": [3, 3], "groups": 5, "padding": [1, 1, 1, 1]},
+    "pointwise": {"input": [7, 5, 4], "kernels": 9, "kernel": [1, 1], "batch": 2},
+    "flat": {"input": [3, 1, 17], "kernels": 2, "kernel": [1, 4], "padding": [0, 0, 2, 3]},
+    "whole plane": {"input": [3, 4, 5], "kernels": 4, "kernel": [4, 5], "batch": 3},
+    "fully connected": {"kind": "fc", "inputs": 30, "outputs": 14, "batch": 5},
+    "one image": {"kind": "fc", "inputs": 13, "outputs": 7},
+    "one number": {"kind": "fc", "inputs": 1, "outputs": 1},
+}
+
+
+def some_tiles(sizes: Sequence[int], seed: int) -> Iterator[tuple[int, ...]]:
+    rng = np.random.default_rng(seed)
+    while True:
+        yield tuple(int(rng.integers(1, size + 1)) for size in sizes)
+
+
+def sizes_of(problem: Problem) -> tuple[int, ...]:
+    return nest_of(problem.one_layer, problem.machine).sizes
+
+
+@needs_compiler
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_schedules_of_the_thesis(schedule: str, tmp_path: Path) -> None:
+    order, reuse = SCHEDULES[schedule]
+    cases = []
+    for (number, layer), padding in product(enumerate(LAYERS.values()), ("loaded", "generated")):
+        problem = make_problem(layer, padding=padding, element_bytes=(1, 2, 4, 8)[number % 4])
+        tile = next(some_tiles(sizes_of(problem), number))
+        cases.append(Case(problem, DspPlan(tile, order, reuse)))  # type: ignore[arg-type]
+    run_each(cases, tmp_path)
+
+
+@needs_compiler
+def test_every_order_and_reuse(tmp_path: Path) -> None:
+    """All orders of the loops, with every reuse; layers, tiles and padding take turns."""
+    layers = list(LAYERS.values())
+    tiles: dict[int, Iterator[tuple[int, ...]]] = {}
+    bundle: list[Case] = []
+    for number, order in enumerate(permutations(ORDERED)):
+        for reuse in REUSES[number % 2 :: 2] if number % 3 else REUSES[1:]:
+            layer = number % len(layers)
+            problem = make_problem(layers[layer], padding=("loaded", "generated")[number // 2 % 2])
+            tile = next(tiles.setdefault(layer, some_tiles(sizes_of(problem), layer)))
+            bundle.append(Case(problem, DspPlan(tile, "".join(order), reuse)))  # type: ignore[arg-type]
+    run_each(bundle, tmp_path)
+
+
+@st.composite
+def random_cases(draw: st.DrawFn) -> Case:
+    groups = draw(st.sampled_from([1, 1, 2, 3]))
+    sides = []
+    for _ in range(2):
+        kernel = draw(st.integers(1, 4))
+        stride, dilation = draw(st.integers(1, 5)), draw(st.integers(1, 3))
+        extent = dilation * (kernel - 1) + 1
+        pads = [draw(st.integers(0, extent - 1)) for _ in range(2)]
+        length = extent + stride * draw(st.integers(0, 6)) + draw(st.integers(0, stride - 1))
+        sides.append((max(1, length - sum(pads)), kernel, stride, dilation, pads))
+    height, width = sides
+    problem = make_problem(
+        {
+            "input": [groups * draw(st.integers(1, 4)), height[0], width[0]],
+            "kernels": groups * draw(st.integers(1, 4)),
+            "kernel": [height[1], width[1]],
+            "stride": [height[2], width[2]],
+            "dilation": [height[3], width[3]],
+            "padding": [*height[4], *width[4]],
+            "groups": groups,
+            "batch": draw(st.integers(1, 3)),
+        },
+        padding=draw(st.sampled_from(["loaded", "generated"])),
+        element_bytes=draw(st.sampled_from([1, 2, 4, 8])),
+        double_buffering=draw(st.booleans()),
+    )
+    tile = tuple(draw(st.integers(1, size)) for size in sizes_of(problem))
+    order = "".join(draw(st.permutations(ORDERED)))
+    return Case(problem, DspPlan(tile, order, draw(st.sampled_from(REUSES))))  # type: ignore[arg-type]
+
+
+@needs_compiler
+@settings(max_examples=4, phases=[Phase.generate])  # shrinking would compile for minutes
+@given(cases=st.lists(random_cases(), min_size=24, max_size=24))
+def test_random_layers(cases: list[Case], tmp_path_factory: pytest.TempPathFactory) -> None:
+    run_each(cases, tmp_path_factory.mktemp("emit"))
+
+
+@needs_compiler
+def test_network(tmp_path: Path) -> None:
+    """One function per distinct layer and plan, in one file, with one local memory."""
+    cases = []
+    for number, (name, layer) in enumerate(LAYERS.items()):
+        problem = make_problem(layer, padding="generated")
+        tile = next(some_tiles(sizes_of(problem), number + 100))
+        cases.append((name, Case(problem, DspPlan(tile, "ncyxk", "halo"))))  # type: ignore[arg-type]
+    again = [
+        ("again", cases[2][1]),
+        ("plain?", Case(cases[0][1].problem, DspPlan((1,) * 6, "ncyxk", "tile"))),
+    ]
+    parts = [(name, case.problem, case.plan) for name, case in cases + again]
+    text = emit_network(parts, "a network", "LeNet")
+    names = re.findall(r"^void (layer_\w+)\(", text, re.MULTILINE)
+    assert len(names) == len(set(names)) == len(cases) + 1
+    assert re.search(r"layer_gaps +again$", text, re.MULTILINE) and "layer_plain_2" in names
+    run([*(case for _, case in cases), again[1][1]], [text], names, tmp_path)
+
+
+# Names, sources, refusals -------------------------------------------------------------------------
+
+NASTY = [
+    "*/ int main(void) { return 1; } /*",
+    "/* nested // line \\",
+    "??/ trigraph ??= \\\n#error",
+    "\u202e right to left \u2066 × – é ∑ \x00 \x1b[31m",
+    "int",
+    "main",
+    "9 lives",
+    "_Reserved__",
+    "x" * 5000,
+    "*" * 50 + "/",
+    "",
+    "%s%n\r\n#include </etc/passwd>",
+    "layer",
+    "layered",
+]
+
+
+def without_comments(text: str) -> str:
+    return re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("nasty", NASTY)
+def test_text_from_outside_stays_in_comments(nasty: str, tmp_path: Path) -> None:
+    case = Case(make_problem(LAYERS["plain"]), DspPlan((1, 1, 4, 6, 4, 4), "cknyx", "halo"))
+    plain = without_comments(emit(case.problem, case.plan))
+    texts = [
+        emit(case.problem, case.plan, nasty, nasty),
+        emit_network([(nasty, case.problem, case.plan)] * 2, nasty, nasty),
+    ]
+    name = re.search(r"^void (\w+)\(const", texts[0], re.MULTILINE)
+    assert name is not None and re.fullmatch(r"layer(_\w+|\d\w*)?", name[1]) and len(name[1]) <= 31
+    assert without_comments(texts[0]).replace(name[1], "layer") == plain
+    for text in texts:
+        assert text.isascii() and "??" not in text and "\\" not in text
+        assert len(text) < 20_000
+    for compiler in COMPILERS:
+        for number, text in enumerate(texts):
+            (tmp_path / f"{number}.c").write_text(text)
+            compile_c(compiler, tmp_path, [tmp_path / f"{number}.c"], "-c", "-o", "object.o")
+
+
+def test_names_that_are_cut_alike_stay_apart() -> None:
+    problem = make_problem(LAYERS["one number"])
+    tiles = [DspPlan((n, 1, 1, 1, 1, 1), "ncyxk", "tile") for n in range(1, 12)]
+    text = emit_network([("a" * 40, problem, plan) for plan in tiles])
+    names = re.findall(r"^void (\w+)\(const", text, re.MULTILINE)
+    assert len(set(names)) == len(tiles) and all(len(name) <= 31 for name in names)
+
+
+def test_plans_that_do_not_fit_are_refused() -> None:
+    problem = make_problem(LAYERS["plain"], memory_bytes=512)
+    with pytest.raises(InputError, match="memory overflow"):
+        emit(problem, DspPlan((1, 1, 6, 9, 11, 5), "ncyxk", "tile"))
+
+
+def test_loops_of_one_iteration_are_left_out() -> None:
+    problem = make_problem(LAYERS["plain"])
+    code = without_comments(emit(problem, DspPlan((1, 1, 6, 9, 11, 5), "ncyxk", "tile")))
+    assert not re.search(r"for \(int (o_|k_c|g)", code)
+    code = without_comments(emit(problem, DspPlan((1, 1, 6, 9, 4, 5), "ncyxk", "tile")))
+    assert re.findall(r"for \(int (o_\w|k_c|g) ", code) == ["o_x"]

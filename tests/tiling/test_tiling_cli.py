@@ -1,0 +1,149 @@
+"""The tiling room as a user meets it: solve, check, simulate and emit, for a layer, a network, a front."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+LAYER = """
+input = [6, 10, 9]
+kernels = 8
+kernel = [3, 3]
+padding = [1, 1, 1, 1]
+"""
+MACHINE = """
+[machine]
+kind = "dsp"
+memory_bytes = 1500
+dma_setup_cycles = 20
+"""
+NETWORK = "".join(
+    f'[[network.layers]]\nname = "{name}"\n{layer}\n'
+    for name, layer in (("first", LAYER), ("again", LAYER), ("last", 'kind = "fc"\ninputs = 40\noutputs = 7'))
+)
+
+
+@pytest.fixture
+def write(tmp_path):
+    def instance(name: str, body: str) -> str:
+        (tmp_path / name).write_text('room = "tiling"\n' + body)
+        return name
+
+    return instance
+
+
+def solved(tilewright, instance, *arguments):
+    done = tilewright("solve", instance, "-o", "result.json", "--json", *arguments)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("minimise", ["accesses", "cycles", "energy", "pareto"])
+def test_layer_is_solved_checked_simulated(tilewright, write, minimise):
+    objective = f'[objective]\nminimise = "{minimise}"\n'
+    name = write("layer.toml", f"[layer]{LAYER}{MACHINE}{objective}")
+    result = solved(tilewright, name)
+    assert result["status"] == "optimal"
+    assert result["gap"] == 0
+    checked = tilewright("check", name, "result.json")
+    assert checked.returncode == 0, checked.stdout
+    simulated = tilewright("simulate", name, "result.json", "--numeric")
+    assert simulated.returncode == 0
+    assert "equal to the reference" in simulated.stdout
+    shown = tilewright("solve", name).stdout
+    assert "GOps/s" in shown
+    if minimise == "pareto":
+        front = result["report"]["facts"]["front"]
+        assert len(front) == len(result["plan"]["front"])
+        assert "front" in checked.stdout
+    else:
+        assert "any schedule" in shown
+
+
+def test_front_that_is_not_complete_is_found_out(tilewright, write, tmp_path):
+    name = write("layer.toml", f'[layer]{LAYER}{MACHINE}[objective]\nminimise = "pareto"\n')
+    result = solved(tilewright, name)
+    assert len(result["plan"]["front"]) > 1
+    result["plan"]["front"].pop()
+    result["report"]["facts"]["front"].pop()
+    (tmp_path / "less.json").write_text(json.dumps(result))
+    checked = tilewright("check", name, "less.json")
+    assert checked.returncode == 1
+    assert [line.split()[1] for line in checked.stdout.splitlines() if line.startswith("WRONG")] == ["front"]
+
+
+def test_network_prints_a_line_per_layer_and_totals(tilewright, write):
+    name = write("network.toml", NETWORK + MACHINE)
+    result = solved(tilewright, name)
+    layers = result["report"]["layers"]
+    assert [layer["name"] for layer in layers] == ["first", "again", "last"]
+    assert result["plan"]["layers"][0] == result["plan"]["layers"][1]
+    assert result["objective"] == sum(layer["facts"]["accesses"] for layer in layers)
+    assert tilewright("check", name, "result.json").returncode == 0
+    shown = tilewright("solve", name).stdout.splitlines()
+    assert [line.split()[0] for line in shown[2:5]] == ["first", "again", "last"]
+    assert any(line.startswith("layers") and "2 different" in line for line in shown)
+
+
+@pytest.mark.parametrize("method", ["exhaustive", "greedy", "pruned", "manual"])
+def test_every_method_solves_networks(tilewright, write, method):
+    name = write("network.toml", NETWORK + MACHINE)
+    best = solved(tilewright, name)["objective"]
+    result = solved(tilewright, name, "--with", method)
+    assert result["objective"] >= best
+    assert result["status"] == ("optimal" if method == "exhaustive" else "feasible")
+
+
+def test_schedules_can_be_limited_and_may_be_infeasible(tilewright, write):
+    limits = '[limits]\nschedule = "intra"\n'
+    name = write("layer.toml", f"[layer]{LAYER}{MACHINE}{limits}")
+    assert solved(tilewright, name)["report"]["facts"]["schedule"] == "intra"
+    # One output from many inputs: intra-tile reuse would need a partial sum at once.
+    fully = '[layer]\nkind = "fc"\ninputs = 4000\noutputs = 1\n'
+    name = write("fc.toml", fully + MACHINE + limits)
+    done = tilewright("solve", name, "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["status"] == "infeasible"
+
+
+def test_emit(tilewright, write, tmp_path):
+    name = write("network.toml", NETWORK + MACHINE)
+    solved(tilewright, name)
+    assert tilewright("emit", name, "result.json", "-o", "layers.c").returncode == 0
+    text = (tmp_path / "layers.c").read_text()
+    assert "dma_get" in text
+    assert tilewright("emit", name, "result.json").stdout == text
+    front = write("front.toml", f'[layer]{LAYER}{MACHINE}[objective]\nminimise = "pareto"\n')
+    solved(tilewright, front)
+    refused = tilewright("emit", front, "result.json")
+    assert refused.returncode == 2
+    assert "objective.minimise" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (f"[layer]{LAYER}[machine]\nkind = 'dsp'\nmemory_bytes = 60\n", "machine.memory_bytes"),
+        (f"[layer]{LAYER}[machine]\nkind = 'dsp'\nmemory = 60\n", "memory_bytes"),
+        (f"[layer]{LAYER}[machine]\nkind = 'gpu'\n", "machine.kind"),
+        (f"[layer]{LAYER}[machine]\nmemory_bytes = 500\n", "machine.kind"),
+        (f"[layer]{LAYER}{MACHINE}bus_elements_per_cycle = 0\n", "machine.bus_elements_per_cycle"),
+        (f"[layer]{LAYER}{MACHINE}[machine.energy]\nwatts = 1\n", "machine.energy.watts"),
+        (f"[layer]{LAYER}{MACHINE}[limits]\nschedule = 'best'\n", "limits.schedule"),
+        (MACHINE, "layer"),
+        ("[network]\nlayers = []\n" + MACHINE, "network.layers"),
+        (f'[[network.layers]]\nname = "a"\n{LAYER}\n' * 2 + MACHINE, "network.layers"),
+        (f"[[network.layers]]\n{LAYER}\n" + MACHINE, "network.layers"),
+        (NETWORK + MACHINE + '[objective]\nminimise = "pareto"\n', "objective.minimise"),
+        (NETWORK + MACHINE.replace("1500", "70"), "layer first"),
+        (f"[layer]{LAYER}{MACHINE}[objective]\nminimise = 'time'\n", "objective.minimise"),
+        ('[layer]\nkind = "fc"\ninputs = 4\n' + MACHINE, "layer.outputs"),
+        ('network = "nowhere.toml"\n' + MACHINE, "nowhere.toml"),
+    ],
+)
+def test_bad_input_names_field_and_limit(tilewright, write, body, said):
+    done = tilewright("solve", write("bad.toml", body))
+    assert done.returncode == 2, done.stdout
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
