@@ -112,7 +112,7 @@ def test_simulate_prints_steps_and_totals(tilewright):
     simulated = tilewright("simulate", EXAMPLE, "r.json", "--numeric")
     assert simulated.returncode == 0
     assert "equal to the reference, bit for bit" in simulated.stdout
-    assert "double-buffered" in simulated.stdout
+    assert "overlapped" in simulated.stdout
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "gif"])

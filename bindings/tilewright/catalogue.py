@@ -85,9 +85,17 @@ def searches(module: ModuleType) -> bool:
     return "search" in inspect.signature(module.plan).parameters
 
 
-def suits(module: ModuleType, problem: Any) -> bool:
-    """Whether a heuristic takes a problem; its ``suits(problem)`` tells, and without one it takes all."""
-    return bool(getattr(module, "suits", lambda _problem: True)(problem))
+def suits(method: ModuleType | Path, problem: Any) -> bool:
+    """Whether a heuristic or formulation takes a problem.
+
+    A module tells with ``suits(problem)``, a MiniZinc file through ``suits(problem, file)`` of the room's
+    bridge; without that they take all.
+    """
+    if isinstance(method, ModuleType):
+        return bool(getattr(method, "suits", lambda _problem: True)(problem))
+    room_name = type(problem).__module__.split(".")[1]
+    bridge = importlib.import_module(f"tilewright.{room_name}.minizinc")
+    return bool(getattr(bridge, "suits", lambda _problem, _file: True)(problem, method))
 
 
 def models(room: str) -> list[Path]:

@@ -179,17 +179,23 @@ def _run_method(job: dict[str, Any], events: IO[str], problem: Any, search: Sear
         name, solver = method.split("@")
         driver = drivers.load(solver)
         _send(events, event="started", versions=driver.versions())
-        outcome: Outcome = driver.solve(problem, catalogue.formulation(job["room"], name), search)
+        formulation = catalogue.formulation(job["room"], name)
+        _refuse_unsuited(formulation, method, problem)
+        outcome: Outcome = driver.solve(problem, formulation, search)
         return outcome
     if method in catalogue.exact_methods(job["room"]):
         proven: Outcome = catalogue.formulation(job["room"], method).solve(problem, search)  # type: ignore[union-attr]
         return proven
     module = catalogue.heuristic(job["room"], method)
-    if not catalogue.suits(module, problem):
-        raise InputError("method", method, "is not meant for this kind of problem")
+    _refuse_unsuited(module, method, problem)
     plan = module.plan(problem, search) if catalogue.searches(module) else module.plan(problem)
     search.on_plan(plan)
     return Outcome("feasible", plan)
+
+
+def _refuse_unsuited(chosen: ModuleType | Path, method: str, problem: Any) -> None:
+    if not catalogue.suits(chosen, problem):
+        raise InputError("method", method, "does not take this kind of machine or objective")
 
 
 if __name__ == "__main__":

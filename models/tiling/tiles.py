@@ -32,7 +32,7 @@ import pyomo.environ as pyo
 from tilewright.tiling import Plan, Problem, objective
 from tilewright.tiling.dsp.nest import C, K, N, Nest, X, Y
 from tilewright.tiling.dsp.plan import DspPlan
-from tilewright.tiling.minizinc import (
+from tilewright.tiling.dsp.minizinc import (
     FREE,
     Brought,
     brought,

@@ -20,7 +20,7 @@ from tilewright.drivers import DRIVERS
 from tilewright.errors import InputError
 from tilewright.search import Search
 from tilewright.tiling import Plan, Problem, best_bound, fault, measured_objective, objective, simulate
-from tilewright.tiling import minizinc as bridge
+from tilewright.tiling.dsp import minizinc as bridge
 from tilewright.tiling.dsp.plan import SCHEDULES, DspPlan
 from tilewright.tiling.dsp.search import fewest_accesses
 

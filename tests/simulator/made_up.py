@@ -233,10 +233,8 @@ class Maker:
         tensors = tuple(
             replace(
                 tensor,
-                # Within a step more may be on chip than at its end: none of these programs has that.
-                buffer=most(tensor.name) + random.choice([0, 1])
-                if not self.simple and self.flip(0.3)
-                else None,
+                # No step has more on chip than at its end.
+                buffer=most(tensor.name) + random.choice([0, 1]) if self.flip(0.3) else None,
                 max_loads=loads[tensor.name] + random.choice([0, 1]) if self.flip() else None,
             )
             for tensor in program.tensors

@@ -89,6 +89,7 @@ def test_lockstep_is_between_the_obvious_bounds(program: Program, host: str | No
     program = replace(
         program,
         engines=engines,
+        tensors=tuple(replace(tensor, buffer=None) for tensor in program.tensors),
         memories=tuple(replace(memory, capacity=None) for memory in program.memories),
     )
     report = execute(program, lockstep=True)

@@ -12,7 +12,7 @@ import pytest
 from tilewright import catalogue, reproducing
 from tilewright.heuristics.tiling import pruned
 from tilewright.instance import parse, read
-from tilewright.tiling import Plan, Problem, pictures, reproduce_idsp, simulate
+from tilewright.tiling import Plan, Problem, npu, pictures, reproduce_idsp, simulate
 from tilewright.tiling.dsp import exhaustive, nest_of, search
 from tilewright.tiling.dsp.duration import duration
 from tilewright.tiling.dsp.plan import SCHEDULES, DspPlan
@@ -324,6 +324,21 @@ def test_plans_that_break_a_rule_are_drawn(network: bool, tmp_path: Path) -> Non
     assert report.violation is not None
     pictures.draw(instance, plan, report, tmp_path / "broken.png")
     assert (tmp_path / "broken.png").stat().st_size > 10_000
+
+
+def test_an_npu_gets_bars_for_each_operand(tmp_path: Path) -> None:
+    """What the cores have of an operand is one bar; the time is that of the report."""
+    machine, layer = {"kind": "npu"}, {"input": [8, 14, 14], "kernels": 16, "kernel": [3, 3]}
+    problem = Problem.model_validate({"layer": layer, "machine": machine})
+    found = npu.exhaustive(problem, float("inf"))
+    assert found is not None
+    plan = Plan(found[1])
+    report = simulate(problem, plan)
+    loaded = pictures._totals(report.loaded)
+    assert sum(loaded.values()) == sum(int(counts.sum()) for counts in report.loaded.values())
+    assert set(loaded) == {"input", "weights", "output"}
+    pictures.draw(problem, plan, report, tmp_path / "npu.png")
+    assert (tmp_path / "npu.png").stat().st_size > 10_000
 
 
 def test_all_reuses_and_long_planes_are_drawn(tmp_path: Path) -> None:

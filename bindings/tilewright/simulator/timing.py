@@ -232,11 +232,11 @@ def overlapped_timeline(
 ) -> Timeline:
     """Let every engine work on its own clock, with as much double buffering as the memory allows.
 
-    A step is *opened* when the step ``program.buffers`` before it has computed and the memory has room
-    for all that it loads and computes, or the copies of a tensor's own buffer have; its space is taken at once, so an opened step always ends. Its
-    frees and write-backs may run as soon as the step before it is open, since they make that room. Each
-    engine starts, of the actions that are open and whose needs are met, the first one in program order.
-    The set-up of a transfer counts on the engine that transfers.
+    A step is *opened* when the step ``program.buffers`` before it has computed and there is room for all
+    that it loads and computes, in the memory or in the copies of a tensor's own buffer. Its space is taken
+    at once, so an opened step always ends. Its frees and write-backs may run as soon as the step before it
+    is open, since they make that room. Each engine starts, of the actions that are open and whose needs are
+    met, the first one in program order. The set-up of a transfer counts on the engine that transfers.
 
     Parameters
     ----------
@@ -293,7 +293,7 @@ def overlapped_timeline(
     finish = [-1] * n
     released = [False] * n
     finished = computed = opened = 0  # Actions that are over, steps whose compute is, steps that are open.
-    now = peak = 0
+    now, peak = 0, sum(occupied[: len(program.memories)])
 
     def admit(actions: Iterable[int]) -> None:
         """Make actions known to their engines; those without one happen at once."""

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilewright import pictures
 from tilewright.pictures import BLUE, GREEN, GREY, INK, ORANGE, PALE, SKY, VERMILION
+from tilewright.simulator.report import Names
 from tilewright.tiling import objective
 from tilewright.tiling.dsp import nest_of
 from tilewright.tiling.dsp.nest import C, G, K, N, Nest, X, Y
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 ACCEPTED = pictures.ACCEPTED
 """Suffixes of the files that `draw` writes."""
 
-TENSORS = {"input": BLUE, "kernels": ORANGE, "output": GREEN}
+TENSORS = {"input": BLUE, "weights": ORANGE, "output": GREEN}
 WIDTH, LEFT = 13.0, 0.75
 UNITS = {
     "accesses": (1.0, "elements"),
@@ -140,7 +142,7 @@ def _write(figure: Figure, lines: Sequence[_Line]) -> None:
 
 def _short(value: float) -> str:
     """Write a number with three digits and a unit."""
-    for limit, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+    for limit, unit in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")):
         if value >= limit:
             return f"{value / limit:.3g}{unit}"
     return f"{value:.3g}"
@@ -163,7 +165,7 @@ def _layer_sheet(problem: Problem, plan: Plan, report: Report, title: str | None
     bottom = top + upper + 0.75
     figure = pictures.new_figure(WIDTH, bottom + 1.75)
     _write(figure, lines)
-    right = LEFT
+    right = LEFT + 0.75
     if nest is not None and isinstance(layer, DspPlan):
         plane = pictures.place(figure, LEFT, top, 3.0, upper - 0.25)
         _tile_in_plane(plane, nest, layer)
@@ -208,9 +210,24 @@ def _compulsory(nest: Nest | None, report: Report) -> dict[str, int]:
         return {}
     return {
         "input": nest.compulsory - nest.n_weights - nest.n_outputs,
-        "kernels": nest.n_weights,
+        "weights": nest.n_weights,
         "output": nest.n_outputs,
     }
+
+
+def _operand(tensor: str) -> str:
+    """Return what a tensor is a part of: cores have tensors of their own, named after them."""
+    name = tensor.split()[0]
+    return "weights" if name == "kernels" else name
+
+
+def _totals(table: Mapping[str, Any]) -> dict[str, int]:
+    """Add up elements over steps and cores."""
+    totals: dict[str, int] = {}
+    for tensor, counts in table.items():
+        name = _operand(tensor)
+        totals[name] = totals.get(name, 0) + int(counts.sum())
+    return totals
 
 
 def _tile_in_plane(axes: Axes, nest: Nest, plan: DspPlan) -> None:
@@ -314,16 +331,12 @@ def _staying(plan: DspPlan, moving: Sequence[int]) -> str:
 def _traffic(axes: Axes, report: Report, compulsory: Mapping[str, int]) -> None:
     """Draw what is moved of each tensor, beside what every plan moves."""
     rows: list[tuple[str, int, str, int | None]] = []
-    for name, counts in report.loaded.items():
-        total = int(counts.sum())
-        if total or name in ("input", "kernels"):
+    for name, total in _totals(report.loaded).items():
+        if total or name in ("input", "weights"):
             partial = name == "output"
-            label = (
-                "partial sums, loaded" if partial else f"{'weights' if name == 'kernels' else name}, loaded"
-            )
+            label = "partial sums, loaded" if partial else f"{name}, loaded"
             rows.append((label, total, _colour(name), 0 if partial else compulsory.get(name)))
-    for name, counts in report.written.items():
-        total = int(counts.sum())
+    for name, total in _totals(report.written).items():
         if total:
             rows.append((f"{name}, written", total, _colour(name), compulsory.get(name)))
     moved = sum(total for _, total, _, _ in rows)
@@ -349,22 +362,22 @@ def _traffic(axes: Axes, report: Report, compulsory: Mapping[str, int]) -> None:
 
 
 def _colour(tensor: str) -> str:
-    known = {**TENSORS, "weights": ORANGE}
-    return known.get(tensor, SKY)
+    return TENSORS.get(tensor, SKY)
 
 
 def _memory(axes: Axes, nest: Nest, plan: DspPlan) -> None:
     """Draw the buffers side by side in the memory that they share."""
     machine = nest.machine
     capacity, size, copies = machine.capacity, machine.element_bytes, machine.copies
-    buffers = {name: copies * elements for name, elements in nest.buffers(nest.step(plan.tile)).items()}
+    step = nest.step(plan.tile)
+    buffers = {_operand(name): copies * elements for name, elements in nest.buffers(step).items()}
     used = sum(buffers.values())
     left = 0
     axes.barh(0, capacity, height=0.7, color="#F0F0F0", linewidth=0)
     most = max(capacity, used)
     for number, (name, elements) in enumerate(buffers.items()):
         axes.barh(0, elements, left=left, height=0.7, color=_colour(name), linewidth=0)
-        words = f"{'weights' if name == 'kernels' else name}\n{elements * size / 1024:,.3g} KB"
+        words = f"{name}\n{elements * size / 1024:,.3g} KB"
         place = most * number / len(buffers)
         axes.text(place, 0.55, words, va="top", fontsize=8.5, color=_colour(name), linespacing=1.3)
         left += elements
@@ -382,15 +395,23 @@ def _memory(axes: Axes, nest: Nest, plan: DspPlan) -> None:
 
 
 def _timeline(axes: Axes, problem: Problem, report: Report, letter: str) -> None:
-    """Draw the timeline that the machine has."""
+    """Draw the timeline that the machine has; an NPU's counts in picoseconds."""
+    from matplotlib.ticker import FuncFormatter
+
     lines = {
         "Double buffering, each tile beside its neighbours' transfers": report.lockstep,
-        "One action after the other": report.sequential if problem.machine.kind == "dsp" else None,
-        "Engines beside each other": report.overlapped,
-        "Timeline": report.sequential,
+        "One action after the other": report.sequential,
     }
     words = next((words for words, line in lines.items() if line is not None), "Timeline")
-    pictures.timeline(axes, lines[words], title=letter + words)
+    line = lines.get(words)
+    if line is not None:
+        shared = ["kernels" if _operand(name) == "weights" else _operand(name) for name in line.tensor.names]
+        line = replace(line, tensor=Names(shared, line.tensor.codes))
+    pictures.timeline(axes, line, title=letter + words)
+    if line is not None and problem.machine.kind == "npu":
+        axes.set_title(axes.get_title(loc="left").replace("cycles", "ps"), loc="left")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x * 1e-6:,g}"))
+        axes.set_xlabel("microseconds")
 
 
 # A network ---------------------------------------------------------------------------------------------
@@ -447,7 +468,7 @@ def _moved(report: Report) -> int:
 
 def _cycles(report: Report) -> int:
     """Cycles of the timeline that the machine has, 0 where there is none."""
-    line = next((x for x in (report.lockstep, report.overlapped, report.sequential) if x is not None), None)
+    line = report.lockstep or report.sequential
     return 0 if line is None else line.cycles
 
 
@@ -456,16 +477,16 @@ def _network_traffic(axes: Axes, names: Sequence[str], found: Mapping[str, Repor
     from matplotlib.patches import Patch
 
     parts = {part.name: part.problem for part in problem.parts}
-    tensors = list(dict.fromkeys(name for one in found.values() for name in one.loaded))
-    known = sorted(tensors, key=lambda name: list(TENSORS).index(name) if name in TENSORS else len(TENSORS))
+    totals = {name: [_totals(table) for table in (one.loaded, one.written)] for name, one in found.items()}
+    present = dict.fromkeys(tensor for pair in totals.values() for table in pair for tensor in table)
+    known = [*(name for name in TENSORS if name in present), *(n for n in present if n not in TENSORS)]
     least, moved = 0, 0
     for row, name in enumerate(names):
         if name not in found:
             continue
         left = 0
         for tensor in known:
-            one = found[name]
-            size = sum(int(table[tensor].sum()) for table in (one.loaded, one.written) if tensor in table)
+            size = sum(table.get(tensor, 0) for table in totals[name])
             axes.barh(row, size, left=left, height=0.72, color=_colour(tensor), linewidth=0)
             left += size
         if problem.machine.kind == "dsp":
@@ -475,7 +496,7 @@ def _network_traffic(axes: Axes, names: Sequence[str], found: Mapping[str, Repor
         moved += left
     ratio = f": {_ratio(moved / least)} compulsory (ticks)" if least else ", elements"
     axes.set_title(f"(a) Traffic{ratio}", pad=20)
-    handles = [Patch(color=_colour(name), label="weights" if name == "kernels" else name) for name in known]
+    handles = [Patch(color=_colour(name), label=name) for name in known]
     axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=4, fontsize=8)
 
 
@@ -493,7 +514,7 @@ def _network_time(axes: Axes, names: Sequence[str], found: Mapping[str, Report],
             continue
         one = found[name]
         total = _cycles(one)
-        split = {"other": total}
+        split: dict[str, float] = {"other": one.facts.get("time_ps", total) * 1e-6}
         if problem.machine.kind == "dsp":
             compute = int((-(-one.macs // problem.machine.macs_per_cycle)).sum())
             setup = problem.machine.dma_setup_cycles * one.transfers
@@ -502,13 +523,13 @@ def _network_time(axes: Axes, names: Sequence[str], found: Mapping[str, Report],
                 "DMA set-up": setup,
                 "waiting for the bus": max(total - compute - setup, 0),
             }
-        left = 0
+        left = 0.0
         for part, cycles in split.items():
             if cycles:
                 axes.barh(row, cycles, left=left, height=0.72, color=SPLIT[part], linewidth=0)
                 seen[part] = None
             left += cycles
-    axes.set_title("(b) Cycles" if dsp else "(b) Time", pad=20)
+    axes.set_title("(b) Cycles" if dsp else "(b) Microseconds", pad=20)
     if dsp:
         handles = [Patch(color=SPLIT[part], label=part) for part in SPLIT if part in seen]
         axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3, fontsize=8)

@@ -23,6 +23,7 @@ from tilewright.heuristics.tiling import manual, pruned
 from tilewright.layer import Layer
 from tilewright.pictures import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION
 from tilewright.tiling.dsp import nest_of, search
+from tilewright.tiling.dsp.bounds import best_bound
 from tilewright.tiling.dsp.duration import duration
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.dsp.nest import Nest
@@ -510,6 +511,7 @@ def _print_chapter_8(_folder: Path, say: Say) -> None:
     say(f"{'layer':<16}" + f" | {'x':>5} {'O/B':>6} {'GOps/s':>7} {'schedule':<16}" * 3)
     rates: dict[str, list[float]] = {"conv": [], "fc": []}
     beyond: list[tuple[str, Layer, float]] = []
+    distances: dict[str, float] = {}
     for network, title in NETWORKS.items():
         plain = layers(network, grouped=False)
         for name, layer in layers(network).items():
@@ -521,6 +523,8 @@ def _print_chapter_8(_folder: Path, say: Say) -> None:
             ]
             say(f"{f'{title} {name}':<16}" + "".join(cells))
             rates[layer.kind].append(found[0].ops_per_byte)
+            least = best_bound(nest_of(layer, machine()), "accesses", 0).accesses
+            distances[f"{title} {name}"] = found[2].accesses / least
             if found[2].ratio > claims["most_accesses"]:
                 beyond.append((f"{title} {name}", layer, found[2].ratio))
     for kind, title in (("conv", "convolutions"), ("fc", "fully connected")):
@@ -536,6 +540,11 @@ def _print_chapter_8(_folder: Path, say: Say) -> None:
     for name, layer, ratio in beyond:
         needed = enough_memory(layer, claims["most_accesses"])
         say(f"  {name}: {ratio:.2f} x; within {claims['most_accesses']:g} x from {needed} KB on")
+    farthest = max(distances, key=lambda name: distances[name])
+    say(
+        "against what any schedule at all needs in 64 KB (docs/tiling-bounds.md) every layer is within "
+        f"{distances[farthest]:.2f} x ({farthest})"
+    )
     best, worst = max(
         ((halide_loss(layer), name) for name, layer in layers("alexnet", grouped=False).items())
     )

@@ -74,6 +74,11 @@ class Cost:
     bursts: Any
 
     @property
+    def counts(self) -> tuple[Any, Any, Any]:
+        """Cycles, elements and bursts: what takes time."""
+        return self.cycles, self.elements, self.bursts
+
+    @property
     def elements(self) -> Any:
         """Elements moved in all."""
         return self.input + self.weights + self.output

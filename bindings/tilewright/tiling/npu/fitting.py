@@ -1,20 +1,23 @@
 """Fit the machine's times, which the TSO paper does not give, on two columns of its table II.
 
 A plan's cycles, elements and bursts do not depend on prices. So of each layer, partition and schedule the plans are
-kept that some prices could prefer, and any prices are evaluated on those.
+kept that some prices could prefer, and any prices are evaluated on those: the fit is a search over two ratios of
+prices, since the best scale of all three has a closed form.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright import catalogue
+from tilewright.instance import read
 from tilewright.layer import Layer
 from tilewright.tiling.npu.cost import OURS, Counts, Reading, totals
 from tilewright.tiling.npu.machine import NpuMachine
@@ -23,6 +26,46 @@ from tilewright.tiling.npu.search import largest_filter_step, tiles
 from tilewright.tiling.npu.slices import Cut
 
 Values = NDArray[np.float64]
+
+MEASURED = {
+    "inceptionv3": (72_686, 88_478),
+    "mobilenetv2": (14_030, 15_470),
+    "resnet50": (55_927, 62_375),
+    "squeezenet": (12_504, 13_713),
+    "lenet": (199, 231),
+}
+"""Table II of the paper in microseconds: TSO with bursts, TSO without."""
+
+FITTED = ("inceptionv3", "mobilenetv2", "resnet50", "squeezenet")
+"""Networks on which the times are fitted; LeNet's few microseconds are mostly what the model leaves out."""
+
+MACS = (8, 16, 32, 48, 64)
+"""MACs per cycle that are tried."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A way to read the paper: equations 3 to 8, and whether transfers and computation overlap (equation 6: no)."""
+
+    reading: Reading = OURS
+    overlapped: bool = False
+
+
+VARIANTS = {
+    "ours": Variant(),
+    "edge tiles count as full ones": Variant(Reading(edges="full")),
+    "every TLT loads its own input tile": Variant(Reading(input="each")),
+    "one TLT's transfers stand for all": Variant(Reading(input="one core")),
+    "work spread evenly over the cores (eq. 8)": Variant(Reading(cores="even")),
+    "padding is not transferred": Variant(Reading(padding="left")),
+    "TLEs without work count, too": Variant(Reading(idle="full")),
+    "transfers and computation overlap": Variant(overlapped=True),
+    "full edges, evenly spread": Variant(Reading(edges="full", cores="even")),
+    "full edges, own input tiles": Variant(Reading(edges="full", input="each")),
+    "full edges, one TLT for all": Variant(Reading(edges="full", input="one core")),
+    "equations 3 to 8 as printed": Variant(Reading("one core", "full", "even", "moved", "full")),
+}
+"""Readings that are compared."""
 
 NOTHING_FITS = np.array([[1 << 43] * 3])
 """Counts of a partition and schedule without a tile: worse than any other."""
@@ -52,17 +95,19 @@ class Space:
         self,
         networks: Sequence[Sequence[Layer]],
         machine: NpuMachine,
-        reading: Reading = OURS,
-        overlapped: bool = False,
+        variant: Variant = VARIANTS["ours"],
     ) -> None:
         layers = list(dict.fromkeys(layer for network in networks for layer in network))
         self.count = np.array([[list(network).count(layer) for layer in layers] for network in networks])
-        self.overlapped = overlapped
-        self.cores = machine.tles * machine.tlts if reading.cores == "even" else 1
+        self.overlapped = variant.overlapped
+        self.cores = machine.tles * machine.tlts if variant.reading.cores == "even" else 1
         self.bytes = machine.element_bytes
         cells, free = [], []
         for layer in layers:
-            found = [_counts(cut, s, reading) for cut in _cuts(layer, machine) for s in SCHEDULES]
+            found = [
+                _counts(Cut(layer, machine, partition), schedule, variant.reading)
+                for partition, schedule in product(PARTITIONS, SCHEDULES)
+            ]
             cells += [undominated(counts, 3) if len(counts) else NOTHING_FITS for counts in found]
             free.append(undominated(np.vstack(found), 2))
         #: Counts of the plans of each cell: layer, partition and schedule.
@@ -95,10 +140,6 @@ class Space:
         return self.count @ self.times(self.free[chosen], prices)
 
 
-def _cuts(layer: Layer, machine: NpuMachine) -> Iterator[Cut]:
-    return (Cut(layer, machine, partition) for partition in PARTITIONS)
-
-
 def _joined(parts: Sequence[Counts]) -> tuple[Counts, Counts]:
     return np.vstack(parts), np.cumsum([0, *(len(part) for part in parts[:-1])])
 
@@ -124,14 +165,14 @@ def _counts(cut: Cut, schedule: str, reading: Reading) -> Counts:
     total = totals(cut, schedule, step, reading)
     shape = fits.shape
     return np.stack(
-        [np.broadcast_to(value, shape)[fits] for value in (total.cycles, total.elements, total.bursts)], axis=1
+        [np.broadcast_to(value, shape)[fits] for value in total.counts], axis=1
     )
 
 
 def _steps(size: int, whole: int) -> Counts:
     """Return the steps up to a size that are the least with as many tiles of the size or of a whole."""
     steps = np.arange(1, size + 1)
-    return np.unique([[-(-n // -(-n // steps))] for n in (size, whole)])[: size]
+    return np.unique([[-(-n // -(-n // steps))] for n in (size, whole)])
 
 
 def undominated(counts: Counts, columns: int) -> Counts:
@@ -161,3 +202,83 @@ def _undominated(rows: Counts, order: Counts) -> Counts:
             kept[count] = number
             count += 1
     return kept[:count]
+
+
+# The fit -----------------------------------------------------------------------------------------------------
+
+
+class Fit(NamedTuple):
+    """Prices, and the relative residuals of every network's columns Burst and No Burst."""
+
+    prices: Prices
+    residuals: Values
+
+    @property
+    def mean(self) -> float:
+        """Mean absolute residual."""
+        return float(np.abs(self.residuals).mean())
+
+    @property
+    def square(self) -> float:
+        """Root of the mean squared residual, which the fit makes small."""
+        return float(np.sqrt((self.residuals**2).mean()))
+
+
+def networks(names: Sequence[str] = FITTED) -> list[list[Layer]]:
+    """Return the layers of the networks of table II."""
+    problems = (read(catalogue.instance("tiling", f"{name}-nmp")).problem for name in names)
+    return [[part.problem.one_layer for part in problem.parts] for problem in problems]
+
+
+def evaluate(space: Space, prices: Prices, names: Sequence[str] = FITTED) -> Fit:
+    """Return how far prices are from the paper's two columns."""
+    return Fit(prices, _relative(space, prices, names) - 1)
+
+
+def _relative(space: Space, prices: Prices, names: Sequence[str]) -> Values:
+    measured = 1e6 * np.array([MEASURED[name] for name in names])
+    found: Values = np.stack([space.burst(prices), space.no_burst(prices)], axis=1) / measured
+    return found
+
+
+def _scaled(space: Space, ratios: tuple[float, float]) -> Fit:
+    """Return the best prices of given ratios, cycle and burst to a byte, by least squares."""
+    prices = Prices(ratios[0], 1.0, ratios[1])
+    found = _relative(space, prices, FITTED)
+    scale = float(found.sum() / (found**2).sum())
+    return Fit(Prices(*(scale * price for price in prices)), scale * found - 1)
+
+
+def fit(space: Space) -> Fit:
+    """Return the prices with the least squared residuals: a coarse grid of ratios, refined where it is best."""
+    grid = product(np.geomspace(1, 600, 30), np.geomspace(0.3, 2000, 30))
+    starts = sorted((_scaled(space, ratios) for ratios in grid), key=lambda found: found.square)
+    return min((_refined(space, start) for start in starts[:8]), key=lambda found: found.square)
+
+
+def _refined(space: Space, best: Fit) -> Fit:
+    width = 0.25
+    while width > 1e-3:
+        cycle, byte, burst = best.prices
+        steps = product(np.exp(np.linspace(-width, width, 5)), repeat=2)
+        around = (_scaled(space, (cycle / byte * down, burst / byte * across)) for down, across in steps)
+        found = min(around, key=lambda found: found.square)
+        if found.square < best.square:
+            best = found
+        else:
+            width /= 2
+    return best
+
+
+def whole(space: Space) -> Fit:
+    """Return the best prices in whole picoseconds of which cycle and burst are multiples of an element's.
+
+    Eight numbers leave them open by several percent anyway, and solvers count times in that unit.
+    """
+    element = space.bytes
+    ratios = product(range(1, 61), range(121))
+    best = min((_scaled(space, (a * element, b * element)) for a, b in ratios), key=lambda found: found.square)
+    cycle, byte, burst = best.prices
+    nearest = round(byte)
+    prices = Prices(nearest * round(cycle / byte), nearest, nearest * round(burst / byte))
+    return evaluate(space, prices)

@@ -48,9 +48,9 @@ class NpuMachine(Spec):
     element_bytes: Annotated[int, Field(ge=1, le=16)] = 2
     burst_bytes: Annotated[int, Field(ge=1, le=65536)] = 128
     macs_per_cycle: Annotated[int, Field(ge=1, le=1_000_000)] = 32
-    cycle_ps: Picoseconds = 6016
-    byte_ps: Picoseconds = 226
-    burst_ps: Picoseconds = 8512
+    cycle_ps: Picoseconds = 6264
+    byte_ps: Picoseconds = 174
+    burst_ps: Picoseconds = 13572
 
     def check(self, layer: Layer) -> None:
         """Refuse a layer of which not even the smallest tile fits.

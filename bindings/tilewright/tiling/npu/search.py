@@ -12,9 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.layer import Layer
-from tilewright.tiling.npu.cost import time_ps, totals
-from tilewright.tiling.npu.machine import NpuMachine
+from tilewright.tiling.npu.cost import Cost, time_ps, totals
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
 from tilewright.tiling.npu.slices import Cut
 
@@ -111,33 +109,25 @@ def fastest_tile(cut: Cut, schedule: str) -> Found | None:
     return Found(int(time.flat[at]), all_tiles.plan(cut, schedule, at))
 
 
-def least_time(problem: Any) -> int | None:
-    """Return a lower bound on the time: of tiles with room for all input maps, whatever they need.
+def relaxed(cut: Cut, schedule: str) -> tuple[Cost, NDArray[np.bool_]]:
+    """Return lower bounds for every pair of T_R and T_C, and whether a tile can fit with them.
 
-    Nothing takes longer with a larger T_N. None if no such tile exists, and so no plan.
+    They are those of tiles with all input maps, whatever room that needs, and as many filters as fit beside one:
+    no count grows with T_N or with T_M.
     """
+    _, _, rs, cs = cut.steps
+    r, c = rs[:, None], cs[None, :]
+    most = largest_filter_step(cut, schedule, np.int64(1), r, c)
+    return totals(cut, schedule, (np.maximum(most, 1), np.int64(cut.maps), r, c)), most > 0
+
+
+def least_time(problem: Any) -> int | None:
+    """Return a lower bound on the time of every plan, None if there is no plan."""
     least: int | None = None
     for partition, schedule in choices(problem.limits):
         cut = Cut(problem.one_layer, problem.machine, partition)
-        _, _, rs, cs = cut.steps
-        r, c = rs[:, None], cs[None, :]
-        most = largest_filter_step(cut, schedule, 1, r, c)
-        if not (most > 0).any():
-            continue
-        step = (np.maximum(most, 1), np.int64(cut.maps), r, c)
-        found = int(np.where(most > 0, time_ps(cut, totals(cut, schedule, step)), NEVER).min())
-        least = found if least is None else min(least, found)
+        total, fits = relaxed(cut, schedule)
+        if fits.any():
+            found = int(np.where(fits, time_ps(cut, total), NEVER).min())
+            least = found if least is None else min(least, found)
     return least
-
-
-__all__ = [
-    "Found",
-    "Layer",
-    "NpuMachine",
-    "Tiles",
-    "choices",
-    "fastest",
-    "fastest_tile",
-    "least_time",
-    "tiles",
-]

@@ -1,0 +1,300 @@
+"""The DSP and MiniZinc: the data of ``models/tiling/core.mzn``, and plans from its solutions.
+
+What every declarative formulation needs stands here, too: the units of its objective, a plan that bounds
+what is worth finding, and the plan inside the formulations' space that is no worse than a given one.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import combinations, permutations
+from math import gcd
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tilewright.errors import InputError
+from tilewright.tiling import dsp
+from tilewright.tiling.dsp.nest import C, K, N, Nest, X, Y
+from tilewright.tiling.dsp.plan import LOOPS, ORDERED, SCHEDULES, DspPlan
+from tilewright.tiling.dsp.traffic import RELEVANT, Tiles
+from tilewright.tiling.plan import Plan
+from tilewright.tiling.problem import Problem
+
+__all__ = ["data", "plan", "relax", "scale", "size", "start"]
+
+
+LARGEST = 2**31 - 2
+"""The largest number that Gecode can handle."""
+
+FREE = (N, C, Y, X, K)
+"""The loops that take steps, in the order of `ORDERED`."""
+
+ENOUGH = ("knxyc", "knyxc", "cnyxk", "cknxy", "cknyx")
+"""Orders among which the best is, whatever the tile, where all are allowed.
+
+The innermost loop of several iterations leaves one operand where it is: c the input, k the outputs, the
+others the weights. How often the others are brought depends no more on the order of the loops outside, but
+y or x as the input's own innermost loop keeps a halo.
+"""
+
+
+class Brought(NamedTuple):
+    """What a schedule brings anew when certain loops have several iterations.
+
+    Attributes
+    ----------
+    input, kernels, output
+        Loops each of whose iterations brings the operand once more.
+    halo
+        Y or X where neighbours follow each other and share a halo that stays, else -1.
+    """
+
+    input: frozenset[int]
+    kernels: frozenset[int]
+    output: frozenset[int]
+    halo: int
+
+    def beats(self, other: Brought) -> bool:
+        """Whether this one never moves more than the other."""
+        fewer = all(mine <= theirs for mine, theirs in zip(self[:3], other[:3], strict=True))
+        return fewer and other.halo in (self.halo, -1)
+
+
+def nest_of(problem: Problem) -> Nest:
+    """Return the loop nest of a problem that the formulations can state.
+
+    Raises
+    ------
+    InputError
+        For other machines and objectives.
+    """
+    others = "the declarative formulations do accesses on a machine of kind dsp; exhaustive does the others"
+    if problem.machine.kind != "dsp":
+        raise InputError("machine.kind", problem.machine.kind, others)
+    if problem.minimise != "accesses":
+        raise InputError("objective.minimise", problem.minimise, others)
+    return dsp.nest_of(problem.one_layer, problem.machine)
+
+
+def schedules(problem: Problem) -> list[tuple[str, str]]:
+    """Return the schedules of the formulations as (order, reuse), those of `ENOUGH` first.
+
+    Where every schedule is allowed, a halo is always kept: that never costs anything.
+    """
+    limit = problem.limits.schedule
+    if limit == "any":
+        others = sorted({"".join(order) for order in permutations(ORDERED)} - set(ENOUGH))
+        return [(order, "halo") for order in (*ENOUGH, *others)]
+    return list(SCHEDULES.values()) if limit == "thesis" else [SCHEDULES[limit]]
+
+
+def worth_trying(problem: Problem) -> list[tuple[str, str]]:
+    """Return the schedules among which the best is."""
+    known = schedules(problem)
+    return known[: len(ENOUGH)] if problem.limits.schedule == "any" else known
+
+
+def scale(problem: Problem) -> tuple[int, int]:
+    """Return (offset, unit): a plan costs ``offset + unit * objective`` elements.
+
+    The offset is what every plan moves; the unit divides what repetitions of each operand add.
+    """
+    nest = nest_of(problem)
+    return nest.compulsory, gcd(channels(nest), nest.n_weights, 2 * nest.n_outputs)
+
+
+def channels(nest: Nest) -> int:
+    """Input maps of all images: the elements behind one input position."""
+    return nest.layer.batch * nest.layer.input[0]
+
+
+def size(problem: Problem) -> int:
+    """Return about how many constraints a formulation gives: one for every step of a loop."""
+    nest = nest_of(problem)
+    return len(schedules(problem)) + sum(len(steps) for steps in nest.steps)
+
+
+def relax(problem: Problem) -> int:
+    """Return 0: six decisions leave no neighbourhoods to search."""
+    return 0
+
+
+# A plan that bounds what is worth finding ------------------------------------------------------------------
+
+
+@lru_cache(maxsize=256)
+def known_plan(problem: Problem) -> DspPlan | None:
+    """Return a good plan by descent from the smallest tile, two loops at a time; None if there is no plan.
+
+    There is none only for the schedule ``intra``, where partial sums would always come too late.
+    """
+    found = [_descend(nest_of(problem), order, reuse) for order, reuse in worth_trying(problem)]
+    plans = [pair for pair in found if pair is not None]
+    return min(plans, key=lambda pair: pair[0])[1] if plans else None
+
+
+def _descend(nest: Nest, order: str, reuse: str) -> tuple[int, DspPlan] | None:
+    value: int | None = None
+    tile = [1] * 6
+    while True:
+        before = value
+        for pair in combinations(FREE, 2):
+            lists = [nest.steps[d] if d in pair else np.array([tile[d]]) for d in range(6)]
+            tiles = Tiles(nest, tuple(grid.ravel() for grid in np.meshgrid(*lists, indexing="ij")))
+            allowed = (tiles.need <= nest.machine.room) & ~_hazard(tiles, reuse)
+            if not allowed.any():
+                continue
+            accesses = np.where(allowed, tiles.traffic(order, reuse).accesses, np.iinfo(np.int64).max)
+            at = int(accesses.argmin())
+            if value is None or accesses[at] < value:
+                value, tile = int(accesses[at]), [int(step[at]) for step in tiles.steps]
+        if value == before:
+            return None if value is None else (value, DspPlan(tuple(tile), order, reuse))  # type: ignore[arg-type]
+
+
+def _hazard(tiles: Tiles, reuse: str) -> Any:
+    """Whether the next tile needs partial sums that are not written back yet (see `dsp.fault`)."""
+    _, n, c, y, x, k = tiles.trips
+    late = tiles.nest.machine.double_buffering
+    return late & (reuse == "none") & (k > 1) & (n * c * y * x == 1)
+
+
+# Plans inside the formulations' space ----------------------------------------------------------------------
+
+
+def no_worse(problem: Problem, given: DspPlan) -> DspPlan | None:
+    """Return the plan of the formulations' space that a valid plan becomes, which costs no more.
+
+    Its tile has one group, its schedule is the best for the tile, and its loops that multiply nothing take
+    the smallest step. None where no schedule is allowed with the tile.
+    """
+    nest = nest_of(problem)
+    tile: tuple[int, ...] = (1, *nest.step(given.tile)[1:])
+    while True:
+        found: list[tuple[int, int, tuple[int, ...]]] = []
+        for number, (order, reuse) in enumerate(worth_trying(problem)):
+            small = _shrunk(nest, tile, order, reuse)
+            tiles = Tiles(nest, tuple(np.array([step]) for step in small))
+            if not _hazard(tiles, reuse).any():
+                found.append((int(tiles.traffic(order, reuse).accesses[0]), number, small))
+        if not found:
+            return None
+        _, number, small = min(found)
+        if small == tile:
+            return DspPlan(tile, *worth_trying(problem)[number])  # type: ignore[arg-type]
+        tile = small
+
+
+def brought(order: str, reuse: str, several: frozenset[int]) -> Brought:
+    """Return what a schedule brings anew when the loops `several` have more than one iteration."""
+    loops = [d for d in map(LOOPS.index, order) if d in several]
+    repeated, halo = {}, -1
+    for operand, relevant in RELEVANT.items():
+        moving = [number for number, d in enumerate(loops) if d in relevant]
+        outside = loops if reuse == "none" else loops[: moving[-1]] if moving else []
+        repeated[operand] = frozenset(outside) - relevant
+        if operand == "input" and reuse == "halo" and moving and loops[moving[-1]] in (Y, X):
+            halo = loops[moving[-1]]
+    return Brought(repeated["input"], repeated["kernels"], repeated["output"], halo)
+
+
+def _shrunk(nest: Nest, tile: tuple[int, ...], order: str, reuse: str) -> tuple[int, ...]:
+    """Give the loops of several iterations that multiply nothing the smallest step that costs no more."""
+    several = frozenset(d for d in FREE if tile[d] < nest.sizes[d])
+    schedule = brought(order, reuse, several)
+    small = list(tile)
+    for d in several - (schedule.input | schedule.kernels | schedule.output):
+        choices = [step for step in nest.steps[d].tolist() if step <= tile[d]]
+        if d in (Y, X):
+            sums = [input_lines(nest, d, step, schedule.halo == d) for step in choices]
+            choices = [step for step, total in zip(choices, sums, strict=True) if total <= sums[-1]]
+        small[d] = choices[0]
+    return tuple(small)
+
+
+def input_lines(nest: Nest, axis: int, step: int, halo: bool) -> int:
+    """Input rows (columns) of all tiles along an axis, what neighbours share once if a halo stays."""
+    tiles = nest.axis(axis, step)
+    return int((tiles.new if halo else tiles.full).sum())
+
+
+# MiniZinc --------------------------------------------------------------------------------------------------
+
+
+def data(problem: Problem) -> dict[str, Any]:
+    """Return the parameters that core.mzn declares, all but those of the search."""
+    nest = nest_of(problem)
+    layer, machine = nest.layer, nest.machine
+    offset, unit = scale(problem)
+    most = max(len(nest.steps[d]) for d in FREE)
+
+    def filled(values: list[int]) -> list[int]:
+        return values + values[-1:] * (most - len(values))
+
+    allowed = schedules(problem)
+    fewest_planes = (nest.compulsory - nest.n_weights - nest.n_outputs) // channels(nest)
+    room = min(machine.room, sum(nest.buffers((1, *nest.sizes[1:])).values()))
+    if room > LARGEST:
+        limit = f"a layer of which {room} elements fit on chip; MiniZinc counts to {LARGEST}"
+        raise InputError("machine.memory_bytes", machine.memory_bytes, limit)
+    known = known_plan(problem)
+    worst = LARGEST // 2 if known is None else (dsp.objective(problem, known) - offset) // unit
+    if worst + fewest_planes > LARGEST:
+        limit = f"gives objectives up to {worst} units of {unit} elements, and MiniZinc counts to {LARGEST}"
+        raise InputError("layer", problem.one_layer.input, limit)
+    units = (channels(nest), nest.n_weights, 2 * nest.n_outputs)
+    input_units, kernel_units, output_units = (min(each // unit, worst + 1) for each in units)
+    first = layer.padding[::2] if machine.padding == "generated" else (0, 0)
+    loaded = layer.input[1:] if machine.padding == "generated" else layer.padded_plane
+    return {
+        "size": list(nest.sizes[1:]),
+        "n_steps": [len(nest.steps[d]) for d in FREE],
+        "steps": [filled(nest.steps[d].tolist()) for d in FREE],
+        "stride": list(layer.stride),
+        "extent": list(layer.kernel_extent),
+        "whole": [filled([input_lines(nest, d, int(s), False) for s in nest.steps[d]]) for d in (Y, X)],
+        "fresh": [filled([input_lines(nest, d, int(s), True) for s in nest.steps[d]]) for d in (Y, X)],
+        "fewest_planes": fewest_planes,
+        "window": nest.window,
+        "room": room,
+        "late": machine.double_buffering,
+        "n_schedules": len(allowed),
+        "places": [[order.index(loop) + 1 for loop in ORDERED] for order, _ in allowed],
+        "keeps_tiles": [reuse != "none" for _, reuse in allowed],
+        "keeps_halos": [reuse == "halo" for _, reuse in allowed],
+        "input_units": input_units,
+        "kernel_units": kernel_units,
+        "output_units": output_units,
+        "worst": worst,
+        "enough": set(range(1, len(worth_trying(problem)) + 1)),
+        "loaded_from": list(first),
+        "loaded_to": [start + length for start, length in zip(first, loaded, strict=True)],
+    }
+
+
+def start(problem: Problem, plan: Plan) -> list[int] | None:
+    """Return schedule and choices, from 1, of the plan in the model's space that a plan becomes.
+
+    One above what the model's domains admit gives way to the known plan that they come from.
+    """
+    layer = plan.layers[0]
+    inside = no_worse(problem, layer) if isinstance(layer, DspPlan) else None
+    known = known_plan(problem)
+    if known is not None and (
+        inside is None or dsp.objective(problem, inside) > dsp.objective(problem, known)
+    ):
+        inside = no_worse(problem, known)
+    if inside is None:
+        return None
+    nest = nest_of(problem)
+    choices = [int(np.searchsorted(nest.steps[d], inside.tile[d])) + 1 for d in FREE]
+    return [schedules(problem).index((inside.order, inside.reuse)) + 1, *choices]
+
+
+def plan(problem: Problem, solution: Any) -> Plan:
+    """Return the plan of a solution of core.mzn."""
+    order, reuse = schedules(problem)[solution.schedule - 1]
+    nest = nest_of(problem)
+    tile = [int(nest.steps[d][choice - 1]) for d, choice in zip(FREE, solution.choice, strict=True)]
+    return Plan((DspPlan((1, *tile), order, reuse),))  # type: ignore[arg-type]

@@ -1,0 +1,207 @@
+"""The multicore NPU and MiniZinc: the data of ``models/tiling/core.npu.mzn``, and plans from its solutions.
+
+What every declarative formulation of this machine needs stands here, too: the units of its objective, and a plan
+that bounds what is worth finding.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from tilewright.errors import InputError
+from tilewright.tiling import npu
+from tilewright.tiling.npu.cost import time_ps, totals
+from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
+from tilewright.tiling.npu.search import choices, largest_filter_step, relaxed
+from tilewright.tiling.npu.slices import Cut
+from tilewright.tiling.plan import Plan
+from tilewright.tiling.problem import Problem
+
+__all__ = ["data", "plan", "relax", "scale", "size", "start"]
+
+
+LARGEST = 2**31 - 2
+"""The largest number that Gecode can handle."""
+
+
+def cuts(problem: Problem) -> dict[str, Cut]:
+    """Return a problem's layer under every partition.
+
+    Raises
+    ------
+    InputError
+        For other machines.
+    """
+    if problem.machine.kind != "npu":
+        limit = "this formulation is for a machine of kind npu; exhaustive does the others"
+        raise InputError("machine.kind", problem.machine.kind, limit)
+    return {name: npu.cut_of(problem.one_layer, problem.machine, name) for name in PARTITIONS}
+
+
+def prices(problem: Problem) -> tuple[int, int, int]:
+    """Return the picoseconds of a cycle, of an element moved and of a burst."""
+    machine = next(iter(cuts(problem).values())).machine
+    return machine.cycle_ps, machine.element_bytes * machine.byte_ps, machine.burst_ps
+
+
+def scale(problem: Problem) -> tuple[int, int]:
+    """Return (offset, unit): a plan takes ``offset + unit * objective`` picoseconds.
+
+    All times are whole multiples of the unit: of what the prices have in common, once for every image and group.
+    """
+    each = prices(problem)
+    unit = (gcd(*each) or 1) * cuts(problem)["KS"].repeats
+    return sum(count * price for count, price in zip(least(problem), each, strict=True)), unit
+
+
+@lru_cache(maxsize=256)
+def least(problem: Problem) -> tuple[int, int, int]:
+    """Return cycles, elements and bursts of which every plan takes at least as many."""
+    found: list[tuple[int, int, int]] = []
+    for partition, schedule in choices(problem.limits):
+        total, fits = relaxed(cuts(problem)[partition], schedule)
+        if fits.any():
+            counts = (np.broadcast_to(value, fits.shape)[fits] for value in total.counts)
+            found.append(tuple(int(value.min()) for value in counts))  # type: ignore[arg-type]
+    return tuple(min(values) for values in zip(*found, strict=True)) if found else (0, 0, 0)  # type: ignore[return-value]
+
+
+def size(problem: Problem) -> int:
+    """Return about how many constraints a formulation gives: one for every pair of steps of rows and columns."""
+    return sum(int(np.prod([len(steps) for steps in cut.steps[2:]])) for cut in cuts(problem).values())
+
+
+def relax(problem: Problem) -> int:
+    """Return 0: six decisions leave no neighbourhoods to search."""
+    return 0
+
+
+@lru_cache(maxsize=256)
+def known_plan(problem: Problem) -> NpuPlan | None:
+    """Return a good plan by descent: rows and columns, then input maps, until nothing gets better."""
+    best: tuple[int, NpuPlan] | None = None
+    for partition, schedule in choices(problem.limits):
+        found = _descend(cuts(problem)[partition], schedule)
+        if found is not None and (best is None or found[0] < best[0]):
+            best = found
+    return None if best is None else best[1]
+
+
+def _descend(cut: Cut, schedule: str) -> tuple[int, NpuPlan] | None:
+    _, ns, rs, cs = cut.steps
+    best: tuple[int, tuple[int, int, int, int]] | None = None
+    n, r, c = ns[:1], rs, cs
+    while True:
+        before = best
+        grid = np.ix_(n, r, c)
+        m = largest_filter_step(cut, schedule, *grid)
+        if (m > 0).any():
+            time = time_ps(cut, totals(cut, schedule, (np.maximum(m, 1), *grid)))
+            time = np.where(m > 0, time, np.iinfo(np.int64).max)
+            at = np.unravel_index(int(time.argmin()), time.shape)
+            tile = (int(m[at]), int(n[at[0]]), int(r[at[1]]), int(c[at[2]]))
+            if best is None or int(time[at]) < best[0]:
+                best = int(time[at]), tile
+        if best is None or (best == before and len(n) > 1):
+            return None if best is None else (best[0], NpuPlan(cut.partition, schedule, best[1]))
+        chosen = [np.array([step]) for step in best[1]]
+        n, r, c = (ns, *chosen[2:]) if len(n) == 1 else (chosen[1], rs, cs)
+
+
+# MiniZinc --------------------------------------------------------------------------------------------------
+
+
+def data(problem: Problem) -> dict[str, Any]:
+    """Return the parameters that core.npu.mzn declares, all but those of the search."""
+    every = cuts(problem)
+    cut = every["KS"]
+    layer, machine = cut.layer, cut.machine
+    offset, unit = scale(problem)
+    units = [price * cut.repeats // unit for price in prices(problem)]
+    fewest = [count // cut.repeats for count in least(problem)]
+    known = known_plan(problem)
+    worst = 0 if known is None else (npu.objective(problem, known) - offset) // unit
+    for count, price in zip(fewest, units, strict=True):
+        if max(worst, count + (worst // price if price else 0)) > LARGEST:
+            limit = f"gives objectives up to {worst} units of {unit} ps, and MiniZinc counts to {LARGEST}"
+            raise InputError("layer", layer.input, limit)
+    longest = max(len(steps) for one in every.values() for steps in one.steps)
+    largest = max(size for one in every.values() for size in one.sizes)
+
+    def filled(values: list[int], length: int) -> list[int]:
+        return values + values[-1:] * (length - len(values))
+
+    def slices(lengths: list[int]) -> list[int]:
+        return lengths + [0] * (machine.tles - len(lengths))
+
+    limits = problem.limits
+    return {
+        "partitions": _numbers(PARTITIONS, limits.partition),
+        "schedules": _numbers(SCHEDULES, limits.schedule),
+        "tles": machine.tles,
+        "rows": [slices([last - first for first, last in one.rows]) for one in every.values()],
+        "cores": [slices([cores[0][1] - cores[0][0] for cores in one.cores]) for one in every.values()],
+        "size": [list(one.sizes) for one in every.values()],
+        "n_steps": [[len(steps) for steps in one.steps] for one in every.values()],
+        "steps": [[filled(steps.tolist(), longest) for steps in one.steps] for one in every.values()],
+        "filters": cut.filters,
+        "maps": cut.maps,
+        "window": cut.window,
+        "stride": [0, 0, *layer.stride],
+        "extent": [1, 1, *layer.kernel_extent],
+        "depthwise": cut.depthwise,
+        "room": [min(room, max(LARGEST // 4 // largest, 1) * largest) for room in cut.room.values()],
+        "element_bytes": machine.element_bytes,
+        "burst_bytes": machine.burst_bytes,
+        "macs_per_cycle": machine.macs_per_cycle,
+        "units": units,
+        "least": fewest,
+        "worst": worst,
+    }
+
+
+def _numbers(names: tuple[str, ...], limit: str) -> set[int]:
+    return {number for number, name in enumerate(names, start=1) if limit in ("any", name)}
+
+
+def start(problem: Problem, plan: Plan) -> list[int] | None:
+    """Return partition, schedule and choices, from 1, of the plan in the model's space that a plan becomes.
+
+    One above what the model's domains admit gives way to the known plan that they come from.
+    """
+    given, known = plan.layers[0], known_plan(problem)
+    inside = None
+    if isinstance(given, NpuPlan) and npu.fault(problem, given) is None:
+        inside = no_worse(problem, given)
+    if known is not None and (inside is None or npu.objective(problem, inside) > npu.objective(problem, known)):
+        inside = no_worse(problem, known)
+    if inside is None:
+        return None
+    steps = cuts(problem)[inside.partition].steps
+    chosen = [int(np.searchsorted(steps[d], inside.tile[d])) + 1 for d in range(4)]
+    return [PARTITIONS.index(inside.partition) + 1, SCHEDULES.index(inside.schedule) + 1, *chosen]
+
+
+def no_worse(problem: Problem, given: NpuPlan) -> NpuPlan:
+    """Return the plan that a valid one becomes when symmetry is broken, which costs no more."""
+    cut = cuts(problem)[given.partition]
+    _, n, r, c = cut.step(given.tile)
+    schedule = given.schedule
+    if schedule == "WS":
+        n = 1
+    m = int(largest_filter_step(cut, schedule, n, r, c))
+    if schedule == "OS" and m == cut.sizes[0] and problem.limits.schedule == "any":
+        schedule = "IS"
+    return NpuPlan(given.partition, schedule, cut.step((m, n, r, c)))
+
+
+def plan(problem: Problem, solution: Any) -> Plan:
+    """Return the plan of a solution of core.npu.mzn."""
+    partition, schedule = PARTITIONS[solution.partition - 1], SCHEDULES[solution.schedule - 1]
+    steps = cuts(problem)[partition].steps
+    tile = tuple(int(steps[d][choice - 1]) for d, choice in enumerate(solution.choice))
+    return Plan((NpuPlan(partition, schedule, tile),))  # type: ignore[arg-type]
