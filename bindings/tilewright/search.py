@@ -16,6 +16,10 @@ CONSTRUCT = "construct"
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 
 
+class OutOfTimeError(Exception):
+    """The deadline passed before there was an answer."""
+
+
 def _ignore(_value: Any) -> None:
     """Take a report that nobody waits for."""
 

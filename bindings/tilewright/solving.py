@@ -14,7 +14,7 @@ from tilewright import catalogue, drivers, supervisor
 from tilewright.errors import Disagreement, InputError, SolverMissingError, TilewrightError, UnknownNameError
 from tilewright.instance import Instance, digest
 from tilewright.result import Result, relative_gap, versions
-from tilewright.search import CONSTRUCT, MAX_SECONDS, Status
+from tilewright.search import CONSTRUCT, MAX_SECONDS, OutOfTimeError, Status
 
 Progress = Callable[[float, int | None, int | None], None]
 """Called now and then with seconds, incumbent and bound."""
@@ -197,12 +197,13 @@ def solve(
             run.phase([method], None)
     except (KeyboardInterrupt, _Interrupted):
         interrupted = True
+    until = started + time_limit
     try:
-        return _judge(incumbent, room_name, name, method, seed, run, interrupted)
+        return _judge(incumbent, room_name, name, method, seed, run, interrupted, until)
     except KeyboardInterrupt:
         if interrupted:
             raise  # asked twice
-        return _judge(incumbent, room_name, name, method, seed, run, True)
+        return _judge(incumbent, room_name, name, method, seed, run, True, until)
 
 
 class _Run:
@@ -345,9 +346,16 @@ def _auto(run: _Run, room: ModuleType, start: Any) -> None:
 
 
 def _judge(
-    incumbent: Incumbent, room_name: str, name: str, method: str, seed: int, run: _Run, interrupted: bool
+    incumbent: Incumbent,
+    room_name: str,
+    name: str,
+    method: str,
+    seed: int,
+    run: _Run,
+    interrupted: bool,
+    until: float,
 ) -> Result:
-    """Simulate the best plan and write down what holds."""
+    """Simulate the best plan and write down what holds; what cannot be simulated in time is no answer."""
     room, problem = incumbent.room, incumbent.problem
     plan, objective = incumbent.plan, incumbent.objective
     status: Status
@@ -357,13 +365,21 @@ def _judge(
         status = "infeasible" if incumbent.infeasible else "unknown"
     summary: dict[str, Any] | None = None
     if plan is not None:
-        report = room.simulate(problem, plan, overlapped=False)
-        if report.violation is not None:
-            raise Disagreement(f"the simulator refuses a plan of {method}: {report.violation}")
-        measured = room.measured_objective(problem, report)
-        if measured != objective:
-            raise Disagreement(f"the simulator measured {measured}, the closed form says {objective}")
-        summary = report.summary()
+        try:
+            report = room.simulate(problem, plan, overlapped=False, deadline=until)
+        except OutOfTimeError:
+            told = (
+                f"a plan of objective {objective} was found and takes longer than the time left to simulate"
+            )
+            run.failures.append(told)
+            plan, objective, status = None, None, "unknown"
+        else:
+            if report.violation is not None:
+                raise Disagreement(f"the simulator refuses a plan of {method}: {report.violation}")
+            measured = room.measured_objective(problem, report)
+            if measured != objective:
+                raise Disagreement(f"the simulator measured {measured}, the closed form says {objective}")
+            summary = report.summary()
     elif incumbent.fault is not None and status == "unknown":
         # A heuristic that ignores a limit: say which.
         summary = {"valid": False, "violation": incumbent.fault}

@@ -6,9 +6,8 @@ What is enumerated and why nothing is lost is argued in docs/tiling.md; the sear
 
 from __future__ import annotations
 
-from tilewright.search import Outcome, Search
+from tilewright.search import Outcome, OutOfTimeError, Search
 from tilewright.tiling import MACHINES, Plan, Problem
-from tilewright.tiling.dsp.search import OutOfTimeError
 
 
 def solve(problem: Problem, search: Search) -> Outcome:

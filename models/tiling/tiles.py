@@ -30,8 +30,6 @@ import numpy as np
 import pyomo.environ as pyo
 
 from tilewright.tiling import Plan, Problem, objective
-from tilewright.tiling.dsp.nest import C, K, N, Nest, X, Y
-from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.dsp.minizinc import (
     FREE,
     Brought,
@@ -43,6 +41,8 @@ from tilewright.tiling.dsp.minizinc import (
     scale,
     worth_trying,
 )
+from tilewright.tiling.dsp.nest import C, K, N, Nest, X, Y
+from tilewright.tiling.dsp.plan import DspPlan
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pytest
 import tilewright.models.grouping
 from tilewright import drivers
 from tilewright.drivers import highs
-from tilewright.drivers._run import OutOfTimeError, Run, interrupted_at_deadline
+from tilewright.drivers._run import Run, interrupted_at_deadline
 from tilewright.errors import Disagreement, InputError, SolverMissingError, UnknownNameError
 from tilewright.grouping import Plan, Problem
 from tilewright.grouping.plan import objective

@@ -44,9 +44,9 @@ def macs(layer, generated):
 class Pebbles:
     """All schedules of a layer, as states: which MACs are done, which elements are on chip.
 
-    A MAC is done as soon as its elements are there, a finished output is written at once, and an element leaves only
-    where another one needs its place: none of that can cost anything. A partial sum that leaves is written, and loaded
-    when its output goes on.
+    A MAC is done as soon as its elements are there, a finished output is written at once, and an element
+    leaves only where another one needs its place: none of that can cost anything. A partial sum that leaves
+    is written, and loaded when its output goes on.
     """
 
     def __init__(self, layer: Layer, generated: bool) -> None:
@@ -92,7 +92,7 @@ class Pebbles:
                 yield self.settle(load + store, done, held & ~gone | element)
 
     def settle(self, price: int, done: int, held: int) -> tuple[int, int, int]:
-        """Do the MACs that can be done, write the outputs that are finished, and drop what is of no more use."""
+        """Do the MACs that can be done, write finished outputs, and drop what is of no more use."""
         for number, need in enumerate(self.macs):
             if need & held == need:
                 done |= 1 << number
@@ -144,7 +144,7 @@ def handfuls(draw, most_macs):
 
 
 @given(handfuls(most_macs=8), st.integers(3, 6))
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_no_schedule_beats_the_bound_and_no_plan_beats_the_best_schedule(problem, room):
     generated = problem.machine.padding == "generated"
     optimum = Pebbles(problem.one_layer, generated).fewest_accesses(room)
@@ -185,7 +185,6 @@ def test_weights_of_macs(problem, random):
         carried = {}
         for mac, weight in zip(every, weights, strict=True):
             carried[mac[operand]] = carried.get(mac[operand], 0) + weight
-        # Inputs and outputs where both axes are at their worst need not be in the plane.
         assert max(carried.values()) == pytest.approx(most)
     for _ in range(10):
         chosen = random.sample(range(len(every)), random.randint(1, len(every)))
@@ -193,8 +192,8 @@ def test_weights_of_macs(problem, random):
         assert sum(weights[number] for number in chosen) ** 2 <= np.prod(touched) * (1 + 1e-9)
 
 
-@given(problems(side=5, channels=2), st.randoms(use_true_random=False))
-@settings(max_examples=60)
+@given(problems(side=4, channels=2), st.randoms(use_true_random=False))
+@settings(max_examples=40)
 def test_every_order_of_the_macs_has_such_windows(problem, random):
     """Lemma 3: cut by weight or by count, no window of some cut is below the least weight."""
     generated = problem.machine.padding == "generated"
@@ -207,9 +206,9 @@ def test_every_order_of_the_macs_has_such_windows(problem, random):
     random.shuffle(weights)
     reached = np.cumsum(weights)
     for number, share in zip(*bounds._windows(work), strict=True):
-        shares = np.arange(1, number + 1) / number
-        by_weight = np.searchsorted(reached, shares * reached[-1] * (1 - 1e-12)) + 1
-        by_count = (shares * len(weights)).astype(int)
+        ends = np.arange(1, number + 1)
+        by_weight = np.searchsorted(reached, ends / number * reached[-1] * (1 - 1e-12)) + 1
+        by_count = ends * len(weights) // number
         found = []
         for cut in (by_weight, by_count):
             cut[-1] = len(weights)
@@ -262,6 +261,14 @@ def test_random_plans_keep_every_bound(data):
     assert fewest_transfers(here, total.accesses, tiles) <= total.transfers
 
 
+@given(problems(side=10, channels=24, tight=True))
+@settings(max_examples=100)
+def test_no_plan_beats_the_bound_where_memory_is_short(problem):
+    """Many maps, so that it is not the compulsory traffic that counts."""
+    bound, found = pebble_game(nest(problem), nest(problem).machine.room), fewest_accesses(nest(problem))
+    assert bound.accesses <= found.value
+
+
 @given(problems(side=12, channels=6), st.lists(st.integers(3, 400), min_size=2, max_size=6))
 def test_more_memory_never_raises_the_bound(problem, rooms):
     found = [pebble_game(nest(problem), room).accesses for room in sorted(rooms)]
@@ -272,7 +279,7 @@ def test_large_layers_never_have_a_higher_bound_with_more_memory():
     layer = {"input": [64, 56, 56], "kernels": 96, "kernel": [3, 3], "padding": [1, 1, 1, 1]}
     found = [pebble_game(nest(make(layer)), room).accesses for room in range(16, 20_000, 97)]
     assert found == sorted(found, reverse=True)
-    assert found[0] > 50 * found[-1]
+    assert found[0] > 30 * found[-1]
 
 
 # What it is good for --------------------------------------------------------------------------------
@@ -307,7 +314,7 @@ def test_fully_connected_layers_are_closed_by_compulsory_traffic():
 
 
 def test_gaps_need_not_be_loaded_by_every_schedule():
-    """With dilation and stride above the kernel's size plans load gaps; the bound on any schedule does not."""
+    """With dilation, or a stride above the kernel's size, plans load gaps that no MAC needs."""
     layer = {"input": [1, 1, 9], "kernels": 1, "kernel": [1, 2], "stride": [1, 4], "dilation": [1, 2]}
     problem = make(layer)
     bound = best_bound(problem)

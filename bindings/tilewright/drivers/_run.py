@@ -11,11 +11,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from tilewright.errors import Disagreement
-from tilewright.search import Outcome, Search, Status
-
-
-class OutOfTimeError(Exception):
-    """The deadline passed while a model was being built."""
+from tilewright.search import Outcome, OutOfTimeError, Search, Status
 
 
 def room(problem: Any) -> ModuleType:

@@ -24,9 +24,9 @@ from typing import Any
 import minizinc
 
 from tilewright import catalogue
-from tilewright.drivers._run import OutOfTimeError, Run, interrupted_at_deadline, room
+from tilewright.drivers._run import Run, interrupted_at_deadline, room
 from tilewright.errors import InputError, SolverMissingError, TilewrightError
-from tilewright.search import Outcome, Search
+from tilewright.search import Outcome, OutOfTimeError, Search
 
 MAX_SIZE = 400_000
 """Most links of a model that is flattened: about a minute and 2 GiB of MiniZinc."""

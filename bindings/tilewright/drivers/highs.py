@@ -11,9 +11,9 @@ import numpy as np
 import pyomo
 from pyomo.contrib.appsi.solvers import Highs
 
-from tilewright.drivers._run import OutOfTimeError, Run, interrupted_at_deadline
+from tilewright.drivers._run import Run, interrupted_at_deadline
 from tilewright.errors import Disagreement, InputError, TilewrightError
-from tilewright.search import Outcome, Search
+from tilewright.search import Outcome, OutOfTimeError, Search
 
 MAX_SIZE = 600_000
 """Most constraints of a model that is built: about 1 GiB and a minute of Pyomo."""

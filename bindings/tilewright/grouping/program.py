@@ -146,7 +146,13 @@ def _write_back(groups: list[NDArray[np.int64]]) -> tuple[WriteBack, ...]:
 
 
 def simulate(
-    problem: Problem, plan: Plan, *, numeric: bool = False, overlapped: bool = True, seed: int = 0
+    problem: Problem,
+    plan: Plan,
+    *,
+    numeric: bool = False,
+    overlapped: bool = True,
+    seed: int = 0,
+    deadline: float = float("inf"),
 ) -> Report:
     """Execute a plan: the only judge of what it costs and whether it is right.
 
@@ -173,7 +179,9 @@ def simulate(
         top, bottom, left, right = layer.padding
         data = {"input": np.pad(values, ((0, 0), (0, 0), (top, bottom), (left, right))), "kernels": kernels}
         expected = {"output": convolution(layer, values, kernels)}
-    report = execute(lower(problem, plan), overlapped=overlapped, data=data, expected=expected)
+    report = execute(
+        lower(problem, plan), overlapped=overlapped, data=data, expected=expected, deadline=deadline
+    )
     if report.violation is None:
         report.violation = violation
     return report

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.search import OutOfTimeError
 from tilewright.simulator.program import Box, Cells, Counts, Program, Region
 from tilewright.simulator.report import Violation
 
@@ -24,6 +26,10 @@ FREE, WRITE, LOAD, COMPUTE, READ, PRELOAD = range(6)
 
 _REMEMBERED = 1 << 17
 """Regions whose numbers are remembered at a time; forgetting one costs a few bytes when it comes again."""
+
+
+_STEPS_BETWEEN_LOOKS = 1024
+"""Steps between two looks at the clock."""
 
 
 class _Broken(Exception):
@@ -72,8 +78,8 @@ class Columns:
         What comes after the last event and cannot be executed, if anything: what is no tensor or leaves it.
     """
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
+    def __init__(self, program: Program, deadline: float = float("inf")) -> None:
+        self.program, self._deadline = program, deadline
         self.labels: list[str] = []
         self.broken: Violation | None = None
         self.positions: list[NDArray[np.intp]] = []
@@ -124,6 +130,8 @@ class Columns:
         ends.append(len(form))
         for step in self.program.steps:
             self.labels.append(step.label)
+            if len(self.labels) % _STEPS_BETWEEN_LOOKS == 0 and monotonic() > self._deadline:
+                raise OutOfTimeError
             for free in step.free:
                 number = place(free.tensor, free.region)
                 key: tuple[Any, ...] = (FREE, free.tensor)

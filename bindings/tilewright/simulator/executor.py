@@ -9,12 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
+from time import monotonic
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.simulator.columns import COMPUTE, FREE, LOAD, PRELOAD, READ, WRITE, Columns, Grid, Numbers
+from tilewright.search import OutOfTimeError
+from tilewright.simulator.columns import (
+    COMPUTE,
+    FREE,
+    LOAD,
+    PRELOAD,
+    READ,
+    WRITE,
+    Columns,
+    Grid,
+    Numbers,
+)
 from tilewright.simulator.numeric import check_data, move
 from tilewright.simulator.program import Counts, Program, Values
 from tilewright.simulator.report import Report, Timeline, Violation
@@ -423,9 +435,9 @@ class _Run:
         one more stands for the epilog. The first entry is no step's.
     """
 
-    def __init__(self, program: Program, lockstep: bool, overlapped: bool) -> None:
-        self.program, self.overlapped = program, overlapped
-        self.columns = columns = Columns(program)
+    def __init__(self, program: Program, lockstep: bool, overlapped: bool, deadline: float) -> None:
+        self.program, self.overlapped, self.deadline = program, overlapped, deadline
+        self.columns = columns = Columns(program, deadline)
         self.grid = Grid(columns)
         self.cells = _Cells(columns, self.grid)
         self.machine = _Machine(program)
@@ -461,6 +473,8 @@ class _Run:
         columns = self.columns
         first, n = 0, len(columns.form)
         while first < n:
+            if monotonic() > self.deadline:
+                raise OutOfTimeError
             rows = np.cumsum(self.grid.count[columns.region[first : first + _BLOCK_EVENTS]])
             last = first + max(1, int(np.searchsorted(rows, _BLOCK_ROWS, side="right")))
             block = _Block(self, first, last)
@@ -629,6 +643,7 @@ def execute(
     lockstep: bool = False,
     data: Mapping[str, Values] | None = None,
     expected: Mapping[str, Values] | None = None,
+    deadline: float = float("inf"),
 ) -> Report:
     """Execute a program and report what happened.
 
@@ -648,15 +663,22 @@ def execute(
         DRAM content by tensor name, integers; makes the run a numeric one.
     expected
         What the named tensors must hold in DRAM at the end of a numeric run.
+    deadline
+        ``time.monotonic()`` at which to give up counting.
 
     Returns
     -------
     Report
         Ends at the first violation, if there is one; timelines exist for valid programs only.
+
+    Raises
+    ------
+    OutOfTimeError
+        When the deadline passes first.
     """
     if data is not None:
         check_data(program, data)
-    run = _Run(program, lockstep, overlapped)
+    run = _Run(program, lockstep, overlapped, deadline)
     violation = run.run()
     steps = run.executed
     report = Report(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, SupportsIndex, overload
 
@@ -67,6 +67,9 @@ class Names(Sequence[str]):
         if isinstance(index, slice):
             return Names(self.names, self.codes[index])
         return self.names[int(self.codes[index])]
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self.names.__getitem__, self.codes.tolist())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)

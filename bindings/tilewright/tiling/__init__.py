@@ -117,7 +117,13 @@ def measured_objective(problem: Problem, report: Report) -> int:
 
 
 def simulate(
-    problem: Problem, plan: Plan, *, numeric: bool = False, overlapped: bool = True, seed: int = 0
+    problem: Problem,
+    plan: Plan,
+    *,
+    numeric: bool = False,
+    overlapped: bool = True,
+    seed: int = 0,
+    deadline: float = float("inf"),
 ) -> Report:
     """Execute a plan: the only judge of what it costs and whether it is right.
 
@@ -129,8 +135,10 @@ def simulate(
         Also move random integers through the steps and compare with the reference layer.
     overlapped
         Also compute the timeline in which engines work beside each other.
+    deadline
+        ``time.monotonic()`` at which to give up with an ``OutOfTimeError``.
     """
-    options = {"numeric": numeric, "overlapped": overlapped, "seed": seed}
+    options = {"numeric": numeric, "overlapped": overlapped, "seed": seed, "deadline": deadline}
     if problem.minimise == "pareto":
         return _simulate_front(problem, plan, options)
     if len(plan.layers) != len(problem.parts):

@@ -98,7 +98,7 @@ class Problem(Spec):
         if self.network is not None and self.minimise == "pareto":
             raise InputError("objective.minimise", "pareto", "is for a single layer, not for a network")
         if self.layer is not None:
-            self.machine.check(self.layer)
+            self.machine.check(self.layer, self.minimise)
         else:
             assert self.parts  # which are checked as they are built
 

@@ -73,7 +73,13 @@ def measured_objective(problem: Any, report: Report) -> int:
 
 
 def simulate(
-    problem: Any, plan: DspPlan, *, numeric: bool = False, overlapped: bool = True, seed: int = 0
+    problem: Any,
+    plan: DspPlan,
+    *,
+    numeric: bool = False,
+    overlapped: bool = True,
+    seed: int = 0,
+    deadline: float = float("inf"),
 ) -> Report:
     """Execute a plan: the only judge of what it costs and whether it is right."""
     layer, machine = problem.one_layer, problem.machine
@@ -93,7 +99,12 @@ def simulate(
         }
         expected = {"output": convolution(layer, values, kernels).reshape(shapes["output"])}
     report = execute(
-        program, overlapped=overlapped, lockstep=machine.double_buffering, data=data, expected=expected
+        program,
+        overlapped=overlapped,
+        lockstep=machine.double_buffering,
+        data=data,
+        expected=expected,
+        deadline=deadline,
     )
     if report.violation is None:
         report.facts = _facts(problem, plan, report)

@@ -1,7 +1,7 @@
-"""Proven lower bounds on what a layer costs, whatever its tiles and loops; docs/tiling-bounds.md has the proofs.
+"""Proven lower bounds on what a layer costs, whatever its tiles and loops; proofs in docs/tiling-bounds.md.
 
-The theorem is of the red-blue pebble game (Hong and Kung, "I/O complexity", STOC 1981): it holds for every order
-of the MACs and every choice of what to keep on chip, not only for tiled loop nests.
+The bound on accesses is one of the red-blue pebble game (Hong and Kung, "I/O complexity", STOC 1981): it
+holds for every order of the MACs and every choice of what to keep on chip, not only for tiled loop nests.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Bound:
 
 
 def best_bound(nest: Nest, minimise: str, local: int) -> Bound:
-    """Return the strongest bound of this module.
+    """Return the strongest bound of this module on what a plan costs.
 
     Parameters
     ----------
@@ -126,6 +126,7 @@ class Work:
 
     @classmethod
     def of(cls, nest: Nest) -> Work:
+        """Count; rows and columns are independent, so one axis at a time."""
         groups, batch, kernels, _, _, channels = nest.sizes
         rows, columns = (_Line.of(nest, axis) for axis in (Y, X))
         maps = groups * batch * kernels * channels
@@ -144,7 +145,13 @@ class Work:
 
 
 class _Line(NamedTuple):
-    """The same along one axis, where MACs are pairs of an output row and a kernel row."""
+    """The same along one axis, where MACs are pairs of an output row and a kernel row.
+
+    Attributes
+    ----------
+    by_tap, by_output
+        Most weight of the pairs of one kernel row, of one output row.
+    """
 
     needed: int
     pairs: int
@@ -159,11 +166,10 @@ class _Line(NamedTuple):
         side, outputs = axis - Y, nest.sizes[axis]
         stride, dilation = nest.layer.stride[side], nest.layer.dilation[side]
         uses = np.zeros(nest.layer.padded_plane[side], dtype=np.int64)
-        taps = []
-        for tap in range(nest.layer.kernel[side]):
-            first = tap * dilation
-            taps.append(slice(first, first + (outputs - 1) * stride + 1, stride))
-            uses[taps[-1]] += 1
+        starts = range(0, nest.layer.kernel[side] * dilation, dilation)
+        taps = [slice(start, start + (outputs - 1) * stride + 1, stride) for start in starts]
+        for tap in taps:
+            uses[tap] += 1
         if nest.machine.padding == "generated":
             before = nest.layer.padding[2 * side]
             uses[:before] = 0
@@ -193,22 +199,22 @@ class Game(NamedTuple):
 
 
 def compulsory(nest: Nest, work: Work) -> tuple[int, int, int]:
-    """Inputs, weights and outputs that every schedule moves (theorem 1)."""
+    """Return the inputs, weights and outputs that every schedule moves (theorem 1)."""
     return work.needed, nest.n_weights, nest.n_outputs
 
 
 def pebble_game(nest: Nest, room: int, work: Work | None = None) -> Game:
     """Bound the accesses of every schedule on a memory of `room` elements (theorem 2).
 
-    Cut into windows, a schedule pays in each for what the window's MACs need and the memory does not hold when it
-    begins. Every number of windows and all charges are valid; the best of many is returned.
+    Cut into windows, a schedule pays in each for what the window's MACs need and the memory does not hold
+    when it begins. Every number of windows and all charges are valid; the best of many is returned.
 
     Notes
     -----
-    The windows and the constant are those of T. M. Smith, B. Lowery, J. Langou and R. van de Geijn, "A tight I/O
-    lower bound for matrix multiplication" (arXiv:1702.02017); the reuse of an input by overlapping kernel windows
-    enters as in X. Chen, Y. Han and Y. Wang, "Communication lower bound in convolution accelerators" (HPCA
-    2020), but exactly, input by input.
+    The windows and the constant are those of T. M. Smith, B. Lowery, J. Langou and R. van de Geijn, "A tight
+    I/O lower bound for matrix multiplication" (arXiv:1702.02017). That overlapping kernel windows use an
+    input again enters as in X. Chen, Y. Han and Y. Wang, "Communication lower bound in convolution
+    accelerators" (HPCA 2020), but exactly, input by input.
     """
     work = work or Work.of(nest)
     totals = compulsory(nest, work)
@@ -246,7 +252,7 @@ def _windows(work: Work) -> tuple[Counts, Reals]:
 
 
 def _fewest_charges(charges: Counts, share: Reals, work: Work) -> Reals:
-    """Return the least that windows of certain weights are charged for all they need, in parts, rounded up.
+    """Return the least that windows of certain weights are charged for all they need (lemma 4).
 
     It is the minimum of ``charges @ x`` over the inputs, weights and outputs x = (a, b, c) of a window with
     a * b * c >= share**2 (lemma 2) and no x below share / uses. Where all x are free, charges * x are equal;
@@ -255,7 +261,7 @@ def _fewest_charges(charges: Counts, share: Reals, work: Work) -> Reals:
     Returns
     -------
     parts : float, shape (shares, charges)
-        Integers.
+        In parts of an access, rounded up.
     """
     least = np.maximum(np.ceil(share[:, None] / np.array(work.uses) * (1 - MARGIN)), 1)
     least = np.broadcast_to(least[:, None, :], (len(share), len(charges), 3))
@@ -285,9 +291,9 @@ def fewest_tiles(nest: Nest, work: Work) -> int:
 def fewest_transfers(nest: Nest, accesses: int, tiles: int) -> int:
     """Fewest transfers of a plan with so many accesses and tiles, at least.
 
-    The first tile loads its input and weights, the last writes its output. From one tile to the next at least two
-    operands change, each of which takes a transfer, but for an input whose new part is generated padding. No
-    transfer moves more than the room holds beside one element of each other operand.
+    The first tile loads its input and weights, the last writes its output. From one tile to the next at least
+    two operands change, each of which takes a transfer, but for an input whose new part is generated padding.
+    No transfer moves more than the room holds beside one element of each other operand.
     """
     each = 1 if nest.machine.padding == "generated" else 2
     return max(3 + each * (tiles - 1), -(-accesses // (nest.machine.room - 2)))
@@ -296,8 +302,8 @@ def fewest_transfers(nest: Nest, accesses: int, tiles: int) -> int:
 def _cycles(nest: Nest, accesses: int, transfers: int, compute: int, local: int) -> tuple[int, int]:
     """Bound cycles by the work of the core and by that of the bus; `duration` has the model.
 
-    With double buffering both work at the same time but for the first loads and the last write, during which the
-    core only sets them up. Without, one follows the other.
+    With double buffering both work at the same time but for the first loads and the last write, during which
+    the core only sets them up. Without, one follows the other.
     """
     machine = nest.machine
     bus, setup = machine.bus_elements_per_cycle, machine.dma_setup_cycles

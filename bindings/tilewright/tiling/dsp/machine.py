@@ -90,7 +90,7 @@ class DspMachine(Spec):
         """Elements for one copy of all buffers (equation 5.6, algorithm 1)."""
         return self.capacity // self.copies
 
-    def check(self, layer: Layer) -> None:
+    def check(self, layer: Layer, minimise: str) -> None:
         """Refuse a layer of which not even the smallest tile fits, and a register file that holds none.
 
         Raises
@@ -99,7 +99,7 @@ class DspMachine(Spec):
             Names the operand that does not fit and how much is missing.
         """
         height, width = layer.kernel_extent
-        self._refuse_too_much(layer)
+        self._refuse_too_much(layer, minimise)
         kernel = layer.kernel[0] * layer.kernel[1]
         smallest = {"input": height * width, "weights": kernel, "output": 1}
         sizes = ", ".join(f"{name} {size}" for name, size in smallest.items())
@@ -122,7 +122,7 @@ class DspMachine(Spec):
                         f"elements of {self.element_bytes} bytes{twice}), {total - given} are missing",
                     )
 
-    def _refuse_too_much(self, layer: Layer) -> None:
+    def _refuse_too_much(self, layer: Layer, minimise: str) -> None:
         """Refuse layers whose largest totals do not fit into 64 bits."""
         height, width = layer.kernel_extent
         kernel = layer.kernel[0] * layer.kernel[1]
@@ -134,7 +134,7 @@ class DspMachine(Spec):
             accesses * self.element_bytes * (price.dram_fj_per_access + price.local_fj_per_access)
             + cycles * price.core_fj_per_cycle
         )
-        largest = max(cycles, femtojoules)
+        largest = femtojoules if minimise == "energy" else cycles
         if largest > MAX_TOTAL:
             limit = f"gives totals of up to {largest:.1e}, at most {MAX_TOTAL:.1e} can be counted"
             raise InputError("layer.input", list(layer.input), limit)

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.search import OutOfTimeError
 from tilewright.tiling.dsp.duration import duration
 from tilewright.tiling.dsp.nest import C, G, K, N, Nest, Tile, X, Y
 from tilewright.tiling.dsp.plan import LOOPS, ORDERED, SCHEDULES, DspPlan
@@ -31,10 +32,6 @@ FREE_DIMENSIONS = (N, C, Y, X, K)
 
 MAX_BLOCK = 1_000_000
 """Most tiles that are looked at together, which bounds the memory."""
-
-
-class OutOfTimeError(Exception):
-    """The deadline has passed."""
 
 
 class Pattern(NamedTuple):

@@ -58,7 +58,7 @@ def fault(problem: Any, plan: NpuPlan) -> str | None:
 def objective(problem: Any, plan: NpuPlan) -> int:
     """Time of a valid plan in picoseconds by the closed form; the simulator must find the same."""
     cut = _cut(problem, plan)
-    return time_ps(cut, cost(cut, plan))
+    return int(time_ps(cut, cost(cut, plan)))
 
 
 def measured_objective(problem: Any, report: Report) -> int:
@@ -68,7 +68,13 @@ def measured_objective(problem: Any, report: Report) -> int:
 
 
 def simulate(
-    problem: Any, plan: NpuPlan, *, numeric: bool = False, overlapped: bool = True, seed: int = 0
+    problem: Any,
+    plan: NpuPlan,
+    *,
+    numeric: bool = False,
+    overlapped: bool = True,
+    seed: int = 0,
+    deadline: float = float("inf"),
 ) -> Report:
     """Execute a plan: the only judge of what it costs and whether it is right."""
     broken = fault(problem, plan)
@@ -79,7 +85,9 @@ def simulate(
     if numeric:
         values, kernels = random_values(layer, seed)
         given, expected = data(cut, plan, values, kernels, convolution(layer, values, kernels))
-    report = execute(lower(cut, plan), overlapped=overlapped, data=given, expected=expected)
+    report = execute(
+        lower(cut, plan), overlapped=overlapped, data=given, expected=expected, deadline=deadline
+    )
     if report.violation is None:
         total, full = cost(cut, plan), published(cut, plan)
         report.facts = {

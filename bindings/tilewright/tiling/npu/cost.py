@@ -1,8 +1,8 @@
 """Closed form of an NPU plan's time, for one plan or for arrays of them.
 
-Every sum over tiles is a product of sums over the tiles of a dimension, so that each is taken once for all steps
-of a dimension. `Reading` has what equations 3 to 9 leave open; its defaults are the product's reading, which
-the simulator executes: docs/npu.md says how they were chosen.
+Sums over all tiles are products of sums over the tiles of rows, of columns, of filters and of maps, which
+are taken for whole arrays of steps. `Reading` has what equations 3 to 9 leave open; by default it is
+what the simulator executes, and docs/npu.md says how that was chosen.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class Reading:
     padding
         Whether the padding around the input is transferred with it.
     idle
-        Whether a TLE counts with its own work, or as much as the one that has most (the #TLEs of equations 3 to 5).
+        Whether a TLE that has less work, or none, counts with that or with as much as the others (the #TLEs
+        of equations 3 to 5).
     """
 
     input: Literal["shared", "each", "one core"] = "shared"
@@ -63,15 +64,16 @@ class Cost:
         Of the slowest core in each step, added up.
     input, weights, output
         Elements moved of each operand.
-    bursts
-        DRAM bursts of all transfers.
+    load_bursts, store_bursts
+        DRAM bursts of the transfers to the chip and from it.
     """
 
     cycles: Any
     input: Any
     weights: Any
     output: Any
-    bursts: Any
+    load_bursts: Any
+    store_bursts: Any
 
     @property
     def counts(self) -> tuple[Any, Any, Any]:
@@ -82,6 +84,11 @@ class Cost:
     def elements(self) -> Any:
         """Elements moved in all."""
         return self.input + self.weights + self.output
+
+    @property
+    def bursts(self) -> Any:
+        """DRAM bursts of all transfers."""
+        return self.load_bursts + self.store_bursts
 
 
 def time_ps(cut: Cut, cost: Cost) -> Any:
@@ -145,7 +152,8 @@ def totals(cut: Cut, schedule: str, step: Steps, reading: Reading = OURS) -> Cos
         planes_loaded * plane.input,
         filters * weight_maps * cut.window * again,
         filters * plane.output,
-        planes_loaded * plane.input_bursts + filters * (again * filter_bursts + plane.output_bursts),
+        planes_loaded * plane.input_bursts + filters * again * filter_bursts,
+        filters * plane.output_bursts,
     )
     return Cost(*(value * cut.repeats for value in found))
 

@@ -1,8 +1,8 @@
 """Fit the machine's times, which the TSO paper does not give, on two columns of its table II.
 
-A plan's cycles, elements and bursts do not depend on prices. So of each layer, partition and schedule the plans are
-kept that some prices could prefer, and any prices are evaluated on those: the fit is a search over two ratios of
-prices, since the best scale of all three has a closed form.
+A plan's cycles, elements and bursts do not depend on prices. So of each layer, partition and schedule the
+plans are kept that some prices could prefer, and any prices are evaluated on those. The fit is a search over
+two ratios of prices, since the best scale of all three has a closed form.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tilewright import catalogue
 from tilewright.instance import read
 from tilewright.layer import Layer
-from tilewright.tiling.npu.cost import OURS, Counts, Reading, totals
+from tilewright.tiling.npu.cost import OURS, Counts, Reading, Steps, totals
 from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES
 from tilewright.tiling.npu.search import largest_filter_step, tiles
@@ -45,7 +45,7 @@ MACS = (8, 16, 32, 48, 64)
 
 @dataclass(frozen=True)
 class Variant:
-    """A way to read the paper: equations 3 to 8, and whether transfers and computation overlap (equation 6: no)."""
+    """A reading of equations 3 to 8, and whether transfers and computation overlap (equation 6: no)."""
 
     reading: Reading = OURS
     overlapped: bool = False
@@ -119,12 +119,13 @@ class Space:
         """Return the times of plans in picoseconds (equation 6)."""
         cycles = counts[:, 0] * (prices.cycle / self.cores)
         moved = counts[:, 1] * (self.bytes * prices.byte) + counts[:, 2] * prices.burst
-        return np.maximum(cycles, moved) if self.overlapped else cycles + moved
+        times: Values = np.maximum(cycles, moved) if self.overlapped else np.add(cycles, moved)
+        return times
 
     def cells(self, prices: Prices) -> Values:
         """Return the least time of each layer, partition and schedule."""
-        least = np.minimum.reduceat(self.times(self.plans, prices), self._first)
-        return least.reshape(-1, len(PARTITIONS), len(SCHEDULES))
+        least: Values = np.minimum.reduceat(self.times(self.plans, prices), self._first)
+        return np.reshape(least, (-1, len(PARTITIONS), len(SCHEDULES)))
 
     def burst(self, prices: Prices) -> Values:
         """Return every network's time with the fastest plans: the paper's column Burst."""
@@ -133,7 +134,9 @@ class Space:
     def no_burst(self, prices: Prices) -> Values:
         """Return every network's time with the plans that are fastest without bursts: the column No Burst."""
         blind = self.times(self.free, prices._replace(burst=0.0))
-        least = np.repeat(np.minimum.reduceat(blind, self._first_free), np.diff([*self._first_free, len(blind)]))
+        least = np.repeat(
+            np.minimum.reduceat(blind, self._first_free), np.diff([*self._first_free, len(blind)])
+        )
         of = np.cumsum(np.isin(np.arange(len(blind)), self._first_free)) - 1
         chosen = np.flatnonzero(blind <= least)
         chosen = chosen[np.unique(of[chosen], return_index=True)[1]]
@@ -148,7 +151,8 @@ def _counts(cut: Cut, schedule: str, reading: Reading) -> Counts:
     """Return cycles, elements and bursts of every tile that can be best, in the order of the search."""
     if reading.edges == "true":
         found = tiles(cut, schedule)
-        step, fits = found.steps, found.fits
+        step: Steps = found.steps
+        fits = found.fits
     else:
         # A tile that is counted as a full one is best when it is hardly larger than what it takes.
         sizes = zip(cut.sizes, (cut.filters, cut.maps, *cut.layer.output_plane), strict=True)
@@ -158,15 +162,11 @@ def _counts(cut: Cut, schedule: str, reading: Reading) -> Counts:
         most = largest_filter_step(cut, schedule, n, r, c)
         fits = (m <= most) & ((m == cut.sizes[0]) if schedule == "IS" else True)
         places = np.nonzero(fits)
-        step = tuple(
-            axes.ravel()[place] for axes, place in zip((m, n, r, c), (places[i] for i in (3, 2, 0, 1)), strict=True)
-        )
+        step = (ms[::-1][places[3]], ns[::-1][places[2]], rs[places[0]], cs[places[1]])
         fits = np.ones(len(step[0]), dtype=np.bool_)
     total = totals(cut, schedule, step, reading)
     shape = fits.shape
-    return np.stack(
-        [np.broadcast_to(value, shape)[fits] for value in total.counts], axis=1
-    )
+    return np.stack([np.broadcast_to(value, shape)[fits] for value in total.counts], axis=1)
 
 
 def _steps(size: int, whole: int) -> Counts:
@@ -176,7 +176,7 @@ def _steps(size: int, whole: int) -> Counts:
 
 
 def undominated(counts: Counts, columns: int) -> Counts:
-    """Return the rows that no other one beats in the first columns, of equal ones the first, in their order."""
+    """Return the rows that no other beats in the first columns, of equal ones the first, in their order."""
     seen = np.ascontiguousarray(counts[:, :columns])
     left = np.arange(len(counts))
     for probe in PROBES[:, :columns]:
@@ -184,7 +184,8 @@ def undominated(counts: Counts, columns: int) -> Counts:
         worse = (seen[left] >= best).all(axis=1) & (seen[left] > best).any(axis=1)
         left = left[~worse]
     order = left[np.lexsort([left, *seen[left].T[::-1]])]
-    return counts[np.sort(_undominated(seen, order))]
+    kept: Counts = counts[np.sort(_undominated(seen, order))]
+    return kept
 
 
 @numba.njit(cache=True)
@@ -204,7 +205,7 @@ def _undominated(rows: Counts, order: Counts) -> Counts:
     return kept[:count]
 
 
-# The fit -----------------------------------------------------------------------------------------------------
+# The fit ---------------------------------------------------------------------------------------------------
 
 
 class Fit(NamedTuple):
@@ -230,6 +231,12 @@ def networks(names: Sequence[str] = FITTED) -> list[list[Layer]]:
     return [[part.problem.one_layer for part in problem.parts] for problem in problems]
 
 
+def machine() -> NpuMachine:
+    """Return the machine that table II was measured on, with the fitted times."""
+    found: NpuMachine = read(catalogue.instance("tiling", "lenet-nmp")).problem.machine
+    return found
+
+
 def evaluate(space: Space, prices: Prices, names: Sequence[str] = FITTED) -> Fit:
     """Return how far prices are from the paper's two columns."""
     return Fit(prices, _relative(space, prices, names) - 1)
@@ -250,7 +257,7 @@ def _scaled(space: Space, ratios: tuple[float, float]) -> Fit:
 
 
 def fit(space: Space) -> Fit:
-    """Return the prices with the least squared residuals: a coarse grid of ratios, refined where it is best."""
+    """Return the prices with the least squared residuals: a grid of ratios, refined where it is best."""
     grid = product(np.geomspace(1, 600, 30), np.geomspace(0.3, 2000, 30))
     starts = sorted((_scaled(space, ratios) for ratios in grid), key=lambda found: found.square)
     return min((_refined(space, start) for start in starts[:8]), key=lambda found: found.square)
@@ -277,7 +284,9 @@ def whole(space: Space) -> Fit:
     """
     element = space.bytes
     ratios = product(range(1, 61), range(121))
-    best = min((_scaled(space, (a * element, b * element)) for a, b in ratios), key=lambda found: found.square)
+    best = min(
+        (_scaled(space, (a * element, b * element)) for a, b in ratios), key=lambda found: found.square
+    )
     cycle, byte, burst = best.prices
     nearest = round(byte)
     prices = Prices(nearest * round(cycle / byte), nearest, nearest * round(burst / byte))

@@ -13,6 +13,9 @@ Bytes = Annotated[int, Field(ge=1, le=2**40)]
 Count = Annotated[int, Field(ge=1, le=1024)]
 Picoseconds = Annotated[int, Field(ge=0, le=10**9)]
 
+LONGEST = 2**62
+"""Most picoseconds that any plan of a layer may take."""
+
 
 class NpuMachine(Spec):
     """A neuromorphic processor of TLEs, each with several TLT cores (TSO paper, section III).
@@ -52,8 +55,8 @@ class NpuMachine(Spec):
     byte_ps: Picoseconds = 174
     burst_ps: Picoseconds = 13572
 
-    def check(self, layer: Layer) -> None:
-        """Refuse a layer of which not even the smallest tile fits.
+    def check(self, layer: Layer, minimise: str) -> None:
+        """Refuse a layer of which not even the smallest tile fits, or whose time cannot be counted.
 
         Raises
         ------
@@ -61,9 +64,10 @@ class NpuMachine(Spec):
             Names the operand that does not fit and how much is missing.
         """
         height, width = layer.kernel_extent
+        window = layer.kernel[0] * layer.kernel[1]
         for field, given, operand, elements in (
             ("input_bytes", self.input_bytes, "input", height * width),
-            ("weights_bytes", self.weights_bytes, "weights", layer.kernel[0] * layer.kernel[1]),
+            ("weights_bytes", self.weights_bytes, "weights", window),
             ("output_bytes", self.output_bytes, "output", 1),
         ):
             needed = elements * self.element_bytes
@@ -74,3 +78,9 @@ class NpuMachine(Spec):
                     f"the {operand} of the smallest tile does not fit: {needed} bytes are needed ({elements} "
                     f"elements of {self.element_bytes} bytes), {needed - given} are missing",
                 )
+        tiles = layer.macs // window  # at most, each of one filter, one map and one position
+        moved = tiles * (height * width + window + 1) * self.element_bytes
+        longest = layer.macs * self.cycle_ps + moved * (self.byte_ps + self.burst_ps)
+        if longest > LONGEST:
+            limit = f"a plan may take {longest:,} ps on this machine; up to {LONGEST:,} can be counted"
+            raise InputError("layer.input", list(layer.input), limit)

@@ -1,7 +1,7 @@
 """The multicore NPU and MiniZinc: the data of ``models/tiling/core.npu.mzn``, and plans from its solutions.
 
-What every declarative formulation of this machine needs stands here, too: the units of its objective, and a plan
-that bounds what is worth finding.
+What every declarative formulation of this machine needs stands here, too: the units of its objective, and a
+plan that bounds what is worth finding.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def prices(problem: Problem) -> tuple[int, int, int]:
 def scale(problem: Problem) -> tuple[int, int]:
     """Return (offset, unit): a plan takes ``offset + unit * objective`` picoseconds.
 
-    All times are whole multiples of the unit: of what the prices have in common, once for every image and group.
+    All times are whole multiples of the unit: what the prices have in common, for every image and group.
     """
     each = prices(problem)
     unit = (gcd(*each) or 1) * cuts(problem)["KS"].repeats
@@ -67,11 +67,11 @@ def least(problem: Problem) -> tuple[int, int, int]:
         if fits.any():
             counts = (np.broadcast_to(value, fits.shape)[fits] for value in total.counts)
             found.append(tuple(int(value.min()) for value in counts))  # type: ignore[arg-type]
-    return tuple(min(values) for values in zip(*found, strict=True)) if found else (0, 0, 0)  # type: ignore[return-value]
+    return tuple(min(values) for values in zip(*found, strict=True)) if found else (0, 0, 0)
 
 
 def size(problem: Problem) -> int:
-    """Return about how many constraints a formulation gives: one for every pair of steps of rows and columns."""
+    """Return about how many constraints a formulation gives: one for each pair of steps of r and c."""
     return sum(int(np.prod([len(steps) for steps in cut.steps[2:]])) for cut in cuts(problem).values())
 
 
@@ -130,7 +130,11 @@ def data(problem: Problem) -> dict[str, Any]:
             limit = f"gives objectives up to {worst} units of {unit} ps, and MiniZinc counts to {LARGEST}"
             raise InputError("layer", layer.input, limit)
     longest = max(len(steps) for one in every.values() for steps in one.steps)
-    largest = max(size for one in every.values() for size in one.sizes)
+    whole = [one.need(one.sizes, "WS") for one in every.values()]
+    room = [min(elements, max(need[name] for need in whole)) for name, elements in cut.room.items()]
+    if max(room) > LARGEST:
+        limit = f"a layer of which {max(room)} elements fit into a core; MiniZinc counts to {LARGEST}"
+        raise InputError("machine", max(room), limit)
 
     def filled(values: list[int], length: int) -> list[int]:
         return values + values[-1:] * (length - len(values))
@@ -154,7 +158,7 @@ def data(problem: Problem) -> dict[str, Any]:
         "stride": [0, 0, *layer.stride],
         "extent": [1, 1, *layer.kernel_extent],
         "depthwise": cut.depthwise,
-        "room": [min(room, max(LARGEST // 4 // largest, 1) * largest) for room in cut.room.values()],
+        "room": room,
         "element_bytes": machine.element_bytes,
         "burst_bytes": machine.burst_bytes,
         "macs_per_cycle": machine.macs_per_cycle,
@@ -177,7 +181,9 @@ def start(problem: Problem, plan: Plan) -> list[int] | None:
     inside = None
     if isinstance(given, NpuPlan) and npu.fault(problem, given) is None:
         inside = no_worse(problem, given)
-    if known is not None and (inside is None or npu.objective(problem, inside) > npu.objective(problem, known)):
+    if known is not None and (
+        inside is None or npu.objective(problem, inside) > npu.objective(problem, known)
+    ):
         inside = no_worse(problem, known)
     if inside is None:
         return None

@@ -27,8 +27,8 @@ class NpuPlan:
     Attributes
     ----------
     tile : (m, n, r, c)
-        Most filters, input maps, output rows and columns of a core's tile. The loop over a dimension takes the
-        smallest step that needs no more iterations, as on a DSP.
+        Most filters, input maps, output rows and columns of a core's tile. The loop over a dimension takes
+        the smallest step that needs no more iterations, as on a DSP.
     """
 
     partition: str

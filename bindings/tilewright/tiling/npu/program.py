@@ -1,8 +1,8 @@
 """Lower an NPU plan to a program in which all TLEs go on together, tile by tile.
 
-Every TLE has tensors of its own: the input rows that it needs, its filters and its outputs. Its filters stand in
-the order in which its cores take them, so that what all its cores hold at a time is one box; a step of a TLE
-is one transfer per operand and one computation, which lasts as long as its core with most filters needs.
+Every TLE has tensors of its own: the input rows that it needs, its filters and its outputs. Its filters stand
+in the order in which its cores take them, so that what all its cores hold at a time is one box; a step of a
+TLE is one transfer per operand and one computation, which lasts as long as its core with most filters needs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -38,8 +38,8 @@ from tilewright.tiling.npu.slices import Cut, Share, Span, quotient
 def lower(cut: Cut, plan: NpuPlan) -> Program:
     """Turn a plan into steps; time counts in picoseconds.
 
-    A memory's capacity and its buffers are those of all cores of a TLE together, each buffer as large as that of
-    the core that has most; the input tile that its cores share counts once.
+    A memory's capacity and its buffers are those of all cores of a TLE together, each buffer as large as that
+    of the core that has most; the input tile that its cores share counts once.
     """
     machine = cut.machine
     step = cut.step(plan.tile)
@@ -122,20 +122,19 @@ class _Tle:
     def spans(self) -> list[Span]:
         """Places of each lane's filters in the order of `lanes`."""
         ends = np.cumsum([0] + [sum(last - first for first, last in lane) for lane in self.lanes]).tolist()
-        return list(zip(ends[:-1], ends[1:], strict=True))
+        return list(pairwise(ends))
 
     @property
     def input_rows(self) -> Span:
         """Rows of the padded input that its outputs need."""
         first, last = self.share.rows
-        return first * self.cut.layer.stride[0], first * self.cut.layer.stride[0] + self.cut.reach(
-            0, last - first
-        )
+        start = first * self.cut.layer.stride[0]
+        return start, start + self.cut.reach(0, last - first)
 
     @property
     def width(self) -> int:
         """Columns of the padded input that outputs need."""
-        return self.cut.reach(1, self.cut.layer.output_plane[1])
+        return int(self.cut.reach(1, self.cut.layer.output_plane[1]))
 
     @property
     def copies(self) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """Exact search over the whole space of the TSO paper: partition, schedule and every tile.
 
-Only the steps T_N, T_R and T_C are enumerated (algorithm 3): for each of them the fewest filter tiles are best,
-since nothing but the loads of the input depends on T_M, so T_M is the largest that fits.
+Only the steps T_N, T_R and T_C are enumerated (algorithm 3). Nothing but the loads of the input depends on
+T_M, and they are fewest with the largest T_M that fits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Found(NamedTuple):
 
 
 class Tiles(NamedTuple):
-    """All tiles of a partition and schedule; arrays that broadcast, the order is that in which they are tried.
+    """All tiles of a partition and schedule: arrays that broadcast, in the order in which they are tried.
 
     Attributes
     ----------
@@ -112,8 +112,8 @@ def fastest_tile(cut: Cut, schedule: str) -> Found | None:
 def relaxed(cut: Cut, schedule: str) -> tuple[Cost, NDArray[np.bool_]]:
     """Return lower bounds for every pair of T_R and T_C, and whether a tile can fit with them.
 
-    They are those of tiles with all input maps, whatever room that needs, and as many filters as fit beside one:
-    no count grows with T_N or with T_M.
+    They are those of tiles with all input maps, whatever room that needs, and as many filters as fit beside
+    one map: no count grows with T_N or with T_M.
     """
     _, _, rs, cs = cut.steps
     r, c = rs[:, None], cs[None, :]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -42,8 +43,8 @@ class Share:
 class Cut:
     """A layer under one partition.
 
-    Groups are convolutions one after the other and images, too; a depthwise layer is one whose every filter has
-    an input map of its own.
+    Groups are convolutions one after the other, and so are images; a depthwise layer is one of whose filters
+    each has an input map of its own.
     """
 
     layer: Layer
@@ -110,7 +111,7 @@ class Cut:
         first, last = filters
         each, more = divmod(last - first, self.machine.tlts)
         ends = np.cumsum([first] + [each + (core < more) for core in range(self.machine.tlts)]).tolist()
-        return tuple((a, b) for a, b in zip(ends[:-1], ends[1:], strict=True) if a < b)
+        return tuple((a, b) for a, b in pairwise(ends) if a < b)
 
     @cached_property
     def sizes(self) -> tuple[int, int, int, int]:
@@ -125,7 +126,7 @@ class Cut:
             quotient(size, quotient(size, min(size, limit)))
             for size, limit in zip(self.sizes, tile, strict=True)
         )
-        return tuple(steps)  # type: ignore[return-value]
+        return tuple(steps)
 
     @cached_property
     def steps(self) -> tuple[Counts, ...]:
@@ -164,8 +165,8 @@ class Cut:
     def plane_bursts(self, rows: int, columns: int, whole_rows: bool) -> int:
         """Bursts that a part of one map takes: whole rows follow each other in DRAM, others stand alone."""
         if whole_rows:
-            return self.bursts(rows * columns)  # type: ignore[no-any-return]
-        return rows * self.bursts(columns)  # type: ignore[no-any-return]
+            return int(self.bursts(rows * columns))
+        return int(rows * self.bursts(columns))
 
     def filter_bursts(self, maps: Any) -> Any:
         """Bursts of one filter's weights for so many input maps, which follow each other."""

@@ -1,0 +1,250 @@
+"""An integer program for one layer on a multicore NPU whose linear relaxation has whole solutions only.
+
+A *slice* fixes what makes costs and memories products: partition, schedule, and the steps of rows and
+columns. Then the time (equations 3 to 9) is a sum of something for the step of filters, which says how often
+the input is loaded, and something for the step of input maps, which says how many bursts a filter's weights
+are. The memory for weights (equation 2) allows with each step of maps all steps of filters up to some largest
+one. Where ``m_from[i]`` says that filters take their i-th step or a larger one, and ``n_from[j]`` the same of
+maps, that is a staircase of rows ``n_from + m_from <= at``: with ``at - n_from`` for ``n_from`` every row
+compares two variables, as in the dual of a network. So the polytope of each slice is whole, and the choice
+among all slices is their disjunction, which adds no fractions.
+
+Extras: slices that cannot be better than a known plan are left out, and so are steps of no use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyomo.environ as pyo
+
+from tilewright.tiling import Plan, Problem
+from tilewright.tiling.npu import objective
+from tilewright.tiling.npu.cost import add_up, planes, rounds
+from tilewright.tiling.npu.minizinc import cuts, known_plan, prices, scale
+from tilewright.tiling.npu.minizinc import start as numbers
+from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES
+from tilewright.tiling.npu.plan import NpuPlan as LayerPlan
+from tilewright.tiling.npu.search import choices
+from tilewright.tiling.npu.slices import Cut
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A partition, a schedule, steps of rows and columns, and the steps of filters and maps that fit there.
+
+    Attributes
+    ----------
+    r, c
+        Steps of rows and columns.
+    m_steps, n_steps
+        Steps of filters and of input maps, ascending.
+    cost
+        Time in units of the objective with the first of them; `m_costs` and `n_costs` are what others add.
+    fitting
+        For each step of maps, how many steps of filters fit with it.
+    """
+
+    partition: str
+    schedule: str
+    r: int
+    c: int
+    m_steps: tuple[int, ...]
+    n_steps: tuple[int, ...]
+    cost: int
+    m_costs: tuple[int, ...]
+    n_costs: tuple[int, ...]
+    fitting: tuple[int, ...]
+
+    @property
+    def least(self) -> int:
+        """Lower bound on the time of its plans."""
+        return self.cost + min(self.m_costs) + min(self.n_costs)
+
+
+def suits(problem: Problem) -> bool:
+    """Whether this is a layer on a multicore NPU."""
+    return problem.machine.kind == "npu"
+
+
+def size(problem: Problem) -> int:
+    """Return the number of constraints: about two for every step of filters and of maps in a slice."""
+    return sum(len(one.m_steps) + 2 * len(one.n_steps) for one in slices(problem, True))
+
+
+def build(problem: Problem, extras: bool = True) -> Any:
+    """Return the model, with or without its extras."""
+    found = slices(problem, extras)
+    m = pyo.ConcreteModel(name="slices")
+    m.problem, m.slices = problem, found
+    m.offset, m.unit = scale(problem)
+
+    m.SLICES = pyo.RangeSet(0, len(found) - 1)
+    m.M_FROM = pyo.Set(
+        dimen=2, initialize=[(s, i) for s in m.SLICES for i in range(1, len(found[s].m_steps))]
+    )
+    m.N_FROM = pyo.Set(
+        dimen=2, initialize=[(s, j) for s in m.SLICES for j in range(1, len(found[s].n_steps))]
+    )
+
+    m.at = pyo.Var(m.SLICES, domain=pyo.Binary)  # the plan is in this slice
+    m.m_from = pyo.Var(m.M_FROM, domain=pyo.Binary)  # ... and T_M is its i-th step or a larger one
+    m.n_from = pyo.Var(m.N_FROM, domain=pyo.Binary)  # ... and T_N is its j-th step or a larger one
+    m.nowhere = pyo.Var(bounds=(0, 0))  # so that the model of an impossible problem can be built
+
+    def m_from(s: int, i: int) -> Any:
+        return m.m_from[s, i] if i else m.at[s]
+
+    def n_from(s: int, j: int) -> Any:
+        return m.n_from[s, j] if j else m.at[s]
+
+    m.one_slice = pyo.Constraint(expr=sum(m.at[s] for s in m.SLICES) + m.nowhere == 1)
+
+    @m.Constraint(m.M_FROM)
+    def steps_of_filters_ascend(m: Any, s: int, i: int) -> Any:
+        return m.m_from[s, i] <= m_from(s, i - 1)
+
+    @m.Constraint(m.N_FROM)
+    def steps_of_maps_ascend(m: Any, s: int, j: int) -> Any:
+        return m.n_from[s, j] <= n_from(s, j - 1)
+
+    @m.Constraint(m.N_FROM)  # (2)
+    def weights_fit(m: Any, s: int, j: int) -> Any:
+        fitting = found[s].fitting
+        if fitting[j] == fitting[j - 1]:
+            return pyo.Constraint.Skip  # says no more than the row before
+        return m.n_from[s, j] + m_from(s, fitting[j]) <= m.at[s]
+
+    m.cost = pyo.Objective(  # (6)
+        expr=sum(one.cost * m.at[s] for s, one in enumerate(found))
+        + sum((found[s].m_costs[i] - found[s].m_costs[i - 1]) * m.m_from[s, i] for s, i in m.M_FROM)
+        + sum((found[s].n_costs[j] - found[s].n_costs[j - 1]) * m.n_from[s, j] for s, j in m.N_FROM)
+    )
+    return m
+
+
+def start(m: Any, plan: Plan) -> None:
+    """Set every variable to its value in the plan that a plan becomes when symmetry is broken."""
+    chosen = numbers(m.problem, plan)
+    place = None
+    if chosen is not None:
+        partition, schedule, *choice = chosen
+        cut = cuts(m.problem)[PARTITIONS[partition - 1]]
+        tile = [int(steps[number - 1]) for steps, number in zip(cut.steps, choice, strict=True)]
+        place = next(
+            s
+            for s, one in enumerate(m.slices)
+            if (one.partition, one.schedule, one.r, one.c)
+            == (PARTITIONS[partition - 1], SCHEDULES[schedule - 1], *tile[2:])
+        )
+    m.nowhere = 0
+    for s in m.SLICES:
+        m.at[s] = int(s == place)
+    for s, i in m.M_FROM:
+        m.m_from[s, i] = int(s == place and m.slices[s].m_steps[i] <= tile[0])
+    for s, j in m.N_FROM:
+        m.n_from[s, j] = int(s == place and m.slices[s].n_steps[j] <= tile[1])
+
+
+def read(m: Any) -> Plan:
+    """Return the plan that the variables describe."""
+    s = max(m.SLICES, key=lambda s: m.at[s].value)
+    one: Slice = m.slices[s]
+    i = sum(m.m_from[s, i].value > 0.5 for i in range(1, len(one.m_steps)))
+    j = sum(m.n_from[s, j].value > 0.5 for j in range(1, len(one.n_steps)))
+    tile = one.m_steps[i], one.n_steps[j], one.r, one.c
+    return Plan((LayerPlan(one.partition, one.schedule, tile),))
+
+
+# Slices ----------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4)
+def slices(problem: Problem, extras: bool) -> tuple[Slice, ...]:
+    """Return all slices in which some tile fits; with extras those that can be as good as a known plan."""
+    offset, unit = scale(problem)
+    known = known_plan(problem) if extras else None
+    worst = None if known is None else (objective(problem, known) - offset) // unit
+    found = []
+    for partition, schedule in choices(problem.limits):
+        every = _Every(problem, partition, schedule, extras)
+        for r in range(len(every.rs)):
+            for c in range(len(every.cs)):
+                one = every.slice(r, c)
+                if one is not None and (worst is None or one.least <= worst):
+                    found.append(one)
+    return tuple(found)
+
+
+class _Every:
+    """All slices of a partition and schedule."""
+
+    def __init__(self, problem: Problem, partition: str, schedule: str, extras: bool) -> None:
+        self.cut: Cut = cuts(problem)[partition]
+        self.partition, self.schedule, self.extras = partition, schedule, extras
+        offset, unit = scale(problem)
+        cut, cycle, element, burst = self.cut, *(price * self.cut.repeats for price in prices(problem))
+        self.ms, self.ns, self.rs, self.cs = cut.steps
+        plane = planes(cut, self.rs[:, None], self.cs[None, :])
+        most = [cores[0][1] - cores[0][0] for cores in cut.cores]
+        self.lanes = add_up(most, self.ms, np.ones_like)
+        again = np.full(plane.tiles.shape, len(cut.rows)) if schedule == "WS" else plane.tiles
+        load = plane.input * element + plane.input_bursts * burst
+        filters, busy = cut.filters, most[0] * cut.maps
+        self.fixed = (
+            busy * rounds(cut, self.rs[:, None], self.cs[None, :], cut.sizes[2]) * cycle
+            + filters * (plane.output * element + plane.output_bursts * burst)
+            + filters * cut.maps * cut.window * again * element
+            + (filters * load if cut.depthwise else 0)
+            - offset
+        ) // unit
+        self.by_lane = (0 if cut.depthwise else cut.maps) * load // unit
+        self.by_burst = filters * again * burst // unit
+        self.deep = add_up([cut.maps], self.ns, cut.filter_bursts)
+        if schedule == "WS":
+            self.deep = np.full_like(self.ns, cut.filter_bursts(cut.maps))
+
+    def slice(self, row: int, column: int) -> Slice | None:
+        """Return the slice of a step of rows and one of columns, None if nothing fits in it."""
+        cut, room = self.cut, self.cut.room
+        r, c = int(self.rs[row]), int(self.cs[column])
+        height, width = cut.reach(0, r), cut.reach(1, c)
+        ms, ns = self.ms, self.ns
+        held = np.full_like(ns, cut.maps) if self.schedule == "WS" else ns
+        m_fits = ms * r * c <= room["output"]
+        if cut.depthwise:
+            m_fits &= ms * height * width <= room["input"]
+            n_fits = np.ones(len(ns), dtype=np.bool_)
+        else:
+            n_fits = ns * height * width <= room["input"]
+        if self.schedule == "IS":
+            m_fits &= ms == cut.sizes[0]
+        m_fits &= ms * int(held[0]) * cut.window <= room["weights"]
+        if not m_fits.any():
+            return None
+        n_fits &= int(ms[m_fits][0]) * held * cut.window <= room["weights"]
+        if not n_fits.any():
+            return None
+        m_steps, n_steps, deep, lanes = ms[m_fits], ns[n_fits], self.deep[n_fits], self.lanes[m_fits]
+        fitting = (m_steps * held[n_fits][:, None] * cut.window <= room["weights"]).sum(axis=1)
+        if self.extras:
+            if self.schedule == "WS":  # the depth of an input tile costs nothing
+                n_steps, deep, fitting = n_steps[:1], deep[:1], fitting[:1]
+            if len(n_steps) == 1:  # nothing but the loads of the input depends on filters
+                m_steps, lanes, fitting = m_steps[-1:], lanes[-1:], np.ones_like(fitting)
+        by_lane, by_burst = int(self.by_lane[row, column]), int(self.by_burst[row, column])
+        return Slice(
+            self.partition,
+            self.schedule,
+            r,
+            c,
+            tuple(m_steps.tolist()),
+            tuple(n_steps.tolist()),
+            int(self.fixed[row, column]) + by_lane * int(lanes[0]) + by_burst * int(deep[0]),
+            tuple((by_lane * (lanes - lanes[0])).tolist()),
+            tuple((by_burst * (deep - deep[0])).tolist()),
+            tuple(fitting.tolist()),
+        )
