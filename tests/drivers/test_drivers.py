@@ -18,7 +18,7 @@ from tilewright.errors import Disagreement, InputError, SolverMissingError, Unkn
 from tilewright.grouping import Plan, Problem
 from tilewright.grouping.plan import objective
 from tilewright.models.grouping import lives, s1
-from tilewright.search import Search
+from tilewright.search import OutOfTimeError, Search
 
 ORDERED = Path(next(iter(tilewright.models.grouping.__path__))) / "ordered.mzn"
 

@@ -175,9 +175,9 @@ def choose(problem: Problem) -> Chosen:
 def _print_columns(networks: Sequence[Solved], say: Say) -> None:
     machine = _machine(networks[0].layers[0].problem)
     say(
-        "Table II, TSO, in microseconds: the paper's numbers and ours. On these, but for LeNet's, the times of"
+        "Table II, TSO, in microseconds: the paper's numbers and ours. On these, but for LeNet's, the machine"
     )
-    say(f"the machine are fitted: {_described(machine)}")
+    say(f"is fitted: {_described(machine)}")
     header = ("Burst", "ours", "%", "No Burst", "ours", "%", "gain", "ours", "load+store")
     widths = (8, 8, 7, 10, 8, 7, 8, 7, 12)
     say(f"  {'':<12}" + "".join(f"{name:>{width}}" for name, width in zip(header, widths, strict=True)))
@@ -215,10 +215,8 @@ def _print_predictions(networks: Sequence[Solved], say: Say) -> None:
     constant = trivial(networks)
     say("Table II, fixed strategies: what the model predicts (nothing is fitted on these columns)")
     say("  us: the model's time; ratio: over our own Burst; scaled: the paper's Burst times that ratio;")
-    say(
-        f"  trivial: the paper's Burst times {constant:.3f}, the geometric mean of all our ratios, as one would"
-    )
-    say("  predict who only knows that a fixed strategy is slower")
+    say(f"  trivial: the paper's Burst times {constant:.3f}, the geometric mean of all our ratios: all that")
+    say("  somebody could say who only knows that fixed strategies are slower")
     say(f"  {'':<12}{'':<9}" + "".join(f"{name:>9}" for name in STRATEGIES) + "   ranking")
     for network in networks:
         measured = MEASURED[network.name][0]
@@ -294,11 +292,9 @@ def _print_bursts(networks: Sequence[Solved], say: Say) -> None:
     each = (84 - 46) * 1e3 / (bursts[0] - bursts[2])
     fitted = machine.burst_ps / 1e3
     say(
-        f"  the paper's 84 us and 46 us for the first and the last are {each:.0f} ns a burst on one DMA engine;"
+        f"  the paper's 84 us and 46 us, for the first and the last, are {each:.0f} ns a burst on one engine;"
     )
-    say(
-        f"  fitted are {fitted:.1f} ns for transfers one after the other, the throughput of {machine.tles} engines"
-    )
+    say(f"  fitted are {fitted:.1f} ns for transfers one after the other, as with {machine.tles} engines")
     say(f"  side by side that take {machine.tles * fitted:.0f} ns each")
     say("Fifth convolution of InceptionV3, input tiles:")
     for (n, h, w), count in worked_tiles():

@@ -195,11 +195,12 @@ def planes(cut: Cut, r: Any, c: Any, rows: Sequence[Span] | None = None, reading
             high * across(lambda w: cut.bursts(reach[1](w))),
         )
     else:
+        stored = min(cut.reach(1, width) - cut.layer.padding[2], cut.layer.input[2])
         high = _clipped(cut, 0, spans, r, reading)
         wide = _clipped(cut, 1, [(0, width)], c, reading)
         input_bursts = np.where(
             c >= width,
-            _clipped(cut, 0, spans, r, reading, lambda h: cut.bursts(h * cut.layer.input[2])),
+            _clipped(cut, 0, spans, r, reading, lambda h: cut.bursts(h * stored)),
             high * _clipped(cut, 1, [(0, width)], c, reading, cut.bursts),
         )
     output_bursts = np.where(

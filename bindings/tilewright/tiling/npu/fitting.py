@@ -125,11 +125,13 @@ class Space:
     def cells(self, prices: Prices) -> Values:
         """Return the least time of each layer, partition and schedule."""
         least: Values = np.minimum.reduceat(self.times(self.plans, prices), self._first)
-        return np.reshape(least, (-1, len(PARTITIONS), len(SCHEDULES)))
+        cells: Values = least.reshape(-1, len(PARTITIONS), len(SCHEDULES))
+        return cells
 
     def burst(self, prices: Prices) -> Values:
         """Return every network's time with the fastest plans: the paper's column Burst."""
-        return self.count @ self.cells(prices).min(axis=(1, 2))
+        times: Values = self.count @ self.cells(prices).min(axis=(1, 2))
+        return times
 
     def no_burst(self, prices: Prices) -> Values:
         """Return every network's time with the plans that are fastest without bursts: the column No Burst."""
@@ -140,7 +142,8 @@ class Space:
         of = np.cumsum(np.isin(np.arange(len(blind)), self._first_free)) - 1
         chosen = np.flatnonzero(blind <= least)
         chosen = chosen[np.unique(of[chosen], return_index=True)[1]]
-        return self.count @ self.times(self.free[chosen], prices)
+        times: Values = self.count @ self.times(self.free[chosen], prices)
+        return times
 
 
 def _joined(parts: Sequence[Counts]) -> tuple[Counts, Counts]:

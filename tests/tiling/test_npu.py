@@ -1,0 +1,434 @@
+"""The multicore NPU: closed form and simulator, exact search and enumeration, the paper's numbers and ours."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilewright import catalogue
+from tilewright.errors import InputError
+from tilewright.instance import read
+from tilewright.tiling import Plan, Problem, best_bound, fault, measured_objective, objective, simulate
+from tilewright.tiling.npu import cut_of, exhaustive, fitting
+from tilewright.tiling.npu.cost import OURS, Cost, Reading, cost, published, totals
+from tilewright.tiling.npu.machine import NpuMachine
+from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
+from tilewright.tiling.npu.search import largest_filter_step
+from tilewright.tiling.reproduce_npu import (
+    FITTED,
+    MEASURED,
+    choose,
+    figure_6,
+    figure_7,
+    ranking,
+    reproduce,
+    slices_of_figure_1,
+    solved,
+    worked_tiles,
+)
+
+INFINITE = float("inf")
+
+
+def make(layer, machine=(), **limits) -> Problem:
+    """Build an NPU problem; by default two TLEs of two cores, prices that keep everything apart."""
+    plain = {
+        "kind": "npu",
+        "tles": 2,
+        "tlts": 2,
+        "element_bytes": 1,
+        "burst_bytes": 4,
+        "macs_per_cycle": 1,
+        "cycle_ps": 1_000_000,
+        "byte_ps": 1000,
+        "burst_ps": 1,
+    }
+    return Problem.model_validate({"layer": layer, "machine": {**plain, **dict(machine)}, "limits": limits})
+
+
+@st.composite
+def problems(draw, *, side: int = 9, channels: int = 7) -> Problem:
+    """Draw a layer that is ragged in every way, on a machine with little memory."""
+
+    def number(low, high):
+        return draw(st.integers(low, high))
+
+    kind = draw(st.sampled_from(["plain", "plain", "grouped", "depthwise"]))
+    groups = {"plain": 1, "grouped": 2, "depthwise": number(2, channels)}[kind]
+    kernel, dilation = (number(1, 3), number(1, 3)), (number(1, 2), number(1, 2))
+    reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
+    layer = {
+        "input": [
+            groups * (1 if kind == "depthwise" else number(1, channels)),
+            *(number(size, max(side, size)) for size in reach),
+        ],
+        "kernels": groups * (1 if kind == "depthwise" else number(1, 2 * channels)),
+        "kernel": list(kernel),
+        "stride": [number(1, 4), number(1, 4)],
+        "dilation": list(dilation),
+        "padding": [number(0, reach[i // 2] - 1) for i in range(4)],
+        "groups": groups,
+        "batch": number(1, 2),
+    }
+    window = kernel[0] * kernel[1]
+    width = number(1, 2)
+    machine = {
+        "tles": draw(st.sampled_from([2, 4, 8])),
+        "tlts": number(1, 8),
+        "element_bytes": width,
+        "burst_bytes": number(1, 9),
+        "macs_per_cycle": number(1, 9),
+        "input_bytes": width * number(reach[0] * reach[1], 8 * reach[0] * reach[1]),
+        "weights_bytes": width * number(window, 9 * window),
+        "output_bytes": width * number(1, 30),
+        "cycle_ps": number(0, 100),
+        "byte_ps": number(0, 100),
+        "burst_ps": number(0, 100),
+    }
+    return make(layer, machine)
+
+
+@st.composite
+def plans(draw, problem: Problem) -> NpuPlan:
+    """Draw any plan, valid or not; where filters must all be in a tile, mostly that."""
+    partition, schedule = draw(st.sampled_from(PARTITIONS)), draw(st.sampled_from(SCHEDULES))
+    sizes = cut_of(problem.one_layer, problem.machine, partition).sizes
+    most = 65 if schedule == "IS" else sizes[0]
+    tile = [draw(st.integers(1, most)), *(draw(st.integers(1, size + 1)) for size in sizes[1:])]
+    return NpuPlan(partition, schedule, tuple(tile))  # type: ignore[arg-type]
+
+
+WITH_PLAN = problems().flatmap(lambda problem: st.tuples(st.just(problem), plans(problem)))
+
+
+def everything(problem: Problem):
+    """Iterate over all valid plans, every tile of every size."""
+    for partition, schedule in product(PARTITIONS, SCHEDULES):
+        sizes = cut_of(problem.one_layer, problem.machine, partition).sizes
+        for tile in product(*(range(1, size + 1) for size in sizes)):
+            plan = NpuPlan(partition, schedule, tile)  # type: ignore[arg-type]
+            if fault(problem, Plan((plan,))) is None:
+                yield plan
+
+
+# The simulator --------------------------------------------------------------------------------------------
+
+
+@given(WITH_PLAN)
+@settings(max_examples=250, deadline=None)
+def test_simulator_confirms_the_closed_form(drawn):
+    problem, layer_plan = drawn
+    plan = Plan((layer_plan,))
+    report = simulate(problem, plan, numeric=True, overlapped=False)
+    if fault(problem, plan) is not None:
+        assert not report.valid
+        return
+    assert report.violation is None
+    assert report.numeric
+    assert measured_objective(problem, report) == objective(problem, plan)
+    total = cost(cut_of(problem.one_layer, problem.machine, layer_plan.partition), layer_plan)
+    loaded = {name.split()[0]: 0 for name in report.loaded}
+    for name, counts in report.loaded.items():
+        loaded[name.split()[0]] += int(counts.sum())
+    assert (loaded["input"], loaded["weights"]) == (total.input, total.weights)
+    assert sum(int(counts.sum()) for counts in report.written.values()) == total.output
+    assert int(report.macs.sum()) == problem.one_layer.macs
+    assert report.facts["bursts"] == total.bursts
+
+
+def test_a_layer_that_a_person_can_follow():
+    """Two TLEs of two cores, KS: each TLE has 2 of the 4 filters, each core one; 4 x 4 outputs in 2 x 4."""
+    problem = make({"input": [2, 4, 4], "kernels": 4, "kernel": [1, 1]})
+    plan = Plan((NpuPlan("KS", "OS", (1, 1, 2, 4)),))
+    report = simulate(problem, plan)
+    assert report.violation is None
+    # Two tiles of rows, two of maps. Input: each TLE all 32 elements, in rows that follow each other: a tile
+    # of 8 elements is 2 bursts, 4 tiles for each TLE. Weights: one for each of 2 cores, 2 TLEs, 4 tiles; a
+    # burst each. Output: 64 elements, 8 in 2 bursts. Cycles: 8 outputs of one MAC in each of 4 tiles.
+    cycles, elements, bursts = 4 * 8, 2 * 32 + 2 * 2 * 4 + 64, 2 * 4 * 2 + 2 * 2 * 4 + 4 * 2 * 2
+    assert objective(problem, plan) == measured_objective(problem, report)
+    assert objective(problem, plan) == cycles * 1_000_000 + elements * 1000 + bursts
+
+
+# Exact search ---------------------------------------------------------------------------------------------
+
+
+@given(
+    problems(side=4, channels=3), st.sampled_from(["any", *SCHEDULES]), st.sampled_from(["any", *PARTITIONS])
+)
+@settings(max_examples=60, deadline=None)
+def test_exact_search_equals_enumeration(problem, schedule, partition):
+    limits = {"schedule": schedule, "partition": partition}
+    problem = Problem.model_validate(problem.model_dump() | {"limits": limits})
+    values = [objective(problem, Plan((plan,))) for plan in everything(problem)]
+    found, bound = exhaustive(problem, INFINITE), best_bound(problem)
+    assert (None if found is None else found[0]) == min(values, default=None)
+    if found is None:
+        return
+    assert fault(problem, Plan(found[1])) is None
+    assert objective(problem, Plan(found[1])) == found[0]
+    assert bound.value <= found[0]
+    assert found[1][0].partition in (partition, found[1][0].partition if partition == "any" else partition)
+
+
+@given(problems())
+@settings(max_examples=100, deadline=None)
+def test_bound_is_never_above_the_optimum(problem):
+    found = exhaustive(problem, INFINITE)
+    assert found is not None  # the smallest tile fits, output stationary
+    assert best_bound(problem).value <= found[0]
+
+
+def test_more_memory_never_costs():
+    layer = {"input": [12, 20, 20], "kernels": 24, "kernel": [3, 3]}
+    names = ("input_bytes", "weights_bytes", "output_bytes")
+    found = [
+        exhaustive(make(layer, dict.fromkeys(names, size)), INFINITE)[0] for size in (64, 128, 512, 4096)
+    ]
+    assert found == sorted(found, reverse=True)
+    assert len(set(found)) > 1
+
+
+# The paper's equations ------------------------------------------------------------------------------------
+
+
+def test_published_counts_by_hand():
+    """Equations 2 to 9 on 8 x 8 outputs of 16 filters over 4 maps, four TLEs of two cores."""
+    layer = {"input": [4, 10, 10], "kernels": 16, "kernel": [3, 3]}
+    machine = {"tles": 4, "element_bytes": 2, "burst_bytes": 16, "macs_per_cycle": 32}
+    problem = make(layer, machine)
+    cut = cut_of(problem.one_layer, problem.machine, "KS")
+    # TLE_W = 4, so 2 filters a core. Tiles: T_M 2, T_N 2, T_R 3 (of 8), T_C 4.
+    found = published(cut, NpuPlan("KS", "OS", (2, 2, 3, 4)))
+    alpha_in = (
+        4 * 3 * 2 * 2 * 1
+    )  # TLEs, rows, columns, maps, filters (4); an input tile is shared by the cores
+    alpha_w = 2 * alpha_in  # weights of each of the two cores
+    alpha_out = 4 * 2 * 3 * 2
+    size_in, size_w, size_out = 2 * 5 * 6, 2 * 2 * 9, 2 * 3 * 4
+    # Bursts of 8 elements: a row of 6 is one, the 18 weights of a filter are three, a row of 4 outputs one.
+    load = alpha_in * 2 * 5 + alpha_w * 2 * 3
+    cycles = 1 * 2 * 3 * 2 * (2 * 2 * -(-3 * 4 * 9 // 32))  # (7), times the tiles of the slowest core
+    assert found == Cost(
+        cycles, alpha_in * size_in, alpha_w * size_w, alpha_out * size_out, load, alpha_out * 2 * 3
+    )
+    # Weight stationary: a core's filters come once, with all four maps; the 36 weights of one are 5 bursts.
+    found = published(cut, NpuPlan("KS", "WS", (2, 2, 3, 4)))
+    assert (found.input, found.weights) == (alpha_in * size_in, 4 * 2 * 2 * 4 * 9)
+    assert found.load_bursts == alpha_in * 2 * 5 + 4 * 2 * 2 * 5
+    # The true cost has 8 rows in tiles of 3, 3 and 2: 5 + 5 + 4 input rows.
+    assert cost(cut, NpuPlan("KS", "OS", (2, 2, 3, 4))).input == 4 * 4 * (5 + 5 + 4) * (6 + 6)
+
+
+@given(WITH_PLAN)
+@settings(max_examples=150, deadline=None)
+def test_readings_stand_in_order(drawn):
+    """Full edges, own input tiles and busy idle TLEs never take less, the other readings never more."""
+    problem, plan = drawn
+    cut = cut_of(problem.one_layer, problem.machine, plan.partition)
+    step = cut.step(plan.tile)
+    ours = np.array(cost(cut, plan).counts)
+
+    def counts(**changes):
+        found = totals(cut, plan.schedule, tuple(map(np.int64, step)), replace(OURS, **changes))
+        return np.array([int(count) for count in found.counts])
+
+    assert (counts() == ours).all()
+    assert (np.array(published(cut, plan).counts) == counts(edges="full")).all()
+    for change in ({"edges": "full"}, {"input": "each"}, {"idle": "full"}):
+        assert (counts(**change) >= ours).all()
+    for change in ({"input": "one core"}, {"padding": "left"}):
+        assert (counts(**change) <= ours).all()
+    cores = problem.machine.tles * problem.machine.tlts
+    if plan.tile[2] >= cut.layer.output_plane[0]:  # else slices may end in other tiles than all rows do
+        assert counts(cores="even")[0] <= cores * ours[0]
+
+
+@given(problems(side=5, channels=3), st.tuples(*[st.integers(1, 50)] * 3))
+@settings(max_examples=40, deadline=None)
+def test_fit_sees_the_best_of_all_tiles(problem, each):
+    """The plans that are kept for the fit have, for any prices, the best one among them."""
+    prices = fitting.Prices(*map(float, each))
+    layer, machine = problem.one_layer, problem.machine
+    for variant in (fitting.VARIANTS["ours"], fitting.VARIANTS["edge tiles count as full ones"]):
+        cells = fitting.Space([[layer]], machine, variant).cells(prices)[0]
+        for (p, partition), (s, schedule) in product(enumerate(PARTITIONS), enumerate(SCHEDULES)):
+            cut = cut_of(layer, machine, partition)
+            grid = np.ix_(*(np.arange(1, size + 1) for size in cut.sizes))
+            fits = grid[0] <= largest_filter_step(cut, schedule, *grid[1:])
+            if schedule == "IS":
+                fits &= grid[0] == cut.sizes[0]
+            total = totals(cut, schedule, grid, variant.reading)
+            time = total.cycles * prices.cycle + total.bursts * prices.burst
+            time = time + total.elements * machine.element_bytes * prices.byte
+            if fits.any():
+                assert cells[p, s] == pytest.approx(np.broadcast_to(time, fits.shape)[fits].min())
+            else:
+                assert cells[p, s] > 1e12
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 6)] * 3), min_size=1, max_size=40))
+def test_undominated(rows):
+    counts = np.array(rows)
+    for columns in (2, 3):
+        expected = [
+            row
+            for number, row in enumerate(rows)
+            if not any(
+                all(a <= b for a, b in zip(other[:columns], row[:columns], strict=True))
+                and (other[:columns] != row[:columns] or place < number)
+                for place, other in enumerate(rows)
+            )
+        ]
+        assert [tuple(row) for row in fitting.undominated(counts, columns)] == expected
+
+
+# The paper's numbers --------------------------------------------------------------------------------------
+
+
+@cache
+def networks():
+    return {network.name: network for network in solved()}
+
+
+def test_worked_checks():
+    """Figure 1, and the two tiles of InceptionV3's fifth convolution (section VI)."""
+    assert [bursts for _, bursts in slices_of_figure_1()] == [1024, 512, 256]
+    assert [bursts for _, bursts in worked_tiles()] == [70, 176]
+
+
+def test_fitted_times_are_what_the_fit_finds():
+    machine = fitting.machine()
+    assert machine == NpuMachine(kind="npu")  # the defaults are the file's
+    space = fitting.Space(fitting.networks(), machine)
+    found = fitting.whole(space)
+    assert found.prices == (machine.cycle_ps, machine.byte_ps, machine.burst_ps)
+    assert found.mean < 0.033
+    free = fitting.fit(space)
+    assert free.square <= found.square < free.square + 0.0005
+    columns = [[networks()[name].burst, networks()[name].no_burst] for name in FITTED]
+    again = np.array(columns) / np.array([MEASURED[name] for name in FITTED]) - 1
+    assert again == pytest.approx(found.residuals)
+
+
+def test_fixed_strategies_never_win():
+    for network in networks().values():
+        assert network.no_burst >= network.burst
+        for group in (PARTITIONS, SCHEDULES):
+            assert all(network.ratio(strategy) >= 1 for strategy in group)
+    assert networks()["resnet50"].without("WS") == 3  # 512 filters of 512 maps of 3 x 3: a filter is 9 KB
+    assert ranking({"a": 2.0, "b": 1.0, "c": 2.0001}) == "b < a = c"
+
+
+@pytest.mark.parametrize("name", ["lenet", "squeezenet", "inceptionv3", "mobilenetv2", "resnet50"])
+def test_plans_behind_the_table_survive_the_simulator(name):
+    """All plans of LeNet and SqueezeNet, of the others those of every fifth layer."""
+    layers = list({id(layer): layer for layer in networks()[name].layers}.values())
+    for layer in layers if name in ("lenet", "squeezenet") else layers[::5]:
+        for plan in layer.plans:
+            report = simulate(layer.problem, Plan((plan,)), overlapped=False)
+            assert report.violation is None
+            assert measured_objective(layer.problem, report) == layer.time(plan)
+
+
+def test_a_small_layer_of_the_networks_is_computed_right():
+    problem = read(catalogue.instance("tiling", "lenet-nmp")).problem
+    for part in problem.parts:
+        for plan in choose(part.problem).plans:
+            assert simulate(part.problem, Plan((plan,)), numeric=True, overlapped=False).numeric
+
+
+def test_reproduce_prints_and_draws(tmp_path):
+    lines = []
+    reproduce("tso", time_limit=60, folder=tmp_path, say=lines.append)
+    text = "\n".join(lines)
+    for expected in ("72,686", "KS&OFM", "trivial", "1024 bursts", "70 bursts a tile", "41.0 %"):
+        assert expected in text
+    assert {path.name for path in tmp_path.iterdir()} == {"tso-figure6.png", "tso-figure7.png"}
+    one = [networks()["lenet"]]
+    figure_6(one, tmp_path / "one.svg")
+    figure_7(one, tmp_path / "other.svg")
+
+
+# What is refused ------------------------------------------------------------------------------------------
+
+CONV = {"input": [2, 6, 6], "kernels": 4, "kernel": [3, 3]}
+
+
+@pytest.mark.parametrize(
+    ("memory", "operand", "missing"),
+    [("input_bytes", "input", 1), ("weights_bytes", "weights", 1), ("output_bytes", "output", 1)],
+)
+def test_a_memory_that_is_too_small_is_named(memory, operand, missing):
+    needed = {"input": 2 * 9, "weights": 2 * 9, "output": 2}[operand]
+    with pytest.raises(InputError) as caught:
+        make(CONV, {"element_bytes": 2, memory: needed - missing})
+    assert caught.value.field == f"machine.{memory}"
+    assert f"the {operand} of the smallest tile does not fit: {needed} bytes" in caught.value.limit
+    assert f"{missing} are missing" in caught.value.limit
+    make(CONV, {"element_bytes": 2, memory: needed})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("tles", 3), ("tles", 0), ("tlts", 0), ("burst_bytes", 0), ("cycle_ps", -1), ("element_bytes", 17),
+     ("macs_per_cycle", 0), ("byte_ps", 1.5), ("clock_mhz", 450)],
+)  # fmt: skip
+def test_a_machine_that_does_not_exist_is_refused(field, value):
+    with pytest.raises(ValueError, match=field):
+        make(CONV, {field: value})
+
+
+def test_times_that_cannot_be_counted_are_refused():
+    with pytest.raises(InputError, match="can be counted"):
+        make({"input": [65536, 1000, 1000], "kernels": 65536, "kernel": [3, 3]}, {"burst_ps": 10**9})
+
+
+@pytest.mark.parametrize("limits", [{"schedule": "RS"}, {"partition": "IFM"}, {"schedule": "kc"}])
+def test_limits_that_do_not_exist_are_refused(limits):
+    with pytest.raises(InputError, match="a machine of kind npu has"):
+        make(CONV, **limits)
+
+
+def test_no_tile_with_a_schedule_is_infeasible():
+    problem = make({"input": [8, 6, 6], "kernels": 4, "kernel": [3, 3]}, {"weights_bytes": 60}, schedule="WS")
+    assert exhaustive(problem, INFINITE) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"partition": "rows"}, {"schedule": "RS"}, {"tile": {"m": 1, "n": 1, "r": 1}}, {"more": 1},
+     {"tile": {"m": 0, "n": 1, "r": 1, "c": 1}}, {"tile": {"m": True, "n": 1, "r": 1, "c": 1}},
+     {"tile": {"m": 2**31, "n": 1, "r": 1, "c": 1}}, {"tile": [1, 1, 1, 1]}, {"schedule": ["IS"]},
+     {"tile": {"m": 1.0, "n": 1, "r": 1, "c": 1}}],
+)  # fmt: skip
+def test_malformed_plans_are_refused(change):
+    right = {"partition": "KS", "schedule": "OS", "tile": {"m": 1, "n": 1, "r": 1, "c": 1}}
+    assert Plan.from_json(right).to_json() == right
+    with pytest.raises(InputError, match="plan"):
+        Plan.from_json(right | change)
+
+
+def test_faults_are_explained():
+    problem = make(CONV, {"input_bytes": 18, "output_bytes": 3}, partition="KS", schedule="IS")
+    for plan, expected in (
+        (NpuPlan("OFM", "IS", (2, 1, 1, 1)), "partition OFM: the limits allow KS"),
+        (NpuPlan("KS", "OS", (2, 1, 1, 1)), "schedule OS: the limits allow IS"),
+        (NpuPlan("KS", "IS", (1, 2, 2, 2)), "memory overflow: input needs 32 elements, a core holds 18"),
+        (NpuPlan("KS", "IS", (1, 1, 1, 4)), "memory overflow: output needs 4 elements, a core holds 3"),
+    ):
+        assert fault(problem, Plan((plan,))) == expected
+        assert not simulate(problem, Plan((plan,))).valid
+    wider = make({**CONV, "kernels": 8}, schedule="IS")
+    broken = Plan((NpuPlan("KS", "IS", (1, 1, 1, 1)),))
+    assert fault(wider, broken) == "input stationary: a tile has all 2 filters of a core, this one 1"
+
+
+def test_readings_that_are_printed_exist():
+    assert {variant.reading for variant in fitting.VARIANTS.values()} >= {OURS, Reading(edges="full")}
