@@ -1,4 +1,4 @@
-"""The multicore NPU: closed form and simulator, exact search and enumeration, the paper's numbers and ours."""
+"""The multicore NPU: closed form and simulator, exact search and enumeration, the paper's numbers."""
 
 from __future__ import annotations
 
@@ -174,7 +174,6 @@ def test_exact_search_equals_enumeration(problem, schedule, partition):
     assert fault(problem, Plan(found[1])) is None
     assert objective(problem, Plan(found[1])) == found[0]
     assert bound.value <= found[0]
-    assert found[1][0].partition in (partition, found[1][0].partition if partition == "any" else partition)
 
 
 @given(problems())
@@ -260,7 +259,9 @@ def test_fit_sees_the_best_of_all_tiles(problem, each):
         cells = fitting.Space([[layer]], machine, variant).cells(prices)[0]
         for (p, partition), (s, schedule) in product(enumerate(PARTITIONS), enumerate(SCHEDULES)):
             cut = cut_of(layer, machine, partition)
-            grid = np.ix_(*(np.arange(1, size + 1) for size in cut.sizes))
+            # Plans divide evenly; counted as full ones, tiles of any other size are no better than these.
+            every = (np.arange(1, size + 1) for size in cut.sizes)
+            grid = np.ix_(*(every if variant.reading.edges == "full" else cut.steps))
             fits = grid[0] <= largest_filter_step(cut, schedule, *grid[1:])
             if schedule == "IS":
                 fits &= grid[0] == cut.sizes[0]
@@ -328,9 +329,8 @@ def test_fixed_strategies_never_win():
 
 @pytest.mark.parametrize("name", ["lenet", "squeezenet", "inceptionv3", "mobilenetv2", "resnet50"])
 def test_plans_behind_the_table_survive_the_simulator(name):
-    """All plans of LeNet and SqueezeNet, of the others those of every fifth layer."""
-    layers = list({id(layer): layer for layer in networks()[name].layers}.values())
-    for layer in layers if name in ("lenet", "squeezenet") else layers[::5]:
+    """Every partition and schedule of every layer, and the plans that do not know of bursts."""
+    for layer in {id(layer): layer for layer in networks()[name].layers}.values():
         for plan in layer.plans:
             report = simulate(layer.problem, Plan((plan,)), overlapped=False)
             assert report.violation is None
