@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ from tilewright import catalogue
 from tilewright.errors import TilewrightError
 from tilewright.instance import Instance
 from tilewright.result import Result, relative_gap
+from tilewright.search import OutOfTimeError
 from tilewright.simulator import MAX_NUMERIC_ELEMENTS
 from tilewright.solving import methods, solve
 
@@ -33,8 +35,9 @@ def check(
 ) -> list[Finding]:
     """Check a result against its instance.
 
-    The plan is simulated, with real numbers if `numeric`. A claimed bound is computed anew; where the
-    room's own bounds do not reach it, the method that proved it must do so again within the time limit.
+    The plan is simulated within the time limit, with real numbers if `numeric`. A claimed bound is computed
+    anew; where the room's own bounds do not reach it, the method that proved it must do so again within
+    the time limit.
 
     Returns
     -------
@@ -53,17 +56,22 @@ def check(
     room = catalogue.room(instance.room)
     plan = None
     if result.plan is not None:
-        of_plan = _check_plan(room, instance.problem, result, numeric)
+        of_plan = _check_plan(room, instance.problem, result, numeric, time_limit)
         findings += of_plan
         plan = result.plan if of_plan[0].holds else None
     findings.append(_check_status(result))
     return findings + _check_claims(room, instance, result, plan, time_limit)
 
 
-def _check_plan(room: Any, problem: Any, result: Result, numeric: bool) -> list[Finding]:
+def _check_plan(room: Any, problem: Any, result: Result, numeric: bool, time_limit: float) -> list[Finding]:
     too_large = numeric and room.numeric_elements(problem) > MAX_NUMERIC_ELEMENTS
     numeric = numeric and not too_large
-    report = room.simulate(problem, result.plan, numeric=numeric, overlapped=False)
+    try:
+        report = room.simulate(
+            problem, result.plan, numeric=numeric, overlapped=False, deadline=time.monotonic() + time_limit
+        )
+    except OutOfTimeError:
+        return [Finding("plan", False, f"its simulation takes longer than {time_limit:g} s")]
     if report.violation is not None:
         return [Finding("plan", False, str(report.violation))]
     findings = [Finding("plan", True, f"valid: {report.n_steps} steps, peak {report.peak} elements on chip")]
@@ -137,7 +145,9 @@ def _check_claims(
         else:
             findings.append(_prove_again(instance, result.method, None, None, time_limit))
     if result.status == "optimal" and plan is not None and hasattr(room, "recheck"):
-        findings += [Finding(*found) for found in room.recheck(instance.problem, plan)]
+        findings += [
+            Finding(*found) for found in room.recheck(instance.problem, plan, time.monotonic() + time_limit)
+        ]
     return findings
 
 

@@ -85,13 +85,16 @@ def _run(job: dict[str, Any], events: IO[str]) -> Outcome:
         on_plan=lambda plan: _send(events, event="plan", plan=plan.to_json()),
         on_bound=lambda bound: _send(events, event="bound", bound=bound),
     )
-    parts = room.parts(problem) if hasattr(room, "parts") else ()
-    if len(parts) > 1:
-        proves = job["method"] in catalogue.exact_methods(job["room"]) or "@" in job["method"]
-        return _Parts(room, parts, search, proves).run(
-            lambda part, share: _run_method(job, events, part, share)
-        )
-    return _run_method(job, events, problem, search)
+    parts = room.parts(problem) if hasattr(room, "parts") else [("", problem)]
+    if parts[0][1] is problem:
+        return _run_method(job, events, problem, search)
+    proves = job["method"] in catalogue.exact_methods(job["room"]) or "@" in job["method"]
+    network = _Parts(room, parts, search, proves)
+    outcome = network.run(lambda part, share: _run_method(job, events, part, share))
+    if proves and outcome.status == "unknown":
+        # What was proven of some layers is not lost because others got no plan.
+        network.complete(lambda part, share: _run_method(job | {"method": CONSTRUCT}, events, part, share))
+    return outcome
 
 
 class _Parts:
@@ -142,6 +145,12 @@ class _Parts:
         started = [outcome.warm_start for outcome in outcomes if outcome.warm_start]
         told = f"{len(started)} of {len(outcomes)} layers: {started[0]}" if started else None
         return Outcome(status, None, None, told, versions)
+
+    def complete(self, method: Callable[[Any, Search], Outcome]) -> None:
+        """Run another method on the layers that have no plan."""
+        for key, part in self.distinct.items():
+            if self.plans[key] is None:
+                method(part, replace(self.search, start=None, on_plan=partial(self._found, key)))
 
     def _found(self, key: int, plan: Any) -> None:
         part, known = self.distinct[key], self.costs[key]

@@ -18,8 +18,9 @@ def solve(problem: Problem, search: Search) -> Outcome:
         return Outcome("unknown")
     if found is None:
         return Outcome("infeasible")
-    value, layers = found
-    plan = Plan(tuple(layers), front=problem.minimise == "pareto")
+    plan = Plan(found.layers, front=problem.minimise == "pareto")
     search.on_plan(plan)
-    search.on_bound(value)
-    return Outcome("optimal", plan, value)
+    if not found.proven:
+        return Outcome("feasible", plan)
+    search.on_bound(found.value)
+    return Outcome("optimal", plan, found.value)

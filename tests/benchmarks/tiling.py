@@ -69,7 +69,7 @@ def front(name: str) -> None:
     nest = nest_of(problem.one_layer, problem.machine)
     local = search.local_traffic(nest)
     for limit in ("thesis", "any"):
-        took, points = milliseconds(lambda limit=limit: search.pareto_front(nest, limit, local))
+        took, points = milliseconds(lambda limit=limit: search.pareto_front(nest, limit, local)[0])
         print(f"{f'{name}, front, schedules: {limit}':<60}{took:>10.0f} ms   {len(points)} plans", flush=True)
 
 

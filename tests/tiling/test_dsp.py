@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layers import everything, make, plans, problems, walk, with_plan
 
 from tilewright.errors import InputError
+from tilewright.search import OutOfTimeError
 from tilewright.tiling import Plan, Problem, fault, measured_objective, objective, simulate
-from tilewright.tiling.dsp import exhaustive, local_traffic, nest_of
+from tilewright.tiling.dsp import exhaustive, local_traffic, nest_of, search
 from tilewright.tiling.dsp.duration import duration, published_cycles
 from tilewright.tiling.dsp.plan import LOOPS, SCHEDULES, DspPlan
 from tilewright.tiling.dsp.search import energy, fewest_accesses
-from tilewright.tiling.dsp.traffic import Tiles, np
+from tilewright.tiling.dsp.traffic import Tiles
 
 INFINITE = float("inf")
 
@@ -117,14 +120,15 @@ def test_exact_search_equals_enumeration(problem, limit):
         best["energy"] = min(best["energy"], spent)
     for minimise, value in best.items():
         found = exhaustive(limited[minimise], INFINITE)
-        assert (INFINITE if found is None else found[0]) == value
+        assert (INFINITE if found is None else found.value) == value
         if found is not None:
-            plan = Plan(found[1])
+            assert found.proven
+            plan = Plan(found.layers)
             assert fault(limited[minimise], plan) is None
             assert objective(limited[minimise], plan) == value
     front = sorted(p for p in points if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points))
     found = exhaustive(limited["pareto"], INFINITE)
-    totals = [duration(nest, plan, local) for plan in found[1]] if found else []
+    totals = [duration(nest, plan, local) for plan in found.layers] if found else []
     assert [(total.cycles, total.accesses) for total in totals] == front
 
 
@@ -295,3 +299,32 @@ def test_networks_are_the_sum_of_their_layers(data):
         parts = [objective(part, one) for (_, part), one in zip(problem.parts, plan.split(), strict=True)]
         assert objective(problem, plan) == measured_objective(problem, report) == sum(parts)
     assert Plan.from_json(plan.to_json()) == plan
+
+
+@pytest.mark.parametrize("minimise", ["cycles", "energy", "pareto"])
+def test_search_that_runs_out_of_time_claims_nothing(minimise):
+    layer = {"input": [64, 60, 60], "kernels": 64, "kernel": [3, 3], "batch": 8}
+    problem = make(layer, {"memory_bytes": 60_000, "dma_setup_cycles": 9}, minimise=minimise)
+    now = time.monotonic()
+    with pytest.raises(OutOfTimeError):
+        exhaustive(problem, now)
+    best = exhaustive(problem, INFINITE)
+    assert best.proven
+    early = exhaustive(problem, time.monotonic() + 0.05)
+    if not early.proven:
+        assert early.value >= best.value
+        assert fault(problem, Plan(early.layers, front=minimise == "pareto")) is None
+
+
+def test_blocks_do_not_change_what_is_found(monkeypatch):
+    layer = {"input": [6, 9, 11], "kernels": 10, "kernel": [3, 3], "batch": 3}
+    problems = [
+        make(layer, {"memory_bytes": 900}, minimise=m) for m in ("accesses", "cycles", "energy", "pareto")
+    ]
+    whole = [exhaustive(problem, INFINITE) for problem in problems]
+    monkeypatch.setattr(search, "MAX_BLOCK", 5)
+    parts = [exhaustive(problem, INFINITE) for problem in problems]
+    assert [found.value for found in parts] == [found.value for found in whole]
+    fronts = [[duration(nest_of(p.one_layer, p.machine), plan) for plan in found.layers]
+              for p, found in ((problems[-1], whole[-1]), (problems[-1], parts[-1]))]  # fmt: skip
+    assert [(d.cycles, d.accesses) for d in fronts[0]] == [(d.cycles, d.accesses) for d in fronts[1]]

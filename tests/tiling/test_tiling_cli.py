@@ -160,3 +160,31 @@ def test_plan_that_cannot_be_simulated_in_time_is_no_answer(tilewright, write):
     assert "takes longer than the time left to simulate" in result["failures"][0]
     assert result["bound"] > 0
     assert result["seconds"] < 8
+
+
+def test_network_of_one_layer(tilewright, write):
+    name = write("one.toml", f'[[network.layers]]\nname = "only"\n{LAYER}' + MACHINE)
+    for method in ("auto", "exhaustive", "greedy"):
+        assert solved(tilewright, name, "--with", method)["plan"] is not None
+    assert tilewright("check", name, "result.json").returncode == 0
+
+
+def test_front_is_no_plan_for_a_network(tilewright, write, tmp_path):
+    name = write("network.toml", NETWORK + MACHINE)
+    result = solved(tilewright, name)
+    result["plan"] = {"front": result["plan"]["layers"]}
+    (tmp_path / "front.json").write_text(json.dumps(result))
+    checked = tilewright("check", name, "front.json")
+    assert checked.returncode == 1
+    assert "kind of plan" in checked.stdout
+
+
+def test_check_keeps_its_time_limit(tilewright, write, tmp_path):
+    layer = "[layer]\ninput = [64, 200, 200]\nkernels = 64\nkernel = [3, 3]\n"
+    name = write("large.toml", layer + '[machine]\nkind = "dsp"\nmemory_bytes = 131072\n')
+    result = solved(tilewright, name)
+    result["plan"]["tile"] = dict.fromkeys("gncyxk", 1)
+    (tmp_path / "ones.json").write_text(json.dumps(result))
+    checked = tilewright("check", name, "ones.json", "--time-limit", "2", timeout=30)
+    assert checked.returncode == 1
+    assert "takes longer than 2 s" in checked.stdout

@@ -10,7 +10,7 @@ from typing import Any
 
 from tilewright.errors import InputError
 from tilewright.layer import Layer
-from tilewright.search import CONSTRUCT
+from tilewright.search import CONSTRUCT, OutOfTimeError
 from tilewright.simulator import Report, Violation
 from tilewright.tiling import dsp, npu
 from tilewright.tiling.dsp.plan import DspPlan
@@ -73,7 +73,9 @@ def best_bound(problem: Problem) -> Bound:
 
 def fault(problem: Problem, plan: Plan) -> str | None:
     """Say what is wrong with a plan, or None for a valid one."""
-    if problem.minimise == "pareto":
+    if plan.front != (problem.minimise == "pareto"):
+        return f"kind of plan: a {'front' if plan.front else 'single plan'} is no answer to this problem"
+    if plan.front:
         return next((found for one in plan.split() if (found := _fault(problem, one))), None)
     if len(plan.layers) != len(problem.parts):
         return f"layers: the plan has {len(plan.layers)}, the problem {len(problem.parts)}"
@@ -139,7 +141,10 @@ def simulate(
         ``time.monotonic()`` at which to give up with an ``OutOfTimeError``.
     """
     options = {"numeric": numeric, "overlapped": overlapped, "seed": seed, "deadline": deadline}
-    if problem.minimise == "pareto":
+    if plan.front != (problem.minimise == "pareto"):
+        needed = "a front" if problem.minimise == "pareto" else "a plan for each layer"
+        return Report.refused(Violation("kind of plan", 0, "plan", needed, "a plan of another kind"))
+    if plan.front:
         return _simulate_front(problem, plan, options)
     if len(plan.layers) != len(problem.parts):
         found = f"{len(plan.layers)} layers"
@@ -210,8 +215,13 @@ def emit(name: str, source: str, problem: Problem, plan: Plan) -> str:
     return emit_network([(layer, part, one) for (layer, part), one in named], name, source)
 
 
-def recheck(problem: Problem, plan: Plan) -> list[tuple[str, bool, str]]:
+def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bool, str]]:
     """Verify what an optimal plan claims beyond its objective: that a front is complete.
+
+    Parameters
+    ----------
+    deadline
+        ``time.monotonic()`` until when that must be proven.
 
     Returns
     -------
@@ -220,13 +230,17 @@ def recheck(problem: Problem, plan: Plan) -> list[tuple[str, bool, str]]:
     if problem.minimise != "pareto":
         return []
     kind = _machine(problem)
-    again = kind.exhaustive(problem, float("inf"))
+    try:
+        again = kind.exhaustive(problem, deadline)
+    except OutOfTimeError:
+        again = None
     claimed, found = (
-        [kind.trade_off(problem, kind.simulate(problem, layer, overlapped=False)) for layer in layers]
-        for layers in (plan.layers, again[1] if again else ())
+        [kind.trade_off(problem, kind.simulate(problem, layer, overlapped=False)) for layer in front]
+        for front in (plan.layers, again.layers if again else ())
     )
-    detail = f"{len(claimed)} points claimed, {len(found)} found anew"
-    return [("front", claimed == found, detail)]
+    proven = again is not None and again.proven
+    detail = f"{len(claimed)} points claimed, {len(found)} found anew{'' if proven else ', not in time'}"
+    return [("front", proven and claimed == found, detail)]
 
 
 def simulation_seconds(problem: Problem, steps: int) -> float:

@@ -272,7 +272,7 @@ def relative_cycles(layer: Layer) -> tuple[dict[str, Values], list[tuple[str, An
             curves[schedule].append(float(times.total[at]) / layer.macs)
             ranked.append((float(times.total[at]), schedule, parts))
         best.append(min(ranked, key=lambda entry: entry[0])[1:] if ranked else ("", {}))
-        found = search.fewest(nest, "cycles", "any", 0) if ranked else None
+        found = search.fewest(nest, "cycles", "any", 0)[0] if ranked else None
         curves["any"].append(np.nan if found is None else found.value / layer.macs)
     return {name: np.array(curve) for name, curve in curves.items()}, best
 
@@ -344,7 +344,7 @@ def exact_front(nest: Nest, local: int, limit: str = "any") -> list[Point]:
             point.plan.schedule,
             nest.step(point.plan.tile),
         )
-        for point in search.pareto_front(nest, limit, local)
+        for point in search.pareto_front(nest, limit, local)[0]
     ]
 
 
@@ -693,7 +693,7 @@ def _least_energy(network: str, limit: str) -> Energy:
     for layer in layers(network).values():
         nest = nest_of(layer, dsp)
         local = search.local_traffic(nest)
-        plan = search.fewest(nest, "energy", limit, local)
+        plan, _ = search.fewest(nest, "energy", limit, local)
         assert plan is not None
         parts.append(duration(nest, plan.plan, local))
     return _energy(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tilewright.layer import Layer
+from tilewright.search import OutOfTimeError
 from tilewright.simulator import Report, Violation, execute
 from tilewright.simulator.reference import convolution, random_values
 from tilewright.tiling.dsp import bounds, search
@@ -149,24 +150,44 @@ def best_bound(problem: Any) -> bounds.Bound:
     return bounds.best_bound(nest_of(layer, machine), problem.minimise, local_traffic(layer, machine))
 
 
-def exhaustive(problem: Any, deadline: float) -> tuple[int, tuple[DspPlan, ...]] | None:
-    """Return the optimum and a plan that reaches it (all plans of a front), or None if nothing is feasible.
+class Exact(NamedTuple):
+    """What the exact search found: its value, the plan (all plans of a front), and whether it is proven."""
+
+    value: int
+    layers: tuple[DspPlan, ...]
+    proven: bool
+
+
+def exhaustive(problem: Any, deadline: float) -> Exact | None:
+    """Return the best plan, or all plans of a front; None if nothing is feasible.
+
+    Parameters
+    ----------
+    deadline
+        ``time.monotonic()`` after which the best found so far is returned without proof.
 
     Raises
     ------
-    search.OutOfTimeError
-        When the deadline passes first.
+    OutOfTimeError
+        When nothing was found until then.
     """
     layer, machine, minimise = problem.one_layer, problem.machine, problem.minimise
     nest, local, limit = nest_of(layer, machine), local_traffic(layer, machine), problem.limits.schedule
+    answer = None
     if minimise == "pareto":
-        front = search.pareto_front(nest, limit, local, deadline)
-        return (front[0].cycles, tuple(point.plan for point in front)) if front else None
-    if minimise == "accesses":
-        found = search.fewest_accesses(nest, limit)
+        front, proven = search.pareto_front(nest, limit, local, deadline)
+        if front:
+            answer = Exact(front[0].cycles, tuple(point.plan for point in front), proven)
     else:
-        found = search.fewest(nest, minimise, limit, local, deadline)
-    return None if found is None else (found.value, (found.plan,))
+        if minimise == "accesses":
+            found, proven = search.fewest_accesses(nest, limit), True
+        else:
+            found, proven = search.fewest(nest, minimise, limit, local, deadline)
+        if found is not None:
+            answer = Exact(found.value, (found.plan,), proven)
+    if answer is None and not proven:
+        raise OutOfTimeError
+    return answer
 
 
 def trade_off(problem: Any, report: Report) -> dict[str, int]:

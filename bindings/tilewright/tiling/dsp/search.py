@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, combinations, permutations
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.search import OutOfTimeError
 from tilewright.tiling.dsp.duration import duration
 from tilewright.tiling.dsp.nest import C, G, K, N, Nest, Tile, X, Y
 from tilewright.tiling.dsp.plan import LOOPS, ORDERED, SCHEDULES, DspPlan
@@ -30,8 +30,8 @@ Counts = NDArray[np.int64]
 
 FREE_DIMENSIONS = (N, C, Y, X, K)
 
-MAX_BLOCK = 1_000_000
-"""Most tiles that are looked at together, which bounds the memory."""
+MAX_BLOCK = 4_000_000
+"""Most tiles, whether they fit or not, that are looked at together, which bounds the memory."""
 
 
 class Pattern(NamedTuple):
@@ -183,13 +183,27 @@ def _best_of_pattern(
     # The loop that takes the largest step that fits: more never costs, but in Y and X, where gaps may lie.
     fitted = max((d for d in counted if d not in (Y, X)), key=lambda d: len(nest.steps[d]), default=None)
     listed = [d for d in counted if d != fitted]
-    index = dict(
-        zip(
-            listed,
-            np.meshgrid(*(np.arange(len(nest.steps[d]) - 1) for d in listed), indexing="ij"),
-            strict=True,
+    best: tuple[int, Tile] | None = None
+    for block in _blocks([np.arange(len(nest.steps[d]) - 1) for d in listed]):
+        found = _best_of_block(
+            nest, single, pattern, sums, room, dict(zip(listed, block, strict=True)), fitted
         )
-    )
+        if found is not None and (best is None or found[0] < best[0]):
+            best = found
+    return None if best is None or (known is not None and best[0] > known) else best
+
+
+def _best_of_block(
+    nest: Nest,
+    single: frozenset[int],
+    pattern: Pattern,
+    sums: dict[int, Counts],
+    room: int,
+    listed: dict[int, Counts],
+    fitted: int | None,
+) -> tuple[int, Tile] | None:
+    """Minimise accesses over some steps of the listed loops, the largest that fits of the fitted one."""
+    index = dict(zip(listed, np.meshgrid(*listed.values(), indexing="ij"), strict=True))
     shape = next(iter(index.values())).shape if index else (1,)
     step: list[Counts] = [np.ones(1, dtype=np.int64)] * 6
     for d in FREE_DIMENSIONS:
@@ -239,7 +253,7 @@ def _best_of_pattern(
     accesses = np.where(fits, np.broadcast_to(accesses, shape), np.iinfo(np.int64).max)
     at = int(accesses.argmin())
     value = int(accesses.flat[at])
-    if known is not None and value > known:
+    if not fits.flat[at]:
         return None
     return value, tuple(int(np.broadcast_to(s, shape).flat[at]) for s in step)
 
@@ -268,7 +282,7 @@ def _fewest_transfers(
 
 @dataclass(frozen=True)
 class _Family:
-    """All tiles that fit and whose loops of a single iteration are the same.
+    """Tiles that fit and whose loops of a single iteration are the same.
 
     Attributes
     ----------
@@ -276,17 +290,16 @@ class _Family:
     """
 
     tiles: Tiles
-    patterns: tuple[Pattern, ...]
     accesses: Counts
     transfers: Counts
 
-    def tile(self, number: int) -> Tile:
-        return tuple(int(step[number]) for step in self.tiles.steps)
+    def steps(self, which: Counts) -> Counts:
+        """Return the steps of some tiles, shape (6, tiles)."""
+        return np.stack([step[which] for step in self.tiles.steps])
 
 
-def families(nest: Nest, limit: str, room: int | None = None) -> Iterator[_Family]:
-    """Iterate over all tiles that fit, in families."""
-    room = nest.machine.room if room is None else room
+def families(nest: Nest, limit: str, deadline: float) -> Iterator[_Family]:
+    """Iterate over all tiles that fit, in families of a limited size; end early when the deadline passes."""
     for single, candidates in patterns(limit, nest.machine.double_buffering):
         if not candidates or any(nest.sizes[d] == 1 and d not in single for d in FREE_DIMENSIONS):
             continue
@@ -294,26 +307,39 @@ def families(nest: Nest, limit: str, room: int | None = None) -> Iterator[_Famil
             nest.steps[d] if d == G else nest.steps[d][-1:] if d in single else nest.steps[d][:-1]
             for d in range(6)
         ]
-        steps = _fitting(nest, lists, room)
-        if not len(steps[0]):
-            continue
-        tiles = Tiles(nest, steps)
-        traffic = [tiles.traffic(pattern.order, pattern.reuse) for pattern in candidates]
-        yield _Family(
-            tiles,
-            candidates,
-            np.stack([np.broadcast_to(t.accesses, steps[0].shape) for t in traffic]),
-            np.stack([np.broadcast_to(t.transfers, steps[0].shape) for t in traffic]),
-        )
+        for block in _blocks(lists):
+            if time.monotonic() > deadline:
+                return
+            steps = _fitting(nest, block)
+            if not len(steps[0]):
+                continue
+            tiles = Tiles(nest, steps)
+            traffic = [tiles.traffic(pattern.order, pattern.reuse) for pattern in candidates]
+            yield _Family(
+                tiles,
+                np.stack([np.broadcast_to(t.accesses, steps[0].shape) for t in traffic]),
+                np.stack([np.broadcast_to(t.transfers, steps[0].shape) for t in traffic]),
+            )
 
 
-def _fitting(nest: Nest, lists: list[Counts], room: int) -> tuple[Counts, ...]:
+def _blocks(lists: list[Counts]) -> Iterator[list[Counts]]:
+    """Halve the longest list until the lists have few enough combinations."""
+    if prod(len(values) for values in lists) <= MAX_BLOCK:
+        yield lists
+        return
+    longest = max(range(len(lists)), key=lambda d: len(lists[d]))
+    middle = len(lists[longest]) // 2
+    for half in (lists[longest][:middle], lists[longest][middle:]):
+        yield from _blocks([half if d == longest else values for d, values in enumerate(lists)])
+
+
+def _fitting(nest: Nest, lists: list[Counts]) -> tuple[Counts, ...]:
     """Return the steps of all tiles that fit, one loop after the other so that few are looked at."""
     steps = [values[:1] for values in lists]
     for d in (K, C, G, N, X, Y):
         rows = [np.repeat(step, len(lists[d])) for step in steps]
         rows[d] = np.tile(lists[d], len(steps[d]))
-        fits = np.flatnonzero(Tiles(nest, tuple(rows)).need <= room)
+        fits = np.flatnonzero(Tiles(nest, tuple(rows)).need <= nest.machine.room)
         steps = [row[fits] for row in rows]
     return tuple(steps)
 
@@ -326,42 +352,56 @@ class Point(NamedTuple):
     plan: DspPlan
 
 
-def fewest(nest: Nest, minimise: str, limit: str, local: int, deadline: float = float("inf")) -> Found | None:
-    """Return a plan with the fewest cycles or the least energy, None where nothing is feasible.
+def fewest(
+    nest: Nest, minimise: str, limit: str, local: int, deadline: float = float("inf")
+) -> tuple[Found | None, bool]:
+    """Return a plan with the fewest cycles or the least energy, and whether that is proven.
+
+    It is None, and that is proven, where nothing is feasible.
 
     Parameters
     ----------
     minimise : {"cycles", "energy"}
     local
         Elements of local traffic of the layer (`local_traffic`).
-
-    Raises
-    ------
-    OutOfTimeError
-        When the deadline passes first.
+    deadline
+        ``time.monotonic()`` after which the best plan so far is returned without proof.
     """
-    groups = list(families(nest, limit))
-    if not groups:
-        return None
-    bounds = [_lower_bounds(group, minimise, local) for group in groups]
-    least = np.concatenate([bound.min(axis=0) for bound in bounds])
-    owner = np.repeat(np.arange(len(groups)), [bound.shape[1] for bound in bounds])
-    start = np.cumsum([0, *(bound.shape[1] for bound in bounds)])
     best: Found | None = None
-    for entry in _ascending(least):
-        if best is not None and least[entry] >= best.value:
-            break
-        group = groups[owner[entry]]
-        for point in _orders(nest, group, int(entry - start[owner[entry]]), limit, local):
-            if best is not None and point.bound(minimise) >= best.value:
+
+    def look(tile: Tile) -> None:
+        nonlocal best
+        for way in _ways(nest, tile, limit, local):
+            if best is not None and way.bound(minimise) >= best.value:
                 continue
-            if time.monotonic() > deadline:
-                raise OutOfTimeError
-            for plan in point.plans:
+            for plan in way.plans:
                 value = measure(nest, plan, minimise, local)
                 if best is None or value < best.value:
                     best = Found(value, plan)
-    return best
+
+    open_: list[tuple[Counts, Counts]] = []
+    for family in families(nest, limit, deadline):
+        least = _bound(family.tiles, family.accesses, family.transfers, minimise, local).min(axis=0)
+        if best is None or least.min() < best.value:
+            look(_tile(family.steps(least.argmin(keepdims=True)), 0))
+        assert best is not None
+        kept = np.flatnonzero(least < best.value)
+        open_.append((least[kept], family.steps(kept)))
+    if best is None:
+        return None, time.monotonic() <= deadline
+    bounds = np.concatenate([bound for bound, _ in open_])
+    steps = np.concatenate([step for _, step in open_], axis=1)
+    for entry in _ascending(bounds):
+        if bounds[entry] >= best.value:
+            break
+        if time.monotonic() > deadline:
+            return best, False
+        look(_tile(steps, entry))
+    return best, time.monotonic() <= deadline
+
+
+def _tile(steps: Counts, number: int) -> Tile:
+    return tuple(int(step) for step in steps[:, number])
 
 
 def measure(nest: Nest, plan: DspPlan, minimise: str, local: int) -> int:
@@ -391,11 +431,6 @@ def _ascending(values: Counts) -> Iterator[int]:
         left = left[part[size:]]
 
 
-def _lower_bounds(group: _Family, minimise: str, local: int) -> Counts:
-    """Return a lower bound for every pattern and tile of a family."""
-    return _bound(group.tiles, group.accesses, group.transfers, minimise, local)
-
-
 def _bound(tiles: Tiles, accesses: Counts, transfers: Counts, minimise: str, local: int) -> Counts:
     """Bound cycles or energy from below, given accesses and transfers.
 
@@ -407,7 +442,9 @@ def _bound(tiles: Tiles, accesses: Counts, transfers: Counts, minimise: str, loc
     if minimise == "energy":
         price, size = machine.energy, machine.element_bytes
         streams = local * size * price.local_fj_per_access // price.local_access_bytes
-        dram = accesses * size * price.dram_fj_per_access // price.dram_access_bytes
+        # In floating point, since the product may not fit into 64 bits before it is divided.
+        each = size * price.dram_fj_per_access / price.dram_access_bytes
+        dram = np.floor(accesses * (each * (1 - 1e-9))).astype(np.int64)
         return np.asarray(dram + price.core_fj_per_cycle * (compute + setup * transfers) + streams)
     if not machine.double_buffering:
         return np.asarray(setup * transfers + -(-accesses // bus) + max(compute, -(-local // bus)))
@@ -425,7 +462,7 @@ def _bound(tiles: Tiles, accesses: Counts, transfers: Counts, minimise: str, loc
 
 
 @dataclass(frozen=True)
-class _Orders:
+class _Way:
     """All orders of one tile that move the same; `bound` holds for each of them."""
 
     nest: Nest
@@ -440,16 +477,15 @@ class _Orders:
         return int(_bound(self.tiles, *moved, minimise, self.local)[0])
 
 
-def _orders(nest: Nest, group: _Family, number: int, limit: str, local: int) -> Iterator[_Orders]:
+def _ways(nest: Nest, tile: Tile, limit: str, local: int) -> Iterator[_Way]:
     """Iterate over the schedules of one tile, those that move the same together, promising ones first."""
-    tile = group.tile(number)
     tiles = Tiles(nest, tuple(np.array([step]) for step in tile))
     single = frozenset(d for d in FREE_DIMENSIONS if tiles.trips[d][0] == 1)
     ways = []
     for alike in _alike(limit, single, nest.machine.double_buffering):
         traffic = tiles.traffic(*alike[0])
         plans = tuple(DspPlan(tile, order, reuse) for order, reuse in alike)  # type: ignore[arg-type]
-        ways.append(_Orders(nest, tiles, int(traffic.accesses[0]), int(traffic.transfers[0]), local, plans))
+        ways.append(_Way(nest, tiles, int(traffic.accesses[0]), int(traffic.transfers[0]), local, plans))
     yield from sorted(ways, key=lambda way: (way.accesses, way.transfers))
 
 
@@ -468,66 +504,80 @@ def _alike(
     return tuple(tuple(orders.values()) for orders in known.values())
 
 
-def pareto_front(nest: Nest, limit: str, local: int, deadline: float = float("inf")) -> tuple[Point, ...]:
-    """Return every trade-off of cycles against accesses (thesis, equation 5.24), fastest first.
+def pareto_front(
+    nest: Nest, limit: str, local: int, deadline: float = float("inf")
+) -> tuple[tuple[Point, ...], bool]:
+    """Return every trade-off of cycles and accesses, fastest first, and whether they are proven to be all.
 
-    Of plans that agree in both numbers one is returned.
+    The front is that of equation 5.24 in the thesis. Of plans that agree in both numbers one is returned.
 
-    Raises
-    ------
-    OutOfTimeError
-        When the deadline passes first.
+    Parameters
+    ----------
+    deadline
+        ``time.monotonic()`` after which what was found is returned without proof.
     """
-    groups = list(families(nest, limit))
-    if not groups:
-        return ()
-    bounds = [_lower_bounds(group, "cycles", local) for group in groups]
-    accesses = np.concatenate([group.accesses.ravel() for group in groups])
-    least = np.concatenate([bound.ravel() for bound in bounds])
-    sizes = np.array([bound.size for bound in bounds])
-    start = np.concatenate([[0], np.cumsum(sizes)])
     front: list[Point] = []
-    seen: set[tuple[int, int]] = set()
+    seen: set[Tile] = set()
 
     def beaten(moved: int, cycles: int) -> bool:
         return any(p.accesses <= moved and p.cycles <= cycles for p in front)
 
-    def look(entry: int) -> None:
-        owner = int(np.searchsorted(start, entry, side="right")) - 1
-        number = int((entry - start[owner]) % groups[owner].accesses.shape[1])
-        if (owner, number) in seen:
+    def look(tile: Tile) -> None:
+        if tile in seen:
             return
-        seen.add((owner, number))
-        for way in _orders(nest, groups[owner], number, limit, local):
+        seen.add(tile)
+        for way in _ways(nest, tile, limit, local):
             if beaten(way.accesses, way.bound("cycles")):
                 continue
-            if time.monotonic() > deadline:
-                raise OutOfTimeError
             for plan in way.plans:
                 cycles = duration(nest, plan, local).cycles
                 if not beaten(way.accesses, cycles):
                     front[:] = [p for p in front if not (p.accesses >= way.accesses and p.cycles >= cycles)]
                     front.append(Point(cycles, way.accesses, plan))
 
+    open_: list[tuple[Counts, Counts, Counts]] = []
+    for family in families(nest, limit, deadline):
+        bounds = _bound(family.tiles, family.accesses, family.transfers, "cycles", local)
+        for table in (bounds, family.accesses):
+            look(_tile(family.steps(np.array([table.argmin() % table.shape[1]])), 0))
+        entry = np.flatnonzero(_unbeaten(front, family.accesses.ravel(), bounds.ravel()))
+        steps = family.steps(entry % bounds.shape[1])
+        open_.append((family.accesses.ravel()[entry], bounds.ravel()[entry], steps))
+    if not open_:
+        return (), time.monotonic() <= deadline
+    accesses, least, steps = (np.concatenate(columns, axis=-1) for columns in zip(*open_, strict=True))
+
+    def look_at(entries: Counts) -> bool:
+        """Look at tiles until the deadline passes."""
+        for entry in entries.tolist():
+            if time.monotonic() > deadline:
+                return False
+            if not beaten(int(accesses[entry]), int(least[entry])):
+                look(_tile(steps, entry))
+        return True
+
     # The front of the bounds first: its plans rule out nearly everything else.
     order = np.lexsort((accesses, least))
-    staircase = order[np.flatnonzero(_improves(accesses[order]))]
-    for entry in staircase.tolist():
-        look(entry)
-    steps = sorted((p.accesses, p.cycles) for p in front)
-    moved, cycles = np.array([s[0] for s in steps]), np.array([s[1] for s in steps])
+    complete = look_at(order[np.flatnonzero(_improves(accesses[order]))])
+    rest = np.flatnonzero(_unbeaten(front, accesses, least))
+    complete = complete and look_at(rest[np.argsort(least[rest], kind="stable")])
+    return tuple(sorted(front)), complete and time.monotonic() <= deadline
+
+
+def _unbeaten(front: list[Point], accesses: Counts, cycles: Counts) -> NDArray[np.bool_]:
+    """Whether no point of a front has as few accesses and as few cycles."""
+    if not front:
+        return np.ones(len(accesses), dtype=bool)
+    steps = sorted((point.accesses, point.cycles) for point in front)
+    moved, fewest = np.array([step[0] for step in steps]), np.array([step[1] for step in steps])
     at = np.searchsorted(moved, accesses, side="right") - 1
-    open_ = np.flatnonzero((at < 0) | (least < cycles[np.maximum(at, 0)]))
-    for entry in open_[np.argsort(least[open_], kind="stable")].tolist():
-        if not beaten(int(accesses[entry]), int(least[entry])):
-            look(entry)
-    return tuple(sorted(front))
+    return (at < 0) | (cycles < fewest[np.maximum(at, 0)])
 
 
 def _improves(values: Counts) -> NDArray[np.bool_]:
     """Whether a value is below all before it."""
     lowest = np.minimum.accumulate(values)
-    return np.concatenate([[True], values[1:] < lowest[:-1]])
+    return np.concatenate([np.ones(min(1, len(values)), dtype=bool), values[1:] < lowest[:-1]])
 
 
 def local_traffic(nest: Nest) -> int:

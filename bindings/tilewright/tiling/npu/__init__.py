@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilewright.layer import Layer
 from tilewright.simulator import Report, Violation, execute
@@ -112,7 +112,15 @@ def best_bound(problem: Any) -> Bound:
     return Bound("all maps at once", least)
 
 
-def exhaustive(problem: Any, deadline: float) -> tuple[int, tuple[NpuPlan, ...]] | None:
-    """Return the least time and a plan that takes it, or None if nothing is feasible."""
+class Exact(NamedTuple):
+    """What the exact search found: its value in picoseconds, the plan, and that it is proven."""
+
+    value: int
+    layers: tuple[NpuPlan, ...]
+    proven: bool = True
+
+
+def exhaustive(problem: Any, deadline: float) -> Exact | None:
+    """Return the fastest plan, or None if nothing is feasible; that takes milliseconds."""
     found = search.fastest(problem)
-    return None if found is None else (found.value, (found.plan,))
+    return None if found is None else Exact(found.value, (found.plan,))
