@@ -39,7 +39,17 @@ def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
     if problem.machine.kind == "npu":
         header = ("layer", "partition", "schedule", "tile", "loaded", "written", "us")
         return [header, *(_npu_line(layer) for layer in report["layers"])]
-    header = ("layer", "schedule", "tile g n c y x k", "accesses", "x least", "Ops/byte", "cycles", "GOps/s")
+    header = (
+        "layer",
+        "schedule",
+        "tile g n c y x k",
+        "accesses",
+        "/ least",
+        "Ops/byte",
+        "cycles",
+        "GOps/s",
+        "uJ",
+    )
     return [header, *(_dsp_line(layer) for layer in report["layers"])]
 
 
@@ -62,6 +72,7 @@ def _dsp_line(layer: dict[str, Any]) -> tuple[str, ...]:
         f"{facts['ops_per_byte']:.1f}",
         f"{facts['cycles']:,}",
         f"{facts['gops_per_second']:.2f}",
+        f"{facts['energy_fj'] / 1e9:,.0f}",
     )
 
 
@@ -76,6 +87,15 @@ def _npu_line(layer: dict[str, Any]) -> tuple[str, ...]:
         f"{sum(layer['written'].values()):,}",
         f"{facts['time_ps'] / 1e6:,.1f}",
     )
+
+
+def _amounts(table: dict[str, int]) -> str:
+    """Show how many elements of each operand; on an NPU all TLEs together."""
+    total: dict[str, int] = {}
+    for tensor, count in table.items():
+        name = {"kernels": "weights"}.get(tensor.split()[0], tensor.split()[0])
+        total[name] = total.get(name, 0) + count
+    return ", ".join(f"{name} {count:,}" for name, count in total.items() if count)
 
 
 def _moved(layer: dict[str, Any]) -> int:
@@ -98,8 +118,7 @@ def _total_time(problem: Problem, layers: list[dict[str, Any]]) -> Rows:
 
 def _layer(problem: Problem, report: dict[str, Any]) -> Rows:
     facts = report["facts"]
-    loaded = ", ".join(f"{name} {count:,}" for name, count in report["loaded"].items() if count)
-    written = ", ".join(f"{name} {count:,}" for name, count in report["written"].items() if count)
+    loaded, written = _amounts(report["loaded"]), _amounts(report["written"])
     if problem.machine.kind == "npu":
         tile = ", ".join(f"{name} {size}" for name, size in facts["tile"].items())
         return [
@@ -109,7 +128,7 @@ def _layer(problem: Problem, report: dict[str, Any]) -> Rows:
             ("time", f"{facts['time_ps'] / 1e6:,.1f} us"),
         ]
     step = ", ".join(f"{name} {size}" for name, size in facts["step"].items())
-    buffers = ", ".join(f"{name} {size:,}" for name, size in facts["buffers"].items())
+    buffers = _amounts(facts["buffers"])
     copies = f" (x {problem.machine.copies})" if problem.machine.copies > 1 else ""
     shown = [
         ("schedule", facts["schedule"]),
