@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from tilewright import catalogue
 from tilewright.errors import InputError
-from tilewright.heuristics.tiling import manual, pruned
+from tilewright.heuristics.tiling import manual
 from tilewright.instance import read
 from tilewright.tiling import Plan, Problem, fault, measured_objective, objective, simulate
-from tilewright.tiling.dsp import exhaustive, nest_of
-from tilewright.tiling.dsp.duration import published_cycles
+from tilewright.tiling.dsp import exhaustive, nest_of, thesis
 from tilewright.tiling.dsp.plan import SCHEDULES, DspPlan
 from tilewright.tiling.dsp.traffic import Tiles
 
@@ -143,22 +142,56 @@ def test_manual_by_habit() -> None:
     assert found.tile[5] == 6
 
 
-def test_pruned_costs_are_the_published_equations() -> None:
-    """The vectorised forms are those of single plans, edge tiles full."""
+def test_closed_forms_are_the_published_equations() -> None:
+    """The vectorised forms are the equations of single tiles; the layer has a 5 x 5 kernel and one group."""
     problem = read("lenet5-conv2-idsp").problem
     nest = nest_of(problem.one_layer, problem.machine)
-    tiles = pruned.explore(nest, nest.machine.room)
+    tiles = thesis.explore(nest, nest.machine.room)
     chosen = np.random.default_rng(0).choice(len(tiles.need), 40, replace=False)
-    for name, schedule in SCHEDULES.items():
-        total = pruned.published_cycles(tiles, name, 1000).total
+    for name in SCHEDULES:
+        total = thesis.cycles(tiles, name, 1000).total
         for at in chosen:
             tile: Any = tuple(int(step[at]) for step in tiles.steps)
-            assert total[at] == pytest.approx(published_cycles(nest, DspPlan(tile, *schedule), 1000))
+            assert total[at] == pytest.approx(_equation_5_7(nest, tile, name, 1000))
+
+
+def _equation_5_7(nest: Any, tile: Any, schedule: str, local: int) -> float:
+    """Cycles of one plan, equations 5.2 to 5.12 one after the other."""
+    machine, layer = nest.machine, nest.layer
+    _, n, c, y, x, k = (-(-size // step) for size, step in zip(nest.sizes, tile, strict=True))
+    number = n * c * y * x * k
+    height, width = (
+        (t - 1) * s + e for t, s, e in zip(tile[3:5], layer.stride, layer.kernel_extent, strict=True)
+    )
+    b_in, b_w, b_out = (
+        tile[1] * tile[5] * height * width,
+        tile[2] * tile[5] * 25,
+        tile[1] * tile[2] * tile[3] * tile[4],
+    )
+
+    def accesses(b_in: float, shared: float, fresh: float, b_w: float, b_out: float) -> float:
+        partial = (2 - 1 / k) * b_out
+        return {
+            "intra": b_in + b_w + partial,
+            "kc": b_in + b_w + b_out / k,
+            "oc": b_in / c + b_w + partial,
+            "oxyn": b_in + b_w / (x * y * n) + partial,
+            "oxyn/ox": fresh + shared / x + b_w / (x * y * n) + partial,
+        }[schedule]
+
+    shared = (5 - 1) * height * tile[1] * tile[5]
+    moved = accesses(b_in, shared, tile[4] * height * tile[1] * tile[5], b_w, b_out) + local / number
+    setup = machine.dma_setup_cycles
+    compute = b_out * 25 * tile[5] / machine.macs_per_cycle
+    core = compute + accesses(1, 1, 1, 1, 1) * setup
+    prolog = (b_in + b_w) / machine.bus_elements_per_cycle + 2 * setup + compute
+    epilog = b_out / machine.bus_elements_per_cycle + setup
+    return prolog + (number - 1) * max(core, moved / machine.bus_elements_per_cycle) + epilog
 
 
 def test_pruning_leaves_out_padded_work_only() -> None:
     nest = nest_of(read("alexnet-conv3-64k").problem.one_layer, read("alexnet-conv3-64k").problem.machine)
-    everything, kept = pruned.explore(nest, nest.machine.room), pruned.explore(nest, nest.machine.room, 1.05)
+    everything, kept = thesis.explore(nest, nest.machine.room), thesis.explore(nest, nest.machine.room, 1.05)
     assert len(kept.need) < len(everything.need) / 4
 
     def work(tiles: Tiles) -> Any:

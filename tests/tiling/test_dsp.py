@@ -14,8 +14,8 @@ from layers import everything, make, plans, problems, walk, with_plan
 from tilewright.errors import InputError
 from tilewright.search import OutOfTimeError
 from tilewright.tiling import Plan, Problem, fault, measured_objective, objective, simulate
-from tilewright.tiling.dsp import exhaustive, local_traffic, nest_of, search
-from tilewright.tiling.dsp.duration import duration, published_cycles
+from tilewright.tiling.dsp import exhaustive, local_traffic, nest_of, search, thesis
+from tilewright.tiling.dsp.duration import duration
 from tilewright.tiling.dsp.plan import LOOPS, SCHEDULES, DspPlan
 from tilewright.tiling.dsp.search import energy, fewest_accesses
 from tilewright.tiling.dsp.traffic import Tiles
@@ -150,14 +150,19 @@ def test_published_formulas_equal_ours_on_divisible_tiles():
     for name, (order, reuse) in SCHEDULES.items():
         plan = DspPlan((1, 1, 2, 4, 2, 3), order, reuse)
         tiles = one(nest, plan)
-        assert tiles.published(name)[0] == pytest.approx(tiles.traffic(order, reuse).accesses[0], abs=1e-6)
+        assert thesis.accesses(tiles, name)[0] == pytest.approx(
+            tiles.traffic(order, reuse).accesses[0], abs=1e-6
+        )
 
 
 def test_published_formulas_count_edge_tiles_as_full_ones():
     problem = make({"input": [1, 7, 7], "kernels": 5, "kernel": [3, 3]})
     nest = nest_of(problem.one_layer, problem.machine)
     plan = DspPlan((1, 1, 2, 5, 2, 1), "kncyx", "none")  # 5 maps in 2, 5 columns in 2: three tiles each
-    traffic, published = one(nest, plan).traffic("kncyx", "none"), one(nest, plan).published("intra")[0]
+    traffic, published = (
+        one(nest, plan).traffic("kncyx", "none"),
+        thesis.accesses(one(nest, plan), "intra")[0],
+    )
     inputs, weights, outputs = 7 * (4 + 4 + 3) * 3, 5 * 9 * 3, 5 * 25
     assert traffic.accesses[0] == inputs + weights + outputs
     assert published == 9 * (7 * 4 + 2 * 9 + 2 * 5 * 2)
@@ -170,7 +175,7 @@ def test_published_cycles_by_hand():
     plan = DspPlan((1, 1, 1, 2, 2, 1), "kncyx", "none")
     each = 4 * 4 + 9 + 4
     prolog, middle, epilog = 16 + 9 + 20 + 36, max(36 + 3 * 10, each), 4 + 10
-    assert published_cycles(nest, plan) == prolog + middle + epilog
+    assert thesis.cycles(one(nest, plan), "intra").total[0] == prolog + middle + epilog
 
 
 @given(problems(tight=True))

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from tilewright import catalogue, reproducing
-from tilewright.heuristics.tiling import pruned
 from tilewright.instance import parse, read
 from tilewright.tiling import Plan, Problem, npu, pictures, reproduce_idsp, simulate
-from tilewright.tiling.dsp import exhaustive, nest_of, search
+from tilewright.tiling.dsp import exhaustive, nest_of, search, thesis
 from tilewright.tiling.dsp.duration import duration
 from tilewright.tiling.dsp.plan import SCHEDULES, DspPlan
 from tilewright.tiling.dsp.traffic import Tiles
@@ -44,7 +43,7 @@ def test_table_5_3_in_integers() -> None:
     assert {key for key in exact if exact[key] != rounded[key]} == {("fc3", "kc")}
     assert exact["fc3", "kc"].tile == (1, 1, 512, 8, 1)
     nest = reproduce_idsp._unlimited(LENET["fc3"])
-    seven, one = (float(_tile(nest, (1, 8, 512, 1, 1, k)).published("kc")[0]) for k in (7, 1))
+    seven, one = (float(thesis.accesses(_tile(nest, (1, 8, 512, 1, 1, k)), "kc")[0]) for k in (7, 1))
     assert 0 < abs(seven - one) < 1e-6
 
 
@@ -72,7 +71,7 @@ def test_buffers_of_section_5_2_6(layer: str, tile: tuple[int, ...], schedule: s
     nest = reproduce_idsp._unlimited(LENET[layer])
     tiles = _tile(nest, (1, *tile))
     assert reproduce_idsp.agrees(2 * int(tiles.need[0]) / 1024, kilobytes)
-    assert float(tiles.published(schedule)[0]) == pytest.approx(nest.compulsory)
+    assert float(thesis.accesses(tiles, schedule)[0]) == pytest.approx(nest.compulsory)
     plan = DspPlan((1, *tile), *SCHEDULES[schedule])
     assert duration(nest, plan).accesses == nest.compulsory
 
@@ -158,7 +157,7 @@ def test_the_front_is_that_of_every_tile_and_schedule(limit: str) -> None:
             continue
         for order, reuse in search.schedules(limit):
             plan = DspPlan(tile, order, reuse)  # type: ignore[arg-type]
-            if not pruned.runnable(_tile(nest, nest.step(tile)), plan.schedule)[0]:
+            if not thesis.runnable(_tile(nest, nest.step(tile)), plan.schedule)[0]:
                 continue
             total = duration(nest, plan, local)
             points.add((total.cycles, total.accesses))
@@ -226,7 +225,7 @@ def test_local_transfers_of_tables_7_4_and_7_6() -> None:
             name, theirs = one.row["layer"], one.row["model_vector_transfers"]
             if network == "alexnet" and name in ("conv3", "conv4", "conv5"):
                 nest = nest_of(one.layer, reproduce_idsp.machine())
-                second = float(_tile(nest, (1, 1, 19, 7, 13, 1)).published("kc")[0])
+                second = float(thesis.accesses(_tile(nest, (1, 1, 19, 7, 13, 1)), "kc")[0])
                 assert one.tiles * -int(-second / one.tiles // 32) == theirs
                 assert one.vectors < theirs
             elif (network, name) == ("alexnet", "fc7"):

@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright import catalogue, pictures
-from tilewright.heuristics.tiling import manual, pruned
+from tilewright.heuristics.tiling import manual
 from tilewright.layer import Layer
 from tilewright.pictures import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION
-from tilewright.tiling.dsp import nest_of, search
+from tilewright.tiling.dsp import nest_of, search, thesis
 from tilewright.tiling.dsp.bounds import best_bound
 from tilewright.tiling.dsp.duration import duration
 from tilewright.tiling.dsp.machine import DspMachine
@@ -153,10 +153,10 @@ def table_5_3(*, exact: bool = False) -> dict[tuple[str, str], Explored]:
     rows = {}
     for name, layer in layers("lenet5-clone").items():
         nest = _unlimited(layer)
-        tiles = pruned.explore(nest, float("inf"))
+        tiles = thesis.explore(nest, float("inf"))
         need = 2 * tiles.need
         for schedule in SCHEDULES:
-            accesses = tiles.published(schedule)
+            accesses = thesis.accesses(tiles, schedule)
             whole = np.rint(accesses)
             if exact:
                 accesses = whole
@@ -233,10 +233,10 @@ def _print_table_5_3(_folder: Path, say: Say) -> None:
 def relative_accesses(layer: Layer) -> dict[str, Values]:
     """Return accesses over compulsory ones for each of `MEMORIES`, by schedule; NaN where nothing fits."""
     nest = _unlimited(layer)
-    tiles = pruned.explore(nest, MEMORIES[-1] // 2)
+    tiles = thesis.explore(nest, MEMORIES[-1] // 2)
     curves = {}
     for schedule in SCHEDULES:
-        accesses = tiles.published(schedule)
+        accesses = thesis.accesses(tiles, schedule)
         fewest = [accesses[2 * tiles.need <= memory].min(initial=np.inf) for memory in MEMORIES]
         curves[schedule] = np.array(fewest) / nest.compulsory
     found = [search.fewest_accesses(nest, "any", memory // 2) for memory in MEMORIES]
@@ -258,13 +258,13 @@ def relative_cycles(layer: Layer) -> tuple[dict[str, Values], list[tuple[str, An
     best: list[tuple[str, Any]] = []
     for memory in MEMORIES:
         nest = nest_of(layer, _slow(memory))
-        tiles = pruned.explore(nest, nest.machine.room)
+        tiles = thesis.explore(nest, nest.machine.room)
         ranked: list[tuple[float, str, Any]] = []
         for schedule in SCHEDULES:
             if not len(tiles.need):
                 curves[schedule].append(np.nan)
                 continue
-            times = pruned.published_cycles(tiles, schedule)
+            times = thesis.cycles(tiles, schedule)
             at = int(times.total.argmin())
             parts = {part: float(getattr(times, part)[at]) for part in ("setup", "ends", "waiting")}
             # Edge tiles count as full ones here; what they add is shown as computing, too.
@@ -314,9 +314,9 @@ class Cloud:
 
 def published_solutions(nest: Nest, local: float) -> Cloud:
     """Return every tile and schedule by the thesis's model (algorithm 1), edge tiles full."""
-    tiles = pruned.explore(nest, nest.machine.room)
-    rates = [efficiency(nest, tiles.published(name)) for name in SCHEDULES]
-    speeds = [throughput(nest, pruned.published_cycles(tiles, name, local).total) for name in SCHEDULES]
+    tiles = thesis.explore(nest, nest.machine.room)
+    rates = [efficiency(nest, thesis.accesses(tiles, name)) for name in SCHEDULES]
+    speeds = [throughput(nest, thesis.cycles(tiles, name, local).total) for name in SCHEDULES]
     return Cloud(
         ops_per_byte=np.concatenate(rates),
         gops=np.concatenate(speeds),
@@ -447,13 +447,13 @@ def published_reuse(layer: Layer) -> Reuse:
     """Return the most efficient plan by the thesis's model."""
     nest = nest_of(layer, machine())
     local = search.local_traffic(nest)
-    tiles = pruned.explore(nest, nest.machine.room)
+    tiles = thesis.explore(nest, nest.machine.room)
     ranked = []
     for schedule in SCHEDULES:
-        accesses = np.rint(tiles.published(schedule))
-        times = pruned.published_cycles(tiles, schedule, local)
+        accesses = np.rint(thesis.accesses(tiles, schedule))
+        times = thesis.cycles(tiles, schedule, local)
         at = int(np.lexsort((times.total, accesses))[0])
-        numbers = (pruned.published_transfers(tiles, schedule), times.compute)
+        numbers = (thesis.transfers(tiles, schedule), times.compute)
         ranked.append((accesses[at], times.total[at], schedule, *(float(array[at]) for array in numbers)))
     fewest, length, name, moves, work = min(ranked)
     return Reuse(
@@ -557,10 +557,10 @@ def _print_chapter_8(_folder: Path, say: Say) -> None:
 def halide_loss(layer: Layer) -> float:
     """Return how much more is moved without inter-tile reuse and without tiles of Kc (figure 7.5)."""
     nest = nest_of(layer, machine())
-    tiles = pruned.explore(nest, nest.machine.room)
+    tiles = thesis.explore(nest, nest.machine.room)
     whole = tiles.trips[5] == 1
-    least = min(tiles.published(schedule).min() for schedule in SCHEDULES)
-    return float(tiles.published("intra")[whole].min(initial=np.inf) / least)
+    least = min(thesis.accesses(tiles, schedule).min() for schedule in SCHEDULES)
+    return float(thesis.accesses(tiles, "intra")[whole].min(initial=np.inf) / least)
 
 
 # Energy --------------------------------------------------------------------------------------------------
@@ -637,8 +637,8 @@ def mapped(network: str) -> list[Mapped]:
             Mapped(
                 row=row,
                 layer=nest.layer,
-                accesses={name: float(tiles.published(name)[0]) for name in SCHEDULES},
-                transfers={name: float(pruned.published_transfers(tiles, name)[0]) for name in SCHEDULES},
+                accesses={name: float(thesis.accesses(tiles, name)[0]) for name in SCHEDULES},
+                transfers={name: float(thesis.transfers(tiles, name)[0]) for name in SCHEDULES},
                 tiles=number,
                 need=int(tiles.need[0]),
                 fits=bool(tiles.need[0] <= nest.machine.room),
@@ -650,8 +650,8 @@ def mapped(network: str) -> list[Mapped]:
 
 def published_local(nest: Nest) -> float:
     """Elements of local traffic by the thesis's closed forms (section 5.4)."""
-    tiles = pruned.explore(nest, nest.machine.register_file_bytes // nest.machine.element_bytes)
-    return float(min(tiles.published(schedule).min() for schedule in SCHEDULES))
+    tiles = thesis.explore(nest, nest.machine.register_file_bytes // nest.machine.element_bytes)
+    return float(min(thesis.accesses(tiles, schedule).min() for schedule in SCHEDULES))
 
 
 @cache

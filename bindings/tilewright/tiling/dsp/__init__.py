@@ -11,8 +11,7 @@ from tilewright.layer import Layer
 from tilewright.search import OutOfTimeError
 from tilewright.simulator import Report, Violation, execute
 from tilewright.simulator.reference import convolution, random_values
-from tilewright.tiling.dsp import bounds, search
-from tilewright.tiling.dsp.duration import published_cycles
+from tilewright.tiling.dsp import bounds, search, thesis
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.dsp.nest import Nest
 from tilewright.tiling.dsp.plan import LOOPS, SCHEDULES, DspPlan
@@ -132,8 +131,8 @@ def _facts(problem: Any, plan: DspPlan, report: Report) -> dict[str, Any]:
     }
     if plan.schedule in SCHEDULES:
         tiles = Tiles(nest, tuple(np.array([size]) for size in nest.step(plan.tile)))
-        facts["published_accesses"] = float(tiles.published(plan.schedule)[0])
-        facts["published_cycles"] = published_cycles(nest, plan, local)
+        facts["published_accesses"] = float(thesis.accesses(tiles, plan.schedule)[0])
+        facts["published_cycles"] = float(thesis.cycles(tiles, plan.schedule, local).total[0])
     return facts
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tilewright.tiling.dsp.nest import K, Nest, X, Y
 from tilewright.tiling.dsp.plan import LOOPS, DspPlan
-from tilewright.tiling.dsp.traffic import RELEVANT, Tiles
+from tilewright.tiling.dsp.traffic import RELEVANT
 
 Counts = NDArray[np.int64]
 
@@ -45,38 +45,6 @@ class Duration:
     transfers: int
     accesses: int
     streamed: int
-
-
-def published_cycles(nest: Nest, plan: DspPlan, local: int = 0) -> float:
-    """Return the cycles of one of the thesis's schedules as it counts them (equations 5.7 to 5.12).
-
-    Every tile is a full one and has the average number of transfers and accesses. The factor ``Element size``
-    of equation 5.12 is left out, since the bus's throughput is in elements.
-
-    Parameters
-    ----------
-    local
-        Elements that the whole layer moves between on-chip memory and registers.
-    """
-    machine, step = nest.machine, nest.step(plan.tile)
-    bus, setup = machine.bus_elements_per_cycle, machine.dma_setup_cycles
-    tiles = Tiles(nest, tuple(np.array([size]) for size in step))
-    _, n, c, y, x, k = (int(trips[0]) for trips in tiles.trips)
-    number = int(np.prod([trips[0] for trips in tiles.trips]))
-    partial = 2 - 1 / k
-    transfers = {
-        "intra": 2 + partial,
-        "kc": 2 + 1 / k,
-        "oc": 1 / c + 1 + partial,
-        "oxyn": 1 + 1 / (x * y * n) + partial,
-        "oxyn/ox": 1 + 1 / x + 1 / (x * y * n) + partial,
-    }[plan.schedule]
-    buffers = nest.buffers(step)
-    compute = nest.window * buffers["output"] * step[K] / machine.macs_per_cycle
-    moved = (float(tiles.published(plan.schedule)[0]) + local) / number / bus
-    prolog = (buffers["input"] + buffers["kernels"]) / bus + 2 * setup + compute
-    epilog = buffers["output"] / bus + setup
-    return prolog + (number - 1) * max(compute + transfers * setup, moved) + epilog
 
 
 @dataclass(frozen=True)

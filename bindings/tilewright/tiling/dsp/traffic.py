@@ -142,34 +142,3 @@ class Tiles:
         inputs = n * k * ((y - 1) * sy + ey) * ((x - 1) * sx + ex)
         need: Counts = g * (inputs + c * k * self.nest.window + n * c * y * x)
         return need
-
-    def published(self, schedule: str) -> NDArray[np.float64]:
-        """Return accesses as the thesis counts them, every edge tile as a full one (equations 5.13 to 5.20).
-
-        Parameters
-        ----------
-        schedule : {"intra", "kc", "oc", "oxyn", "oxyn/ox"}
-        """
-        _, n, c, y, x, k = self.trips
-        sg, sn, sc, sy, sx, sk = self.steps
-        layer = self.nest.layer
-        height = (sy - 1) * layer.stride[0] + layer.kernel_extent[0]
-        width = (sx - 1) * layer.stride[1] + layer.kernel_extent[1]
-        inputs = sg * sn * sk * height * width
-        weights, outputs = sg * sc * sk * self.nest.window, sg * sn * sc * sy * sx
-        tiles = np.prod(np.broadcast_arrays(*self.trips), axis=0)
-        partial = (2 - 1 / k) * outputs
-        if schedule == "intra":
-            each = inputs + weights + partial
-        elif schedule == "kc":
-            each = inputs + weights + outputs / k
-        elif schedule == "oc":
-            each = inputs / c + weights + partial
-        elif schedule == "oxyn":
-            each = inputs + weights / (x * y * n) + partial
-        else:
-            shared = (layer.kernel_extent[1] - layer.stride[1]) * height * sk * sn * sg
-            fresh = sx * layer.stride[1] * height * sk * sn * sg
-            each = fresh + shared / x + weights / (x * y * n) + partial
-        result: NDArray[np.float64] = tiles * each
-        return result
