@@ -231,7 +231,7 @@ def _print_result(problem: Instance, result: Result) -> None:
         ("method", result.method),
         ("status", result.status + (" (interrupted)" if result.interrupted else "")),
         ("objective", _shown(result.objective) + _unit(problem)),
-        ("bound", _shown(result.bound) + (f"   from the {result.bound_by}" if result.bound_by else "")),
+        ("bound", _shown(result.bound) + _by(result)),
         ("gap", _gap(result.objective, result.bound)),
     ]
     report = result.report
@@ -260,6 +260,15 @@ def _print_result(problem: Instance, result: Result) -> None:
             _table(lines[1:], lines[0])
             click.echo()
     _table(rows)
+
+
+def _by(result: Result) -> str:
+    """Say what proves the bound: a method, or a bound with its parameters."""
+    from tilewright.solving import methods
+
+    if result.bound_by is None:
+        return ""
+    return f"   {'proven by' if result.bound_by in methods(result.room) else 'from the'} {result.bound_by}"
 
 
 def _unit(problem: Instance) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tilewright.errors import InputError
 from tilewright.tiling import npu
-from tilewright.tiling.npu.cost import time_ps, totals
+from tilewright.tiling.npu.cost import Counts, time_ps, totals
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
 from tilewright.tiling.npu.search import choices, largest_filter_step, relaxed
 from tilewright.tiling.npu.slices import Cut
@@ -93,23 +93,33 @@ def known_plan(problem: Problem) -> NpuPlan | None:
 
 def _descend(cut: Cut, schedule: str) -> tuple[int, NpuPlan] | None:
     _, ns, rs, cs = cut.steps
-    best: tuple[int, tuple[int, int, int, int]] | None = None
-    n, r, c = ns[:1], rs, cs
-    while True:
-        before = best
-        grid = np.ix_(n, r, c)
-        m = largest_filter_step(cut, schedule, *grid)
-        if (m > 0).any():
-            time = time_ps(cut, totals(cut, schedule, (np.maximum(m, 1), *grid)))
-            time = np.where(m > 0, time, np.iinfo(np.int64).max)
-            at = np.unravel_index(int(time.argmin()), time.shape)
-            tile = (int(m[at]), int(n[at[0]]), int(r[at[1]]), int(c[at[2]]))
-            if best is None or int(time[at]) < best[0]:
-                best = int(time[at]), tile
-        if best is None or (best == before and len(n) > 1):
-            return None if best is None else (best[0], NpuPlan(cut.partition, schedule, best[1]))
-        chosen = [np.array([step]) for step in best[1]]
-        n, r, c = (ns, *chosen[2:]) if len(n) == 1 else (chosen[1], rs, cs)
+    found = _best_of(cut, schedule, ns[:1], rs, cs)
+    while found is not None:
+        before = found
+        _, _, r, c = (np.array([step]) for step in found[1].tile)
+        found = min(found, _best_of(cut, schedule, ns, r, c) or found, key=_value)
+        n = np.array([found[1].tile[1]])
+        found = min(found, _best_of(cut, schedule, n, rs, cs) or found, key=_value)
+        if found == before:
+            break
+    return found
+
+
+def _value(found: tuple[int, NpuPlan]) -> int:
+    return found[0]
+
+
+def _best_of(cut: Cut, schedule: str, n: Counts, r: Counts, c: Counts) -> tuple[int, NpuPlan] | None:
+    """Return the fastest plan of some steps, each with the most filters that fit."""
+    grid = np.ix_(n, r, c)
+    most = largest_filter_step(cut, schedule, *grid)
+    if not (most > 0).any():
+        return None
+    time = time_ps(cut, totals(cut, schedule, (np.maximum(most, 1), *grid)))
+    time = np.where(most > 0, time, np.iinfo(np.int64).max)
+    at = np.unravel_index(int(time.argmin()), time.shape)
+    tile = (int(most[at]), int(n[at[0]]), int(r[at[1]]), int(c[at[2]]))
+    return int(time[at]), NpuPlan(cut.partition, schedule, cut.step(tile))
 
 
 # MiniZinc --------------------------------------------------------------------------------------------------
