@@ -370,7 +370,8 @@ def compare(
     if as_json:
         click.echo(content)
     else:
-        _print_comparison(entries)
+        units = {_unit(problem).strip() for problem in problems}
+        _print_comparison(entries, units.pop() if len(units) == 1 else "")
     missing = [entry.error for entry in entries if isinstance(entry.error, SolverMissingError)]
     found = any(entry.result is not None and entry.result.exit_status == 0 for entry in entries)
     sys.exit(SolverMissingError.exit_status if missing and not found else 0 if found else EXIT_FOUND_NOTHING)
@@ -388,7 +389,7 @@ def _entry_json(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _print_comparison(entries: list[Entry]) -> None:
+def _print_comparison(entries: list[Entry], unit: str) -> None:
     from math import exp, log
 
     best: dict[str, int] = {}
@@ -421,7 +422,16 @@ def _print_comparison(entries: list[Entry]) -> None:
         )
     _table(
         rows,
-        ("instance", "method", "objective", "own bound", "gap to best bound", "seconds", "status", "remark"),
+        (
+            "instance",
+            "method",
+            f"objective, {unit}" if unit else "objective",
+            "own bound",
+            "gap to best bound",
+            "seconds",
+            "status",
+            "remark",
+        ),
     )
     click.echo()
     click.echo("geometric mean of objective / best found, over the instances that a method solved:")

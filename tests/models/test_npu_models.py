@@ -64,13 +64,19 @@ TINY = {
     "no tile": problem((20, 8, 6), limits={"schedule": "WS"}),
 }
 
+
+def takes(path) -> bool:
+    """Whether a formulation is for this machine; one that does not tell is for the DSP."""
+    formulation = catalogue.formulation("tiling", path.stem)
+    tells = path.suffix == ".mzn" or hasattr(formulation, "suits")
+    return tells and catalogue.suits(formulation, TINY["plain"])
+
+
 METHODS = [
     (path, driver.name)
     for path in catalogue.models("tiling")
     for driver in DRIVERS
-    if path.suffix == driver.suffix
-    and not catalogue.solves_itself(path)
-    and catalogue.suits(catalogue.formulation("tiling", path.stem), TINY["plain"])
+    if path.suffix == driver.suffix and not catalogue.solves_itself(path) and takes(path)
 ]
 WITH_EACH_METHOD = pytest.mark.parametrize(
     ("path", "solver"), METHODS, ids=lambda value: getattr(value, "name", value)
