@@ -500,8 +500,9 @@ def simulate(
     if as_json:
         click.echo(json.dumps({**report.summary(), "per_step": report.per_step()}))
     else:
-        _print_steps(report.per_step(), steps)
-        _print_totals(report)
+        clock = "ps" if _unit(problem).strip() == "ps" else "cycles"
+        _print_steps(report.per_step(), steps, clock)
+        _print_totals(report, clock)
         if plot is not None:
             click.echo(f"written: {plot}")
     sys.exit(0 if report.valid else 1)
@@ -526,10 +527,15 @@ def _instance_and_result(instance: str, result: str) -> tuple[Instance, Result]:
 
 
 def _amounts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "-"
+    """Show how many elements of each operand; tensors of several cores have its name and theirs."""
+    total: dict[str, int] = {}
+    for tensor, count in counts.items():
+        operand = tensor.split()[0]
+        total[operand] = total.get(operand, 0) + count
+    return ", ".join(f"{operand} {count:,}" for operand, count in total.items()) or "-"
 
 
-def _print_steps(rows: list[dict[str, Any]], limit: int) -> None:
+def _print_steps(rows: list[dict[str, Any]], limit: int, clock: str) -> None:
     if not limit or not rows:
         return
     shown = rows if len(rows) <= limit else [*rows[: limit - 1], rows[-1]]
@@ -547,11 +553,11 @@ def _print_steps(rows: list[dict[str, Any]], limit: int) -> None:
     ]
     if len(rows) > limit:
         lines.insert(-1, ("...",) * 7)
-    _table(lines, ("step", "computes", "freed", "written", "loaded", "on chip", "cycles"))
+    _table(lines, ("step", "computes", "freed", "written", "loaded", "on chip", clock))
     click.echo()
 
 
-def _print_totals(report: Any) -> None:
+def _print_totals(report: Any, clock: str) -> None:
     summary = report.summary()
     rows = [("valid", "yes" if report.valid else f"no: {summary['violation'] or 'the numbers are wrong'}")]
     if report.sequential is not None:
@@ -560,7 +566,7 @@ def _print_totals(report: Any) -> None:
             ("written", _amounts({k: v for k, v in summary["written"].items() if v})),
             ("peak memory", f"{report.peak:,} elements"),
             ("loads of one element", f"at most {max(report.most_loads.values(), default=0)}"),
-            ("sequential", f"{report.sequential.cycles:,} cycles"),
+            ("sequential", f"{report.sequential.cycles:,} {clock}"),
         ]
     if report.lockstep is not None:
         rows.append(("double-buffered", f"{report.lockstep.cycles:,} cycles, tile by tile"))
@@ -569,7 +575,7 @@ def _print_totals(report: Any) -> None:
         busy = ", ".join(
             f"{engine} {cycles / max(1, line.cycles):.0%}" for engine, cycles in line.busy().items()
         )
-        rows.append(("overlapped", f"{line.cycles:,} cycles ({busy} busy), peak {line.peak:,} elements"))
+        rows.append(("overlapped", f"{line.cycles:,} {clock} ({busy} busy), peak {line.peak:,} elements"))
     if report.numeric is not None:
         rows.append(
             (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +24,8 @@ from tilewright.tiling.npu.search import largest_filter_step
 from tilewright.tiling.reproduce_npu import (
     FITTED,
     MEASURED,
+    NAMES,
+    STRATEGIES,
     choose,
     figure_6,
     figure_7,
@@ -30,6 +33,7 @@ from tilewright.tiling.reproduce_npu import (
     reproduce,
     slices_of_figure_1,
     solved,
+    trivial,
     worked_tiles,
 )
 
@@ -432,3 +436,19 @@ def test_faults_are_explained():
 
 def test_readings_that_are_printed_exist():
     assert {variant.reading for variant in fitting.VARIANTS.values()} >= {OURS, Reading(edges="full")}
+
+
+# The page ---------------------------------------------------------------------------------------------------
+
+
+def test_the_page_has_what_the_model_says():
+    page = (Path(__file__).parents[2] / "docs" / "npu.md").read_text("utf-8")
+    for network in networks().values():
+        columns = [network.burst, network.no_burst, *(network.fixed(name) for name in STRATEGIES)]
+        ratios = [f"{network.ratio(name):.3f}" for name in STRATEGIES]
+        order = "; ".join(
+            ranking({name: network.fixed(name) for name in group}) for group in (PARTITIONS, SCHEDULES)
+        )
+        for cells in ([f"{column:,.0f}" for column in columns], [*ratios, order]):
+            assert f"| {NAMES[network.name]} | {' | '.join(cells)} |" in page
+    assert f"({trivial(list(networks().values())):.3f}, the geometric mean" in page
