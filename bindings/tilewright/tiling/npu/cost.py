@@ -136,12 +136,11 @@ def totals(cut: Cut, schedule: str, step: Steps, reading: Reading = OURS) -> Cos
     loads = add_up(every if reading.input == "each" else most, m, np.ones_like)
     # Input maps.
     maps = add([cut.maps], n)
-    held = [cut.maps] if schedule == "WS" else None
-    filter_bursts = sum(map(cut.filter_bursts, held)) if held else add([cut.maps], n, cut.filter_bursts)
+    stays = schedule == "WS"
+    filter_bursts = cut.filter_bursts(cut.maps) if stays else add([cut.maps], n, cut.filter_bursts)
     # Rows and columns.
     plane = planes(cut, r, c, rows, reading)
-    again = len(rows) if schedule == "WS" else plane.tiles
-    weight_maps = cut.maps if schedule == "WS" else maps
+    again, weight_maps = (len(rows), cut.maps) if stays else (plane.tiles, maps)
     planes_loaded = filters if cut.depthwise else loads * maps
     if reading.cores == "slowest":
         busy, positions = add(most[:1], m), rounds(cut, r, c, _length(cut.rows[0]), full)
