@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -138,6 +139,12 @@ def formulation(room: str, name: str) -> ModuleType | Path:
 def instances(room: str) -> list[Path]:
     """Instance files of a room that come with the installation."""
     return [path for path in _files("instances", room) if path.suffix == ".toml"]
+
+
+def shared(folder: str, name: str) -> dict[str, Any]:
+    """Return a table of ``instances`` that rooms share: of machines, networks or published numbers."""
+    files = [path / f"{name}.toml" for path in folders("instances", folder)]
+    return tomllib.loads(next(file for file in files if file.is_file()).read_text("utf-8"))
 
 
 def instance(room: str, name: str) -> Path:

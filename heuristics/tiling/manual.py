@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from tilewright import catalogue
@@ -88,19 +86,14 @@ def published() -> tuple[tuple[Layer, dict[str, int]], ...]:
 
 def rows() -> list[dict[str, Any]]:
     """Return the rows of tables 7.3 to 7.6 as they are published."""
-    found: list[dict[str, Any]] = _load("published", "idsp-manual-tiles")["rows"]
+    found: list[dict[str, Any]] = catalogue.shared("published", "idsp-manual-tiles")["rows"]
     return found
 
 
 def layer(network: str, name: str) -> Layer:
     """Return a layer of a bundled network."""
-    found = Network.model_validate(_load("networks", network))
+    found = Network.model_validate(catalogue.shared("networks", network))
     return next(one.unnamed() for one in found.layers if one.name == name)
-
-
-def _load(folder: str, name: str) -> dict[str, Any]:
-    files = [Path(base) / f"{name}.toml" for base in catalogue.folders("instances", folder)]
-    return tomllib.loads(next(file for file in files if file.is_file()).read_text(encoding="utf-8"))
 
 
 def _one_image(layer: Layer) -> Layer:

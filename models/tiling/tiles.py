@@ -76,6 +76,11 @@ class Spot:
     fitting: tuple[int, ...]
 
 
+def suits(problem: Problem) -> bool:
+    """Whether the formulation takes a problem."""
+    return problem.machine.kind == "dsp"
+
+
 def size(problem: Problem) -> int:
     """Return the number of constraints, about; in a large plane few places are not replaced by others."""
     nest = nest_of(problem)

@@ -23,12 +23,12 @@ from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
 from tilewright.tiling.npu.search import largest_filter_step
 from tilewright.tiling.reproduce_npu import (
     FITTED,
-    MEASURED,
     NAMES,
     STRATEGIES,
     choose,
     figure_6,
     figure_7,
+    measured,
     ranking,
     reproduce,
     slices_of_figure_1,
@@ -318,7 +318,7 @@ def test_fitted_times_are_what_the_fit_finds():
     free = fitting.fit(space)
     assert free.square <= found.square < free.square + 0.0005
     columns = [[networks()[name].burst, networks()[name].no_burst] for name in FITTED]
-    again = np.array(columns) / np.array([MEASURED[name] for name in FITTED]) - 1
+    again = np.array(columns) / np.array([measured()[name] for name in FITTED]) - 1
     assert again == pytest.approx(found.residuals)
 
 

@@ -43,9 +43,10 @@ def data(problem: Problem) -> dict[str, Any]:
     return dict(_bridge(problem).data(problem))
 
 
-def start(problem: Problem, plan: Plan) -> list[int]:
-    """Return a plan as values of the decisions."""
-    return list(_bridge(problem).start(problem, plan))
+def start(problem: Problem, plan: Plan) -> list[int] | None:
+    """Return a plan as values of the decisions, None where the formulations have none that is as good."""
+    found: list[int] | None = _bridge(problem).start(problem, plan)
+    return found
 
 
 def plan(problem: Problem, solution: Any) -> Plan:

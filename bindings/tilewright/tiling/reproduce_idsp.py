@@ -7,7 +7,6 @@ the simulator measures, with the groups apart.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -83,17 +82,12 @@ def reproduce(figure: str, *, time_limit: float, folder: Path, say: Say) -> None
 @cache
 def published() -> dict[str, Any]:
     """Return the thesis's results."""
-    return _load("published", "idsp-results")
-
-
-def _load(folder: str, name: str) -> dict[str, Any]:
-    files = [Path(base) / f"{name}.toml" for base in catalogue.folders("instances", folder)]
-    return tomllib.loads(next(file for file in files if file.is_file()).read_text(encoding="utf-8"))
+    return catalogue.shared("published", "idsp-results")
 
 
 def machine(**changes: Any) -> DspMachine:
     """Return the DSP of table 7.2, with other figures where they are given."""
-    return DspMachine.model_validate({**_load("machines", "idsp"), **changes})
+    return DspMachine.model_validate({**catalogue.shared("machines", "idsp"), **changes})
 
 
 @cache
@@ -106,7 +100,7 @@ def layers(network: str, *, grouped: bool = True) -> dict[str, Layer]:
         False for layers with channel groups as the thesis counts them: all kernels see the same maps.
     """
     found = {}
-    for row in _load("networks", network)["layers"]:
+    for row in catalogue.shared("networks", network)["layers"]:
         layer = Layer.model_validate(
             {**{key: value for key, value in row.items() if key != "name"}, "batch": BATCH}
         )

@@ -17,7 +17,7 @@ from tilewright.layer import Layer
 from tilewright.pictures import BLUE, GREY, INK, ORANGE, SKY, VERMILION
 from tilewright.tiling.npu import cut_of, fitting
 from tilewright.tiling.npu.cost import Cost, cost, time_ps
-from tilewright.tiling.npu.fitting import FITTED, MEASURED
+from tilewright.tiling.npu.fitting import FITTED, measured
 from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
 from tilewright.tiling.npu.search import Found, fastest_tile
@@ -183,7 +183,7 @@ def _print_columns(networks: Sequence[Solved], say: Say) -> None:
     say(f"  {'':<12}" + "".join(f"{name:>{width}}" for name, width in zip(header, widths, strict=True)))
     off = []
     for network in networks:
-        burst, plain = MEASURED[network.name]
+        burst, plain = measured()[network.name]
         residuals = network.burst / burst - 1, network.no_burst / plain - 1
         off += [abs(one) for one in residuals] if network.name in FITTED else []
         moving = sum(sum(_parts(layer, layer.blind)[:2]) for layer in network.layers) / 1e4 / network.no_burst
@@ -219,13 +219,13 @@ def _print_predictions(networks: Sequence[Solved], say: Say) -> None:
     say("  somebody could say who only knows that fixed strategies are slower")
     say(f"  {'':<12}{'':<9}" + "".join(f"{name:>9}" for name in STRATEGIES) + "   ranking")
     for network in networks:
-        measured = MEASURED[network.name][0]
+        paper = measured()[network.name][0]
         times = {name: network.fixed(name) for name in STRATEGIES}
         rows = {
             "us": [f"{time:,.0f}" for time in times.values()],
             "ratio": [f"{network.ratio(name):.3f}" for name in STRATEGIES],
-            "scaled": [f"{network.ratio(name) * measured:,.0f}" for name in STRATEGIES],
-            "trivial": [f"{constant * measured:,.0f}"] * len(STRATEGIES),
+            "scaled": [f"{network.ratio(name) * paper:,.0f}" for name in STRATEGIES],
+            "trivial": [f"{constant * paper:,.0f}"] * len(STRATEGIES),
         }
         rankings = [ranking({name: times[name] for name in group}) for group in (PARTITIONS, SCHEDULES)]
         for number, (label, cells) in enumerate(rows.items()):
