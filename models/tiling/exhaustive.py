@@ -6,16 +6,13 @@ What is enumerated and why nothing is lost is argued in docs/tiling.md; the sear
 
 from __future__ import annotations
 
-from tilewright.search import Outcome, OutOfTimeError, Search
+from tilewright.search import Outcome, Search
 from tilewright.tiling import MACHINES, Plan, Problem
 
 
 def solve(problem: Problem, search: Search) -> Outcome:
     """Find and prove the optimum of a problem with one layer; of ``pareto``, the whole front."""
-    try:
-        found = MACHINES[problem.machine.kind].exhaustive(problem, search.deadline)
-    except OutOfTimeError:
-        return Outcome("unknown")
+    found = MACHINES[problem.machine.kind].exhaustive(problem, search.deadline)
     if found is None:
         return Outcome("infeasible")
     plan = Plan(found.layers, front=problem.minimise == "pareto")

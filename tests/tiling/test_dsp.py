@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from layers import everything, make, plans, problems, walk, with_plan
 
 from tilewright.errors import InputError
-from tilewright.search import OutOfTimeError
 from tilewright.tiling import Plan, Problem, fault, measured_objective, objective, simulate
 from tilewright.tiling.dsp import exhaustive, local_traffic, nest_of, search, thesis
 from tilewright.tiling.dsp.duration import duration
@@ -310,15 +309,12 @@ def test_networks_are_the_sum_of_their_layers(data):
 def test_search_that_runs_out_of_time_claims_nothing(minimise):
     layer = {"input": [64, 60, 60], "kernels": 64, "kernel": [3, 3], "batch": 8}
     problem = make(layer, {"memory_bytes": 60_000, "dma_setup_cycles": 9}, minimise=minimise)
-    now = time.monotonic()
-    with pytest.raises(OutOfTimeError):
-        exhaustive(problem, now)
     best = exhaustive(problem, INFINITE)
     assert best.proven
-    early = exhaustive(problem, time.monotonic() + 0.05)
-    if not early.proven:
-        assert early.value >= best.value
-        assert fault(problem, Plan(early.layers, front=minimise == "pareto")) is None
+    early = exhaustive(problem, time.monotonic())
+    assert not early.proven
+    assert early.value >= best.value
+    assert fault(problem, Plan(early.layers, front=minimise == "pareto")) is None
 
 
 def test_blocks_do_not_change_what_is_found(monkeypatch):

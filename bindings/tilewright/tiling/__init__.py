@@ -10,7 +10,7 @@ from typing import Any
 
 from tilewright.errors import InputError
 from tilewright.layer import Layer
-from tilewright.search import CONSTRUCT, OutOfTimeError
+from tilewright.search import CONSTRUCT
 from tilewright.simulator import Report, Violation
 from tilewright.tiling import dsp, npu
 from tilewright.tiling.dsp.plan import DspPlan
@@ -230,10 +230,7 @@ def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bo
     if problem.minimise != "pareto":
         return []
     kind = _machine(problem)
-    try:
-        again = kind.exhaustive(problem, deadline)
-    except OutOfTimeError:
-        again = None
+    again = kind.exhaustive(problem, deadline)
     claimed, found = (
         [kind.trade_off(problem, kind.simulate(problem, layer, overlapped=False)) for layer in front]
         for front in (plan.layers, again.layers if again else ())

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tilewright.layer import Layer
-from tilewright.search import OutOfTimeError
 from tilewright.simulator import Report, Violation, execute
 from tilewright.simulator.reference import convolution, random_values
 from tilewright.tiling.dsp import bounds, search, thesis
@@ -164,29 +163,17 @@ def exhaustive(problem: Any, deadline: float) -> Exact | None:
     ----------
     deadline
         ``time.monotonic()`` after which the best found so far is returned without proof.
-
-    Raises
-    ------
-    OutOfTimeError
-        When nothing was found until then.
     """
     layer, machine, minimise = problem.one_layer, problem.machine, problem.minimise
     nest, local, limit = nest_of(layer, machine), local_traffic(layer, machine), problem.limits.schedule
-    answer = None
     if minimise == "pareto":
         front, proven = search.pareto_front(nest, limit, local, deadline)
-        if front:
-            answer = Exact(front[0].cycles, tuple(point.plan for point in front), proven)
+        return Exact(front[0].cycles, tuple(point.plan for point in front), proven) if front else None
+    if minimise == "accesses":
+        found, proven = search.fewest_accesses(nest, limit), True
     else:
-        if minimise == "accesses":
-            found, proven = search.fewest_accesses(nest, limit), True
-        else:
-            found, proven = search.fewest(nest, minimise, limit, local, deadline)
-        if found is not None:
-            answer = Exact(found.value, (found.plan,), proven)
-    if answer is None and not proven:
-        raise OutOfTimeError
-    return answer
+        found, proven = search.fewest(nest, minimise, limit, local, deadline)
+    return None if found is None else Exact(found.value, (found.plan,), proven)
 
 
 def trade_off(problem: Any, report: Report) -> dict[str, int]:

@@ -11,11 +11,11 @@ and the exact value in the order of that bound until no bound is below the best 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, combinations, permutations
-from math import prod
+from math import inf, prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -298,9 +298,16 @@ class _Family:
         return np.stack([step[which] for step in self.tiles.steps])
 
 
-def families(nest: Nest, limit: str, deadline: float) -> Iterator[_Family]:
-    """Iterate over all tiles that fit, in families of a limited size; end early when the deadline passes."""
-    for single, candidates in patterns(limit, nest.machine.double_buffering):
+def families(nest: Nest, limit: str, deadline: float, most_tiles: Callable[[], float]) -> Iterator[_Family]:
+    """Iterate over all tiles that fit, in families of a limited size; end early when the deadline passes.
+
+    Parameters
+    ----------
+    most_tiles
+        Tells, before each family, how many tiles a plan may have that is still of interest.
+    """
+    # Few loops of several iterations are few tiles, and soon tell how many can be of interest.
+    for single, candidates in reversed(patterns(limit, nest.machine.double_buffering)):
         if not candidates or any(nest.sizes[d] == 1 and d not in single for d in FREE_DIMENSIONS):
             continue
         lists = [
@@ -310,7 +317,7 @@ def families(nest: Nest, limit: str, deadline: float) -> Iterator[_Family]:
         for block in _blocks(lists):
             if time.monotonic() > deadline:
                 return
-            steps = _fitting(nest, block)
+            steps = _fitting(nest, block, most_tiles())
             if not len(steps[0]):
                 continue
             tiles = Tiles(nest, steps)
@@ -333,15 +340,38 @@ def _blocks(lists: list[Counts]) -> Iterator[list[Counts]]:
         yield from _blocks([half if d == longest else values for d, values in enumerate(lists)])
 
 
-def _fitting(nest: Nest, lists: list[Counts]) -> tuple[Counts, ...]:
-    """Return the steps of all tiles that fit, one loop after the other so that few are looked at."""
+def _fitting(nest: Nest, lists: list[Counts], most_tiles: float) -> tuple[Counts, ...]:
+    """Return the steps of all tiles that fit and are not too many, loop by loop so that few are looked at."""
     steps = [values[:1] for values in lists]
+    fewest_trips = [-(-size // int(values[-1])) for size, values in zip(nest.sizes, lists, strict=True)]
+    tiles = np.full(1, prod(fewest_trips))
     for d in (K, C, G, N, X, Y):
         rows = [np.repeat(step, len(lists[d])) for step in steps]
         rows[d] = np.tile(lists[d], len(steps[d]))
-        fits = np.flatnonzero(Tiles(nest, tuple(rows)).need <= nest.machine.room)
-        steps = [row[fits] for row in rows]
+        # What is not chosen yet has the fewest iterations here, and the smallest step in the memory.
+        tiles = np.repeat(tiles // fewest_trips[d], len(lists[d])) * -(-nest.sizes[d] // rows[d])
+        good = np.flatnonzero((tiles <= most_tiles) & (Tiles(nest, tuple(rows)).need <= nest.machine.room))
+        steps, tiles = [row[good] for row in rows], tiles[good]
     return tuple(steps)
+
+
+def _most_tiles(nest: Nest, minimise: str, value: int) -> float:
+    """Return how many tiles a plan can have whose cycles or energy are not above a value.
+
+    The core computes, and sets up every transfer: three for the first tile, and after that at least two for
+    each, one where the input's new part may be nothing but padding (docs/tiling-bounds.md).
+    """
+    machine = nest.machine
+    setup, each = machine.dma_setup_cycles, 1 if machine.padding == "generated" else 2
+    cycles = float(value)
+    if minimise == "energy":
+        price = machine.energy
+        moved = nest.compulsory * machine.element_bytes * price.dram_fj_per_access / price.dram_access_bytes
+        cycles = (cycles - moved) / price.core_fj_per_cycle if price.core_fj_per_cycle else inf
+    if not setup or cycles == inf:
+        return inf
+    transfers = (cycles - nest.macs / machine.macs_per_cycle) / setup
+    return (transfers - 3) / each + 1 + 1e-6 * abs(transfers) + 1
 
 
 class Point(NamedTuple):
@@ -367,28 +397,27 @@ def fewest(
     deadline
         ``time.monotonic()`` after which the best plan so far is returned without proof.
     """
-    best: Found | None = None
+    start = fewest_accesses(nest, limit)
+    if start is None:
+        return None, True
+    best = Found(measure(nest, start.plan, minimise, local), start.plan)
 
     def look(tile: Tile) -> None:
         nonlocal best
         for way in _ways(nest, tile, limit, local):
-            if best is not None and way.bound(minimise) >= best.value:
-                continue
-            for plan in way.plans:
-                value = measure(nest, plan, minimise, local)
-                if best is None or value < best.value:
-                    best = Found(value, plan)
+            if way.bound(minimise) < best.value:
+                found = [Found(measure(nest, plan, minimise, local), plan) for plan in way.plans]
+                best = min([best, *found], key=lambda found: found.value)
 
     open_: list[tuple[Counts, Counts]] = []
-    for family in families(nest, limit, deadline):
+    for family in families(nest, limit, deadline, lambda: _most_tiles(nest, minimise, best.value)):
         least = _bound(family.tiles, family.accesses, family.transfers, minimise, local).min(axis=0)
-        if best is None or least.min() < best.value:
+        if least.min() < best.value:
             look(_tile(family.steps(least.argmin(keepdims=True)), 0))
-        assert best is not None
         kept = np.flatnonzero(least < best.value)
         open_.append((least[kept], family.steps(kept)))
-    if best is None:
-        return None, time.monotonic() <= deadline
+    if not open_:
+        return best, time.monotonic() <= deadline
     bounds = np.concatenate([bound for bound, _ in open_])
     steps = np.concatenate([step for _, step in open_], axis=1)
     for entry in _ascending(bounds):
@@ -516,7 +545,12 @@ def pareto_front(
     deadline
         ``time.monotonic()`` after which what was found is returned without proof.
     """
-    front: list[Point] = []
+    start = fewest_accesses(nest, limit)
+    if start is None:
+        return (), True
+    # What takes longer than the plan with the fewest accesses is of no interest.
+    slowest = duration(nest, start.plan, local).cycles
+    front = [Point(slowest, start.value, start.plan)]
     seen: set[Tile] = set()
 
     def beaten(moved: int, cycles: int) -> bool:
@@ -536,7 +570,7 @@ def pareto_front(
                     front.append(Point(cycles, way.accesses, plan))
 
     open_: list[tuple[Counts, Counts, Counts]] = []
-    for family in families(nest, limit, deadline):
+    for family in families(nest, limit, deadline, lambda: _most_tiles(nest, "cycles", slowest)):
         bounds = _bound(family.tiles, family.accesses, family.transfers, "cycles", local)
         for table in (bounds, family.accesses):
             look(_tile(family.steps(np.array([table.argmin() % table.shape[1]])), 0))
@@ -544,7 +578,7 @@ def pareto_front(
         steps = family.steps(entry % bounds.shape[1])
         open_.append((family.accesses.ravel()[entry], bounds.ravel()[entry], steps))
     if not open_:
-        return (), time.monotonic() <= deadline
+        return tuple(front), time.monotonic() <= deadline
     accesses, least, steps = (np.concatenate(columns, axis=-1) for columns in zip(*open_, strict=True))
 
     def look_at(entries: Counts) -> bool:
