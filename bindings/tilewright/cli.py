@@ -343,7 +343,10 @@ def compare(
     room = problems[0].room
     if methods is None:
         quick = catalogue.constructive(room, lambda name, error: click.echo(f"{name}: {error}", err=True))
-        names = [*(module.__name__.rpartition(".")[2] for module in quick), "auto"]
+        suited = [
+            module for module in quick if all(catalogue.suits(module, each.problem) for each in problems)
+        ]
+        names = [*(module.__name__.rpartition(".")[2] for module in suited), "auto"]
     else:
         names = all_methods(room) if methods == "all" else [name.strip() for name in methods.split(",")]
     for problem in problems:

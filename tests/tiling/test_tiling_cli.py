@@ -188,3 +188,12 @@ def test_check_keeps_its_time_limit(tilewright, write, tmp_path):
     checked = tilewright("check", name, "ones.json", "--time-limit", "2", timeout=30)
     assert checked.returncode == 1
     assert "takes longer than 2 s" in checked.stdout
+
+
+def test_compare_leaves_out_what_does_not_suit(tilewright, write):
+    name = write("npu.toml", f'[layer]{LAYER}[machine]\nkind = "npu"\n')
+    done = tilewright("compare", name, "--json")
+    assert [entry["method"] for entry in json.loads(done.stdout)] == ["auto"]
+    refused = tilewright("solve", name, "--with", "greedy")
+    assert refused.returncode == 2
+    assert "does not take this kind of machine" in refused.stderr
