@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from types import ModuleType
@@ -16,6 +15,7 @@ from tilewright.tiling import dsp, npu
 from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Part, Problem
+from tilewright.tiling.proven import Bound
 from tilewright.tiling.table import rows, table
 
 STARTS = False
@@ -23,31 +23,6 @@ STARTS = False
 
 MACHINES: dict[str, ModuleType] = {"dsp": dsp, "npu": npu}
 """The module of each kind of machine; all have the same functions."""
-
-
-@dataclass(frozen=True)
-class Bound:
-    """A lower bound that holds for every schedule of a problem's layers on its machine.
-
-    Attributes
-    ----------
-    name
-        What proves it, with its parameters.
-    value
-        Bound on the objective.
-    steps
-        Fewest steps of a plan.
-    impossible
-        Why there is no plan, or None.
-    """
-
-    name: str
-    value: int
-    steps: int = 1
-    impossible: str | None = None
-
-    def __str__(self) -> str:
-        return self.name
 
 
 def _machine(problem: Problem) -> ModuleType:
@@ -62,13 +37,16 @@ def parts(problem: Problem) -> tuple[Part, ...]:
 def best_bound(problem: Problem) -> Bound:
     """Return the strongest bound that is known without a search, summed over the layers."""
     known: dict[int, Any] = {}
-    bounds = []
-    for _, part in problem.parts:
+    bounds, impossible = [], None
+    for name, part in problem.parts:
         if id(part) not in known:
             known[id(part)] = _machine(part).best_bound(part)
         bounds.append(known[id(part)])
+        if bounds[-1].impossible is not None:
+            impossible = impossible or (f"layer {name}: " if name else "") + bounds[-1].impossible
     names = " and ".join(dict.fromkeys(bound.name for bound in bounds))
-    return Bound(f"{names} bound", sum(bound.value for bound in bounds), sum(bound.steps for bound in bounds))
+    value, steps = sum(bound.value for bound in bounds), sum(bound.steps for bound in bounds)
+    return Bound(f"{names} bound", value, steps, impossible)
 
 
 def fault(problem: Problem, plan: Plan) -> str | None:

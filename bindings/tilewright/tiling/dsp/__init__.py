@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from tilewright.tiling.dsp.nest import Nest
 from tilewright.tiling.dsp.plan import LOOPS, SCHEDULES, DspPlan
 from tilewright.tiling.dsp.program import lower
 from tilewright.tiling.dsp.traffic import Tiles
+from tilewright.tiling.proven import Exact
 
 LayerPlan = DspPlan
 
@@ -146,14 +147,6 @@ def best_bound(problem: Any) -> bounds.Bound:
     """Return a lower bound that holds for every schedule on the machine."""
     layer, machine = problem.one_layer, problem.machine
     return bounds.best_bound(nest_of(layer, machine), problem.minimise, local_traffic(layer, machine))
-
-
-class Exact(NamedTuple):
-    """What the exact search found: its value, the plan (all plans of a front), and whether it is proven."""
-
-    value: int
-    layers: tuple[DspPlan, ...]
-    proven: bool
 
 
 def exhaustive(problem: Any, deadline: float) -> Exact | None:

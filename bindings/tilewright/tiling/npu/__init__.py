@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from tilewright.layer import Layer
 from tilewright.simulator import Report, Violation, execute
@@ -15,18 +14,9 @@ from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.npu.plan import DIMENSIONS, NpuPlan
 from tilewright.tiling.npu.program import data, lower
 from tilewright.tiling.npu.slices import Cut
+from tilewright.tiling.proven import Bound, Exact
 
 LayerPlan = NpuPlan
-
-
-@dataclass(frozen=True)
-class Bound:
-    """A lower bound on the time of any plan; `name` is what proves it."""
-
-    name: str
-    value: int
-    steps: int = 1
-    impossible: str | None = None
 
 
 @lru_cache(maxsize=1024)
@@ -110,14 +100,6 @@ def best_bound(problem: Any) -> Bound:
         why = f"no tile fits partition {limits.partition} and schedule {limits.schedule}"
         return Bound("no tile", 0, impossible=why)
     return Bound("all maps at once", least)
-
-
-class Exact(NamedTuple):
-    """What the exact search found: its value in picoseconds, the plan, and that it is proven."""
-
-    value: int
-    layers: tuple[NpuPlan, ...]
-    proven: bool = True
 
 
 def exhaustive(problem: Any, deadline: float) -> Exact | None:
