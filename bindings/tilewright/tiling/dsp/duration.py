@@ -99,6 +99,10 @@ class _Walk:
         if trips <= 5:
             everything = np.arange(trips)
             return _Loop(axis, trips, everything, np.ones(trips, dtype=np.int64), sizes, full, new)
+        if axis not in (Y, X):
+            # Only the last may be smaller, so only the two at each end have other neighbours.
+            index = np.array([0, 1, 2, trips - 2, trips - 1])
+            return _Loop(axis, trips, index, np.array([1, 1, trips - 4, 1, 1]), sizes, full, new)
         # The first and the last are unlike all others, so that no group mixes them with their neighbours.
         kind = np.stack([sizes, full, new, np.zeros(trips, dtype=np.int64)])
         kind[3, 0], kind[3, -1] = 1, 2

@@ -483,9 +483,14 @@ def _bound(tiles: Tiles, accesses: Counts, transfers: Counts, minimise: str, loc
     last: Any = 1
     for d in (G, N, C, Y, X):
         last = last * (nest.sizes[d] - (tiles.trips[d] - 1) * tiles.steps[d])
+    # Every full tile of weights comes at least once, and what is left of its last bus cycle is lost.
+    whole: Any = 1
+    for d in (G, C, K):
+        whole = whole * (nest.sizes[d] // tiles.steps[d])
+    lost = (whole - 1) * (-weights % bus)
     ends = 3 * setup + -(-first // bus) + -(-weights // bus) + -(-last // bus)
     middle = np.maximum(
-        compute + setup * (transfers - 3), -(-(accesses - first - weights - last + local) // bus)
+        compute + setup * (transfers - 3), -(-(accesses - first - weights - last + local + lost) // bus)
     )
     return np.asarray(ends + middle)
 
