@@ -8,7 +8,7 @@ import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import ValidationError
 
@@ -150,21 +150,20 @@ def _as_input_error(error: ValidationError, model: Any) -> InputError:
     names: list[str] = []
     table = model
     for part in map(str, first["loc"]):
-        table = _table(table)
         member = _of_kind(table, part)
         if member is not None:
             table = member
             continue
         if part.isdigit() and get_args(table):  # one entry of a list
             names[-1] += f"[{part}]"
-            table = get_args(table)[0]
+            table = _table(get_args(table)[0])
             continue
         inside = getattr(table, "model_fields", {})
         if part not in inside and first["type"] != "extra_forbidden":
             break
         names.append(part)
         if part in inside:
-            table = inside[part].annotation
+            table = _table(inside[part].annotation)
     field = ".".join(names)
     if first["type"] in ("union_tag_not_found", "union_tag_invalid"):
         kinds = [
@@ -182,7 +181,9 @@ def _as_input_error(error: ValidationError, model: Any) -> InputError:
 
 
 def _table(annotation: Any) -> Any:
-    """Return what an optional field holds when it is there; anything else as it is."""
+    """Return what an optional field holds when it is there, without notes for pydantic."""
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
     members = [member for member in get_args(annotation) if member is not type(None)]
     return members[0] if len(members) == 1 and type(None) in get_args(annotation) else annotation
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from tilewright.errors import InputError
 from tilewright.layer import Layer
+from tilewright.proven import Bound
 from tilewright.search import CONSTRUCT
 from tilewright.simulator import Report, Violation
 from tilewright.tiling import dsp, npu
 from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Part, Problem
-from tilewright.tiling.proven import Bound
 from tilewright.tiling.table import rows, table
 
 STARTS = False

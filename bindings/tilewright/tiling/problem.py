@@ -99,8 +99,9 @@ class Problem(Spec):
             raise InputError("objective.minimise", "pareto", "is for a single layer, not for a network")
         if self.layer is not None:
             self.machine.check(self.layer, self.minimise)
-        else:
-            assert self.parts  # which are checked as they are built
+        elif self.network is not None and not self.parts:  # which are checked as they are built
+            limit = "has no convolution and no fully connected layer, which are what is tiled"
+            raise InputError("network.layers", [layer.name for layer in self.network.layers], limit)
 
     @property
     def minimise(self) -> str:
@@ -128,7 +129,7 @@ class Problem(Spec):
         assert self.network is not None
         known: dict[Layer, Problem] = {}
         parts = []
-        for named in self.network.layers:
+        for named in self.network.convolutions:
             try:
                 layer = named.unnamed(self.batch)
                 if layer not in known:

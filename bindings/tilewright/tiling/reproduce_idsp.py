@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from tilewright import catalogue, pictures
 from tilewright.heuristics.tiling import manual
 from tilewright.layer import Layer
+from tilewright.network import Network
 from tilewright.pictures import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION
 from tilewright.tiling.dsp import nest_of, search, thesis
 from tilewright.tiling.dsp.bounds import best_bound
@@ -100,16 +101,14 @@ def layers(network: str, *, grouped: bool = True) -> dict[str, Layer]:
         False for layers with channel groups as the thesis counts them: all kernels see the same maps.
     """
     found = {}
-    for row in catalogue.shared("networks", network)["layers"]:
-        layer = Layer.model_validate(
-            {**{key: value for key, value in row.items() if key != "name"}, "batch": BATCH}
-        )
+    for named in Network.model_validate(catalogue.shared("networks", network)).convolutions:
+        layer = named.unnamed(BATCH)
         if not grouped and layer.groups > 1:
             channels = layer.input[0] // layer.groups
             layer = Layer.model_validate(
                 {**layer.model_dump(), "groups": 1, "input": (channels, *layer.input[1:])}
             )
-        found[str(row["name"])] = layer
+        found[named.name] = layer
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.layer import Layer
+from tilewright.proven import Exact
 from tilewright.simulator import Report, Violation, execute
 from tilewright.simulator.reference import convolution, random_values
 from tilewright.tiling.dsp import bounds, search, thesis
@@ -16,7 +17,6 @@ from tilewright.tiling.dsp.nest import Nest
 from tilewright.tiling.dsp.plan import LOOPS, SCHEDULES, DspPlan
 from tilewright.tiling.dsp.program import lower
 from tilewright.tiling.dsp.traffic import Tiles
-from tilewright.tiling.proven import Exact
 
 LayerPlan = DspPlan
 

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from tilewright.layer import Layer
+from tilewright.proven import Bound, Exact
 from tilewright.simulator import Report, Violation, execute
 from tilewright.simulator.reference import convolution, random_values
 from tilewright.tiling.npu import search
@@ -14,7 +15,6 @@ from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.npu.plan import DIMENSIONS, NpuPlan
 from tilewright.tiling.npu.program import data, lower
 from tilewright.tiling.npu.slices import Cut
-from tilewright.tiling.proven import Bound, Exact
 
 LayerPlan = NpuPlan
 

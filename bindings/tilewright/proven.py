@@ -1,4 +1,4 @@
-"""What is proven of a tiling problem: bounds known without a search, and answers of the exact searches."""
+"""What is proven of a problem: bounds known without a search, and answers of the exact searches."""
 
 from __future__ import annotations
 

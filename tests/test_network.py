@@ -1,0 +1,261 @@
+"""Networks as graphs: what layers read, what they take, and what is refused, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from tilewright import catalogue
+from tilewright.errors import InputError
+from tilewright.instance import parse
+from tilewright.layer import Layer
+from tilewright.network import Add, NamedLayer, Network, Pool
+from tilewright.tiling import Problem
+
+LAYERS: list[dict[str, Any]] = [
+    {"name": "conv", "input": [3, 12, 12], "kernels": 8, "kernel": [3, 3]},
+    {"name": "pool", "kind": "pool", "input": [8, 10, 10], "kernel": [2, 2], "stride": [2, 2]},
+    {"name": "left", "input": [8, 5, 5], "kernels": 6, "kernel": [1, 1]},
+    {
+        "name": "right",
+        "inputs": ["pool"],
+        "input": [8, 5, 5],
+        "kernels": 2,
+        "kernel": [3, 3],
+        "padding": [1, 1, 1, 1],
+    },
+    {"name": "sum", "kind": "add", "inputs": ["pool", "pool"], "input": [8, 5, 5]},
+    {"name": "all", "inputs": ["left", "right", "sum"], "input": [16, 5, 5], "kernels": 4, "kernel": [1, 1]},
+    {"name": "fc", "kind": "fc", "inputs": 100, "outputs": 10},
+]
+MACHINE = {"kind": "dsp", "memory_bytes": 65536}
+BUNDLED = sorted(path.stem for path in catalogue.instances("networks"))
+
+# What the bundled networks' convolutions and fully connected layers add up to: layers, MACs, weights.
+TOTALS = {
+    "alexnet": (8, 720_728_608, 57_276_448),
+    "inceptionv3": (95, 5_713_218_144, 23_801_184),
+    "lenet": (5, 416_520, 61_470),
+    "lenet5-clone": (4, 12_273_152, 1_662_752),
+    "mnist-tcpa": (4, 1_362_592, 16_696),
+    "mobilenetv2": (53, 300_775_552, 3_471_040),
+    "resnet50": (54, 3_482_255_360, 25_502_912),
+    "squeezenet": (26, 832_667_936, 1_244_448),
+    "vgg16": (16, 15_470_264_320, 138_344_128),
+}
+
+
+def network(*layers: dict[str, Any]) -> Network:
+    return Network.model_validate({"layers": list(layers or LAYERS)})
+
+
+def changed(index: int, **changes: Any) -> list[dict[str, Any]]:
+    """Return the layers with some keys of one of them replaced; None removes a key."""
+    layers = deepcopy(LAYERS)
+    table = layers[index] | changes
+    layers[index] = {key: value for key, value in table.items() if value is not None}
+    return layers
+
+
+def refused(build: Callable[[], object]) -> InputError:
+    with pytest.raises(InputError) as caught:
+        build()
+    return caught.value
+
+
+def instance(layers: object) -> Problem:
+    problem = parse({"room": "tiling", "network": {"layers": layers}, "machine": MACHINE}).problem
+    assert isinstance(problem, Problem)
+    return problem
+
+
+# Graphs that are good ----------------------------------------------------------------------------
+
+
+def test_a_graph() -> None:
+    graph = network()
+    graph.check_shapes()
+    assert [type(layer) for layer in graph.layers] == [
+        NamedLayer,
+        Pool,
+        *[NamedLayer] * 2,
+        Add,
+        *[NamedLayer] * 2,
+    ]
+    assert graph.producers == ((-1,), (0,), (1,), (1,), (1, 1), (2, 3, 4), (5,))
+    assert graph.consumers == ((1,), (2, 3, 4), (5,), (5,), (5,), (6,), ())
+    assert [layer.name for layer in graph.convolutions] == ["conv", "left", "right", "all", "fc"]
+    assert [layer.output for layer in graph.layers[:3]] == [(8, 10, 10), (8, 5, 5), (6, 5, 5)]
+    assert [layer.output_channels for layer in graph.layers] == [8, 8, 6, 2, 8, 4, 10]
+
+
+def test_a_layer_reads_the_one_before_unless_it_says_otherwise() -> None:
+    one = {"input": [3, 6, 6], "kernels": 3, "kernel": [1, 1]}
+    graph = network(
+        {"name": "a", **one},
+        {"name": "b", **one},
+        {"name": "c", "inputs": ["input"], **one},
+        {"name": "d", "kind": "add", "inputs": ["c", "input", "a"], "input": [3, 6, 6]},
+    )
+    graph.check_shapes()
+    assert graph.producers == ((-1,), (0,), (-1,), (2, -1, 0))
+    assert graph.consumers == ((1, 3), (), (3,), ())
+
+
+def test_a_pool_has_the_geometry_of_a_convolution() -> None:
+    geometry = {"input": [5, 17, 20], "kernel": [3, 4], "stride": [2, 3], "padding": [1, 0, 2, 1]}
+    pool = Pool.model_validate({"name": "pool", "kind": "pool", **geometry})
+    layer = Layer.model_validate({"kernels": 1, **geometry})
+    assert pool.op == "max"
+    assert pool.output == (5, *layer.output_plane)
+    for columns in (False, True):
+        assert (pool.positions(columns) == layer.positions(columns)).all()
+
+
+def test_an_addition_keeps_the_shape() -> None:
+    add = Add(name="sum", kind="add", inputs=("a", "b"), input=(5, 17, 20))
+    assert (add.kernel, add.stride, add.padding) == ((1, 1), (1, 1), (0, 0, 0, 0))
+    assert (add.output, add.padded_plane) == ((5, 17, 20), (17, 20))
+
+
+def test_networks_survive_json() -> None:
+    assert Network.model_validate_json(network().model_dump_json()) == network()
+
+
+def test_a_fully_connected_layer_may_read_several() -> None:
+    """Its `inputs` is a number; as a convolution of one position it can name layers."""
+    form = {"input": [32, 1, 1], "kernels": 10, "kernel": [1, 1]}
+    graph = network(
+        {"name": "conv", "input": [3, 2, 2], "kernels": 5, "kernel": [1, 1]},
+        {"name": "left", "kind": "fc", "inputs": 20, "outputs": 12},
+        {"name": "fc", "kind": "fc", "inputs": ["left", "conv"], **form},
+    )
+    graph.check_shapes()
+    assert graph.producers[2] == (1, 0)
+    assert graph.convolutions[2].unnamed(4) == Layer.model_validate({"kind": "fc", "batch": 4, **form})
+
+
+# Graphs that are not -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("index", "changes", "field", "value", "limit"),
+    [
+        (2, {"inputs": ["all"]}, "inputs", "all", "earlier layers only, as layers stand in the order of"),
+        (2, {"inputs": ["left"]}, "inputs", "left", "layer left can read earlier layers only"),
+        (2, {"inputs": ["pol"]}, "inputs", "pol", 'or "input", the network\'s own input'),
+        (2, {"inputs": []}, "inputs", (), "layer left, of kind conv, needs at least 1"),
+        (2, {"inputs": ["pool", "pool"]}, "inputs", ("pool", "pool"), "layer left names an input twice"),
+        (2, {"inputs": "pool"}, "inputs", "pool", "tuple"),
+        (2, {"inputs": [3]}, "inputs[0]", 3, "string"),
+        (4, {"inputs": None}, "inputs", None, "layer sum, of kind add, needs at least 2"),
+        (4, {"inputs": ["pool"]}, "inputs", ("pool",), "layer sum, of kind add, needs at least 2"),
+        (4, {"kernel": [1, 1]}, "kernel", (1, 1), "unknown key; there are: name, inputs, kind, input"),
+        (
+            1,
+            {"kernels": 8},
+            "kernels",
+            8,
+            "there are: name, inputs, kind, op, input, kernel, stride, padding",
+        ),
+        (
+            2,
+            {"op": "max"},
+            "op",
+            "max",
+            "kernels, kernel, stride, padding, dilation, groups, batch, name, inputs",
+        ),
+        (1, {"op": "min"}, "op", "min", "'max' or 'average'"),
+        (1, {"kernel": None}, "kernel", None, "is missing"),
+        (1, {"kernel": [0, 2]}, "kernel[0]", 0, "greater than or equal to 1"),
+        (1, {"kind": "pol"}, "kind", "pol", "must be one of: conv, fc, pool, add"),
+        (1, {"kind": [1]}, "kind", [1], "must be one of: conv, fc, pool, add"),
+        (1, {"name": "input"}, "name", "input", "the network's own input"),
+        (1, {"name": None}, "name", None, "is missing"),
+    ],
+)
+def test_what_is_wrong_is_named(
+    index: int, changes: dict[str, Any], field: str, value: object, limit: str
+) -> None:
+    error = refused(lambda: instance(changed(index, **changes)))
+    assert error.field == f"network.layers[{index}].{field}"
+    assert error.value == value
+    assert limit in error.limit
+
+
+@pytest.mark.parametrize(
+    ("index", "changes", "field", "limit"),
+    [
+        (1, {"kernel": [11, 2]}, "kernel", "layer pool: its height with dilation is 11, at most the padded"),
+        (1, {"padding": [0, 0, 2, 0]}, "padding", "layer pool: must be smaller than the kernel's width 2"),
+        (4, {"input": [8, 3000, 3000]}, "input", "layer sum: at most 4000000 positions"),
+        (2, {"groups": 5}, "groups", "layer left: must divide"),
+    ],
+)
+def test_a_geometry_that_is_none_names_its_layer(
+    index: int, changes: dict[str, Any], field: str, limit: str
+) -> None:
+    error = refused(lambda: instance(changed(index, **changes)))
+    assert error.field == f"layer.{field}"
+    assert limit in error.limit
+
+
+@pytest.mark.parametrize("layers", [3, [], {"a": 1}, "file"])
+def test_layers_that_are_none(layers: object) -> None:
+    assert refused(lambda: instance(layers)).field == "network.layers"
+
+
+@pytest.mark.parametrize("layer", [3, "conv", [1]])
+def test_a_layer_that_is_none(layer: object) -> None:
+    assert refused(lambda: instance([layer])).field.startswith("network.layers[0]")
+
+
+def test_two_layers_of_one_name() -> None:
+    error = refused(lambda: network(*changed(1, name="conv")))
+    assert (error.field, error.value) == ("network.layers", "conv")
+
+
+@pytest.mark.parametrize(
+    ("index", "changes", "takes", "given"),
+    [
+        (1, {"input": [7, 10, 10]}, [7, 10, 10], "layer pool takes, but it is given: conv 8x10x10"),
+        (1, {"input": [8, 10, 9]}, [8, 10, 9], "layer pool takes, but it is given: conv 8x10x10"),
+        (2, {"inputs": ["input"]}, [8, 5, 5], "layer left takes, but it is given: input 3x12x12"),
+        (4, {"inputs": ["pool", "left"]}, [8, 5, 5], "sum takes, but it is given: pool 8x5x5 and left 6x5x5"),
+        (5, {"inputs": ["left", "right"]}, [16, 5, 5], "it is given: left 6x5x5 and right 2x5x5"),
+        (5, {"inputs": ["conv", "pool"]}, [16, 5, 5], "it is given: conv 8x10x10 and pool 8x5x5"),
+        (6, {"inputs": 99}, [99, 1, 1], "layer fc takes, but it is given: all 4x5x5"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_named(
+    index: int, changes: dict[str, Any], takes: list[int], given: str
+) -> None:
+    graph = network(*changed(index, **changes))
+    error = refused(graph.check_shapes)
+    assert (error.field, error.value) == (f"network.layers[{index}].input", takes)
+    assert given in error.limit
+
+
+# Rooms and data ----------------------------------------------------------------------------------
+
+
+def test_tiling_takes_convolutions_and_fully_connected_layers() -> None:
+    assert [name for name, _ in instance(LAYERS).parts] == ["conv", "left", "right", "all", "fc"]
+    error = refused(lambda: instance([LAYERS[1]]))
+    assert (error.field, error.value) == ("network.layers", ["pool"])
+    assert "no convolution and no fully connected layer" in error.limit
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_bundled_networks_are_graphs_with_one_output(name: str) -> None:
+    graph = Network.model_validate(catalogue.shared("networks", name))
+    graph.check_shapes()
+    assert [readers for readers in graph.consumers if not readers] == [()]
+    assert graph.consumers[-1] == ()
+    convolutions = graph.convolutions
+    macs = sum(layer.macs for layer in convolutions)
+    weights = sum(layer.kernels * layer.macs_per_output for layer in convolutions)
+    assert (len(convolutions), macs, weights) == TOTALS[name]
