@@ -37,12 +37,15 @@ BUNDLED = sorted(path.stem for path in catalogue.instances("networks"))
 # What the bundled networks' convolutions and fully connected layers add up to: layers, MACs, weights.
 TOTALS = {
     "alexnet": (8, 720_728_608, 57_276_448),
+    "googlenet": (58, 1_582_671_872, 6_990_272),
     "inceptionv3": (95, 5_713_218_144, 23_801_184),
     "lenet": (5, 416_520, 61_470),
     "lenet5-clone": (4, 12_273_152, 1_662_752),
     "mnist-tcpa": (4, 1_362_592, 16_696),
     "mobilenetv2": (53, 300_775_552, 3_471_040),
+    "resnet152": (156, 11_282_415_616, 60_040_384),
     "resnet50": (54, 3_482_255_360, 25_502_912),
+    "resnet50-caffe": (54, 3_857_973_248, 25_502_912),
     "squeezenet": (26, 832_667_936, 1_244_448),
     "vgg16": (16, 15_470_264_320, 138_344_128),
 }
@@ -138,6 +141,43 @@ def test_a_fully_connected_layer_may_read_several() -> None:
     assert graph.convolutions[2].unnamed(4) == Layer.model_validate({"kind": "fc", "batch": 4, **form})
 
 
+def test_a_product_broadcasts_a_pixel() -> None:
+    graph = network(
+        {"name": "pool", "kind": "pool", "op": "average", "input": [300, 70, 70], "kernel": [70, 70]},
+        {"name": "gate", "kind": "map", "op": "sigmoid", "input": [300, 1, 1]},
+        {"name": "product", "kind": "mul", "inputs": ["input", "gate"], "input": [300, 70, 70]},
+    )
+    graph.check_shapes()
+    assert [layer.output for layer in graph.layers] == [(300, 1, 1), (300, 1, 1), (300, 70, 70)]
+
+
+def test_what_moves_values() -> None:
+    depth = {"kind": "reshape", "op": "space_to_depth", "input": [3, 10, 16], "output": [12, 5, 8]}
+    graph = network(
+        {"name": "pad", "kind": "pad", "input": [3, 8, 9], "padding": [1, 1, 3, 4]},
+        {"name": "depth", **depth},
+        {"name": "strange", "kind": "opaque", "op": "Strange", "input": [12, 5, 8], "output": [7, 5, 8]},
+        {"name": "both", "kind": "concat", "inputs": ["depth", "strange"], "input": [19, 5, 8]},
+    )
+    graph.check_shapes()
+    assert [layer.output for layer in graph.layers] == [(3, 10, 16), (12, 5, 8), (7, 5, 8), (19, 5, 8)]
+    error = refused(lambda: network({"name": "depth", **depth, "output": [12, 5, 9]}))
+    assert (error.field, error.value) == ("layer.output", [12, 5, 9])
+    assert "layer depth: must hold as many values as its input, 480" in error.limit
+
+
+def test_parameters_are_weights_biases_and_those_of_maps() -> None:
+    graph = network(
+        {"name": "conv", "input": [4, 5, 5], "kernels": 6, "kernel": [3, 3], "groups": 2, "bias": True},
+        {"name": "bn", "kind": "map", "op": "batch_norm", "parameters": 12, "input": [6, 3, 3]},
+        {"name": "fc", "kind": "fc", "inputs": 54, "outputs": 10},
+    )
+    assert [layer.parameters for layer in graph.convolutions] == [6 * 2 * 9 + 6, 540]
+    assert graph.parameters == 6 * 2 * 9 + 6 + 12 + 540
+    assert graph.macs == 9 * 6 * 2 * 9 + 540
+    assert "bias" not in graph.convolutions[0].unnamed().model_dump()
+
+
 # Graphs that are not -----------------------------------------------------------------------------
 
 
@@ -153,6 +193,17 @@ def test_a_fully_connected_layer_may_read_several() -> None:
         (2, {"inputs": [3]}, "inputs[0]", 3, "string"),
         (4, {"inputs": None}, "inputs", None, "layer sum, of kind add, needs at least 2"),
         (4, {"inputs": ["pool"]}, "inputs", ("pool",), "layer sum, of kind add, needs at least 2"),
+        (
+            4,
+            {"kind": "mul", "inputs": ["pool"]},
+            "inputs",
+            ("pool",),
+            "layer sum, of kind mul, needs at least 2",
+        ),
+        (4, {"kind": "concat"}, "inputs", ("pool", "pool"), "layer sum names an input twice"),
+        (4, {"kind": "map", "op": "sine"}, "op", "sine", "'relu'"),
+        (4, {"kind": "map", "op": "relu", "parameters": -1}, "parameters", -1, "greater than or equal to 0"),
+        (4, {"kind": "pad"}, "padding", None, "is missing"),
         (4, {"kernel": [1, 1]}, "kernel", (1, 1), "unknown key; there are: name, inputs, kind, input"),
         (
             1,
@@ -171,7 +222,13 @@ def test_a_fully_connected_layer_may_read_several() -> None:
         (1, {"op": "min"}, "op", "min", "'max' or 'average'"),
         (1, {"kernel": None}, "kernel", None, "is missing"),
         (1, {"kernel": [0, 2]}, "kernel[0]", 0, "greater than or equal to 1"),
-        (1, {"kind": "pol"}, "kind", "pol", "must be one of: conv, fc, pool, add"),
+        (
+            1,
+            {"kind": "pol"},
+            "kind",
+            "pol",
+            "must be one of: conv, fc, pool, add, mul, concat, map, pad, reshape, opaque",
+        ),
         (1, {"kind": [1]}, "kind", [1], "must be one of: conv, fc, pool, add"),
         (1, {"name": "input"}, "name", "input", "the network's own input"),
         (1, {"name": None}, "name", None, "is missing"),
@@ -225,6 +282,12 @@ def test_two_layers_of_one_name() -> None:
         (1, {"input": [8, 10, 9]}, [8, 10, 9], "layer pool takes, but it is given: conv 8x10x10"),
         (2, {"inputs": ["input"]}, [8, 5, 5], "layer left takes, but it is given: input 3x12x12"),
         (4, {"inputs": ["pool", "left"]}, [8, 5, 5], "sum takes, but it is given: pool 8x5x5 and left 6x5x5"),
+        (4, {"kind": "mul", "inputs": ["pool", "left"]}, [8, 5, 5], "given: pool 8x5x5 and left 6x5x5"),
+        (4, {"kind": "map", "op": "relu", "inputs": ["left"]}, [8, 5, 5], "given: left 6x5x5"),
+        (4, {"kind": "concat", "inputs": ["left"]}, [8, 5, 5], "given: left 6x5x5"),
+        (4, {"kind": "pad", "padding": [1] * 4, "inputs": ["left"]}, [8, 5, 5], "given: left 6x5x5"),
+        (4, {"kind": "reshape", "output": [1, 8, 25], "inputs": ["left"]}, [8, 5, 5], "given: left 6x5x5"),
+        (4, {"kind": "opaque", "op": "A", "output": [1, 1, 1], "inputs": ["left"]}, [8, 5, 5], "left 6x5x5"),
         (5, {"inputs": ["left", "right"]}, [16, 5, 5], "it is given: left 6x5x5 and right 2x5x5"),
         (5, {"inputs": ["conv", "pool"]}, [16, 5, 5], "it is given: conv 8x10x10 and pool 8x5x5"),
         (6, {"inputs": 99}, [99, 1, 1], "layer fc takes, but it is given: all 4x5x5"),

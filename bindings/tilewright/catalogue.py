@@ -14,7 +14,7 @@ from typing import Any
 import tilewright
 from tilewright.errors import InputError, UnknownNameError
 
-ROOMS = ("grouping", "tiling")
+ROOMS = ("grouping", "tiling", "allocation")
 
 
 def folders(kind: str, room: str) -> list[Path]:

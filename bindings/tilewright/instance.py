@@ -8,15 +8,17 @@ import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from tilewright import catalogue
 from tilewright.errors import InputError
 
 MAX_BYTES = 1_000_000
 """Largest instance file that is read."""
+
+Table = TypeVar("Table", bound=BaseModel)
 
 LONG_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]+[ \t]*\.[ \t]*){32}""")
 
@@ -52,7 +54,7 @@ def read(path: str | Path) -> Instance:
     """
     path = _locate(Path(path))
     try:
-        return parse(_load(path), path)
+        return parse(load(path), path)
     except InputError as error:
         raise (error if error.file else error.in_file(str(path))) from None
 
@@ -75,7 +77,7 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _load(path: Path) -> dict[str, Any]:
+def load(path: Path) -> dict[str, Any]:
     """Read a TOML file, guarded against what is no instance at all."""
     if not _exists(path):
         known = "`tilewright list instances` names those that come with it"
@@ -129,17 +131,22 @@ def _text(table: dict[str, Any], key: str, default: str | None) -> str:
 def _included(name: str, key: str, path: Path | None) -> dict[str, Any]:
     if path is None or Path(name).is_absolute() or Path(name).suffix != ".toml":
         raise InputError(key, name, "must be a table, or the relative path of a .toml file that holds it")
-    return _load(path.parent / name)
+    return load(path.parent / name)
 
 
 def build(room: str, table: dict[str, Any]) -> Any:
     """Build a room's problem from its tables, with errors that name field, value and limit."""
+    return validated(catalogue.room(room).Problem, table)
+
+
+def validated(model: type[Table], table: dict[str, Any]) -> Table:
+    """Build what a table describes, with errors that name field, value and limit."""
     try:
-        return catalogue.room(room).Problem.model_validate(table)
+        return model.model_validate(table)
     except ValidationError as error:
-        raise _as_input_error(error, catalogue.room(room).Problem) from None
+        raise _as_input_error(error, model) from None
     except RecursionError:
-        raise InputError("file", room, "is nested too deeply") from None
+        raise InputError("file", model.__name__.lower(), "is nested too deeply") from None
 
 
 def _as_input_error(error: ValidationError, model: Any) -> InputError:

@@ -93,7 +93,7 @@ def rows() -> list[dict[str, Any]]:
 def layer(network: str, name: str) -> Layer:
     """Return a layer of a bundled network."""
     found = Network.model_validate(catalogue.shared("networks", network))
-    return next(one.unnamed() for one in found.layers if one.name == name)
+    return next(one.unnamed() for one in found.convolutions if one.name == name)
 
 
 def _one_image(layer: Layer) -> Layer:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from tilewright.simulator import (
     Box,
@@ -148,6 +149,59 @@ def grouping_overlapped() -> Callable[[], Report]:
     return lambda: execute(program, overlapped=True)
 
 
+def resnet(channels: int, *, overlapped: bool = False, numeric: bool = False) -> Callable[[], Report]:
+    """Return the execution of two frames of ResNet-50 with so many channels first, pixel by pixel.
+
+    Its engines, one for each of the layers, are all at work together, under a static schedule.
+    """
+    sys.path.append(str(Path(__file__).parents[1] / "simulator"))
+    from pipelines import IMAGE, Pipeline, Stage
+
+    from tilewright.layer import Layer
+    from tilewright.network import Add, Pool
+
+    image = 3, 224, 224
+    stages: list[Stage] = []
+
+    def add(layer: Layer | Pool | Add, *inputs: int) -> int:
+        rows, cols = layer.output_plane
+        stages.append(Stage(layer, inputs, max(1, 112 * 112 // (rows * cols))))
+        return len(stages) - 1
+
+    def conv(source: int, kernels: int, size: int, stride: int = 1) -> int:
+        given = image if source == IMAGE else stages[source].layer.output
+        side = size // 2
+        table = {"kernel": (size, size), "stride": (stride, stride), "padding": (side,) * 4}
+        return add(Layer(input=given, kernels=kernels, **table), source)
+
+    def pool(source: int, op: str, size: int, stride: int, pad: int) -> int:
+        table = {"kernel": (size, size), "stride": (stride, stride), "padding": (pad,) * 4, "op": op}
+        given = stages[source].layer.output
+        return add(Pool(name=f"pool {len(stages)}", kind="pool", input=given, **table), source)
+
+    last = pool(conv(IMAGE, channels, 7, 2), "max", 3, 2, 1)
+    for level, blocks in enumerate((3, 4, 6, 3)):
+        wide = channels * 2**level
+        for block in range(blocks):
+            stride = 2 if level and not block else 1
+            short = last if block else conv(last, 4 * wide, 1, stride)
+            last = conv(conv(conv(last, wide, 1), wide, 3, stride), 4 * wide, 1)
+            shape = stages[last].layer.output
+            last = add(Add(name=f"add {len(stages)}", kind="add", input=shape), last, short)
+    last = pool(last, "average", 7, 7, 0)
+    add(Layer(kind="fc", inputs=stages[last].layer.output[0], outputs=1000), last)
+    pipeline = Pipeline(stages, image, 2)
+    program = pipeline.program()
+    data = pipeline.data(0) if numeric else None
+
+    def run() -> Report:
+        report = execute(program, overlapped=overlapped, data=data)
+        assert report.valid, report.violation
+        return report
+
+    return run
+
+
 def numeric_tile() -> Callable[[], object]:
     import numpy as np
 
@@ -170,6 +224,9 @@ MEASURED: dict[str, tuple[str, Callable[[], Callable[[], object]], str]] = {
     "cores": ("3,001 steps on 32 cores", many_cores, ""),
     "grouping": ("12,544 steps of a 226 x 226 layer in groups of patches", grouping, "1 s"),
     "overlapped": ("... with the event-driven timeline", grouping_overlapped, "1.6 s"),
+    "pipeline": ("156,805 steps of ResNet-50 under a schedule", lambda: resnet(1), "4 s"),
+    "clocks": ("... with the event-driven timeline", lambda: resnet(1, overlapped=True), "6 s"),
+    "numbers": ("... with real integers of a sixteenth of its channels", lambda: resnet(4, numeric=True), ""),
     "numeric": ("1.8 * 10^9 MACs of one tile", numeric_tile, ""),
 }
 

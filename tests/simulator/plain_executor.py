@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import product
 from math import ceil
 
-from tilewright.simulator import Box, Compute, Engine, Free, Load, Program, Tensor, WriteBack
+from tilewright.simulator import Box, Compute, Engine, Free, Load, Program, Step, Tensor, WriteBack
 from tilewright.simulator.program import Action, Region
 
 Element = tuple[str, tuple[int, ...]]
@@ -62,6 +62,10 @@ class PlainExecutor:
                 self.cut[name] |= {axis for axis, span in enumerate(region.ranges) if span is not None}
             else:
                 self.cut[name] |= {region.rank - 2, region.rank - 1}
+        self.start: int | None = None  # Of this step.
+        self.changed: dict[Element, tuple[int, str]] = {}  # Until when, and what is done to it.
+        self.read: dict[Element, list[int]] = {}  # Until when, since it was changed.
+        self.busy: dict[str, int] = {}
         computing = [bool(step.compute) for step in program.steps]
         self.computing = [i for i, computes in enumerate(computing, 1) if computes]
 
@@ -116,6 +120,52 @@ class PlainExecutor:
                 self.fail("memory overflow", memory.name, needed, f"a capacity of {memory.capacity}")
         self.peak = max(self.peak, total)
 
+    # Schedule --------------------------------------------------------------------------------------
+
+    def until(self, action: Action) -> int:
+        """When an action of this step is over."""
+        cycles = own_cycles(self.program, action)
+        if isinstance(action, Compute):
+            cycles = max(cycles, streaming_cycles(self.program, action))
+        return (self.start or 0) + cycles
+
+    def check_order(self, step: Step, before: list[int | None]) -> None:
+        self.start = step.start
+        found = "none" if step.start is None else f"cycle {step.start}"
+        if before and (before[-1] is None) != (step.start is None):
+            self.fail("order", "schedule", "a start of all steps or of none", found)
+        least = 0 if not before or before[-1] is None else before[-1]
+        if step.start is not None and step.start < least:
+            self.fail("order", "schedule", f"a start by cycle {least} or later", found)
+
+    def check_ready(self, found: list[Element], leaving: bool = False) -> None:
+        """Nothing is still done to the elements; if they leave or come, no one reads them either."""
+        if self.start is None:
+            return
+        for element in found:
+            finish, what = self.changed.get(element, (0, ""))
+            if finish > self.start:
+                needed = f"its data by cycle {self.start}"
+                self.fail("not ready", self.name(element), needed, f"{what} until cycle {finish}")
+            last = max(self.read.get(element, []), default=0) if leaving else 0
+            if last > self.start:
+                needed = f"its readers done by cycle {self.start}"
+                self.fail("in use", self.name(element), needed, f"read until cycle {last}")
+
+    def check_idle(self, engine: str) -> None:
+        if self.start is not None and self.busy.get(engine, 0) > self.start:
+            needed = f"it idle by cycle {self.start}"
+            self.fail("engine busy", engine, needed, f"at work until cycle {self.busy[engine]}")
+
+    def change(self, action: Action, found: list[Element], what: str) -> None:
+        for element in found:
+            self.changed[element] = self.until(action), what
+        if not isinstance(action, Compute):
+            for element in found:
+                self.read.pop(element, None)
+        if not isinstance(action, Free):
+            self.busy[action.engine] = self.until(action)
+
     def own_phase(self, step: int) -> int:
         return sum(other < step for other in self.computing) + 1
 
@@ -126,13 +176,16 @@ class PlainExecutor:
             kind, purpose = ("freed", "free") if isinstance(action, Free) else ("written", "write back")
             there = self.resident.__contains__
             self.each(found, there, "not resident", f"on chip to {purpose}", "it is not there")
+            if isinstance(action, Free) and tensor.role == "output":
+                kept = self.stored.__contains__
+                self.each(found, kept, "output lost", "a write-back before it is freed", "none")
+            self.check_ready(found, leaving=True)
             if isinstance(action, WriteBack):
+                self.check_idle(action.engine)
                 self.stored.update(found)
                 self.written_in.update(dict.fromkeys(found, self.step))
                 self.transfers += 1
-            elif tensor.role == "output":
-                kept = self.stored.__contains__
-                self.each(found, kept, "output lost", "a write-back before it is freed", "none")
+            self.change(action, found, "written back")
             self.resident.difference_update(found)
             self.count(kind, action.tensor, len(found))
         elif isinstance(action, Load):
@@ -152,6 +205,13 @@ class PlainExecutor:
                 self.each(
                     found, lambda e: self.loads[e] <= limit, "reload limit", f"at most {limit} loads", most
                 )
+            try:
+                self.check_ready(found, leaving=True)
+                self.check_idle(action.engine)
+            except Broken:
+                self.loads.subtract(found)
+                raise
+            self.change(action, found, "loaded")
         own = self.own_phase(self.step)
         for element in found:
             written = self.written_in.get(element)
@@ -176,6 +236,9 @@ class PlainExecutor:
                 return self.macs[element] >= needed
 
             self.each(read, complete, "not computed", f"{needed} MACs to {purpose}", "fewer")
+            self.check_ready(read)
+            for element in read:
+                self.read.setdefault(element, []).append(self.until(action))
         before = {element: self.macs[element] for element in found}
         for element in found:
             self.macs[element] += action.macs_per_element
@@ -192,9 +255,12 @@ class PlainExecutor:
             "its partial sum on chip to add to",
             "it is not there",
         )
+        self.check_ready(found)
         work, limit = action.macs_per_element * len(found), self.engines[action.engine].macs_per_action
         if limit is not None and work > limit:
             self.fail("too much work", action.engine, f"at most {limit} MACs in one action", f"{work}")
+        self.check_idle(action.engine)
+        self.change(action, found, "computed")
         self.resident.update(found)
         self.stored.difference_update(found)
         self.step_macs[-1] += work
@@ -264,16 +330,19 @@ class PlainExecutor:
             self.resident_after: list[dict[str, int]] = []
             for name, region in self.program.preloaded:
                 self.load(Load(name, region), self.find(name, region), free_of_charge=True)
+            starts: list[int | None] = []
             for number, step in enumerate(self.program.steps, 1):
                 self.step = number
                 self.rows.append({})
                 self.step_macs.append(0)
+                self.check_order(step, starts)
+                starts.append(step.start)
                 for action in step.actions:
                     self.perform(action)
                 self.resident_after.append({t.name: self.held(t) for t in self.program.tensors})
                 self.rows[-1]["footprint"] = Counter({t.name: self.occupied(t) for t in self.program.tensors})
             self.finish()
-            if lockstep:
+            if lockstep and self.start is None:
                 self.finish_lockstep()
         except Broken as broken:
             return broken.args  # type: ignore[return-value]
@@ -382,3 +451,79 @@ def alone(program: Program, transfers: list[WriteBack | Load]) -> int:
         setups[engine.setup_on or engine.name] += hosted
         busy[engine.name] += own_cycles(program, action) - hosted
     return max(setups.values(), default=0) + max(busy.values(), default=0)
+
+
+def plain_overlapped(program: Program, after: list[set[int]]) -> list[tuple[int, int]]:
+    """Start and finish of each action, frees too, with every engine on its own clock.
+
+    Parameters
+    ----------
+    after
+        For each action, in the order of the program, those that it waits for.
+    """
+    actions = [(n, action) for n, step in enumerate(program.steps) for action in step.actions]
+    account = {t.name: t.memory if t.buffer is None else f"buffer of {t.name}" for t in program.tensors}
+    limit = {memory.name: memory.capacity for memory in program.memories}
+    for tensor in program.tensors:
+        if tensor.buffer is not None:
+            limit[account[tensor.name]] = program.copies * tensor.buffer
+            room = limit[tensor.memory]
+            limit[tensor.memory] = None if room is None else room - program.copies * tensor.buffer
+    resident = {e for name, region in program.preloaded for e in elements(program.tensor(name), region)}
+    held = Counter(account[name] for name, _ in resident)
+    change, taken = [], [Counter[str]() for _ in program.steps]
+    for n, action in actions:
+        found = set(elements(program.tensor(action.tensor), action.region))
+        leaves = isinstance(action, Free | WriteBack)
+        change.append(-len(found) if leaves else len(found - resident))
+        resident = resident - found if leaves else resident | found
+        if not leaves:
+            taken[n][account[action.tensor]] += change[-1]
+    start: dict[int, int] = {}
+    done: set[int] = set()
+    running: dict[str, tuple[int, int]] = {}  # When what an engine does is over, and what it does.
+    opened = now = 0
+
+    def ready(k: int) -> bool:
+        n, action = actions[k]
+        return k not in start and n < opened + isinstance(action, Free | WriteBack) and after[k] <= done
+
+    def finish(k: int) -> None:
+        done.add(k)
+        if isinstance(actions[k][1], Free | WriteBack):
+            held[account[actions[k][1].tensor]] += change[k]
+
+    def may_open() -> bool:
+        computing = [k for k, (_, action) in enumerate(actions) if isinstance(action, Compute)]
+        busy = [actions[k][0] for k in computing if k not in done and actions[k][0] < opened]
+        return (
+            opened < len(program.steps)
+            and opened - min(busy, default=opened) < program.buffers
+            and all(limit[a] is None or held[a] + more <= limit[a] for a, more in taken[opened].items())
+        )
+
+    spans: list[tuple[int, int]] = [(0, 0)] * len(actions)
+    while len(done) < len(actions):
+        frees = [k for k, (_, action) in enumerate(actions) if isinstance(action, Free) and ready(k)]
+        for k in frees:
+            start[k], spans[k] = now, (now, now)
+            finish(k)
+        if frees:
+            continue
+        if may_open():
+            held += taken[opened]
+            opened += 1
+            continue
+        for k, (_, action) in enumerate(actions):
+            if not isinstance(action, Free) and action.engine not in running and ready(k):
+                cycles = own_cycles(program, action)
+                if isinstance(action, Compute):
+                    cycles = max(cycles, streaming_cycles(program, action))
+                start[k], spans[k] = now, (now, now + cycles)
+                running[action.engine] = now + cycles, k
+        now = min(running.values())[0]
+        for engine, (end, k) in sorted(running.items()):
+            if end == now:
+                finish(k)
+                del running[engine]
+    return spans

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up import spans
+from pipelines import random_layer
 from test_numeric import layers
 
 from tilewright.layer import Layer
+from tilewright.network import Add, Pool
 from tilewright.simulator import (
     Box,
     Compute,
@@ -27,8 +29,8 @@ from tilewright.simulator import (
     execute,
 )
 from tilewright.simulator.numeric import POISON
-from tilewright.simulator.operations import ConvolveBox
-from tilewright.simulator.reference import convolution, random_values
+from tilewright.simulator.operations import ConvolveBox, WindowBeat
+from tilewright.simulator.reference import addition, convolution, pooling, random_values
 
 LARGE = Layer(input=(64, 56, 56), kernels=64, kernel=(3, 3), padding=(1, 1, 1, 1))
 
@@ -123,6 +125,97 @@ def test_large_tiles_in_bands(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (whole(LARGE)(chip) == expected).all()
     monkeypatch.setattr("tilewright.simulator.operations._BAND_ELEMENTS", 64 * 9 * 56 * 5)
     assert (whole(LARGE)(chip) == expected).all()
+
+
+def test_a_tile_that_is_not_there_is_refused() -> None:
+    values, kernels = random_values(LARGE, 3)
+    chip = {"input": padded(LARGE, values), "kernels": kernels}
+    with pytest.raises(ValueError, match="do not cover"):
+        whole(LARGE, cols=(50, 57))(chip)
+
+
+# Beats -------------------------------------------------------------------------------------------
+
+
+def under(layer: Layer | Pool | Add, axis: int, outputs: tuple[int, int], size: int) -> list[int]:
+    """Rows or columns of a plane that some outputs read."""
+    if layer.kind == "fc":
+        return list(range(size))
+    begins = [n * layer.stride[axis] - layer.padding[2 * axis] for n in range(*outputs)]
+    read = {first + k * layer.dilation[axis] for first in begins for k in range(layer.kernel[axis])}
+    return sorted(place for place in read if 0 <= place < size)
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=300)
+def test_beats_are_parts_of_the_reference(seed: int) -> None:
+    """Of any layer and any number of inputs; what is not under a window is poison."""
+    random = Random(seed)
+    shape, joined = (random.randint(1, 3), random.randint(1, 7), random.randint(1, 7)), random.randint(1, 3)
+    layer = random_layer(random, shape, joined)
+    numbers = np.random.default_rng(seed)
+    values = {f"x{n}": numbers.integers(-8, 9, (2, *shape)) for n in range(joined)}
+    together = np.concatenate(list(values.values()), axis=1)
+    data, weights = dict(values), None
+    if layer.kind == "add":
+        expected = addition(list(values.values()))
+    elif layer.kind == "pool":
+        expected = pooling(layer, together)
+    else:
+        data["w"], weights = numbers.integers(-8, 9, layer.kernels_shape), "w"
+        expected = convolution(layer, together.reshape(2, *layer.input), data["w"])
+    for rows in spans(random, layer.output_plane[0]):
+        for cols in spans(random, layer.output_plane[1]):
+            frame = random.randrange(2)
+            read = np.ix_(under(layer, 0, rows, shape[1]), under(layer, 1, cols, shape[2]))
+            chip = dict(data)
+            for name, tensor in values.items():
+                chip[name] = np.full_like(tensor, POISON)
+                chip[name][frame][:, *read] = tensor[frame][:, *read]
+            found = WindowBeat(layer, tuple(values), weights, frame, rows, cols)(chip)
+            assert found.dtype == np.int64
+            assert np.array_equal(found, expected[frame, :, slice(*rows), slice(*cols)])
+
+
+def naive_pooling(layer: Pool, values: np.ndarray) -> np.ndarray:
+    """Loops over windows and their places, as in a textbook; padding is what has no value."""
+    result = np.zeros((*values.shape[:2], *layer.output_plane), dtype=np.int64)
+    for image, channel, i, j in np.ndindex(result.shape):
+        window = []
+        for h, w in np.ndindex(*layer.kernel):
+            row, col = i * layer.stride[0] + h - layer.padding[0], j * layer.stride[1] + w - layer.padding[2]
+            if 0 <= row < values.shape[2] and 0 <= col < values.shape[3]:
+                window.append(int(values[image, channel, row, col]))
+        result[image, channel, i, j] = max(window) if layer.op == "max" else sum(window)
+    return result
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["max", "average"]))
+def test_the_reference_is_the_textbook_pooling(seed: int, op: str) -> None:
+    random = Random(seed)
+    kernel = random.randint(1, 4), random.randint(1, 3)
+    height, width = (size + random.randint(0, 3) for size in kernel)
+    pads = [random.randint(0, kernel[axis] - 1) for axis in (0, 0, 1, 1)]
+    stride = random.randint(1, 3), random.randint(1, 3)
+    table = {"kernel": kernel, "stride": stride, "padding": tuple(pads), "op": op}
+    layer = Pool(name="pool", kind="pool", input=(2, height, width), **table)
+    values = np.random.default_rng(seed).integers(-8, 9, (2, 2, height, width))
+    assert np.array_equal(pooling(layer, values), naive_pooling(layer, values))
+
+
+def test_the_largest_of_negative_values_is_not_the_padding() -> None:
+    layer = Pool(name="p", kind="pool", input=(1, 2, 2), kernel=(2, 2), stride=(2, 2), padding=(1, 1, 1, 1))
+    values = np.array([[[[-1, -2], [-3, -4]]]])
+    assert pooling(layer, values).tolist() == values.tolist()
+    beat = WindowBeat(layer, ("x",), None, 0, (0, 2), (1, 2))
+    assert beat({"x": values}).tolist() == [[[-2], [-4]]]
+
+
+def test_a_fully_connected_layer_takes_whole_planes() -> None:
+    layer = Layer(kind="fc", inputs=6, outputs=2)
+    chip = {"a": np.array([[[[1, 2], [3, 4]]]]), "b": np.array([[[[5, 6]]]])}
+    chip["w"] = np.array([[1, 10, 100, 1000, 10_000, 100_000], [1, 1, 1, 1, 1, 1]]).reshape(2, 6, 1, 1)
+    assert WindowBeat(layer, ("a", "b"), "w", 0, (0, 1), (0, 1))(chip).ravel().tolist() == [654_321, 21]
 
 
 # Whole programs ----------------------------------------------------------------------------------

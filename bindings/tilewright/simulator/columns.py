@@ -65,13 +65,15 @@ class Columns:
         Numbers of each event's form and region.
     step
         Number of each event's step, from 1; 0 for what is preloaded.
+    start
+        Of each step, and 0 for what is preloaded; None without a static schedule.
     kind, tensor, engine, macs, bursts, streamed, cycles, target
         Of each form: `macs` per element; `target` is the tensor that a READ is read for.
     of, low, high, scattered
         Of each region: its tensor, its range on each axis, and its place in `positions` if it consists of
         cells, else -1.
-    cut
-        For each tensor the axes that a region may cut.
+    whole
+        For each tensor the axes that no region cuts.
     elements
         Of each region.
     broken
@@ -83,21 +85,22 @@ class Columns:
         self.labels: list[str] = []
         self.broken: Violation | None = None
         self.positions: list[NDArray[np.intp]] = []
-        self.cut: list[set[int]] = [set() for _ in program.tensors]
+        self.whole = [list(range(len(tensor.shape))) for tensor in program.tensors]
         self._tensors = {tensor.name: number for number, tensor in enumerate(program.tensors)}
         self._engines = {engine.name: number for number, engine in enumerate(program.engines)}
         self._known: dict[str, dict[Any, int]] = {name: {} for name in self._tensors}
-        self._remembered = 0
+        self._remembered = self._places = 0
         self._forms: dict[tuple[Any, ...], int] = {}
         self._rows: list[_Form] = []
         self._rank = max((len(tensor.shape) for tensor in program.tensors), default=0)
         self._bounds = array("i")
-        form, region, ends = array("i"), array("i"), array("q")
+        form, region, ends, starts = array("i"), array("i"), array("q"), array("q")
         try:
-            self._read(form, region, ends)
+            self._read(form, region, ends, starts)
         except _Broken as broken:
             self.broken = broken.violation
             ends.append(len(form))
+        self.start = np.array([0, *starts], dtype=np.int64) if starts else None
         self.form, self.region = np.asarray(form, dtype=np.int32), np.asarray(region, dtype=np.int32)
         ended = np.array([0, *ends], dtype=np.int64)
         self.step = np.repeat(np.arange(len(ends), dtype=np.int32), ended[1:] - ended[:-1])
@@ -121,8 +124,8 @@ class Columns:
         self.elements[some] *= sizes[self.scattered[some]]
         del self._known, self._forms, self._rows, self._bounds
 
-    def _read(self, form: array[int], region: array[int], ends: array[int]) -> None:
-        """Append the form and the region of each event, and after each step how many there are."""
+    def _read(self, form: array[int], region: array[int], ends: array[int], starts: array[int]) -> None:
+        """Append the form and the region of each event, after each step how many there are, and its start."""
         forms, place, new = self._forms, self._place, self._new_form
         for name, where in self.program.preloaded:
             region.append(place(name, where))
@@ -132,6 +135,7 @@ class Columns:
             self.labels.append(step.label)
             if len(self.labels) % _STEPS_BETWEEN_LOOKS == 0 and monotonic() > self._deadline:
                 raise OutOfTimeError
+            self._begin(step.start, starts)
             for free in step.free:
                 number = place(free.tensor, free.region)
                 key: tuple[Any, ...] = (FREE, free.tensor)
@@ -161,6 +165,20 @@ class Columns:
                 region.append(own)
             ends.append(len(form))
 
+    def _begin(self, start: int | None, starts: array[int]) -> None:
+        """Append the start of the next step, unless it is out of order."""
+        step, least = len(self.labels), starts[-1] if starts else 0
+        if step > 1 and (start is None) == bool(starts):
+            needed = "a start of all steps or of none"
+        elif start is not None and start < least:
+            needed = f"a start by cycle {least} or later"
+        else:
+            if start is not None:
+                starts.append(start)
+            return
+        found = "none" if start is None else f"cycle {start}"
+        raise _Broken(Violation("order", step, "schedule", needed, found))
+
     def _new_form(self, key: tuple[Any, ...]) -> int:
         kind, tensor, *rest = key
         if rest:
@@ -178,36 +196,38 @@ class Columns:
             raise _Broken(
                 Violation("unknown tensor", len(self.labels), name, "a declared tensor", "none of that name")
             )
-        if isinstance(region, Box):
-            found = known.get(region.ranges)
-            if found is not None:
-                return found
-        tensor = self._tensors[name]
-        shape = self.program.tensors[tensor].shape
-        if not region.lies_in(shape):
-            needed, what = f"a region of {list(shape)}", f"{region}"[:80]
-            raise _Broken(Violation("no such region", len(self.labels), name, needed, what))
-        number = len(self._bounds) // (2 + 2 * self._rank)
-        spare = self._rank - len(shape)
         if isinstance(region, Cells):
-            self.cut[tensor] |= {len(shape) - 2, len(shape) - 1}
-            # The plane's axes are left to the positions.
-            low, high = [0] * len(shape), [*shape[:-2], 1, 1]
-            scattered = len(self.positions)
-            self.positions.append(region.positions)
-        else:
-            spans = [span or (0, length) for span, length in zip(region.ranges, shape, strict=True)]
-            self.cut[tensor] |= {axis for axis, span in enumerate(region.ranges) if span is not None}
-            low, high = [span[0] for span in spans], [span[1] for span in spans]
-            scattered = -1
+            return self._new_place(name, region)
+        found = known.get(region.ranges)
+        if found is None:
             if self._remembered >= _REMEMBERED:
                 self._remembered = 0
                 for numbers in self._known.values():
                     numbers.clear()
             self._remembered += 1
-            known[region.ranges] = number
-        self._bounds.extend((tensor, scattered, *low, *[0] * spare, *high, *[1] * spare))
-        return number
+            found = known[region.ranges] = self._new_place(name, region)
+        return found
+
+    def _new_place(self, name: str, region: Region) -> int:
+        """Give a region a number."""
+        tensor = self._tensors[name]
+        shape = self.program.tensors[tensor].shape
+        bounds = region.bounds(shape)
+        if bounds is None:
+            needed, what = f"a region of {list(shape)}", f"{region}"[:80]
+            raise _Broken(Violation("no such region", len(self.labels), name, needed, what))
+        scattered, whole = -1, self.whole[tensor]
+        if isinstance(region, Box):
+            self.whole[tensor] = [axis for axis in whole if region.ranges[axis] is None]
+        else:
+            self.whole[tensor] = [axis for axis in whole if axis < len(shape) - 2]
+            scattered = len(self.positions)
+            self.positions.append(region.positions)
+        low, high = bounds
+        spare = self._rank - len(shape)
+        self._bounds.fromlist([tensor, scattered, *low, *[0] * spare, *high, *[1] * spare])
+        self._places += 1
+        return self._places - 1
 
 
 class Grid:
@@ -245,12 +265,12 @@ class Grid:
             cuts = []
             for axis, length in enumerate(tensor.shape):
                 low, high = columns.low[mine, axis], columns.high[mine, axis]
-                if axis not in columns.cut[number]:
+                if axis in columns.whole[number]:
                     found = np.array([0, length])
                 elif axis >= len(tensor.shape) - 2 and scattered.any():
                     found = np.arange(length + 1)
                 else:
-                    found = np.unique(np.concatenate([low, high, [0, length]]))
+                    found = distinct(np.concatenate([low, high, [0, length]]))
                 cuts.append(found)
             stride = 1
             for axis in reversed(range(len(tensor.shape))):
@@ -307,9 +327,16 @@ class Grid:
         shown = [
             int(found[place])
             for axis, (found, place) in enumerate(zip(cuts, places, strict=True))
-            if axis in self.columns.cut[number]
+            if axis not in self.columns.whole[number]
         ]
         return f"{tensor.name}{shown}" if shown else tensor.name
+
+
+def distinct(values: Counts) -> Counts:
+    """Return the different ones of some values, in order."""
+    # np.unique hashes them, which takes more than ten times as long.
+    ordered = np.sort(values)
+    return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered
 
 
 def _expand(size: Numbers) -> tuple[Counts, Counts]:

@@ -26,15 +26,18 @@ from tilewright.simulator.columns import (
     Columns,
     Grid,
     Numbers,
+    distinct,
 )
 from tilewright.simulator.numeric import check_data, move
 from tilewright.simulator.program import Counts, Program, Values
-from tilewright.simulator.report import Report, Timeline, Violation
+from tilewright.simulator.report import Report, Rows, Timeline, Violation
 from tilewright.simulator.timing import (
+    Schedule,
     Timed,
     lockstep_timeline,
     overlapped_timeline,
     reserved,
+    scheduled_timeline,
     sequential_timeline,
 )
 
@@ -121,6 +124,28 @@ class _Machine:
             + [_UNLIMITED if tensor.buffer is None else tensor.buffer for tensor in tensors],
             dtype=np.int64,
         )
+
+
+class _Amounts:
+    """What is added for which tensor at which step, a block at a time."""
+
+    def __init__(self, tensors: int) -> None:
+        self._parts: list[list[tuple[Numbers, Counts]]] = [[] for _ in range(tensors)]
+
+    def add(self, tensors: Counts, steps: Numbers, amounts: Counts) -> None:
+        """Add some amounts, kept in the smallest type that holds them."""
+        order = np.argsort(tensors, kind="stable")
+        found, first = np.unique(tensors[order], return_index=True)
+        small = amounts.astype(np.min_scalar_type(-1 - int(np.abs(amounts).max(initial=0))))
+        for tensor, mine in zip(found.tolist(), np.split(order, first[1:]), strict=False):
+            self._parts[tensor].append((steps[mine], small[mine]))
+
+    def row(self, tensor: int, steps: int) -> Counts:
+        """Return the sums of a tensor by step."""
+        counts = np.zeros(steps, dtype=np.int64)
+        for places, amounts in self._parts[tensor]:
+            np.add.at(counts, places, amounts.astype(np.int64))
+        return counts
 
 
 class _Block:
@@ -276,6 +301,17 @@ class _Block:
                 f"{self.work[event]}",
             ),
         )
+        schedule = run.schedule
+        if schedule is not None:
+            yield (
+                "engine busy",
+                schedule.busy[self.first : self.first + len(self.kinds)],
+                lambda event: (
+                    run.program.engines[engines[event]].name,
+                    f"it idle by cycle {schedule.start[self.first + event]}",
+                    f"at work until cycle {schedule.until(self.first + event)}",
+                ),
+            )
         grows = (self.kinds == LOAD) | (self.kinds == PRELOAD) | (self.kinds == COMPUTE)
         over = grows & (self.held > machine.limit[machine.account[self.tensors]])
         static = machine.static[self.tensors]
@@ -317,6 +353,37 @@ class _Block:
         np.add.at(occupied, self.tensors[: event + 1], self.changes[: event + 1])
         return run.overflow(int(run.machine.memory[self.tensors[event]]), occupied)
 
+    def early(self) -> tuple[int, Callable[[], Violation]] | None:
+        """Return the first event that a schedule begins before another one is over, and how to say so."""
+        schedule, columns = self.run.schedule, self.run.columns
+        assert schedule is not None
+        after, before, cell = self.dependencies
+        soon = np.flatnonzero(schedule.start[after] < schedule.finish[before])
+        kind, other = (columns.kind[columns.form[events[soon]]] for events in (after, before))
+        soon = soon[(kind != READ) | (other != READ)]  # Two of one engine, which is busy then.
+        if not soon.size:
+            return None
+        event = int(after[soon].min())
+        soon = soon[after[soon] == event]
+        place = int(cell[soon].min())
+        late = before[soon[cell[soon] == place]]
+        last = int(late[np.argmax(schedule.finish[late])])
+
+        def tell() -> Violation:
+            used = int(columns.kind[columns.form[last]])
+            begin, end = (int(cycles) for cycles in (schedule.start[event], schedule.finish[last]))
+            what = {COMPUTE: "computed", LOAD: "loaded", WRITE: "written back", READ: "read"}[used]
+            rule, needed = ("in use", "its readers done") if used == READ else ("not ready", "its data")
+            return Violation(
+                rule,
+                int(columns.step[event]),
+                self.run.grid.name(place),
+                f"{needed} by cycle {begin}",
+                f"{what} until cycle {end}",
+            )
+
+        return event - self.first, tell
+
     def first_violation(self) -> tuple[int, Violation] | None:
         """Return the first event that breaks a rule, and the first rule that it breaks."""
         first = len(self.kinds)
@@ -326,6 +393,8 @@ class _Block:
                 first = event
                 rows = np.flatnonzero(broken & (self.event == event))
                 tell = partial(self._of_cells, name, rows, explain)
+        if self.run.schedule is not None and (early := self.early()) is not None and early[0] < first:
+            first, tell = early
         for name, broken, explain_event in self.rules_of_events():
             if broken.any() and (event := int(np.argmax(broken))) < first:
                 first = event
@@ -345,15 +414,15 @@ class _Block:
         """Add to the run's counts what the first events did, and how often cells were loaded by `loading`."""
         run = self.run
         steps, tensors = self.steps[:events] - 1, self.tensors[:events]
-        for kind, table in run.tables.items():
+        for kind, amounts in run.amounts.items():
             mine = np.flatnonzero(self.kinds[:events] == kind)
-            np.add.at(table.reshape(-1), tensors[mine] * run.steps + steps[mine], self.elements[mine])
+            amounts.add(tensors[mine], steps[mine], self.elements[mine])
         mine = np.flatnonzero(self.changes[:events])
         before = steps[mine] < 0
         np.add.at(run.preloaded, tensors[mine[before]], self.changes[mine[before]])
         np.add.at(run.occupied, tensors[mine], self.changes[mine])
         mine = mine[~before]
-        np.add.at(run.net.reshape(-1), tensors[mine] * run.steps + steps[mine], self.changes[mine])
+        run.net.add(tensors[mine], steps[mine], self.changes[mine])
         computes = np.flatnonzero(self.kinds[:events] == COMPUTE)
         np.add.at(run.macs, steps[computes], self.work[computes])
         run.streamed += int(run.columns.streamed[self.forms[computes]].sum())
@@ -375,23 +444,22 @@ class _Block:
         steps: Numbers = self.steps[now[other & same]] - 1
         return steps
 
-    def dependencies(self) -> Iterator[tuple[Counts, Counts]]:
-        """Return pairs of events, the first of which waits for the second; a READ is part of its compute.
+    @cached_property
+    def dependencies(self) -> tuple[Counts, Counts, Counts]:
+        """Events, those that each of them waits for, and the cell because of which; for each block in turn.
 
         An event waits for the last one that changed one of its cells. What ends or begins a stay on chip
         waits for whoever read the cell before. Reads of a cell on one engine wait for each other, so the
-        last of them stands for all.
+        last of them stands for all. A READ is part of its compute.
         """
         event = self.event + self.first
         rows = np.flatnonzero((self.by >= 0) & (self.by != PRELOAD) & (self.kind != PRELOAD))
-        yield event[rows], self.changed[rows]
         reads = np.flatnonzero(self.read)
         engine = self.run.columns.engine[self.forms[self.event[reads]]]
         fresh = np.stack([self.cell[reads], engine, event[reads]])
         found = np.concatenate([self.run.readers, fresh], axis=1)
         cell, engine, reader = found = found[:, np.lexsort(found[::-1])]
         again = (cell[1:] == cell[:-1]) & (engine[1:] == engine[:-1])
-        yield reader[1:][again], reader[:-1][again]
         closing = np.flatnonzero(~self.read & ~self.compute & (self.kind != PRELOAD))
         total = len(self.run.columns.form)
         closed = self.cell[closing] * total + event[closing]
@@ -400,9 +468,14 @@ class _Block:
         ends[ends] = self.cell[closing[place[ends]]] == cell[ends]
         last = np.ones(len(cell), dtype=np.bool_)
         last[:-1] = ~again | (place[1:] != place[:-1])
-        yield event[closing[place[ends & last]]], reader[ends & last]
+        leaving = np.flatnonzero(ends & last)
         last[:-1] = ~again
         self.run.readers = found[:, last & ~ends]
+        return (
+            np.concatenate([event[rows], reader[1:][again], event[closing[place[leaving]]]]),
+            np.concatenate([self.changed[rows], reader[:-1][again], reader[leaving]]),
+            np.concatenate([self.cell[rows], cell[1:][again], cell[leaving]]),
+        )
 
     def commit(self) -> None:
         """Leave the state after the block to the next one."""
@@ -428,8 +501,10 @@ class _Run:
         On each account.
     occupied, preloaded
         Elements resident of each tensor: now, and before the first step.
-    tables, net
+    amounts, net
         Elements by kind of event, tensor and step; and how many more are resident of a tensor after it.
+    schedule
+        When all events run, of a program with a static schedule.
     own
         With lockstep, the phase in which each step writes back and computes; `phases` is the last one, and
         one more stands for the epilog. The first entry is no step's.
@@ -445,21 +520,22 @@ class _Run:
         tensors = len(program.tensors)
         self.held = np.zeros(len(self.machine.limit), dtype=np.int64)
         self.occupied, self.preloaded, self.most_loads = (np.zeros(tensors, dtype=np.int64) for _ in range(3))
-        self.tables = {
-            kind: np.zeros((tensors, self.steps), dtype=np.int64) for kind in (FREE, WRITE, LOAD, COMPUTE)
-        }
-        self.net = np.zeros((tensors, self.steps), dtype=np.int64)
+        self.amounts = {kind: _Amounts(tensors) for kind in (FREE, WRITE, LOAD, COMPUTE)}
+        self.net = _Amounts(tensors)
         self.macs = np.zeros(self.steps, dtype=np.int64)
         self.transfers = self.streamed = self.dynamic = self.peak = self.lockstep_peak = 0
         self.executed = self.complete = 0
         self.tied = np.zeros(self.steps, dtype=np.bool_)
-        self.several = len(set(columns.engine[columns.kind == COMPUTE])) > 1
+        self.schedule = None if columns.start is None else Schedule(columns, columns.start)
+        self.several = self.schedule is None and len(set(columns.engine[columns.kind == COMPUTE])) > 1
         self.changes: list[Counts] = []
         self.readers = np.zeros((3, 0), dtype=np.int64)
-        self.edges: list[Counts] = []
+        self.edges: list[
+            Counts
+        ] = []  # The event that is waited for, times their number, plus the one that waits.
         self.hazard: Violation | None = None
         self.own: Counts | None = None
-        if lockstep:
+        if lockstep and self.schedule is None:
             computing = np.zeros(self.steps + 1, dtype=np.int64)
             computing[columns.step[columns.kind[columns.form] == COMPUTE]] = 1
             self.computing = computing[1:].astype(np.bool_)
@@ -490,8 +566,8 @@ class _Run:
                 self.tied[block.tied()] = True
             if self.overlapped:
                 self.changes.append(block.changes)
-                for after, before in block.dependencies():
-                    self.edges.append(np.unique(np.stack([before, after]), axis=1))
+                after, before, _ = block.dependencies
+                self.edges.append(distinct(before * len(columns.form) + after))
             if self.own is not None and self.hazard is None:
                 self.hazard = block.hazard(self.own, self.phases)
             block.commit()
@@ -559,8 +635,10 @@ class _Run:
         needs: dict[int, list[Counts]] = {}
         for number in range(len(program.tensors)):
             account = int(machine.account[number])
-            resident = self.preloaded[number] + np.cumsum(self.net[number])[steps]
-            written, loaded = (self._phases(self.tables[kind][number]) for kind in (WRITE, LOAD))
+            resident = self.preloaded[number] + np.cumsum(self.net.row(number, self.steps))[steps]
+            written, loaded = (
+                self._phases(self.amounts[kind].row(number, self.steps)) for kind in (WRITE, LOAD)
+            )
             sums = needs.setdefault(account, [np.zeros(len(steps), dtype=np.int64) for _ in range(3)])
             for total, part in zip(sums, (resident, written, np.append(loaded[1:], 0)), strict=True):
                 total += part
@@ -607,22 +685,26 @@ class _Run:
         found = self.program.memories[memory]
         return found.name, f"{total} elements ({', '.join(parts)})", f"a capacity of {found.capacity}"
 
-    def table(self, kind: int, steps: int) -> dict[str, Counts]:
-        """Return the elements by tensor, for each of the first steps."""
-        found = self.tables[kind]
-        return {tensor.name: found[number, :steps] for number, tensor in enumerate(self.program.tensors)}
+    def rows(self, kind: int) -> Rows:
+        """Return the elements by tensor and step of events of a kind."""
+        amounts, steps = self.amounts[kind], self.executed
+        names = [tensor.name for tensor in self.program.tensors]
+        return Rows(names, lambda tensor: amounts.row(tensor, steps))
 
-    def footprint(self) -> dict[str, Counts]:
+    def footprint(self) -> Rows:
         """Return what each tensor occupies at the end of each step; 0 where that was not reached."""
-        found, steps = {}, self.executed
-        for number, tensor in enumerate(self.program.tensors):
-            if tensor.buffer is not None:
-                counts = np.full(steps, self.machine.reserved[number])
+        machine, preloaded, net = self.machine, self.preloaded, self.net
+        steps, complete = self.executed, self.complete
+
+        def row(tensor: int) -> Counts:
+            if machine.static[tensor]:
+                counts = np.full(steps, machine.reserved[tensor])
             else:
-                counts = np.cumsum(self.net[number, :steps]) + self.preloaded[number]
-            counts[self.complete :] = 0
-            found[tensor.name] = counts
-        return found
+                counts = np.cumsum(net.row(tensor, steps)) + preloaded[tensor]
+            counts[complete:] = 0
+            return counts
+
+        return Rows([tensor.name for tensor in self.program.tensors], row)
 
     def overlapped_timeline(self) -> Timeline:
         """Return the timeline in which engines work on their own clocks."""
@@ -631,9 +713,10 @@ class _Run:
         limit[len(self.program.memories) :] *= np.where(machine.static, copies, 1)
         held = np.zeros(len(limit), dtype=np.int64)
         np.add.at(held, machine.account, self.preloaded)
-        before, after = np.concatenate([np.zeros((2, 0), dtype=np.int64), *self.edges], axis=1)
-        changes = np.concatenate([np.zeros(0, dtype=np.int64), *self.changes])
-        return overlapped_timeline(self.columns, machine.account, limit, held, changes, after, before)
+        edges = np.concatenate([np.zeros(0, dtype=np.int64), *self.edges])
+        before, after = np.divmod(edges, max(1, len(self.columns.form)))
+        allocated = np.concatenate([np.zeros(0, dtype=np.int64), *self.changes])
+        return overlapped_timeline(self.columns, machine.account, limit, held, allocated, after, before)
 
 
 def execute(
@@ -652,6 +735,11 @@ def execute(
     limit, no output is computed twice or lost. At the end: every computed element has all its MACs, every
     output is in DRAM, and the memories are empty. With `lockstep`, of a program that breaks none of these
     rules: no step loads what it writes back itself, and two steps have room beside each other.
+
+    Of a program with a static schedule (`Step.start`) the steps are also in the order of time, every action
+    finds finished what it reads, adds to, frees or transfers, nothing leaves the chip while a compute reads
+    it, and no engine starts an action before its last one is over. Its timeline is that of the schedule;
+    there is none in sequence or in lockstep.
 
     Parameters
     ----------
@@ -684,10 +772,10 @@ def execute(
     report = Report(
         violation=violation,
         labels=run.columns.labels[:steps],
-        loaded=run.table(LOAD, steps),
-        freed=run.table(FREE, steps),
-        written=run.table(WRITE, steps),
-        computed=run.table(COMPUTE, steps),
+        loaded=run.rows(LOAD),
+        freed=run.rows(FREE),
+        written=run.rows(WRITE),
+        computed=run.rows(COMPUTE),
         footprint=run.footprint(),
         macs=run.macs[:steps],
         transfers=run.transfers,
@@ -700,9 +788,12 @@ def execute(
     )
     if violation is not None:
         return report
-    timed = Timed(run.columns, run.tied)
-    report.sequential = sequential_timeline(timed, reserved(program) + run.peak)
-    if lockstep:
+    timed, peak = Timed(run.columns, run.tied), reserved(program) + run.peak
+    if run.schedule is not None:
+        report.scheduled = scheduled_timeline(timed, run.schedule, peak)
+    else:
+        report.sequential = sequential_timeline(timed, peak)
+    if lockstep and run.schedule is None:
         report.lockstep = lockstep_timeline(timed, run.computing, reserved(program) + run.lockstep_peak)
     if overlapped:
         report.overlapped = run.overlapped_timeline()

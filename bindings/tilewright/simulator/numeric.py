@@ -26,15 +26,11 @@ def move(program: Program, data: Mapping[str, Values]) -> dict[str, Values]:
 
     No rule is checked here; what reads what is not on chip reads poison.
     """
-    written = {action.tensor for step in program.steps for action in step.write_back}
-    dram: dict[str, Values] = {}
-    for tensor in program.tensors:
-        given = data.get(tensor.name)
-        if given is None:
-            given = np.zeros(tensor.shape, dtype=np.int64)
-        elif tensor.name in written:
-            given = np.array(given, order="C")  # What the caller has stays as it is.
-        dram[tensor.name] = given
+    dram = {
+        tensor.name: data.get(tensor.name, np.zeros(tensor.shape, dtype=np.int64))
+        for tensor in program.tensors
+    }
+    callers = set(data)
     chip = {tensor.name: np.full(tensor.shape, POISON, dtype=np.int64) for tensor in program.tensors}
     for name, region in program.preloaded:
         _put(chip[name], region, _get(dram[name], region))
@@ -46,12 +42,16 @@ def move(program: Program, data: Mapping[str, Values]) -> dict[str, Values]:
             elif isinstance(action, Compute):
                 if action.operation is None:
                     raise ValueError(f"step {number}: the program has no arithmetic for {name}")
-                before = _get(chip[name], region)
+                view, index = _locate(chip[name], region)
+                before = view[index]
                 values = action.operation(chip).reshape(before.shape)
                 # What was not resident before holds poison; partial sums are added to.
-                _put(chip[name], region, np.where(before == POISON, values, before + values))
+                view[index] = np.where(before == POISON, values, before + values)
             else:
                 if isinstance(action, WriteBack):
+                    if name in callers:  # What the caller has stays as it is.
+                        callers.remove(name)
+                        dram[name] = np.array(dram[name], order="C")
                     _put(dram[name], region, _get(chip[name], region))
                 _put(chip[name], region, POISON)
     return dram

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from tilewright.layer import Layer
+from tilewright.layer import Layer, Window
+from tilewright.network import Add, Pool
 from tilewright.simulator.program import Values
 
 
@@ -79,17 +81,17 @@ class ConvolveBox:
     def __call__(self, chip: dict[str, Values]) -> Values:
         """Return the outputs, shape ``(images, groups * kernels, rows, cols)``."""
         values, weights = self._values(chip[self.input]), self._weights(chip[self.weights])
+        (down, _), (high, _) = self.layer.stride, self.layer.kernel_extent
         n_images, n_groups = values.shape[:2]
-        largest = [max(abs(int(a.max(initial=0))), abs(int(a.min(initial=0)))) for a in (values, weights)]
-        exact = largest[0] * largest[1] * weights.shape[2] < _EXACT_BELOW
-        kind: type[np.float64 | np.int64] = np.float64 if exact else np.int64
+        kind = _exact(values, weights, weights.shape[2])
         values, weights = values.astype(kind), weights.astype(kind)
         height, width = (last - first for first, last in (self.rows, self.cols))
         result = np.empty((n_images, n_groups, weights.shape[1], height, width), dtype=np.int64)
         band = max(1, _BAND_ELEMENTS // max(1, n_images * n_groups * weights.shape[2] * width))
         for first in range(0, height, band):
             last = min(first + band, height)
-            windows = self._windows(values, first, last)
+            rows = values[..., first * down : (last - 1) * down + high, :]
+            windows = _windows(self.layer, rows, last - first, width)
             sums = weights @ windows.reshape(n_images, n_groups, weights.shape[2], (last - first) * width)
             result[:, :, :, first:last] = sums.reshape(*result.shape[:3], last - first, width)
         return result.reshape(n_images, -1, height, width)
@@ -127,14 +129,119 @@ class ConvolveBox:
         found = grouped[slice(*self.groups), slice(*self.kernels), slice(*self.channels)]
         return found.reshape(*found.shape[:2], -1)
 
-    def _windows(self, values: NDArray[Any], first: int, last: int) -> NDArray[Any]:
-        """Return the windows of some of the tile's rows: channels, kernel rows and columns, rows, columns."""
-        (down, across), (high, wide) = self.layer.stride, self.layer.kernel_extent
-        rows = values[..., first * down : (last - 1) * down + high, :]
-        windows = sliding_window_view(rows, (high, wide), axis=(-2, -1))
-        by_row, by_col = self.layer.dilation
-        return windows[..., ::down, ::across, ::by_row, ::by_col].transpose(0, 1, 2, 5, 6, 3, 4)
 
+@dataclass(frozen=True)
+class WindowBeat:
+    """Compute one beat of a pipeline: all channels of a box of one frame's outputs.
+
+    Padding is made on chip: it counts as zero, and for the largest value not at all. An average is the sum
+    over its window, since the division is a scale and no matter of what moves where.
+
+    Attributes
+    ----------
+    inputs
+        Names of the tensors that are read, each of shape (frames, C, H, W) without padding. Their channels
+        are concatenated in order; an addition sums them, and a fully connected layer takes all that they
+        hold of the frame as its channels.
+    weights
+        Name of the tensor of shape (N, C / groups, H_K, W_K), where there is one.
+    frame
+        Number of the frame.
+    rows, cols
+        Of the output, half-open.
+    """
+
+    layer: Layer | Pool | Add
+    inputs: tuple[str, ...]
+    weights: str | None
+    frame: int
+    rows: Range
+    cols: Range
+
+    def __call__(self, chip: dict[str, Values]) -> Values:
+        """Return the outputs, shape ``(output channels, rows, cols)``."""
+        layer = self.layer
+        parts = [chip[name][self.frame] for name in self.inputs]
+        size = self.rows[1] - self.rows[0], self.cols[1] - self.cols[0]
+        result: Values
+        if layer.kind == "add":
+            result = reduce(np.add, [part[:, slice(*self.rows), slice(*self.cols)] for part in parts])
+            return result
+        if layer.kind == "pool":
+            largest = layer.op == "max"
+            windows = _windows(layer, self._seen(parts, _LEAST if largest else 0), *size)
+            result = windows.max(axis=(1, 2)) if largest else windows.sum(axis=(1, 2))
+            return result
+        assert self.weights is not None
+        if layer.kind == "fc":
+            parts = [part.reshape(-1, 1, 1) for part in parts]
+        values = self._seen(parts, 0)
+        weights = chip[self.weights].reshape(layer.groups, -1, layer.macs_per_output)
+        # For one column a slower product is cheaper than a copy of the weights in another type.
+        if size != (1, 1):
+            kind = _exact(values, weights, layer.macs_per_output)
+            values, weights = values.astype(kind), weights.astype(kind)
+        windows = _windows(layer, values, *size).reshape(layer.groups, layer.macs_per_output, -1)
+        result = (weights @ windows).astype(np.int64, copy=False).reshape(-1, *size)
+        return result
+
+    def _seen(self, parts: list[Values], padding: int) -> Values:
+        """Return what the windows cover, shape ``(C, height, width)``, filled up where it is padding."""
+        spans = [
+            (first * stride - before, (last - 1) * stride - before + extent)
+            for (first, last), stride, before, extent in zip(
+                (self.rows, self.cols),
+                self.layer.stride,
+                self.layer.padding[::2],
+                self.layer.kernel_extent,
+                strict=True,
+            )
+        ]
+        real = [
+            (max(0, first), min(last, size))
+            for (first, last), size in zip(spans, parts[0].shape[1:], strict=True)
+        ]
+        found = [part[:, slice(*real[0]), slice(*real[1])] for part in parts]
+        values = found[0] if len(found) == 1 else np.concatenate(found)
+        if real == spans:
+            return values
+        (top, bottom), (left, right) = spans
+        filled = np.full((len(values), bottom - top, right - left), padding, dtype=np.int64)
+        inside = [
+            slice(first - begin, last - begin) for (first, last), (begin, _) in zip(real, spans, strict=True)
+        ]
+        filled[:, inside[0], inside[1]] = values
+        return filled
+
+
+def _windows(layer: Window, values: NDArray[Any], rows: int, cols: int) -> NDArray[Any]:
+    """Return the windows of so many rows and columns of outputs, shape ``(..., H_K, W_K, rows, cols)``.
+
+    Parameters
+    ----------
+    values : shape (..., height, width)
+        What they cover and no more.
+    """
+    *lead, down, across = values.strides
+    (by_row, by_col), (row, col), (high, wide) = layer.stride, layer.dilation, layer.kernel_extent
+    if values.shape[-2:] != ((rows - 1) * by_row + high, (cols - 1) * by_col + wide):
+        raise ValueError(f"windows of {rows} x {cols} outputs do not cover {values.shape[-2:]}")
+    # Quicker to set up than sliding_window_view, which counts where windows are few and small.
+    return as_strided(
+        values,
+        (*values.shape[:-2], *layer.kernel, rows, cols),
+        (*lead, row * down, col * across, by_row * down, by_col * across),
+        writeable=False,
+    )
+
+
+def _exact(values: Values, weights: Values, terms: int) -> type[np.float64 | np.int64]:
+    """Return the type in which sums of so many products are exact, floating point if possible."""
+    largest = [max(abs(int(a.max(initial=0))), abs(int(a.min(initial=0)))) for a in (values, weights)]
+    return np.float64 if largest[0] * largest[1] * terms < _EXACT_BELOW else np.int64
+
+
+_LEAST = np.iinfo(np.int64).min
 
 _EXACT_BELOW = 2**53
 """Sums of integers below this are exact in floating point, whose matrix product is much faster."""

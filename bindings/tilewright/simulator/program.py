@@ -37,10 +37,20 @@ class Box:
 
     def lies_in(self, shape: tuple[int, ...]) -> bool:
         """Whether a tensor of that shape has such a region."""
-        return len(self.ranges) == len(shape) and all(
-            span is None or 0 <= span[0] <= span[1] <= length
-            for length, span in zip(shape, self.ranges, strict=True)
-        )
+        return self.bounds(shape) is not None
+
+    def bounds(self, shape: tuple[int, ...]) -> tuple[list[int], list[int]] | None:
+        """Return where it begins and ends on each axis; None if it does not lie in a tensor."""
+        if len(self.ranges) != len(shape):
+            return None
+        low, high = [], []
+        for span, length in zip(self.ranges, shape, strict=True):
+            first, last = (0, length) if span is None else span
+            if not 0 <= first <= last <= length:
+                return None
+            low.append(first)
+            high.append(last)
+        return low, high
 
 
 @dataclass(frozen=True)
@@ -68,6 +78,10 @@ class Cells:
         return bool(
             ordered[0] >= 0 and ordered[-1] < prod(shape[-2:]) and (ordered[1:] != ordered[:-1]).all()
         )
+
+    def bounds(self, shape: tuple[int, ...]) -> tuple[list[int], list[int]] | None:
+        """Return where it begins and ends on each axis but the plane's; None if it does not lie in it."""
+        return ([0] * len(shape), [*shape[:-2], 1, 1]) if self.lies_in(shape) else None
 
 
 Region = Box | Cells
@@ -254,10 +268,17 @@ Action = Free | WriteBack | Load | Compute
 class Step:
     """One step: its actions take effect in the order free, write back, load, compute (definition 2).
 
+    In a program with a *static schedule* each step says when it starts, none before the step before it. All
+    of its actions begin at that cycle, each on its own engine, beside those of earlier steps that last
+    longer. The space of what is loaded or computed is taken then, that of what is freed or written back is
+    given up then.
+
     Attributes
     ----------
     label
         What a person calls the step, for pictures and violations.
+    start : int, optional
+        The cycle at which it starts, from 0; either all steps of a program have one or none has.
     """
 
     free: tuple[Free, ...] = ()
@@ -265,6 +286,7 @@ class Step:
     load: tuple[Load, ...] = ()
     compute: tuple[Compute, ...] = ()
     label: str = ""
+    start: int | None = None
 
     @property
     def actions(self) -> tuple[Action, ...]:

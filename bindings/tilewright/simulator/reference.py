@@ -6,9 +6,12 @@ gathered there), so that a mistake in one does not hide in the other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tilewright.layer import Layer
+from tilewright.network import Pool
 from tilewright.simulator.program import Values
 
 
@@ -28,7 +31,7 @@ def convolution(layer: Layer, values: Values, kernels: Values) -> Values:
     padded = np.pad(values, ((0, 0), (0, 0), (top, bottom), (left, right)))
     rows, cols = layer.output_plane
     per_group, out_per_group = layer.input[0] // layer.groups, layer.kernels // layer.groups
-    result = np.zeros(layer.output_shape, dtype=np.int64)
+    result = np.zeros((len(values), layer.kernels, rows, cols), dtype=np.int64)
     for group in range(layer.groups):
         channels = slice(group * per_group, (group + 1) * per_group)
         outputs = slice(group * out_per_group, (group + 1) * out_per_group)
@@ -43,6 +46,34 @@ def convolution(layer: Layer, values: Values, kernels: Values) -> Values:
                 ]
                 result[:, outputs] += np.einsum("bchw,nc->bnhw", shifted, kernels[outputs, :, h, w])
     return result
+
+
+def pooling(layer: Pool, values: Values) -> Values:
+    """Return the largest value under each window, or for an average the sum.
+
+    Parameters
+    ----------
+    values : int64, shape (batch, C, H, W)
+
+    Returns
+    -------
+    int64, shape (batch, C, H_out, W_out)
+    """
+    top, _, left, _ = layer.padding
+    height, width = values.shape[-2:]
+    result = np.empty((*values.shape[:2], *layer.output_plane), dtype=np.int64)
+    for row, col in np.ndindex(*layer.output_plane):
+        first, begin = row * layer.stride[0] - top, col * layer.stride[1] - left
+        last, end = first + layer.kernel[0], begin + layer.kernel[1]
+        window = values[:, :, max(0, first) : min(last, height), max(0, begin) : min(end, width)]
+        result[:, :, row, col] = window.max(axis=(2, 3)) if layer.op == "max" else window.sum(axis=(2, 3))
+    return result
+
+
+def addition(values: Sequence[Values]) -> Values:
+    """Add tensors of one shape, value by value."""
+    total: Values = np.sum(values, axis=0, dtype=np.int64)
+    return total
 
 
 def random_values(layer: Layer, seed: int) -> tuple[Values, Values]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, SupportsIndex, overload
 
@@ -23,7 +23,7 @@ class Violation:
     step
         Number of the step, from 1; 0 for what is wrong before the first one.
     tensor
-        The tensor concerned, or the memory or engine where it is none.
+        The tensor concerned, or the memory or engine where it is none, or the schedule.
     needed, found
         What the rule asks for and what was there.
     """
@@ -86,6 +86,34 @@ class Names(Sequence[str]):
         number = {name: place for place, name in enumerate(dict.fromkeys(n for p in parts for n in p.names))}
         codes = [np.array([number[name] for name in part.names], np.int32)[part.codes] for part in parts]
         return cls(tuple(number), np.concatenate(codes) if codes else np.zeros(0, np.int32))
+
+
+class Rows(Mapping[str, Counts]):
+    """Counts by name, each laid out when it is asked for: of many names most are zero at most steps.
+
+    Parameters
+    ----------
+    names
+        In their order.
+    make
+        Returns the counts of a name, given its number.
+    """
+
+    def __init__(self, names: Iterable[str], make: Callable[[int], Counts]) -> None:
+        self._numbers, self._make = {name: number for number, name in enumerate(names)}, make
+        self._found: dict[str, Counts] = {}
+
+    def __getitem__(self, name: str) -> Counts:
+        """Return the counts of all steps, always the same array."""
+        if name not in self._found:
+            self._found[name] = self._make(self._numbers[name])
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
 
 
 @dataclass
@@ -173,7 +201,7 @@ class Report:
     transfers
         Load actions and write-back actions.
     sequential
-        Timeline of definition 3: one stage after the other.
+        Timeline of definition 3: one stage after the other; None for a program with a static schedule.
     overlapped
         Timeline with every engine on its own clock, or None when it was not asked for.
     numeric
@@ -182,6 +210,8 @@ class Report:
         By tensor that is never computed: how often its most loaded element was loaded.
     lockstep
         Timeline of static double buffering, or None when it was not asked for.
+    scheduled
+        Timeline of a program with a static schedule, as that says.
     streamed
         Elements that engines exchanged with on-chip memories while they computed.
     layers
@@ -192,11 +222,11 @@ class Report:
 
     violation: Violation | None
     labels: list[str]
-    loaded: dict[str, Counts]
-    freed: dict[str, Counts]
-    written: dict[str, Counts]
-    computed: dict[str, Counts]
-    footprint: dict[str, Counts]
+    loaded: Mapping[str, Counts]
+    freed: Mapping[str, Counts]
+    written: Mapping[str, Counts]
+    computed: Mapping[str, Counts]
+    footprint: Mapping[str, Counts]
     macs: Counts
     transfers: int
     sequential: Timeline | None = None
@@ -204,6 +234,7 @@ class Report:
     numeric: bool | None = None
     most_loads: dict[str, int] = field(default_factory=dict)
     lockstep: Timeline | None = None
+    scheduled: Timeline | None = None
     streamed: int = 0
     layers: tuple[tuple[str, Report], ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
@@ -237,7 +268,7 @@ class Report:
                 reports, steps = reports[: number + 1], steps[: number + 1]
                 break
 
-        def table(of: Callable[[Report], dict[str, Counts]]) -> dict[str, Counts]:
+        def table(of: Callable[[Report], Mapping[str, Counts]]) -> dict[str, Counts]:
             tensors = dict.fromkeys(tensor for report in reports for tensor in of(report))
             nothing = {n: np.zeros(n, dtype=np.int64) for n in steps}
             return {
@@ -275,6 +306,7 @@ class Report:
             numeric=None if unknown else all(report.numeric for report in reports),
             most_loads=most_loads,
             lockstep=line(lambda report: report.lockstep),
+            scheduled=line(lambda report: report.scheduled),
             streamed=sum(report.streamed for report in reports),
             layers=layers,
         )
@@ -291,9 +323,10 @@ class Report:
 
     @property
     def peak(self) -> int:
-        """Most elements on chip at one time under sequential execution."""
-        if self.sequential is not None:
-            return self.sequential.peak
+        """Most elements on chip at one time under sequential execution, or under the static schedule."""
+        for line in (self.sequential, self.scheduled):
+            if line is not None:
+                return line.peak
         total = np.zeros(len(self.macs), dtype=np.int64)
         for counts in self.footprint.values():
             total += counts
@@ -315,6 +348,7 @@ class Report:
             "cycles": None if self.sequential is None else self.sequential.cycles,
             "overlapped_cycles": None if self.overlapped is None else self.overlapped.cycles,
             "lockstep_cycles": None if self.lockstep is None else self.lockstep.cycles,
+            "scheduled_cycles": None if self.scheduled is None else self.scheduled.cycles,
             "loaded": {name: int(counts.sum()) for name, counts in self.loaded.items()},
             "written": {name: int(counts.sum()) for name, counts in self.written.items()},
             "transfers": self.transfers,
@@ -336,7 +370,7 @@ class Report:
         """Return one row per step, for `simulate --json`."""
         cycles = self.step_cycles() if self.sequential is not None else None
 
-        def at(table: dict[str, Counts], step: int) -> dict[str, int]:
+        def at(table: Mapping[str, Counts], step: int) -> dict[str, int]:
             return {name: int(counts[step]) for name, counts in table.items() if counts[step]}
 
         return [

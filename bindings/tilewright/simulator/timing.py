@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.simulator.columns import COMPUTE, FREE, LOAD, PRELOAD, READ, WRITE, Columns, Numbers
+from tilewright.simulator.columns import COMPUTE, FREE, LOAD, PRELOAD, READ, WRITE, Columns, Numbers, distinct
 from tilewright.simulator.program import Counts, Program
 from tilewright.simulator.report import Names, Timeline
 
@@ -72,6 +72,67 @@ class Timed:
             engine=Names([engine.name for engine in self.program.engines], self.engine),
             tensor=Names([tensor.name for tensor in self.program.tensors], self.tensor),
             peak=peak,
+        )
+
+
+class Schedule:
+    """When the events of a program with a static schedule run.
+
+    Attributes
+    ----------
+    start, finish
+        Of each event. Frees take no time, and a READ as long as the compute that it is for.
+    busy
+        Marks the events whose engine is still at work on the one before.
+    """
+
+    def __init__(self, columns: Columns, starts: Counts) -> None:
+        actions = Actions(columns)
+        self._columns, self._event = columns, actions.event
+        self.start = starts[columns.step]
+        self.finish = self.start.copy()
+        first = int(np.searchsorted(columns.step, 1))  # What is preloaded comes before all actions.
+        self.finish[first:] += actions.cycles[actions.number[first:]]
+        engine = columns.engine[columns.form[actions.event]]
+        order = np.argsort(engine, kind="stable")
+        again, event = engine[order[1:]] == engine[order[:-1]], actions.event[order]
+        self.busy = np.zeros(len(self.start), dtype=np.bool_)
+        self.busy[event[1:]] = again & (self.start[event[1:]] < self.finish[event[:-1]])
+
+    def until(self, event: int) -> int:
+        """Return the cycle until which the engine of an event is at work on the one before."""
+        engine = self._columns.engine[self._columns.form[self._event]]
+        before = self._event[
+            (self._event < event) & (engine == self._columns.engine[self._columns.form[event]])
+        ]
+        return int(self.finish[before[-1]])
+
+
+def scheduled_timeline(timed: Timed, schedule: Schedule, peak: int) -> Timeline:
+    """Return the timeline of a program as its schedule says."""
+    start, finish = schedule.start[timed.event], schedule.finish[timed.event]
+    return timed.timeline(start, finish, int(finish.max(initial=0)), peak)
+
+
+class Actions:
+    """All actions of a program, as columns.
+
+    Attributes
+    ----------
+    event
+        Numbers of their events.
+    number
+        Of each event's action; that of a READ is the compute that it is for.
+    cycles
+        What each takes, a compute at least as long as what it streams.
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        kinds = columns.kind.astype(np.int8)[columns.form]
+        acts = (kinds != READ) & (kinds != PRELOAD)
+        self.event, self.number = np.flatnonzero(acts), np.cumsum(acts) - acts
+        self.cycles = np.maximum(
+            durations(columns, self.event), _streaming(columns)[columns.form[self.event]]
         )
 
 
@@ -236,7 +297,8 @@ def overlapped_timeline(
     that it loads and computes, in the memory or in the copies of a tensor's own buffer. Its space is taken
     at once, so an opened step always ends. Its frees and write-backs may run as soon as the step before it
     is open, since they make that room. Each engine starts, of the actions that are open and whose needs are
-    met, the first one in program order. The set-up of a transfer counts on the engine that transfers.
+    met, the first one in program order; the same data it reads in program order. The set-up of a transfer
+    counts on the engine that transfers. When steps start by a static schedule plays no part.
 
     Parameters
     ----------
@@ -249,21 +311,17 @@ def overlapped_timeline(
     after, before
         Numbers of events: each of the first needs the result, the operands or the space of the second.
     """
-    program = columns.program
-    kinds = columns.kind[columns.form]
-    acts = (kinds != READ) & (kinds != PRELOAD)
-    number = np.cumsum(acts) - acts  # Of each event's action; a READ stands for the compute after it.
-    events = np.flatnonzero(acts)
+    program, actions = columns.program, Actions(columns)
+    number, events = actions.number, actions.event
     form, n, steps = columns.form[events], len(events), len(columns.labels)
     tensors = columns.tensor[form]
     engine_names = [engine.name for engine in program.engines]
-    kind: list[int] = kinds[events].tolist()
+    kind: list[int] = columns.kind[form].tolist()
     step_of: list[int] = (columns.step[events] - 1).tolist()
     engine_of: list[int] = columns.engine[form].tolist()
     account_of: list[int] = account[tensors].tolist()
     change: list[int] = allocated[events].tolist()
-    took = np.maximum(durations(columns, events), _streaming(columns)[form])
-    cycles: list[int] = took.tolist()
+    cycles: list[int] = actions.cycles.tolist()
 
     early: list[list[int]] = [[] for _ in range(steps)]
     late: list[list[int]] = [[] for _ in range(steps)]
@@ -280,15 +338,15 @@ def overlapped_timeline(
     capacity: list[int] = limit.tolist()
     occupied: list[int] = held.tolist()
 
-    edges = np.unique(np.stack([number[before], number[after]], axis=1), axis=0)
-    edges = edges[edges[:, 0] != edges[:, 1]]
-    waiting: list[int] = np.bincount(edges[:, 1], minlength=n).tolist()
-    limits: list[int] = np.searchsorted(edges[:, 0], np.arange(n + 1)).tolist()
-    followers: list[int] = edges[:, 1].tolist()
+    first, second = np.divmod(distinct(number[before] * n + number[after]), max(1, n))
+    first, second = first[first != second], second[first != second]
+    waiting: list[int] = np.bincount(second, minlength=n).tolist()
+    limits: list[int] = np.searchsorted(first, np.arange(n + 1)).tolist()
+    followers: list[int] = second.tolist()
 
     ready: list[list[int]] = [[] for _ in engine_names]
-    by_name = sorted(range(len(engine_names)), key=engine_names.__getitem__)
-    idle = set(by_name)
+    idle = [True] * len(engine_names)
+    asked: set[int] = set()  # Engines that may have something to start.
     running: list[tuple[int, int]] = []
     finish = [-1] * n
     released = [False] * n
@@ -307,6 +365,7 @@ def overlapped_timeline(
             end(action)
         else:
             heapq.heappush(ready[engine_of[action]], action)
+            asked.add(engine_of[action])
 
     def end(action: int) -> None:
         nonlocal computed, finished
@@ -339,11 +398,12 @@ def overlapped_timeline(
             admit(late[opened - 1])
             if opened < steps:
                 admit(early[opened])
-        for engine in by_name:
-            if engine in idle and ready[engine]:
+        for engine in asked:
+            if idle[engine] and ready[engine]:
                 action = heapq.heappop(ready[engine])
-                idle.discard(engine)
+                idle[engine] = False
                 heapq.heappush(running, (now + cycles[action], action))
+        asked.clear()
         if not running:
             may_open = opened < steps and opened - computed < program.buffers and fits(opened)
             if finished < n and not may_open:
@@ -352,14 +412,15 @@ def overlapped_timeline(
         now = running[0][0]
         while running and running[0][0] == now:
             action = heapq.heappop(running)[1]
-            idle.add(engine_of[action])
+            idle[engine_of[action]] = True
+            asked.add(engine_of[action])
             end(action)
     shown = [action for action, engine in enumerate(engine_of) if engine >= 0]
     ends = np.array(finish, dtype=np.int64)[shown]
     return Timeline(
         cycles=int(ends.max(initial=0)),
         step=columns.step[events[shown]] - 1,
-        start=ends - took[shown],
+        start=ends - actions.cycles[shown],
         finish=ends,
         engine=Names(engine_names, columns.engine[form][shown].astype(np.int16)),
         tensor=Names([tensor.name for tensor in program.tensors], tensors[shown].astype(np.int16)),

@@ -1,0 +1,210 @@
+"""Lower bounds that are known without a search, and reasons why there is no plan.
+
+*Interval.* No interval is less than the least load of any layer, on the PEs that are left if all others have
+their fewest. A share with u functional units does at most u operations in a cycle of its load, so all
+operations together are at most the interval times the functional units of the array.
+
+*Latency.* The same two bounds, with the operations of a layer and of all before it, bound its level from below,
+and so its pace. A layer starts no earlier than the last of its producers by ``ahead[0]`` of that one's beats,
+and ends no earlier than each corner (ahead, done) of their lead says: ``ahead`` beats of the producer, then
+all but ``done`` of its own. These are sums of paces, and no other plan has a lower pace. No latency is less
+than the interval.
+
+*PEs.* At a given rate the cheapest share of each layer that keeps it; layers that take turns need enough for
+their sum.
+
+*Buffers.* When beat k of a consumer begins, all beats of its producer up to the last that it or an earlier
+beat needs are over, and their pixels are held until the last beat that reads them. How many that are at the
+worst beat depends on the order of the beats only, not on any pace. With rows that are split it does,
+and a window's own pixels are what is sure to be held.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.allocation.geometry import Scan, Windows, last_uses, latest
+from tilewright.allocation.plan import PACINGS, Plan
+from tilewright.allocation.problem import Problem, Stage
+from tilewright.allocation.schedule import schedule
+from tilewright.allocation.search_choices import (
+    fewest_in_turn,
+    in_turn,
+    least_interval,
+    menu_anywhere,
+    menus,
+    within,
+)
+from tilewright.allocation.shares import Share, shares
+from tilewright.proven import Bound
+
+
+def best_bound(problem: Problem) -> Bound:
+    """Return the strongest bound that is known without a search."""
+    told = impossible(problem)
+    if told is not None or problem.minimise == "distance":
+        return Bound("trivial bound", 0, impossible=told)
+    if problem.minimise == "pes":
+        return Bound("rate bound", _pes(problem))
+    if not problem.parallel:
+        return Bound("all layers bound", sum(_least_loads(problem)))
+    if problem.minimise == "latency":
+        return max(_interval(problem), Bound("first pixels bound", _latency(problem)), key=_value)
+    return _interval(problem)
+
+
+def _value(bound: Bound) -> int:
+    return bound.value
+
+
+def _interval(problem: Problem) -> Bound:
+    slowest = max(_least_loads(problem))
+    operations = sum(stage.task.operations for stage in problem.stages)
+    return max(
+        Bound("slowest layer bound", slowest),
+        Bound("operations bound", -(-operations // _units(problem))),
+        key=_value,
+    )
+
+
+def _units(problem: Problem) -> int:
+    return problem.machine.pes * problem.machine.functional_units
+
+
+def _least_loads(problem: Problem) -> list[int]:
+    return [shares(problem, stage)[-1].load(stage.task) for stage in problem.stages]
+
+
+def _pes(problem: Problem) -> int:
+    offers, most = menus(problem), problem.most_interval
+    assert most is not None
+    if not problem.parallel:
+        fewest = fewest_in_turn(offers, problem.stages, most)
+        assert fewest is not None  # the rate can be kept
+        return fewest
+    chosen = within(offers, most)
+    assert chosen is not None
+    return sum(share.pes for share in chosen)
+
+
+def _latency(problem: Problem) -> int:
+    scan, loads, units = Scan(problem), _least_loads(problem), _units(problem)
+    before: list[set[int]] = []
+    paces, starts, latency = [], [], 0
+    for stage in problem.stages:
+        producers = [producer for producer in stage.producers if producer >= 0]
+        before.append({stage.number}.union(*(before[producer] for producer in producers)))
+        operations = sum(problem.stages[number].task.operations for number in before[-1])
+        level = max(-(-operations // units), *(loads[number] for number in before[-1]))
+        beats = stage.task.rows * stage.task.columns
+        paces.append(level // beats)
+        starts.append(0)
+        latency = max(latency, beats * paces[-1])
+        for producer in producers:
+            lead = scan.lead(producer, stage.number)
+            starts[-1] = max(starts[-1], starts[producer] + int(lead.ahead[0]) * paces[producer])
+            ends = lead.ahead * paces[producer] + (beats - lead.done) * paces[-1]
+            latency = max(latency, starts[producer] + int(ends.max()))
+        latency = max(latency, starts[-1] + beats * paces[-1])
+    return latency
+
+
+# Why there is no plan ------------------------------------------------------------------------------------
+
+
+def impossible(problem: Problem) -> str | None:
+    """Say which layer and limit leave no plan, and what would be enough; None if no reason is known."""
+    for stage in problem.stages:
+        given = problem.limits.pes.get(stage.name, 0)
+        if given > problem.machine.pes:
+            return f"layer {stage.name} is given {given} PEs, the array has {problem.machine.pes}"
+    if problem.most_interval is not None:
+        told = _too_slow(problem, problem.most_interval)
+        if told is not None:
+            return told
+    return None if problem.machine.buffer_words is None else _too_large(problem, problem.machine.buffer_words)
+
+
+def _too_slow(problem: Problem, most: int) -> str | None:
+    stages, (rows, columns) = problem.stages, problem.machine.array
+    offers = [menu_anywhere(problem, stage) for stage in stages]
+    if problem.parallel:
+        chosen = within(offers, most)
+        assert chosen is not None  # else the problem is refused
+        needed, largest = sum(share.pes for share in chosen), max(chosen, key=_pes_of)
+        told = f"layer {stages[chosen.index(largest)].name} alone {largest.pes}"
+    else:
+        fewest, chosen = fewest_in_turn(offers, stages, most), in_turn(offers, rows * columns)
+        assert fewest is not None and chosen is not None
+        needed, loads = fewest, [share.load(stage.task) for stage, share in zip(stages, chosen, strict=True)]
+        longest = stages[loads.index(max(loads))].name
+        told = f"on which a frame takes {sum(loads)} cycles, {max(loads)} of them in layer {longest}"
+    if needed <= rows * columns:
+        return None
+    return (
+        f"{problem.objective.frames_per_second:g} frames per second need {needed} PEs, {told}; "
+        f"the array has {rows * columns}, {-(-needed // columns)} rows of {columns} would be enough"
+    )
+
+
+def _pes_of(share: Share) -> int:
+    return share.pes
+
+
+def _too_large(problem: Problem, room: int) -> str | None:
+    stages, told = problem.stages, problem.machine.bytes
+    names, offers = tuple(stage.name for stage in stages), menus(problem)
+    pes = problem.machine.pes
+    interval = least_interval(offers, pes) if problem.parallel else None
+    chosen = in_turn(offers, pes) if interval is None else within(offers, interval)
+    assert chosen is not None  # the rate can be kept
+    known = [schedule(problem, Plan(names, chosen, pacing)) for pacing in PACINGS]
+    weights, least = known[0].weights, least_buffers(problem)
+    if problem.parallel:
+        needed, worst = weights + sum(least), max(stages, key=lambda stage: least[stage.number])
+        needs = f"weights {told(weights)} bytes and what lies between layers at least {told(sum(least))}"
+        needs += f", {told(least[worst.number])} of them after layer {worst.name}"
+    else:
+        turns = known[0].storage_by_turn
+        needed, worst = max(turns), stages[turns.index(max(turns))]
+        needs = f"layer {worst.name} {told(needed)} bytes for its weights and the feature maps that are alive"
+    if needed <= room:
+        return None
+    enough = told(min(times.storage for times in known))
+    return f"the buffers have {told(room)} bytes; {needs} are needed; {enough} would be enough"
+
+
+def least_buffers(problem: Problem) -> tuple[int, ...]:
+    """Return the words that the output of each layer needs at least, whatever the schedule, layer-parallel."""
+    scan = Scan(problem)
+
+    def least(stage: Stage) -> int:
+        readers = (problem.stages[reader] for reader in problem.consumers[stage.number])
+        return stage.channels * max(
+            (_pixels_held(problem, scan, stage, reader) for reader in readers), default=0
+        )
+
+    return tuple(map(least, problem.stages))
+
+
+def _pixels_held(problem: Problem, scan: Scan, producer: Stage, consumer: Stage) -> int:
+    """Return how many output pixels of a layer are held at least in the worst beat of a consumer."""
+    windows = scan.windows[consumer.number]
+    if "rows" in problem.limits.splits:
+        return _largest_window(windows)
+    beats, own = scan.beats(producer), scan.beats(consumer)
+    needed = np.maximum.accumulate(latest(windows, beats, own))
+    # A pixel counts from the first beat that needs it, or a later one, until the last that reads it.
+    begin, end = np.searchsorted(needed, beats.ravel()), last_uses(windows, own).ravel() + 1
+    read = end > begin
+    changes = np.bincount(begin[read], minlength=len(needed) + 1)
+    changes -= np.bincount(end[read], minlength=len(needed) + 1)
+    return int(changes.cumsum().max())
+
+
+def _largest_window(windows: Windows) -> int:
+    spans = (
+        (windows.span(axis, first, first + 1) for first in range(windows.output[axis])) for axis in (0, 1)
+    )
+    rows, columns = (max(end - begin for begin, end in axis) for axis in spans)
+    return rows * columns

@@ -1,0 +1,68 @@
+"""Allocation and MiniZinc: what the driver asks, answered for formulations that choose shares or place layers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tilewright.allocation import placement_minizinc, shares_minizinc
+from tilewright.allocation.placement import Floor
+from tilewright.allocation.plan import Plan
+from tilewright.allocation.problem import Problem
+from tilewright.heuristics.allocation import greedy
+
+CORE = 'include "core.mzn"'
+"""What formulations that choose shares have, and those that place layers have not."""
+
+
+def _places(problem: Problem) -> bool:
+    return problem.minimise == "distance"
+
+
+def _unplaced(problem: Problem) -> tuple[Plan, Floor]:
+    """Return the shares whose PEs are to be placed, and what their placement has to keep to."""
+    found = greedy.grown(problem)
+    return found, problem.floor(found)
+
+
+def suits(problem: Problem, formulation: Path) -> bool:
+    """Whether a formulation decides what a problem asks, in numbers that fit."""
+    if (CORE in formulation.read_text("utf-8")) == _places(problem):
+        return False
+    return _places(problem) or shares_minizinc.suits(problem)
+
+
+def size(problem: Problem) -> int:
+    """Return about how many constraints a formulation gives."""
+    return placement_minizinc.size(_unplaced(problem)[1]) if _places(problem) else shares_minizinc.size(problem)
+
+
+def relax(problem: Problem) -> int:
+    """Return the percentage of decisions that large-neighbourhood search keeps."""
+    return placement_minizinc.relax(_unplaced(problem)[1]) if _places(problem) else shares_minizinc.relax(problem)
+
+
+def scale(problem: Problem) -> tuple[int, int]:
+    """Return (offset, unit): a plan costs ``offset + unit * objective`` of the formulation."""
+    return (0, 1) if _places(problem) else shares_minizinc.scale(problem)
+
+
+def data(problem: Problem) -> dict[str, Any]:
+    """Return the parameters that the formulations declare, all but those of the search."""
+    return placement_minizinc.data(_unplaced(problem)[1]) if _places(problem) else shares_minizinc.data(problem)
+
+
+def start(problem: Problem, plan: Plan) -> list[int] | None:
+    """Return a plan as values of the decisions, None where the formulation has none for it."""
+    if not _places(problem):
+        return shares_minizinc.start(problem, plan)
+    unplaced, floor = _unplaced(problem)
+    return placement_minizinc.start(floor, plan.regions) if problem.floor(plan) == floor else None
+
+
+def plan(problem: Problem, solution: Any) -> Plan:
+    """Return the plan of a solution."""
+    if not _places(problem):
+        return shares_minizinc.plan(problem, solution)
+    unplaced, floor = _unplaced(problem)
+    return unplaced.placed(placement_minizinc.read(floor, solution))

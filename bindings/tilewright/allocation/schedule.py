@@ -1,0 +1,178 @@
+"""The static schedule of a plan: paces, start times and buffers, as closed forms of what is executed.
+
+Every layer works at a constant pace, as programs of a processor array do, so a beat is known by its number.
+The simulator executes the same schedule beat by beat; tests hold the two equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tilewright.allocation.geometry import Numbers, Scan, last_uses
+from tilewright.allocation.plan import Plan
+from tilewright.allocation.problem import Problem
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When each layer works, and what the buffers hold; times in cycles, amounts in words.
+
+    Attributes
+    ----------
+    beats
+        Beats of each layer in a frame.
+    works
+        Cycles in which a layer computes a beat (equation 6).
+    paces
+        Cycles from beat to beat: work and inserted waits.
+    starts
+        When each layer begins with a frame, counted from the first layer.
+    """
+
+    problem: Problem
+    plan: Plan
+    scan: Scan
+    beats: tuple[int, ...]
+    works: tuple[int, ...]
+    paces: tuple[int, ...]
+    starts: tuple[int, ...]
+
+    @property
+    def loads(self) -> tuple[int, ...]:
+        """Cycles for which a frame keeps each layer busy without waits."""
+        return tuple(n * work for n, work in zip(self.beats, self.works, strict=True))
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """When each layer has done with a frame."""
+        return tuple(
+            start + n * pace for start, n, pace in zip(self.starts, self.beats, self.paces, strict=True)
+        )
+
+    @property
+    def latency(self) -> int:
+        """Cycles from the start of a frame until its last output (equations 3 and 12)."""
+        return max(self.ends)
+
+    @property
+    def interval(self) -> int:
+        """Cycles between two frames (equations 5 and 13)."""
+        return max(self.loads) if self.problem.parallel else self.latency
+
+    # Buffers -----------------------------------------------------------------------------------------
+
+    def lifetimes(self, number: int) -> tuple[Numbers, Numbers]:
+        """Return when each output pixel of a stage takes space and when it is no longer needed.
+
+        A pixel takes space from the beginning of the beat that computes it until the end of the last beat
+        that reads it. Layer by layer, a feature map is kept as a whole until its last reader is done.
+
+        Returns
+        -------
+        begin, end : int, shape (rows, columns)
+            For the first frame; the outputs of the network, which leave the array, end as they are computed.
+        """
+        stage = self.problem.stages[number]
+        own = self.scan.beats(stage, self.plan.shares[number].rows)
+        begin = self.starts[number] + own * self.paces[number]
+        end = begin + self.paces[number]
+        for reader in self.problem.consumers[number]:
+            if not self.problem.parallel:
+                end = np.maximum(end, self.ends[reader])
+                continue
+            consumer = self.problem.stages[reader]
+            beats = self.scan.beats(consumer, self.plan.shares[reader].rows)
+            last = last_uses(self.scan.windows[reader], beats)
+            used = self.starts[reader] + (last + 1) * self.paces[reader]
+            end = np.maximum(end, np.where(last >= 0, used, 0))
+        return begin, end
+
+    @cached_property
+    def buffers(self) -> tuple[int, ...]:
+        """Words that the output of each layer needs while frames follow each other; 0 if it leaves the array.
+
+        The most of what is alive at a time, frames that overlap included.
+        """
+        found = []
+        for stage in self.problem.stages:
+            if not self.problem.consumers[stage.number]:
+                found.append(0)
+                continue
+            begin, end = (times.ravel() for times in self.lifetimes(stage.number))
+            found.append(stage.channels * _most_alive(begin, end, self.interval))
+        return tuple(found)
+
+    @property
+    def weights(self) -> int:
+        """Words of all weights."""
+        return sum(stage.weights for stage in self.problem.stages)
+
+    @cached_property
+    def storage(self) -> int:
+        """Words of on-chip buffers.
+
+        Layer-parallel, all weights and the buffers between layers (equation 15); input and output of the
+        network are streamed. Layer by layer, the most that any layer needs at a time (equation 14).
+        """
+        if self.problem.parallel:
+            return self.weights + sum(self.buffers)
+        return max(self.storage_by_turn)
+
+    @cached_property
+    def storage_by_turn(self) -> tuple[int, ...]:
+        """Words that are on chip while each layer has its turn, layer by layer (equation 14)."""
+        stages, consumers = self.problem.stages, self.problem.consumers
+        last = [max(readers, default=stage.number) for stage, readers in zip(stages, consumers, strict=True)]
+        sources = [stage for stage in stages if -1 in stage.producers]
+        maps = [stage.channels * stage.task.rows * stage.task.columns for stage in stages]
+        given = int(np.prod(sources[0].spec.input))
+        return tuple(
+            stage.weights
+            + sum(size for other, size in enumerate(maps) if other <= stage.number <= last[other])
+            + (given if stage.number <= sources[-1].number else 0)
+            for stage in stages
+        )
+
+
+def _most_alive(begin: Numbers, end: Numbers, interval: int) -> int:
+    """Return the most intervals [begin, end) that hold a moment, each repeated every `interval`."""
+    turns = int((end // interval - begin // interval).sum())
+    begins, ends = np.sort(begin % interval), np.sort(end % interval)
+    alive = np.searchsorted(begins, begins, side="right") - np.searchsorted(ends, begins, side="right")
+    return turns + int(alive.max())
+
+
+def schedule(problem: Problem, plan: Plan, scan: Scan | None = None) -> Schedule:
+    """Return the schedule of a plan whose shares break no limit.
+
+    Parameters
+    ----------
+    scan
+        That of the problem, if it is known already.
+    """
+    scan = scan or Scan(problem)
+    stages = problem.stages
+    pairs = list(zip(stages, plan.shares, strict=True))
+    beats = [share.beats(stage.task) for stage, share in pairs]
+    works = [share.cycles(stage.task) for stage, share in pairs]
+    loads = [n * work for n, work in zip(beats, works, strict=True)]
+    paces, starts = list(works), [0] * len(stages)
+    if not problem.parallel:
+        starts = [sum(loads[:number]) for number in range(len(stages))]
+        return Schedule(problem, plan, scan, tuple(beats), tuple(works), tuple(paces), tuple(starts))
+    slowest = list(loads)  # The longest load at or before each layer: what it is matched with.
+    for number, stage in enumerate(stages):
+        for producer in stage.producers:
+            if producer >= 0:
+                slowest[number] = max(slowest[number], slowest[producer])
+        load = max(loads) if plan.pacing == "uniform" else slowest[number]
+        paces[number] = load // beats[number]
+        for producer in stage.producers:
+            if producer >= 0:
+                groups = (plan.shares[producer].rows, plan.shares[number].rows)
+                lead = scan.lead(producer, number, groups).cycles(paces[producer], paces[number])
+                starts[number] = max(starts[number], starts[producer] + lead)
+    return Schedule(problem, plan, scan, tuple(beats), tuple(works), tuple(paces), tuple(starts))

@@ -1,0 +1,260 @@
+"""An integer program for the shares of all layers, in which everything is said by thresholds.
+
+For every load on a layer's menu but the least, ``slow`` says whether the layer is as slow as that or slower;
+loads and PEs are sums of these variables. The interval, the largest of the loads, has reached a threshold
+where some load has. So it is with levels (equation 9): the largest of the loads at or before a layer, or of
+all loads where all layers wait. A pace is a level divided by a layer's beats and rounded down, a sum of what
+it gains at each threshold; starts (equations 10 and 11) are bounded by differences of paces. Layers that take
+turns are the other way round: their loads add up, and the largest share counts.
+
+Extras: no level is above the latency of a known plan, and no objective below a known bound.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from math import gcd
+from typing import Any
+
+import numpy as np
+import pyomo.environ as pyo
+
+from tilewright.allocation import Plan, Problem, best_bound
+from tilewright.allocation.shares_minizinc import Choices, chooses
+from tilewright.allocation.plan import PACINGS
+from tilewright.allocation.schedule import schedule
+from tilewright.allocation.search import trimmed
+
+LARGEST = 10**8
+"""Largest objective, in units, whose neighbours are still apart within HiGHS's tolerances."""
+
+
+def suits(problem: Problem) -> bool:
+    """Whether the formulation takes a problem."""
+    return chooses(problem) and Choices(problem).worst() <= LARGEST
+
+
+def size(problem: Problem) -> int:
+    """Return about how many constraints there are: two for each load, and three for each level of a layer."""
+    choices = Choices(problem)
+    levels = [] if choices.timing is None else _Levels(choices, choices.worst()).steps
+    return 2 * sum(len(menu.loads) for menu in choices.menus) + 3 * sum(map(len, levels))
+
+
+class _Levels:
+    """The levels that layers can have.
+
+    Attributes
+    ----------
+    floors
+        The least, of each layer.
+    steps
+        Those above it, ascending.
+    unit
+        Cycles of which all paces are multiples.
+    """
+
+    def __init__(self, choices: Choices, most: int) -> None:
+        assert choices.timing is not None
+        self.beats: list[int] = choices.timing.beats.tolist()
+        self.floors = [menu.loads[0] for menu in choices.menus]
+        reached = [set(menu.loads) for menu in choices.menus]
+        for producer, consumer in choices.timing.leads:
+            self.floors[consumer] = max(self.floors[consumer], self.floors[producer])
+            reached[consumer] |= reached[producer]
+        if choices.waiting_pays:
+            reached = [set().union(*reached)] * len(reached)
+        self.steps = [
+            sorted(level for level in levels if floor < level <= most)
+            for levels, floor in zip(reached, self.floors, strict=True)
+        ]
+        pairs = zip(self.floors, self.steps, self.beats, strict=True)
+        self.unit = gcd(*(level // beats for floor, steps, beats in pairs for level in (floor, *steps)))
+
+
+def build(problem: Problem, extras: bool = True) -> Any:
+    """Return the model, with or without its extras."""
+    m = pyo.ConcreteModel(name="pipeline")
+    m.choices = choices = Choices(problem)
+    loads = [menu.loads for menu in choices.menus]
+    counts = [[share.pes for share in menu.shares] for menu in choices.menus]
+    longer = [(i, k) for i, menu in enumerate(loads) for k in range(1, len(menu))]
+    m.SLOW = pyo.Set(dimen=2, initialize=longer)
+    m.slow = pyo.Var(m.SLOW, domain=pyo.Binary)  # the layer has its k-th load, from 0, or a longer one
+    m.nothing = pyo.Var(bounds=(0, 0))  # so that what is constant can be constrained
+
+    def slow(i: int, k: int) -> Any:
+        return m.slow[i, k] if 0 < k < len(loads[i]) else int(k == 0) + m.nothing
+
+    def as_long(i: int, load: int) -> Any:
+        return slow(i, bisect_left(loads[i], load))
+
+    def as_large(i: int, pes: int) -> Any:
+        return 1 - slow(i, sum(count >= pes for count in counts[i]))
+
+    def all_together(tables: Sequence[Sequence[int]]) -> Any:
+        gains = ((tables[i][k] - tables[i][k - 1]) * m.slow[i, k] for i, k in m.SLOW)
+        return sum(table[0] for table in tables) + m.nothing + sum(gains)
+
+    @m.Constraint(m.SLOW)
+    def loads_ascend(m: Any, i: int, k: int) -> Any:
+        return slow(i, k) <= slow(i, k - 1)
+
+    if problem.parallel:
+        used, interval = all_together(counts), _largest(m, loads, as_long)
+    else:
+        used, interval = _largest(m, counts, as_large), all_together(loads)
+    m.fits = pyo.Constraint(expr=used <= problem.machine.pes)
+    if problem.most_interval is not None:
+        m.rate = pyo.Constraint(expr=interval <= problem.most_interval)  # (18) to (20)
+    goal, m.unit = (used, 1) if problem.minimise == "pes" else (interval, choices.unit)
+    if choices.timing is not None:
+        longest = choices.worst() if extras else max(map(max, loads))
+        m.levels = _Levels(choices, longest)
+        goal, m.unit = _latency(m, m.levels, as_long), m.levels.unit
+
+        @m.Constraint(range(len(loads)))
+        def worth_finding(m: Any, i: int) -> Any:
+            return slow(i, bisect_right(loads[i], longest)) == m.nothing
+
+    # Counted from a bound, objectives are small.
+    m.offset = best_bound(problem).value // m.unit * m.unit
+    m.cost = pyo.Objective(expr=(goal - m.offset) / m.unit)
+    if extras:
+        m.no_less = pyo.Constraint(expr=goal >= m.offset)
+    return m
+
+
+def _largest(m: Any, tables: Sequence[Sequence[int]], reaches: Callable[[int, int], Any]) -> Any:
+    """Return the largest of the layers' values, which are in these tables."""
+    m.floor = floor = max(map(min, tables))
+    m.thresholds = sorted({value for table in tables for value in table if value > floor})
+    m.THRESHOLDS = pyo.RangeSet(0, len(m.thresholds) - 1)
+    m.reached = pyo.Var(m.THRESHOLDS, domain=pyo.Binary)  # some layer's value is as large as the threshold
+
+    @m.Constraint(m.THRESHOLDS, range(len(tables)))
+    def at_least_each(m: Any, t: int, i: int) -> Any:
+        value = m.thresholds[t]
+        return m.reached[t] >= reaches(i, value) if value in tables[i] else pyo.Constraint.Skip
+
+    @m.Constraint(m.THRESHOLDS)
+    def thresholds_ascend(m: Any, t: int) -> Any:
+        return m.reached[t] <= m.reached[t - 1] if t else pyo.Constraint.Skip
+
+    gains = (m.reached[t] * (m.thresholds[t] - (m.thresholds[t - 1] if t else floor)) for t in m.THRESHOLDS)
+    return floor + m.nothing + sum(gains)
+
+
+def _latency(m: Any, levels: _Levels, as_long: Callable[[int, int], Any]) -> Any:
+    """Return the latency, when all layers work at the same time (3 to 12)."""
+    choices: Choices = m.choices
+    assert choices.timing is not None
+    leads, layers = choices.timing.leads, range(len(levels.steps))
+    producers = [[producer for producer, consumer in leads if consumer == i] for i in layers]
+    m.LEVELS = pyo.Set(dimen=2, initialize=[(i, t) for i in layers for t in range(len(levels.steps[i]))])
+    m.level = pyo.Var(m.LEVELS, bounds=(0, 1))  # the layer's level is its t-th above the least, or more
+    m.uniform = pyo.Var(domain=pyo.Binary)  # all layers wait for the slowest
+    m.uniform.setub(int(choices.waiting_pays))
+    m.begin = pyo.Var(layers, domain=pyo.NonNegativeReals)  # in units
+    m.latency = pyo.Var(domain=pyo.NonNegativeReals)
+
+    def level(i: int, value: int) -> Any:
+        t = bisect_left(levels.steps[i], value)
+        if value <= levels.floors[i]:
+            return 1
+        return m.level[i, t] if t < len(levels.steps[i]) else 0
+
+    def pace(i: int) -> Any:
+        values = [level // levels.beats[i] // levels.unit for level in (levels.floors[i], *levels.steps[i])]
+        gains = ((values[t + 1] - values[t]) * m.level[i, t] for t in range(len(values) - 1))
+        return values[0] + sum(gains)
+
+    def reached(value: int) -> Any:
+        t = bisect_left(m.thresholds, value)
+        if value <= m.floor:
+            return 1
+        return m.reached[t] if t < len(m.thresholds) else 0
+
+    @m.Constraint(m.LEVELS)
+    def levels_ascend(m: Any, i: int, t: int) -> Any:
+        return m.level[i, t] <= m.level[i, t - 1] if t else pyo.Constraint.Skip
+
+    @m.Constraint(m.LEVELS)
+    def at_least_own(m: Any, i: int, t: int) -> Any:
+        value = levels.steps[i][t]
+        own = value in choices.menus[i].loads
+        return m.level[i, t] >= as_long(i, value) if own else pyo.Constraint.Skip
+
+    @m.Constraint([(i, t, producer) for i, t in m.LEVELS for producer in producers[i]])
+    def at_least_before(m: Any, i: int, t: int, producer: int) -> Any:
+        return m.level[i, t] >= level(producer, levels.steps[i][t])
+
+    @m.Constraint(m.LEVELS)
+    def no_more(m: Any, i: int, t: int) -> Any:
+        value = levels.steps[i][t]
+        before = sum(level(producer, value) for producer in producers[i])
+        return m.level[i, t] <= as_long(i, value) + before + m.uniform
+
+    if choices.waiting_pays:
+
+        @m.Constraint(m.LEVELS)
+        def waits_for_all(m: Any, i: int, t: int) -> Any:
+            return m.level[i, t] >= reached(levels.steps[i][t]) + m.uniform - 1
+
+        @m.Constraint(m.LEVELS)
+        def waits_for_some(m: Any, i: int, t: int) -> Any:
+            return m.level[i, t] <= reached(levels.steps[i][t])
+
+        @m.Constraint(m.THRESHOLDS)
+        def reached_by_some(m: Any, t: int) -> Any:
+            return m.reached[t] <= sum(as_long(i, m.thresholds[t]) for i in layers)
+
+    corners = [(*edge, corner) for edge, lead in leads.items() for corner in range(len(lead.done))]
+
+    @m.Constraint(corners)
+    def not_early(m: Any, producer: int, consumer: int, corner: int) -> Any:
+        ahead, done = (int(beats[corner]) for beats in leads[producer, consumer])
+        return m.begin[consumer] >= m.begin[producer] + ahead * pace(producer) - done * pace(consumer)
+
+    @m.Constraint(layers)
+    def ends(m: Any, i: int) -> Any:
+        return m.latency >= m.begin[i] + levels.beats[i] * pace(i)
+
+    return levels.unit * m.latency
+
+
+def start(m: Any, plan: Plan) -> None:
+    """Set every variable to its value in the plan of the model's space that a plan becomes."""
+    choices: Choices = m.choices
+    problem, menus = choices.problem, choices.menus
+    places, pacing = choices.places(plan)
+    for i, k in m.SLOW:
+        m.slow[i, k] = int(places[i] >= k)
+    m.nothing = 0
+    shares = [menu.shares[place] for menu, place in zip(menus, places, strict=True)]
+    loads = [menu.loads[place] for menu, place in zip(menus, places, strict=True)]
+    largest = max(loads) if problem.parallel else max(share.pes for share in shares)
+    for t in m.THRESHOLDS:
+        m.reached[t] = int(largest >= m.thresholds[t])
+    if choices.timing is None:
+        return
+    times = schedule(problem, choices.plan(places, pacing), choices.timing.scan)
+    levels = choices.timing.matched(np.array([loads]))[0]
+    m.uniform = int(pacing == PACINGS[1])
+    for i, t in m.LEVELS:
+        m.level[i, t] = int((levels[i], largest)[m.uniform.value] >= m.levels.steps[i][t])
+    for i in m.begin:
+        m.begin[i] = times.starts[i] // m.unit
+    m.latency = times.latency // m.unit
+
+
+def read(m: Any) -> Plan:
+    """Return the plan that the variables describe."""
+    choices: Choices = m.choices
+    places = [
+        sum(m.slow[i, k].value > 0.5 for k in range(1, len(menu.loads)))
+        for i, menu in enumerate(choices.menus)
+    ]
+    waits = choices.waiting_pays and (m.uniform.value or 0) > 0.5  # it has none where no level is open
+    return trimmed(choices.problem, choices.plan(places, PACINGS[waits]))

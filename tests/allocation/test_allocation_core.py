@@ -1,0 +1,182 @@
+"""The closed forms of the allocation room against the simulator, beat by beat, over random networks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pipelines_at_random import networks
+
+from tilewright import allocation
+from tilewright.allocation import PACINGS, Plan, Problem
+from tilewright.allocation.geometry import Windows, last_uses, latest, scan_rows
+from tilewright.allocation.schedule import schedule
+from tilewright.allocation.shares import Share, shares
+from tilewright.errors import InputError
+from tilewright.instance import build, parse, read
+
+
+def problem_of(network: dict[str, Any], array: tuple[int, int] = (64, 64), **tables: Any) -> Problem:
+    machine = {"array": list(array), "functional_units": 2, "clock_mhz": 50}
+    found: Problem = build("allocation", {"network": network, "machine": machine, **tables})
+    return found
+
+
+def plan_of(problem: Problem, chosen: tuple[Share, ...], pacing: str = "matched") -> Plan:
+    return Plan(tuple(stage.name for stage in problem.stages), chosen, pacing)
+
+
+@st.composite
+def planned(draw: st.DrawFn, **limits: Any) -> tuple[Problem, Plan]:
+    problem = problem_of(draw(networks()), limits=limits)
+    chosen = tuple(draw(st.sampled_from(shares(problem, stage))) for stage in problem.stages)
+    return problem, plan_of(problem, chosen, draw(st.sampled_from(PACINGS)))
+
+
+def simulated(problem: Problem, plan: Plan) -> Any:
+    report = allocation.simulate(problem, plan, numeric=True, overlapped=True)
+    assert report.violation is None, report.violation
+    assert report.numeric
+    return report
+
+
+@pytest.mark.parametrize("scan", ["rows", "fields"])
+@given(data=st.data())
+@settings(max_examples=60)
+def test_execution_confirms_the_closed_forms(scan: str, data: st.DataObject) -> None:
+    splits = ["filters", "maps"] + (["rows"] if scan == "rows" else [])
+    problem, plan = data.draw(planned(scan=scan, splits=splits, functional_units="any"))
+    times, report = schedule(problem, plan), simulated(problem, plan)
+    facts = report.facts
+    assert (facts["interval"], facts["latency"]) == (times.interval, times.latency)
+    assert [stage["start"] for stage in facts["stages"]] == list(times.starts)
+    # So many frames are executed as are ever in flight, so the fullest moment is among them.
+    inside = [stage.number for stage in problem.stages if problem.consumers[stage.number]]
+    assert [facts["stages"][number]["held"] for number in inside] == [times.buffers[n] for n in inside]
+    # Working as soon as data are there ends no later, and of a single layer at the same time.
+    assert report.overlapped.cycles <= report.scheduled.cycles
+
+
+@given(data=st.data())
+@settings(max_examples=40)
+def test_layers_in_turn(data: st.DataObject) -> None:
+    problem, plan = data.draw(planned(execution="layer-by-layer", splits=["filters", "maps", "rows"]))
+    times, report = schedule(problem, plan), simulated(problem, plan)
+    assert report.facts["latency"] == report.facts["interval"] == times.latency == sum(times.loads)
+    assert report.peak <= times.storage
+
+
+@given(data=st.data())
+@settings(max_examples=60)
+def test_no_layer_can_start_earlier(data: st.DataObject) -> None:
+    """One cycle earlier some beat of the layer would find that its data are not there."""
+    problem, plan = data.draw(planned())
+    times = schedule(problem, plan)
+    for number, stage in enumerate(problem.stages):
+        if times.starts[number] == 0:
+            continue
+        slack = []
+        for producer in stage.producers:
+            if producer >= 0:
+                windows = times.scan.windows[number]
+                own, theirs = times.scan.beats(stage), times.scan.beats(problem.stages[producer])
+                needed = latest(windows, theirs, own)
+                ready = times.starts[producer] + (needed + 1) * times.paces[producer]
+                beats = times.starts[number] + np.arange(times.beats[number]) * times.paces[number]
+                slack.append(int((beats - ready).min()))
+        assert min(slack) == 0
+
+
+@given(data=st.data())
+def test_windows_by_definition(data: st.DataObject) -> None:
+    plane = (data.draw(st.integers(1, 6)), data.draw(st.integers(1, 6)))
+    extent = tuple(data.draw(st.integers(1, 4)) for _ in range(2))
+    before = tuple(data.draw(st.integers(0, size - 1)) for size in extent)
+    after = tuple(data.draw(st.integers(0, size - 1)) for size in extent)
+    stride = tuple(data.draw(st.integers(1, 3)) for _ in range(2))
+    padded = [size + first + last for size, first, last in zip(plane, before, after, strict=True)]
+    if padded[0] < extent[0] or padded[1] < extent[1]:
+        return
+    output = tuple((p - e) // s + 1 for p, e, s in zip(padded, extent, stride, strict=True))
+    windows = Windows(extent, stride, before, plane, output)  # type: ignore[arg-type]
+    beats, own = (
+        scan_rows(plane, data.draw(st.integers(1, 3))),
+        scan_rows(output, data.draw(st.integers(1, 3))),
+    )
+    needed = np.full(int(own.max()) + 1, -1)
+    last = np.full(plane, -1)
+    for row, column in np.ndindex(*output):
+        rows, columns = windows.span(0, row, row + 1), windows.span(1, column, column + 1)
+        under = (slice(*rows), slice(*columns))
+        if beats[under].size:
+            needed[own[row, column]] = max(needed[own[row, column]], beats[under].max())
+            last[under] = np.maximum(last[under], own[row, column])
+    assert (latest(windows, beats, own) == needed).all()
+    assert (last_uses(windows, own) == last).all()
+
+
+@given(data=st.data())
+@settings(max_examples=60)
+def test_shares_are_the_front_of_all_divisions(data: st.DataObject) -> None:
+    problem = problem_of(
+        data.draw(networks(most_layers=1)),
+        (4, 4),
+        limits={"splits": ["filters", "maps", "rows"], "functional_units": "any"},
+    )
+    task = problem.stages[0].task
+    every = [
+        Share(f, n, r, uf, un)
+        for f in range(1, 17)
+        for n in range(1, 17 // f + 1)
+        for r in range(1, 17 // (f * n) + 1)
+        for uf, un in ((1, 1), (1, 2), (2, 1))
+        if f * n * r <= 16
+    ]
+    found = shares(problem, problem.stages[0])
+    assert all(share.fault(problem, problem.stages[0]) is None for share in found)
+    for pes in range(1, 17):
+        best = min(share.load(task) for share in every if share.pes <= pes)
+        assert min(share.load(task) for share in found if share.pes <= pes) == best
+
+
+def test_plans_survive_json() -> None:
+    problem = read("mnist-tcpa-placed").problem
+    plan = plan_of(problem, tuple(shares(problem, stage)[0] for stage in problem.stages))
+    placed = plan.placed(tuple(((0, n),) * share.pes for n, share in enumerate(plan.shares)))
+    for one in (plan, placed, Plan.joined((plan, placed))):
+        assert Plan.from_json(one.to_json()) == one
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"machine": {"array": [2, 2]}}, ["machine.array", "layer Conv4 gets none", "3 rows of 2"]),
+        ({"machine": {"buffer_bytes": 8000}}, ["machine.buffer_bytes", "layer Conv2", "8856"]),
+        (
+            {"objective": {"minimise": "pes", "frames_per_second": 20000}},
+            ["objective.frames_per_second", "layer Conv2", "no array reaches more than"],
+        ),
+        ({"objective": {"minimise": "pes"}}, ["objective.frames_per_second", "is needed"]),
+        ({"limits": {"pes": {"Conv9": 1}}}, ["limits.pes.Conv9", "no such layer"]),
+        ({"limits": {"splits": ["maps"], "pes": {"Conv0": 4, "Pool1": 5}}}, []),
+        ({"limits": {"splits": ["rows"], "scan": "fields"}}, ["limits.splits", "scan rows"]),
+    ],
+)
+def test_bad_input_names_layer_limit_and_what_is_enough(change: dict[str, Any], told: list[str]) -> None:
+    import tomllib
+
+    source = read("mnist-tcpa").path
+    assert source is not None
+    table = tomllib.loads(source.read_text("utf-8"))
+    table["machine"] = {"array": [4, 4], "functional_units": 2, "clock_mhz": 50} | change.pop("machine", {})
+    table |= change
+    if not told:
+        parse(table, source)
+        return
+    with pytest.raises(InputError) as error:
+        parse(table, source)
+    for words in told:
+        assert words in str(error.value)

@@ -1,0 +1,292 @@
+"""Pictures of allocation plans: whole files of every kind of plan, which show what was measured."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from PIL import Image
+
+import tilewright
+from tilewright.allocation import Plan, Problem, pictures, simulate
+from tilewright.allocation.placement import snake
+from tilewright.allocation.shares import Share, paper_share
+from tilewright.errors import InputError
+from tilewright.simulator import Report
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def bundled(name: str) -> Problem:
+    found = tilewright.read(name).problem
+    assert isinstance(found, Problem)
+    return found
+
+
+def chain(count: int, array: tuple[int, int], *, wide: int = 4, name: str = "l{}", **more: Any) -> Problem:
+    """Build a pipeline of equal convolutions on planes of 5x5."""
+    layers = [
+        {
+            "name": name.format(i),
+            "input": [wide, 5, 5],
+            "kernels": wide,
+            "kernel": [3, 3],
+            "padding": [1, 1, 1, 1],
+        }
+        for i in range(count)
+    ]
+    machine = {"array": array, "clock_mhz": 100, **more.pop("machine", {})}
+    return Problem.model_validate({"network": {"layers": layers}, "machine": machine, **more})
+
+
+def plan(problem: Problem, *pes: int, pacing: str = "matched") -> Plan:
+    """Divide filters among so many PEs; one each, where nothing is said."""
+    names = tuple(stage.name for stage in problem.stages)
+    return Plan(names, tuple(paper_share(problem, count) for count in pes or (1,) * len(names)), pacing)
+
+
+PAPER = bundled("mnist-tcpa")
+FOUND = plan(PAPER, 4, 1, 8, 1, 2)
+BRANCHES = Problem.model_validate(
+    {
+        "network": {
+            "layers": [
+                {"name": "a $x_", "input": [3, 6, 6], "kernels": 4, "kernel": [1, 1]},
+                {"name": "b<&>", "input": [4, 6, 6], "kernels": 4, "kernel": [3, 3], "padding": [1, 1, 1, 1]},
+                {"name": "c", "kind": "add", "inputs": ["b<&>", "a $x_"], "input": [4, 6, 6]},
+            ]
+        },
+        "machine": {"array": [3, 5], "clock_mhz": 1, "buffer_bytes": 400},
+    }
+)
+
+CASES: dict[str, tuple[Problem, Plan]] = {
+    "paper": (PAPER, FOUND),
+    "placed": (PAPER, FOUND.placed(snake(PAPER.floor(FOUND)))),
+    "uniform": (PAPER, plan(PAPER, 4, 1, 4, 1, 2, pacing="uniform")),
+    "one after the other": (problem := bundled("mnist-tcpa-by-layer"), plan(problem, 12, 1, 16, 1, 16)),
+    "branches": (BRANCHES, plan(BRANCHES, 1, 4, 1)),
+    "one layer": (problem := chain(1, (1, 1)), plan(problem)),
+    "one row": (problem := chain(3, (1, 40)), plan(problem, 4, 2, 4)),
+    "one column": (problem := chain(3, (300, 1)), plan(problem, 4, 2, 4)),
+    "long names": (problem := chain(4, (9, 9), name="{}" + "name/" * 30), plan(problem, 4, 4, 1, 2)),
+    "large buffers": (problem := chain(4, (5, 5), machine={"buffer_bytes": 2**30}), plan(problem)),
+    "many layers": (problem := chain(70, (64, 64), wide=50, name="part/{}/conv"), plan(problem, *[50] * 70)),
+}
+
+
+def check(path: Path) -> None:
+    """The file is whole and of the kind that its suffix says."""
+    if path.suffix == ".svg":
+        assert ElementTree.parse(path).getroot().tag.endswith("svg")
+        return
+    with Image.open(path) as image:
+        assert image.format == "PNG"
+        image.load()
+
+
+def check_fits(figure: Figure) -> None:
+    """Nothing is drawn beyond the page."""
+    box = figure.get_tightbbox(FigureCanvasAgg(figure).get_renderer())
+    width, height = figure.get_size_inches()
+    assert box.x0 >= 0
+    assert box.y0 >= 0
+    assert box.x1 <= width
+    assert box.y1 <= height
+
+
+def written(figure: Figure) -> set[str]:
+    return {text.get_text() for text in figure.findobj(Text) if isinstance(text, Text)}
+
+
+def panel(figure: Figure, letter: str) -> Any:
+    """Return the axes whose title begins with a letter."""
+    return next(axes for axes in figure.axes if axes.get_title(loc="left").startswith(f"({letter})"))
+
+
+@pytest.fixture(scope="module")
+def reports() -> dict[str, Report]:
+    return {name: simulate(*case, overlapped=False) for name, case in CASES.items()}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_kind_of_plan(name: str, reports: dict[str, Report], tmp_path: Path) -> None:
+    assert reports[name].valid
+    for suffix in pictures.ACCEPTED:
+        pictures.draw(*CASES[name], reports[name], tmp_path / f"a{suffix}", title="a $b^{ name & <tag>")
+        check(tmp_path / f"a{suffix}")
+    assert len(list(tmp_path.iterdir())) == len(pictures.ACCEPTED)
+    check_fits(pictures.sheet(*CASES[name], reports[name]))
+
+
+def test_the_example_of_the_paper(reports: dict[str, Report]) -> None:
+    report = reports["paper"]
+    figure = pictures.sheet(PAPER, FOUND, report)
+    facts = report.facts
+    assert {"Conv2\n8 PEs", "Pool1\n1 PE", "input", "output"} <= written(figure)
+    assert {f"latency {facts['latency']:,}", f"interval {facts['interval']:,}"} <= written(figure)
+    assert {f"from {stage['start']:,}" for stage in facts["stages"]} <= written(figure)
+    assert {f"{stage['load']:,}" for stage in facts["stages"]} <= written(figure)
+    assert {f"frame {number + 1}" for number in range(facts["frames"])} <= written(figure)
+    assert "placed along a snake" in panel(figure, "a").get_title(loc="left")
+
+
+@pytest.mark.parametrize("name", ["paper", "one after the other", "branches", "uniform"])
+def test_the_bars_are_what_was_measured(name: str, reports: dict[str, Report]) -> None:
+    report, frames = reports[name], reports[name].facts["frames"]
+    figure = pictures.sheet(*CASES[name], report)
+    stages = report.facts["stages"]
+    boxes = [
+        np.array([path.get_extents().get_points() for path in bars.get_paths()])
+        for bars in panel(figure, "b").collections
+        if isinstance(bars, PolyCollection)
+    ]
+    # Of each layer the bars, one per frame, and of each bar the part that is work.
+    for stage, bars, works in zip(stages, boxes[::2], boxes[1::2], strict=True):
+        assert bars.shape == works.shape == (frames, 2, 2)
+        (begin, low), (end, high) = bars[0]
+        assert (begin, end - begin) == (stage["start"], stage["busy"])
+        assert (works[:, :, 0] == bars[:, :, 0]).all()
+        share = (works[0, 1, 1] - works[0, 0, 1]) / (high - low)
+        assert share == pytest.approx(stage["work"] / stage["pace"])
+    assert report.scheduled is not None
+    computed = np.isin(report.scheduled.engine.codes, range(len(stages)))
+    assert max(bars.max() for bars in boxes) == report.scheduled.finish[computed].max()
+    loads = [patch.get_width() for patch in panel(figure, "c").patches]
+    assert loads[1::2] == [stage["load"] for stage in stages]
+    *sizes, total = [patch.get_width() for patch in panel(figure, "d").patches]
+    assert sizes == [stage[part] for part in ("weights", "buffer") for stage in stages]
+    assert total == report.facts["storage"]
+
+
+def test_layers_that_take_turns_have_bars_instead_of_places(reports: dict[str, Report]) -> None:
+    figure = pictures.sheet(*CASES["one after the other"], reports["one after the other"])
+    assert panel(figure, "a").get_title(loc="left") == "(a) PEs of each layer"
+    bars = [patch.get_width() for patch in panel(figure, "a").patches]
+    assert bars == [share.pes for share in CASES["one after the other"][1].shares]
+
+
+# The array -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["paper", "branches", "many layers", "one row"])
+def test_neighbours_differ(name: str) -> None:
+    problem, found = CASES[name]
+    owners = pictures._owners(problem, snake(problem.floor(found)))
+    colours = np.array([*pictures._colours(owners, len(found.names)), "idle"])
+    assert (colours[:-2] != colours[1:-1]).all()
+    for one, other in ((owners[1:], owners[:-1]), (owners[:, 1:], owners[:, :-1])):
+        assert ((colours[one] != colours[other]) | (one == other)).all()
+
+
+def test_names_lie_inside_their_regions() -> None:
+    inside = np.array([[1, 1, 0, 0], [1, 1, 0, 0], [1, 1, 1, 1]], dtype=np.bool_)
+    assert pictures._room(inside, 1, 4) == pytest.approx([2, 1.5])
+    assert pictures._room(inside, 3, 2) == pytest.approx([1, 0.5])
+    assert pictures._room(inside, 0.1, 0.1) == pytest.approx([1, 1])
+    assert pictures._room(inside, 2, 3) is None
+    assert pictures._room(inside, 4, 1) is None
+
+
+def test_hops_are_manhattan_distances() -> None:
+    region = np.zeros((5, 7), dtype=np.bool_)
+    region[1, 2] = region[4, 6] = True
+    rows, columns = np.indices(region.shape)
+    expected = np.minimum(abs(rows - 1) + abs(columns - 2), abs(rows - 4) + abs(columns - 6))
+    assert (pictures._hops(region) == expected).all()
+
+
+# Fronts ----------------------------------------------------------------------------------------------
+
+
+FRONT = bundled("mnist-tcpa-pareto")
+SIX = [(4, 1, 12, 1, 2), (8, 1, 12, 1, 2), (3, 1, 8, 1, 2), (2, 1, 6, 1, 1), (1, 1, 2, 1, 1), (1, 1, 1, 1, 1)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 6])
+def test_a_front(count: int, tmp_path: Path) -> None:
+    front = Plan.joined(tuple(plan(FRONT, *pes) for pes in SIX[:count]))
+    report = simulate(FRONT, front, overlapped=False)
+    assert report.valid
+    for suffix in pictures.ACCEPTED:
+        pictures.draw(FRONT, front, report, tmp_path / f"a{suffix}")
+        check(tmp_path / f"a{suffix}")
+    figure = pictures.sheet(FRONT, front, report)
+    check_fits(figure)
+    assert {" ".join(map(str, pes)) for pes in SIX[:count]} <= written(figure)
+
+
+def test_of_a_long_front_some_plans_are_listed() -> None:
+    problem = chain(60, (20, 20))
+    report = simulate(problem, plan(problem), overlapped=False)
+    points = [{"interval": 9000 - i, "pes": 60 + i, "latency": 90_000 - 7 * i} for i in range(300)]
+    report.facts |= {"front": points[::-1], "executed": 1}
+    figure = pictures.sheet(problem, Plan.joined((plan(problem),) * len(points)), report)
+    check_fits(figure)
+    listed = pictures._Front.of(problem, report.facts["front"]).listed
+    assert len(listed) <= pictures.MOST_LISTED + 1
+    assert listed == sorted(listed, reverse=True)
+    assert {0, 299} <= set(listed)
+    assert "PEs of the layers" not in written(figure)
+
+
+# Plans that break a rule -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        plan(PAPER, 4, 1, 9, 1, 2),
+        Plan(("x",), (Share(1),)),
+        Plan.joined((FOUND, FOUND)),
+    ],
+    ids=["PEs", "layers", "front"],
+)
+def test_a_broken_plan_has_its_rule_and_its_pes(broken: Plan, tmp_path: Path) -> None:
+    report = simulate(PAPER, broken)
+    assert report.violation is not None
+    pictures.draw(PAPER, broken, report, tmp_path / "a.png")
+    check(tmp_path / "a.png")
+    figure = pictures.sheet(PAPER, broken, report, title="a name")
+    check_fits(figure)
+    assert any(report.violation.rule in words for words in written(figure))
+    assert {f"{share.pes:,}" for share in broken.shares} <= written(figure)
+
+
+def test_wrong_numbers_are_named(reports: dict[str, Report]) -> None:
+    wrong = simulate(PAPER, FOUND, overlapped=False)
+    wrong.numeric = False
+    assert any("differ" in words for words in written(pictures.sheet(PAPER, FOUND, wrong)))
+
+
+# Files -----------------------------------------------------------------------------------------------
+
+
+def test_other_suffixes_are_refused(reports: dict[str, Report], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"\.png or \.svg"):
+        pictures.draw(PAPER, FOUND, reports["paper"], tmp_path / "a.gif")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("suffix", pictures.ACCEPTED)
+def test_the_same_bytes_each_time(suffix: str, reports: dict[str, Report], tmp_path: Path) -> None:
+    contents = []
+    for name in ("a", "b"):
+        pictures.draw(PAPER, FOUND, reports["paper"], tmp_path / (name + suffix))
+        contents.append((tmp_path / (name + suffix)).read_bytes())
+    assert contents[0] == contents[1]
+
+
+def test_importing_is_cheap() -> None:
+    code = "import sys, tilewright.allocation.pictures; print({'matplotlib', 'PIL'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

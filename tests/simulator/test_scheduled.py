@@ -1,0 +1,404 @@
+"""Programs whose steps say when they start: what they take, and each rule that a schedule can break."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_up import damage, valid_programs
+from pipelines import IMAGE, Pipeline, Stage, pipelines
+from plain_executor import (
+    Element,
+    elements,
+    operands,
+    own_cycles,
+    plain_overlapped,
+    plain_sequential,
+    streaming_cycles,
+)
+from test_made_up import agree, blocks  # noqa: F401 (a fixture)
+from test_timing import waits
+
+from tilewright.layer import Layer
+from tilewright.simulator import (
+    Box,
+    Compute,
+    Engine,
+    Free,
+    Load,
+    Memory,
+    Program,
+    Report,
+    Step,
+    Tensor,
+    WriteBack,
+    execute,
+)
+
+ALL = Box((None,))
+
+
+# By hand -----------------------------------------------------------------------------------------
+
+
+def part(first: int, last: int) -> Box:
+    return Box(((first, last),))
+
+
+def compute(target: str, region: Box, read: str, window: Box) -> Compute:
+    return Compute(
+        target, region, ((read, window),), 1, engine=f"for {target}", cycles={"u": 2, "v": 5}[target]
+    )
+
+
+def two_layers() -> Program:
+    """x becomes u, 2 cycles a half, and u becomes v, 5 cycles a half; both engines are at work together."""
+    tensors = (
+        Tensor("x", (4,), "input"),
+        Tensor("u", (4,), "intermediate", macs_per_element=1),
+        Tensor("v", (4,), "output", macs_per_element=1),
+    )
+    one, two = part(0, 2), part(2, 4)
+    steps = (
+        Step(compute=(compute("u", one, "x", one),), start=10),
+        Step((Free("x", one),), compute=(compute("u", two, "x", two),), start=12),
+        Step(compute=(compute("v", one, "u", one),), start=12),
+        Step((Free("u", one), Free("x", two)), compute=(compute("v", two, "u", two),), start=17),
+        Step((Free("u", two),), (WriteBack("v", ALL),), start=22),
+    )
+    engines = Engine("load", 1), Engine("write"), Engine("for u"), Engine("for v")
+    return Program(tensors, (Memory("mem"),), engines, steps, (("x", ALL),), buffers=5)
+
+
+def edited(*added: Step, **starts: int | None) -> Program:
+    """The program with other starts of some steps (s1 is the first) and further steps, in order of time."""
+    program = two_layers()
+    steps = [replace(step, start=starts.get(f"s{n}", step.start)) for n, step in enumerate(program.steps, 1)]
+    return replace(program, steps=tuple(sorted([*added, *steps], key=lambda step: step.start or 0)))
+
+
+def broken(program: Program) -> str:
+    report = execute(program, overlapped=True)
+    assert report.scheduled is None
+    assert report.overlapped is None
+    assert report.summary()["scheduled_cycles"] is None
+    return str(report.violation)
+
+
+def test_a_schedule_is_executed_as_it_says() -> None:
+    report = execute(two_layers(), overlapped=True, lockstep=True)
+    assert report.violation is None
+    line = report.scheduled
+    assert line is not None
+    assert report.sequential is report.lockstep is None
+    assert list(line.step) == [0, 1, 2, 3, 4]
+    assert list(line.start) == [10, 12, 12, 17, 22]
+    assert list(line.finish) == [12, 14, 17, 22, 22]
+    assert list(line.engine) == ["for u", "for u", "for v", "for v", "write"]
+    assert line.busy() == {"write": 0, "for u": 4, "for v": 10}
+    summary = report.summary()
+    assert (summary["scheduled_cycles"], summary["cycles"], summary["lockstep_cycles"]) == (22, None, None)
+    # At cycle 12, half of x is gone: x 2, u 4, v 2.
+    assert report.peak == line.peak == summary["peak_memory"] == 8
+    assert [int(sum(c[n] for c in report.footprint.values())) for n in range(5)] == [6, 6, 8, 6, 0]
+    assert report.per_step()[0]["cycles"] is None
+    assert report.overlapped is not None
+    assert list(report.overlapped.start) == [0, 2, 2, 7, 12]
+
+
+def test_a_chain_of_schedules() -> None:
+    report = execute(two_layers())
+    chain = Report.chain(["a", "b"], [report, report])
+    assert chain.scheduled is not None
+    assert (chain.scheduled.cycles, chain.peak) == (44, 8)
+    assert list(chain.scheduled.start[5:]) == [32, 34, 34, 39, 44]
+    assert chain.sequential is None
+
+
+def test_capacities_hold_in_the_order_of_steps() -> None:
+    assert execute(replace(two_layers(), memories=(Memory("mem", 8),))).valid
+    found = broken(replace(two_layers(), memories=(Memory("mem", 7),)))
+    assert found == "memory overflow: step 3, mem: needed 8 elements (x 2, u 4, v 2), found a capacity of 7"
+
+
+# One rule, one program ---------------------------------------------------------------------------
+
+
+def test_steps_are_in_the_order_of_time() -> None:
+    steps = two_layers().steps
+    program = replace(two_layers(), steps=(*steps[:2], replace(steps[2], start=11), *steps[3:]))
+    assert broken(program) == ("order: step 3, schedule: needed a start by cycle 12 or later, found cycle 11")
+    report = execute(program)
+    assert len(report.labels) == 3
+    assert list(report.macs) == [2, 2, 0]
+    assert broken(edited(s1=-1)) == (
+        "order: step 1, schedule: needed a start by cycle 0 or later, found cycle -1"
+    )
+
+
+def test_all_steps_have_a_start_or_none() -> None:
+    steps, needed = two_layers().steps, "schedule: needed a start of all steps or of none"
+
+    def without(*which: int) -> Program:
+        found = [replace(step, start=None) if n in which else step for n, step in enumerate(steps, 1)]
+        return replace(two_layers(), steps=tuple(found))
+
+    assert broken(without(3)) == f"order: step 3, {needed}, found none"
+    assert broken(without(5)) == f"order: step 5, {needed}, found none"
+    assert broken(without(1)) == f"order: step 2, {needed}, found cycle 12"
+    report = execute(without(1, 2, 3, 4, 5), lockstep=True)
+    assert report.violation is None
+    assert report.scheduled is None
+    assert report.sequential is not None
+    assert report.lockstep is not None
+
+
+def test_not_ready() -> None:
+    found = "computed until cycle 12"
+    needed = "needed its data by cycle 11"
+    assert broken(edited(s3=11)) == f"not ready: step 2, u[0]: {needed}, found {found}"
+    added = Step((Free("u", part(1, 2)),), start=11)
+    assert broken(edited(added)) == f"not ready: step 2, u[1]: {needed}, found {found}"
+    added = Step(write_back=(WriteBack("u", part(0, 2)),), start=11)
+    assert broken(edited(added)) == f"not ready: step 2, u[0]: {needed}, found {found}"
+    assert broken(edited(s5=21)) == (
+        "in use: step 5, u[2]: needed its readers done by cycle 21, found read until cycle 22"
+    )
+    early = replace(two_layers().steps[4], free=(), start=21)
+    program = replace(two_layers(), steps=(*two_layers().steps[:4], early))
+    assert broken(program) == (
+        "not ready: step 5, v[2]: needed its data by cycle 21, found computed until cycle 22"
+    )
+
+
+def test_in_use() -> None:
+    assert broken(edited(Step((Free("x", part(1, 3)),), start=11))) == (
+        "in use: step 2, x[1]: needed its readers done by cycle 11, found read until cycle 12"
+    )
+    assert broken(edited(Step(write_back=(WriteBack("u", part(0, 2)),), start=16))) == (
+        "in use: step 4, u[0]: needed its readers done by cycle 16, found read until cycle 17"
+    )
+
+
+def test_the_last_of_all_readers_counts() -> None:
+    """Three engines read x, until 12, 19 and 17; a half is freed in time."""
+    tensors = (
+        Tensor("x", (2,), "input"),
+        *(Tensor(name, (1,), "output", macs_per_element=1) for name in "uvw"),
+    )
+    computes = tuple(
+        Compute(name, ALL, (("x", part(0, last)),), 1, engine=name, cycles=cycles)
+        for name, cycles, last in (("u", 2, 2), ("v", 9, 1), ("w", 7, 1))
+    )
+    away = Step(write_back=tuple(WriteBack(name, ALL) for name in "uvw"), start=30)
+    engines = tuple(Engine(name) for name in ("u", "v", "w", "write"))
+    steps = (Step(compute=computes, start=10), Step((Free("x", part(1, 2)), Free("x", part(0, 1))), start=18))
+    program = Program(tensors, (Memory("mem"),), engines, (*steps, away), (("x", ALL),))
+    assert broken(program) == (
+        "in use: step 2, x[0]: needed its readers done by cycle 18, found read until cycle 19"
+    )
+    assert execute(replace(program, steps=(steps[0], replace(steps[1], start=19), away))).valid
+
+
+def test_engine_busy() -> None:
+    assert broken(edited(s4=16)) == (
+        "in use: step 4, u[0]: needed its readers done by cycle 16, found read until cycle 17"
+    )
+    assert broken(edited(s2=11, s1=10)).startswith("in use: step 2, x[0]")
+    steps = list(two_layers().steps)
+    steps[1] = replace(steps[1], free=(), start=11)
+    steps[3] = replace(steps[3], free=(*steps[3].free, Free("x", part(0, 2))))
+    assert broken(replace(two_layers(), steps=tuple(steps))) == (
+        "engine busy: step 2, for u: needed it idle by cycle 11, found at work until cycle 12"
+    )
+
+
+def test_two_computes_of_a_step_are_on_two_engines() -> None:
+    program = two_layers()
+    one, two = (step.compute[0] for step in program.steps[:2])
+    steps = (Step(compute=(one, two), start=10), Step((Free("x", ALL),), start=12), *program.steps[2:3])
+    assert broken(replace(program, steps=steps)) == (
+        "engine busy: step 1, for u: needed it idle by cycle 10, found at work until cycle 12"
+    )
+
+
+def test_loads_take_their_time() -> None:
+    program = two_layers()
+    load = Load("x", ALL)
+    steps = (Step(load=(load,), start=6), *program.steps)
+    assert execute(replace(program, steps=steps, preloaded=())).valid
+    late = (Step(load=(load,), start=7), *program.steps)
+    found = broken(replace(program, steps=late, preloaded=()))
+    assert found == "not ready: step 2, x[0]: needed its data by cycle 10, found loaded until cycle 11"
+    same = (replace(program.steps[0], load=(load,)), *program.steps[1:])
+    found = broken(replace(program, steps=same, preloaded=()))
+    assert found == "not ready: step 1, x[0]: needed its data by cycle 10, found loaded until cycle 14"
+
+
+def test_what_is_written_back_is_loaded_when_it_is_there() -> None:
+    program = two_layers()
+    engines = (*program.engines[:1], Engine("write", 3), *program.engines[2:])
+    away = Step(write_back=(WriteBack("u", part(0, 2)),), start=17)
+    steps = (*program.steps[:3], away, Step(load=(Load("u", part(0, 2)),), start=22))
+    found = broken(replace(program, engines=engines, steps=steps))
+    assert found == "not ready: step 5, u[0]: needed its data by cycle 22, found written back until cycle 23"
+
+
+# Against executors that go element by element ----------------------------------------------------
+
+
+def scheduled(program: Program, random: Random) -> Program:
+    """The program with a step for each action, at times at which it breaks no rule that it did not break."""
+    spans = iter(plain_sequential(program))
+    parts: list[tuple[int, Step]] = []
+    now = late = 0
+    for step in program.steps:
+        late += random.choice((0, 0, 2))
+        parts += [(now + late, Step((action,))) for action in step.free]
+        for stage in ("write_back", "load", "compute"):
+            for action in getattr(step, stage):
+                start, finish = next(spans)
+                parts.append((start + late, Step(**{stage: (action,)})))
+                now = max(now, finish)
+    ordered = sorted(parts, key=lambda part: part[0])
+    return replace(program, steps=tuple(replace(step, start=start) for start, step in ordered))
+
+
+def spoiled(program: Program, random: Random) -> Program:
+    """The program with other times: of a step, of all from one on, or of none; or with steps swapped."""
+    steps = list(program.steps)
+    first = random.randrange(len(steps))
+    shift = random.choice((-3, -2, -1, 1, 2))
+    kind = random.choice(("one", "rest", "swap", "drop", "sort", "sort"))
+    if kind == "drop":
+        steps[first] = replace(steps[first], start=None)
+    elif kind == "swap":
+        other = random.randrange(len(steps))
+        starts = steps[first].start, steps[other].start
+        steps[first], steps[other] = (
+            replace(steps[n], start=start) for n, start in zip((other, first), starts, strict=True)
+        )
+    else:
+        last = len(steps) if kind == "rest" else first + 1
+        for n in range(first, last):
+            steps[n] = replace(steps[n], start=max(0, (steps[n].start or 0) + shift))
+        if kind == "sort":
+            steps.sort(key=lambda step: step.start or 0)
+    return replace(program, steps=tuple(steps))
+
+
+@pytest.mark.usefixtures("blocks")
+@given(valid_programs(), st.integers(0, 2**32 - 1))
+def test_any_program_with_a_schedule(program: Program, seed: int) -> None:
+    program = scheduled(program, Random(seed))
+    report, plain = agree(program, lockstep=True)
+    assert report.violation is None
+    line = report.scheduled
+    assert line is not None
+    assert line.peak == plain.peak
+    assert line.cycles == max(plain.busy.values(), default=0)
+    shown = [
+        (step.start, action)
+        for step in program.steps
+        for action in (*step.write_back, *step.load, *step.compute)
+    ]
+    assert list(line.start) == [start for start, _ in shown]
+    for (start, action), finish in zip(shown, line.finish.tolist(), strict=True):
+        streaming = streaming_cycles(program, action) if isinstance(action, Compute) else 0
+        assert finish - start == max(own_cycles(program, action), streaming)
+
+
+@pytest.mark.usefixtures("blocks")
+@given(valid_programs(), st.integers(0, 2**32 - 1))
+@settings(max_examples=200)
+def test_spoiled_schedules(program: Program, seed: int) -> None:
+    random = Random(seed)
+    agree(spoiled(scheduled(program, random), random), lockstep=False)
+
+
+# Pipelines ---------------------------------------------------------------------------------------
+
+
+def in_turn(program: Program) -> list[set[int]]:
+    """Every action with what it waits for; and an engine reads an element in the order of the program."""
+    found = []
+    last: dict[tuple[str, Element], int] = {}
+    for number, (action, after) in enumerate(waits(program)):
+        engine = "" if isinstance(action, Free) else action.engine
+        read = {
+            (engine, element)
+            for name, region in operands(action)
+            for element in elements(program.tensor(name), region)
+        }
+        found.append(after | {last[key] for key in read & last.keys()})
+        last |= dict.fromkeys(read, number)
+    return found
+
+
+def check_overlapped(program: Program) -> None:
+    report = execute(program, overlapped=True)
+    assert report.violation is None
+    line = report.overlapped
+    assert line is not None
+    actions = [action for step in program.steps for action in step.actions]
+    expected = plain_overlapped(program, in_turn(program))
+    shown = [span for span, action in zip(expected, actions, strict=True) if not isinstance(action, Free)]
+    assert list(zip(line.start.tolist(), line.finish.tolist(), strict=True)) == shown
+
+
+@pytest.mark.usefixtures("blocks")
+@given(pipelines(), st.integers(0, 99))
+def test_pipelines(drawn: tuple[Pipeline, Program], seed: int) -> None:
+    pipeline, program = drawn
+    report, plain = agree(program, lockstep=False)
+    assert report.violation is None
+    assert report.scheduled is not None
+    assert report.scheduled.peak == plain.peak
+    assert report.scheduled.cycles == max(int(finish.max()) for finish in pipeline.finish)
+    starts = {name: [] for name in report.scheduled.tensor.names}
+    for name, start in zip(report.scheduled.tensor, report.scheduled.start.tolist(), strict=True):
+        starts[name].append(start)
+    for number, start in enumerate(pipeline.start):
+        if number in pipeline.read:
+            assert starts[pipeline.name(number)] == start.ravel().tolist()
+    data = pipeline.data(seed)
+    assert execute(program, data=data, expected=pipeline.expected(data)).numeric is True
+
+
+@pytest.mark.usefixtures("blocks")
+@given(pipelines(), st.integers(0, 2**32 - 1))
+def test_spoiled_pipelines(drawn: tuple[Pipeline, Program], seed: int) -> None:
+    random = Random(seed)
+    program = spoiled(drawn[1], random)
+    agree(damage(random, program) if random.random() < 0.3 else program, lockstep=False)
+
+
+@pytest.mark.usefixtures("blocks")
+@given(pipelines(), st.integers(0, 2**32 - 1))
+@settings(max_examples=40)
+def test_pipelines_on_their_own_clocks(drawn: tuple[Pipeline, Program], seed: int) -> None:
+    """With all steps open or a few, and with as much memory as the schedule needs or more."""
+    program, random = drawn[1], Random(seed)
+    check_overlapped(program)
+    peak = execute(program).peak
+    room = Memory("mem", peak + random.randint(0, 20))
+    check_overlapped(replace(program, memories=(room,), buffers=random.choice((1, 2, 5, len(program.steps)))))
+
+
+@pytest.mark.usefixtures("blocks")
+@given(valid_programs())
+def test_any_program_on_its_own_clocks(program: Program) -> None:
+    check_overlapped(program)
+
+
+def test_a_pipeline_overtakes_its_schedule() -> None:
+    """Two layers: each beat of the second needs a beat of the first, and all wait for nothing else."""
+    layer = Layer(input=(1, 1, 6), kernels=1, kernel=(1, 1))
+    pipeline = Pipeline([Stage(layer, (IMAGE,), 2), Stage(layer, (0,), 3)], layer.input, 2, Random(1))
+    report = execute(pipeline.program(), overlapped=True)
+    assert report.scheduled is not None
+    assert report.overlapped is not None
+    assert report.overlapped.cycles == 2 + 12 * 3 < report.scheduled.cycles
