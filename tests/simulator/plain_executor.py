@@ -136,7 +136,7 @@ class PlainExecutor:
             self.fail("order", "schedule", "a start of all steps or of none", found)
         least = 0 if not before or before[-1] is None else before[-1]
         if step.start is not None and step.start < least:
-            self.fail("order", "schedule", f"a start by cycle {least} or later", found)
+            self.fail("order", "schedule", f"a start at cycle {least} or later", found)
 
     def check_ready(self, found: list[Element], leaving: bool = False) -> None:
         """Nothing is still done to the elements; if they leave or come, no one reads them either."""

@@ -13,7 +13,7 @@ from test_executor import GOOD, program
 from test_timing import tiles
 
 from tilewright.simulator import Program, Report, Violation, execute
-from tilewright.simulator.report import Names
+from tilewright.simulator.report import Names, Rows
 
 BROKEN = execute(program(GOOD[0], GOOD[0]))
 
@@ -103,6 +103,21 @@ def test_chains_add_up(programs: list[Program]) -> None:
         for engine, cycles in report.sequential.busy().items():
             busy[engine] -= cycles
     assert not any(busy.values())
+
+
+def test_rows_are_laid_out_once() -> None:
+    asked = []
+
+    def make(number: int) -> np.ndarray:
+        asked.append(number)
+        return np.full(3, number)
+
+    rows = Rows(["a", "b"], make)
+    assert (list(rows), len(rows), asked) == (["a", "b"], 2, [])
+    rows["b"][0] = 7
+    assert {name: list(counts) for name, counts in rows.items()} == {"a": [0, 0, 0], "b": [7, 1, 1]}
+    assert asked == [1, 0]
+    assert rows.get("c") is None
 
 
 def test_names_are_a_sequence() -> None:

@@ -171,7 +171,7 @@ class Columns:
         if step > 1 and (start is None) == bool(starts):
             needed = "a start of all steps or of none"
         elif start is not None and start < least:
-            needed = f"a start by cycle {least} or later"
+            needed = f"a start at cycle {least} or later"
         else:
             if start is not None:
                 starts.append(start)

@@ -305,11 +305,11 @@ class _Block:
         if schedule is not None:
             yield (
                 "engine busy",
-                schedule.busy[self.first : self.first + len(self.kinds)],
+                schedule.busy(slice(self.first, self.first + len(self.kinds))),
                 lambda event: (
                     run.program.engines[engines[event]].name,
                     f"it idle by cycle {schedule.start[self.first + event]}",
-                    f"at work until cycle {schedule.until(self.first + event)}",
+                    f"at work until cycle {schedule.finish[schedule.previous[self.first + event]]}",
                 ),
             )
         grows = (self.kinds == LOAD) | (self.kinds == PRELOAD) | (self.kinds == COMPUTE)
@@ -505,6 +505,8 @@ class _Run:
         Elements by kind of event, tensor and step; and how many more are resident of a tensor after it.
     schedule
         When all events run, of a program with a static schedule.
+    edges
+        Which events wait for which: the latter times the number of events, plus the former.
     own
         With lockstep, the phase in which each step writes back and computes; `phases` is the last one, and
         one more stands for the epilog. The first entry is no step's.
@@ -530,9 +532,7 @@ class _Run:
         self.several = self.schedule is None and len(set(columns.engine[columns.kind == COMPUTE])) > 1
         self.changes: list[Counts] = []
         self.readers = np.zeros((3, 0), dtype=np.int64)
-        self.edges: list[
-            Counts
-        ] = []  # The event that is waited for, times their number, plus the one that waits.
+        self.edges: list[Counts] = []
         self.hazard: Violation | None = None
         self.own: Counts | None = None
         if lockstep and self.schedule is None:

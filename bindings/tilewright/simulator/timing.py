@@ -1,4 +1,4 @@
-"""When the actions of an executed program run: in sequence, in lockstep, or engines on their own clocks."""
+"""When the actions of an executed program run: in sequence, in lockstep, freely, or by a schedule."""
 
 from __future__ import annotations
 
@@ -82,30 +82,28 @@ class Schedule:
     ----------
     start, finish
         Of each event. Frees take no time, and a READ as long as the compute that it is for.
-    busy
-        Marks the events whose engine is still at work on the one before.
+    previous
+        For each action the event before it on its engine, -1 if there is none.
     """
 
     def __init__(self, columns: Columns, starts: Counts) -> None:
         actions = Actions(columns)
-        self._columns, self._event = columns, actions.event
+        cycles = np.append(actions.cycles, 0)  # Of reads whose compute cannot be executed.
         self.start = starts[columns.step]
         self.finish = self.start.copy()
         first = int(np.searchsorted(columns.step, 1))  # What is preloaded comes before all actions.
-        self.finish[first:] += actions.cycles[actions.number[first:]]
+        self.finish[first:] += cycles[actions.number[first:]]
         engine = columns.engine[columns.form[actions.event]]
         order = np.argsort(engine, kind="stable")
         again, event = engine[order[1:]] == engine[order[:-1]], actions.event[order]
-        self.busy = np.zeros(len(self.start), dtype=np.bool_)
-        self.busy[event[1:]] = again & (self.start[event[1:]] < self.finish[event[:-1]])
+        self.previous = np.full(len(self.start), -1)
+        self.previous[event[1:]] = np.where(again, event[:-1], -1)
 
-    def until(self, event: int) -> int:
-        """Return the cycle until which the engine of an event is at work on the one before."""
-        engine = self._columns.engine[self._columns.form[self._event]]
-        before = self._event[
-            (self._event < event) & (engine == self._columns.engine[self._columns.form[event]])
-        ]
-        return int(self.finish[before[-1]])
+    def busy(self, events: slice) -> NDArray[np.bool_]:
+        """Mark those of some events that find their engine still at work on the one before."""
+        before = self.previous[events]
+        found: NDArray[np.bool_] = (before >= 0) & (self.start[events] < self.finish[before])
+        return found
 
 
 def scheduled_timeline(timed: Timed, schedule: Schedule, peak: int) -> Timeline:
