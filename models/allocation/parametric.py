@@ -18,20 +18,23 @@ def suits(problem: Problem) -> bool:
 
 def solve(problem: Problem, search: Search) -> Outcome:
     """Find and prove the optimum; of ``pareto``, the whole front."""
-    front = problem.minimise == "pareto"
-    last = Found((), None, 0, False)
+    plan, bound, proven = None, None, False
     for found in answers(problem, search.deadline):
-        if found.plans and found.plans != last.plans:
-            search.on_plan(_answer(found, front))
-        # The objective of a front is its least interval, and says nothing of the others.
-        if found.bound > last.bound and not (front and not found.proven):
-            search.on_bound(found.bound)
-        last = found
-    if not last.plans:
-        return Outcome("infeasible" if last.proven else "unknown", bound=last.bound)
-    bound = None if front and not last.proven else last.bound
-    return Outcome("optimal" if last.proven else "feasible", _answer(last, front), bound)
+        proven = found.proven
+        answer = _answer(problem, found)
+        if answer is not None and answer != plan:
+            plan = answer
+            search.on_plan(plan)
+        # The objective of a front is its least interval: bounds on it say nothing of the other plans.
+        if (proven or problem.minimise != "pareto") and found.bound != bound:
+            bound = found.bound
+            search.on_bound(bound)
+    if plan is None:
+        return Outcome("infeasible" if proven else "unknown", bound=bound)
+    return Outcome("optimal" if proven else "feasible", plan, bound)
 
 
-def _answer(found: Found, front: bool) -> Plan:
-    return Plan.joined(found.plans) if front else found.plans[0]
+def _answer(problem: Problem, found: Found) -> Plan | None:
+    if not found.plans:
+        return None
+    return Plan.joined(found.plans) if problem.minimise == "pareto" else found.plans[0]

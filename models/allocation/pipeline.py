@@ -21,10 +21,10 @@ import numpy as np
 import pyomo.environ as pyo
 
 from tilewright.allocation import Plan, Problem, best_bound
-from tilewright.allocation.shares_minizinc import Choices, chooses
 from tilewright.allocation.plan import PACINGS
 from tilewright.allocation.schedule import schedule
 from tilewright.allocation.search import trimmed
+from tilewright.allocation.shares_minizinc import Choices, chooses
 
 LARGEST = 10**8
 """Largest objective, in units, whose neighbours are still apart within HiGHS's tolerances."""
@@ -139,6 +139,10 @@ def _largest(m: Any, tables: Sequence[Sequence[int]], reaches: Callable[[int, in
         return m.reached[t] >= reaches(i, value) if value in tables[i] else pyo.Constraint.Skip
 
     @m.Constraint(m.THRESHOLDS)
+    def no_more_than_all(m: Any, t: int) -> Any:
+        return m.reached[t] <= sum(reaches(i, m.thresholds[t]) for i in range(len(tables)))
+
+    @m.Constraint(m.THRESHOLDS)
     def thresholds_ascend(m: Any, t: int) -> Any:
         return m.reached[t] <= m.reached[t - 1] if t else pyo.Constraint.Skip
 
@@ -156,7 +160,8 @@ def _latency(m: Any, levels: _Levels, as_long: Callable[[int, int], Any]) -> Any
     m.level = pyo.Var(m.LEVELS, bounds=(0, 1))  # the layer's level is its t-th above the least, or more
     m.uniform = pyo.Var(domain=pyo.Binary)  # all layers wait for the slowest
     m.uniform.setub(int(choices.waiting_pays))
-    m.begin = pyo.Var(layers, domain=pyo.NonNegativeReals)  # in units
+    m.pace = pyo.Var(layers, domain=pyo.NonNegativeReals)  # in units, as all times are
+    m.begin = pyo.Var(layers, domain=pyo.NonNegativeReals)
     m.latency = pyo.Var(domain=pyo.NonNegativeReals)
 
     def level(i: int, value: int) -> Any:
@@ -164,11 +169,6 @@ def _latency(m: Any, levels: _Levels, as_long: Callable[[int, int], Any]) -> Any
         if value <= levels.floors[i]:
             return 1
         return m.level[i, t] if t < len(levels.steps[i]) else 0
-
-    def pace(i: int) -> Any:
-        values = [level // levels.beats[i] // levels.unit for level in (levels.floors[i], *levels.steps[i])]
-        gains = ((values[t + 1] - values[t]) * m.level[i, t] for t in range(len(values) - 1))
-        return values[0] + sum(gains)
 
     def reached(value: int) -> Any:
         t = bisect_left(m.thresholds, value)
@@ -206,20 +206,22 @@ def _latency(m: Any, levels: _Levels, as_long: Callable[[int, int], Any]) -> Any
         def waits_for_some(m: Any, i: int, t: int) -> Any:
             return m.level[i, t] <= reached(levels.steps[i][t])
 
-        @m.Constraint(m.THRESHOLDS)
-        def reached_by_some(m: Any, t: int) -> Any:
-            return m.reached[t] <= sum(as_long(i, m.thresholds[t]) for i in layers)
+    @m.Constraint(layers)
+    def whole_cycles(m: Any, i: int) -> Any:
+        paces = [value // levels.beats[i] // levels.unit for value in (levels.floors[i], *levels.steps[i])]
+        gains = (m.level[i, t] * (paces[t + 1] - paces[t]) for t in range(len(levels.steps[i])))
+        return m.pace[i] == paces[0] + sum(gains)
 
     corners = [(*edge, corner) for edge, lead in leads.items() for corner in range(len(lead.done))]
 
     @m.Constraint(corners)
     def not_early(m: Any, producer: int, consumer: int, corner: int) -> Any:
         ahead, done = (int(beats[corner]) for beats in leads[producer, consumer])
-        return m.begin[consumer] >= m.begin[producer] + ahead * pace(producer) - done * pace(consumer)
+        return m.begin[consumer] >= m.begin[producer] + ahead * m.pace[producer] - done * m.pace[consumer]
 
     @m.Constraint(layers)
     def ends(m: Any, i: int) -> Any:
-        return m.latency >= m.begin[i] + levels.beats[i] * pace(i)
+        return m.latency >= m.begin[i] + levels.beats[i] * m.pace[i]
 
     return levels.unit * m.latency
 
@@ -245,7 +247,7 @@ def start(m: Any, plan: Plan) -> None:
     for i, t in m.LEVELS:
         m.level[i, t] = int((levels[i], largest)[m.uniform.value] >= m.levels.steps[i][t])
     for i in m.begin:
-        m.begin[i] = times.starts[i] // m.unit
+        m.begin[i], m.pace[i] = times.starts[i] // m.unit, times.paces[i] // m.unit
     m.latency = times.latency // m.unit
 
 

@@ -1,22 +1,22 @@
 """Lower bounds that are known without a search, and reasons why there is no plan.
 
-*Interval.* No interval is less than the least load of any layer, on the PEs that are left if all others have
-their fewest. A share with u functional units does at most u operations in a cycle of its load, so all
-operations together are at most the interval times the functional units of the array.
+*Interval.* It is no less than the least load of any layer, on the PEs that are left if all others have their
+fewest. A share with u functional units does at most u operations in a cycle of its load, so all operations
+together are at most the interval times the functional units of the array.
 
-*Latency.* The same two bounds, with the operations of a layer and of all before it, bound its level from below,
-and so its pace. A layer starts no earlier than the last of its producers by ``ahead[0]`` of that one's beats,
-and ends no earlier than each corner (ahead, done) of their lead says: ``ahead`` beats of the producer, then
-all but ``done`` of its own. These are sums of paces, and no other plan has a lower pace. No latency is less
+*Latency.* The same two arguments, with the operations of a layer and of all before it, bound its level, and
+so its pace, from below. A layer starts no earlier than each of its producers and ``ahead[0]`` beats of that
+one, and ends no earlier than each corner (ahead, done) of their lead says: after ``ahead`` beats of the
+producer and all but ``done`` of its own. These are sums of paces with positive factors. No latency is less
 than the interval.
 
-*PEs.* At a given rate the cheapest share of each layer that keeps it; layers that take turns need enough for
-their sum.
+*PEs.* Each layer has at least those of its cheapest share that keeps the rate; layers that take turns have
+enough for their sum.
 
 *Buffers.* When beat k of a consumer begins, all beats of its producer up to the last that it or an earlier
-beat needs are over, and their pixels are held until the last beat that reads them. How many that are at the
-worst beat depends on the order of the beats only, not on any pace. With rows that are split it does,
-and a window's own pixels are what is sure to be held.
+beat needs are over, and each of their pixels is held until the last beat that reads it. How many that are in
+the worst beat depends on the order of beats only, not on any pace. Where rows are split it depends on the
+shares, and a window's own pixels are what is held in any case.
 """
 
 from __future__ import annotations
@@ -40,9 +40,12 @@ from tilewright.proven import Bound
 
 
 def best_bound(problem: Problem) -> Bound:
-    """Return the strongest bound that is known without a search."""
+    """Return the strongest bound that is known without a search.
+
+    Of a front there is none: one on its least interval would say nothing of its other plans.
+    """
     told = impossible(problem)
-    if told is not None or problem.minimise == "distance":
+    if told is not None or problem.minimise in ("pareto", "distance"):
         return Bound("trivial bound", 0, impossible=told)
     if problem.minimise == "pes":
         return Bound("rate bound", _pes(problem))
@@ -162,20 +165,22 @@ def _too_large(problem: Problem, room: int) -> str | None:
     weights, least = known[0].weights, least_buffers(problem)
     if problem.parallel:
         needed, worst = weights + sum(least), max(stages, key=lambda stage: least[stage.number])
-        needs = f"weights {told(weights)} bytes and what lies between layers at least {told(sum(least))}"
-        needs += f", {told(least[worst.number])} of them after layer {worst.name}"
+        needs = f"{told(weights)} for weights and at least {told(sum(least))} between layers, of these "
+        needs += f"{told(least[worst.number])} after layer {worst.name}"
     else:
         turns = known[0].storage_by_turn
         needed, worst = max(turns), stages[turns.index(max(turns))]
-        needs = f"layer {worst.name} {told(needed)} bytes for its weights and the feature maps that are alive"
+        needs = f"{told(needed)} for the weights of layer {worst.name} and the feature maps that are alive"
     if needed <= room:
         return None
     enough = told(min(times.storage for times in known))
-    return f"the buffers have {told(room)} bytes; {needs} are needed; {enough} would be enough"
+    return (
+        f"the buffers have {problem.machine.buffer_bytes} bytes, needed are {needs}; {enough} would be enough"
+    )
 
 
 def least_buffers(problem: Problem) -> tuple[int, ...]:
-    """Return the words that the output of each layer needs at least, whatever the schedule, layer-parallel."""
+    """Return the words that the output of each layer needs at least if layers are parallel."""
     scan = Scan(problem)
 
     def least(stage: Stage) -> int:

@@ -1,7 +1,8 @@
 """The compiled kernel of simulated annealing over placements that keep every rule.
 
-The array has a wall around it and its PEs are numbered row by row with the wall. What no layer uses is one more
-layer, "unused", which may be in pieces. A move hands PEs around a ring of layers: each gives one and takes one.
+The array has a wall around it, and its PEs are numbered row by row with the wall. PEs that no layer uses make up
+one more layer, "unused", which may be in pieces. A move hands PEs around a ring of layers: each gives one and
+takes one.
 """
 
 # Numba infers the types of compiled functions; docstrings state them where it matters.
@@ -10,7 +11,7 @@ layer, "unused", which may be in pieces. A move hands PEs around a ring of layer
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,16 +21,28 @@ from numpy.typing import NDArray
 inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 """For functions that only compiled ones call: without the ways in from Python they compile faster."""
 
-HOPS, BEST = range(2)
-"""Places of `State.totals`: hops of the present placement and of the best so far."""
+LAYER, ROW, COLUMN, PLACE, ON_BORDER, MARK = range(6)
+"""Columns of `State.pe`; the last one is scratch."""
+
+FIRST, MOVABLE, CONTACTS, AT_BORDER, INWARD, OUTWARD = range(6)
+"""Columns of `State.of`."""
+
+PRODUCER, CONSUMER = range(2)
+"""Columns of `State.edges`."""
+
+HOPS, BEST, MARKS = range(3)
+"""Places of `State.totals`: hops of the present placement, of the best one, and how often PEs were marked."""
 
 LONGEST = 4
 """Most layers that exchange PEs in one move."""
 
 ANY_PE = 32
-"""One in so many PEs is drawn without asking whether its neighbourhood says that it can go."""
+"""One in so many PEs is drawn without asking its neighbourhood whether it can leave its layer."""
 
-Layers = NDArray[np.int32]
+PLENTY = 2**30
+"""Contacts and PEs on the border of layers that need none."""
+
+Table = NDArray[np.int32]
 
 
 class State(NamedTuple):
@@ -37,61 +50,43 @@ class State(NamedTuple):
 
     Attributes
     ----------
-    layer : int32, shape (PEs with the wall,)
-        Layer of each PE; after the layers come "unused" and the wall.
-    best : int32, shape (PEs with the wall,)
-        The best placement so far.
-    row, column : int32, shape (PEs with the wall,)
+    pe : int32, shape (PEs with the wall, 6)
+        Of each PE: layer ("unused" and the wall come after the layers), row, column, where it stands in `pes`,
+        whether it is on the border.
+    of : int32, shape (layers + 2, 6)
+        Of each layer and "unused": where its PEs begin in `pes`, how many of them come first because their
+        neighbourhood lets them leave, pairs of neighbours with the next layer, PEs on the border, where its
+        edges begin in `linked` as a consumer and as a producer.
+    pes : int32, shape (PEs,)
+        PEs of each layer.
     around : int32, shape (8,)
         What leads from a PE to those around it, clockwise; the even ones are its neighbours.
-    pes : int32, shape (PEs,)
-        PEs of each layer, those that may leave it first, then those of the next layer.
-    place : int32, shape (PEs with the wall,)
-        Where in `pes` each PE stands.
-    first : int32, shape (layers + 2,)
-        Where in `pes` each layer begins.
-    movable : int32, shape (layers + 1,)
-        How many PEs of each layer may leave it, as far as their neighbourhood tells.
-    contacts : int32, shape (layers + 1,)
-        Pairs of neighbours of which one computes a layer and the other the next one; the last one counts nothing.
-    on_border : bool, shape (PEs with the wall,)
-    at_border : int32, shape (layers + 1,)
-        PEs of each layer on the border; a large number more for layers that need none.
     edges : int32, shape (edges, 2)
         Producer and consumer.
-    inward, outward : int32, shape (layers + 2 + edges,)
-        Edges of each consumer and of each producer: where its own begin, for each layer, then all of them.
+    linked : int32, shape (2 * edges,)
+        Edges of each consumer, then those of each producer.
     distance : int32, shape (edges, PEs with the wall)
         Hops from the edge's producer, for the PEs of its consumer.
-    mark : int64, shape (PEs with the wall,)
-        Scratch of `_connected`; the first entry is the current mark.
-    stack : int32, shape (PEs with the wall,)
-        Scratch of `_connected`.
+    stack : int32, shape (PEs,)
+        Scratch.
     undo : int32, shape (n, 3)
-        Edge, PE and former value of distances that a move has changed.
-    totals : int64, shape (2,)
+        Edge, PE and former value of the distances that a move has changed.
+    best : int32, shape (PEs with the wall,)
+        Layers in the best placement so far.
+    totals : int64, shape (3,)
         See the constants above.
     """
 
-    layer: Layers
-    best: Layers
-    row: Layers
-    column: Layers
-    around: Layers
-    pes: Layers
-    place: Layers
-    first: Layers
-    movable: Layers
-    contacts: Layers
-    on_border: NDArray[np.bool_]
-    at_border: Layers
-    edges: Layers
-    inward: Layers
-    outward: Layers
-    distance: Layers
-    mark: NDArray[np.int64]
-    stack: Layers
-    undo: Layers
+    pe: Table
+    of: Table
+    pes: Table
+    around: Table
+    edges: Table
+    linked: Table
+    distance: Table
+    stack: Table
+    undo: Table
+    best: Table
     totals: NDArray[np.int64]
 
 
@@ -101,204 +96,198 @@ def _below(n):
 
 
 @inner
-def _touches(layer, around, pe, of):
+def _touches(pe, around, one, layer):
     """Whether a neighbour of a PE computes a layer."""
     for side in range(0, 8, 2):
-        if layer[pe + around[side]] == of:
+        if pe[one + around[side], LAYER] == layer:
             return True
     return False
 
 
 @inner
-def _holds_without(layer, around, pe, of):
-    """Whether the PEs of a layer around one are connected without it, and there are some."""
+def _holds_without(pe, around, one, layer):
+    """Whether the neighbours of a PE that compute a layer, at least one, are connected around it."""
     groups = 0
     for side in range(0, 8, 2):
-        if layer[pe + around[side]] == of:
+        if pe[one + around[side], LAYER] == layer:
             groups += 1
-            if layer[pe + around[(side + 2) % 8]] == of and layer[pe + around[side + 1]] == of:
+            if pe[one + around[(side + 2) % 8], LAYER] == layer and pe[one + around[side + 1], LAYER] == layer:
                 groups -= 1
     return groups == 1
 
 
 @inner
-def _connected(layer, around, mark, stack, pe, of, size):
-    """Whether a layer's PEs are connected; one of them is given."""
-    mark[0] += 1
-    mark[pe] = mark[0]
-    stack[0] = pe
+def _connected(pe, around, stack, mark, one, layer, size):
+    """Whether the PEs of a layer are connected; one of them is given."""
+    pe[one, MARK] = mark
+    stack[0] = one
     waiting, reached = 1, 0
     while waiting > 0:
         waiting -= 1
-        pe = stack[waiting]
+        one = stack[waiting]
         reached += 1
         for side in range(0, 8, 2):
-            other = pe + around[side]
-            if layer[other] == of and mark[other] != mark[0]:
-                mark[other] = mark[0]
+            other = one + around[side]
+            if pe[other, LAYER] == layer and pe[other, MARK] != mark:
+                pe[other, MARK] = mark
                 stack[waiting] = other
                 waiting += 1
     return reached == size
 
 
 @inner
-def _nearest(layer, row, column, around, pe, of, least):
-    """Return the hops from a PE to the nearest of a layer, which are known to be at least so many."""
-    if least == 1 and _touches(layer, around, pe, of):
+def _nearest(pe, around, one, layer, least):
+    """Return the hops from a PE to the nearest one of a layer, known to be at least so many."""
+    if least == 1 and _touches(pe, around, one, layer):
         return 1
-    width = around[4]
-    rows, columns = row[-1], column[-1]  # of the wall's last corner: one more than the last of the array
+    last, row, column = pe.shape[0] - 1, pe[one, ROW], pe[one, COLUMN]
+    rows, columns = pe[last, ROW], pe[last, COLUMN]  # of the wall's last corner
     hops = least
     while True:
-        for down in range(max(-hops, -row[pe]), min(hops, rows - 1 - row[pe]) + 1):
+        for down in range(max(-hops, -row), min(hops, rows - 1 - row) + 1):
             right = hops - abs(down)
-            at = pe + down * width
-            if column[pe] + right < columns and layer[at + right] == of:
+            at = one + down * around[4]
+            if column + right < columns and pe[at + right, LAYER] == layer:
                 return hops
-            if column[pe] >= right and layer[at - right] == of:
+            if column >= right and pe[at - right, LAYER] == layer:
                 return hops
         hops += 1
 
 
 @inner
-def _assign(layer, around, contacts, on_border, at_border, pe, new):
+def _assign(pe, of, around, one, layer):
     """Let a PE compute another layer; count contacts and PEs on the border."""
-    old = layer[pe]
+    before = pe[one, LAYER]
     for side in range(0, 8, 2):
-        other = layer[pe + around[side]]
-        if abs(other - old) == 1:
-            contacts[min(other, old)] -= 1
-        if abs(other - new) == 1:
-            contacts[min(other, new)] += 1
-    if on_border[pe]:
-        at_border[old] -= 1
-        at_border[new] += 1
-    layer[pe] = new
+        other = pe[one + around[side], LAYER]
+        if abs(other - before) == 1:
+            of[min(other, before), CONTACTS] -= 1
+        if abs(other - layer) == 1:
+            of[min(other, layer), CONTACTS] += 1
+    of[before, AT_BORDER] -= pe[one, ON_BORDER]
+    of[layer, AT_BORDER] += pe[one, ON_BORDER]
+    pe[one, LAYER] = layer
 
 
 @inner
-def _draw(pes, first, movable, of):
-    """Return a random PE of a layer that may leave it, -1 if there is none."""
-    if _below(ANY_PE) == 0:
-        return pes[first[of] + _below(first[of + 1] - first[of])]
-    if movable[of] == 0:
-        return -1
-    return pes[first[of] + _below(movable[of])]
-
-
-@inner
-def _swap(pes, place, one, other):
+def _swap(pe, pes, one, other):
     """Let two PEs change places in the list."""
-    at, there = place[one], place[other]
-    pes[at], pes[there] = other, one
-    place[one], place[other] = there, at
+    here, there = pe[one, PLACE], pe[other, PLACE]
+    pes[here], pes[there] = other, one
+    pe[one, PLACE], pe[other, PLACE] = there, here
 
 
 @inner
-def _sort_in(layer, around, pes, place, first, movable, pe):
+def _sort_in(pe, of, pes, around, one):
     """Put a PE among those of its layer that may leave it, or among the others."""
-    of, unused = layer[pe], movable.shape[0] - 1
-    if of > unused:
+    layer, unused = pe[one, LAYER], of.shape[0] - 2
+    if layer > unused:
         return
-    alone = first[of + 1] - first[of] == 1
-    may_leave = of == unused or alone or _holds_without(layer, around, pe, of)
-    end = first[of] + movable[of]
-    if may_leave and place[pe] >= end:
-        movable[of] += 1
-        _swap(pes, place, pe, pes[end])
-    elif not may_leave and place[pe] < end:
-        movable[of] -= 1
-        _swap(pes, place, pe, pes[end - 1])
+    alone = of[layer + 1, FIRST] - of[layer, FIRST] == 1
+    may_leave = layer == unused or alone or _holds_without(pe, around, one, layer)
+    end = of[layer, FIRST] + of[layer, MOVABLE]
+    if may_leave and pe[one, PLACE] >= end:
+        of[layer, MOVABLE] += 1
+        _swap(pe, pes, one, pes[end])
+    elif not may_leave and pe[one, PLACE] < end:
+        of[layer, MOVABLE] -= 1
+        _swap(pe, pes, one, pes[end - 1])
 
 
 @inner
-def _propose(layer, around, pes, first, movable, moved, layers):
+def _draw(of, pes, layer):
+    """Return a random PE of a layer that may leave it, -1 if there is none."""
+    first, movable = of[layer, FIRST], of[layer, MOVABLE]
+    if _below(ANY_PE) == 0:
+        return pes[first + _below(of[layer + 1, FIRST] - first)]
+    return pes[first + _below(movable)] if movable > 0 else -1
+
+
+@inner
+def _propose(pe, of, pes, around, moved, layers):
     """Draw a move: PEs, each of which goes to the layer of the next one; return how many, 0 for none."""
-    unused = movable.shape[0] - 1
-    layers[0] = layer[pes[_below(pes.shape[0])]]
-    moved[0] = _draw(pes, first, movable, layers[0])
+    unused = of.shape[0] - 2
+    layers[0] = pe[pes[_below(pes.shape[0])], LAYER]
+    moved[0] = _draw(of, pes, layers[0])
     for n in range(1, LONGEST):
         if moved[n - 1] < 0:
             return 0
-        to = layer[moved[n - 1] + around[2 * _below(4)]]
-        if to > unused or (n == 1 and to == unused):
+        layer = pe[moved[n - 1] + around[2 * _below(4)], LAYER]
+        if layer > unused:
             return 0
         for i in range(n):
-            if layers[i] == to:
+            if layers[i] == layer:
                 return 0
-        layers[n] = to
-        moved[n] = _draw(pes, first, movable, to)
-        if moved[n] >= 0 and (layers[0] == unused or _touches(layer, around, moved[n], layers[0])):
+        layers[n] = layer
+        moved[n] = _draw(of, pes, layer)
+        if moved[n] >= 0 and (layers[0] == unused or _touches(pe, around, moved[n], layers[0])):
             return n + 1
     return 0
 
 
 @inner
-def _exchange(s, moved, n, back):
-    """Carry a move out, or take it back."""
-    for i in range(n - 1):
-        one = n - 2 - i if back else i
-        a, b = moved[one], moved[one + 1]
-        of_a, of_b = s.layer[a], s.layer[b]
-        _assign(s.layer, s.around, s.contacts, s.on_border, s.at_border, a, of_b)
-        _assign(s.layer, s.around, s.contacts, s.on_border, s.at_border, b, of_a)
-        _swap(s.pes, s.place, a, b)
+def _exchange(pe, of, pes, around, one, other):
+    """Let two PEs compute what the other one does."""
+    here, there = pe[one, LAYER], pe[other, LAYER]
+    _assign(pe, of, around, one, there)
+    _assign(pe, of, around, other, here)
+    _swap(pe, pes, one, other)
 
 
 @inner
-def _allowed(s, moved, layers, n):
+def _allowed(pe, of, around, stack, totals, moved, layers, n):
     """Whether a move that was carried out has kept every rule."""
-    unused = s.movable.shape[0] - 1
     for i in range(n):
-        of = layers[i]
-        if of == unused:
+        layer = layers[i]
+        if layer == of.shape[0] - 2:
             continue
-        if s.contacts[of] == 0 or (of > 0 and s.contacts[of - 1] == 0) or s.at_border[of] == 0:
+        if of[layer, CONTACTS] == 0 or of[layer, AT_BORDER] == 0 or (layer > 0 and of[layer - 1, CONTACTS] == 0):
             return False
-        size = s.first[of + 1] - s.first[of]
-        came, went = moved[(i + n - 1) % n], moved[i]
-        if size > 1 and not _touches(s.layer, s.around, came, of):
+        size = of[layer + 1, FIRST] - of[layer, FIRST]
+        came = moved[(i + n - 1) % n]
+        if size == 1:
+            continue
+        if not _touches(pe, around, came, layer):
             return False
-        if (
-            size > 1
-            and not _holds_without(s.layer, s.around, went, of)
-            and not _connected(s.layer, s.around, s.mark, s.stack, came, of, size)
-        ):
-            return False
+        if not _holds_without(pe, around, moved[i], layer):
+            totals[MARKS] += 1
+            if not _connected(pe, around, stack, totals[MARKS], came, layer, size):
+                return False
     return True
 
 
 @inner
-def _travel(s, moved, layers, n):
+def _travel(pe, of, pes, around, edges, linked, distance, undo, moved, layers, n):
     """Update distances after a move; return by how much they have grown and how many have changed."""
     more, changes = 0, 0
     for i in range(n):
-        of, came = layers[i], moved[(i + n - 1) % n]
-        for k in range(s.inward[of], s.inward[of + 1]):
-            edge = s.inward[k]
-            hops = _nearest(s.layer, s.row, s.column, s.around, came, s.edges[edge, 0], 1)
-            more += hops - s.distance[edge, moved[i]]
-            s.undo[changes, 0], s.undo[changes, 1], s.undo[changes, 2] = edge, came, s.distance[edge, came]
-            s.distance[edge, came] = hops
+        came = moved[(i + n - 1) % n]
+        for k in range(of[layers[i], INWARD], of[layers[i] + 1, INWARD]):
+            edge = linked[k]
+            hops = _nearest(pe, around, came, edges[edge, PRODUCER], 1)
+            more += hops - distance[edge, moved[i]]
+            undo[changes, 0], undo[changes, 1], undo[changes, 2] = edge, came, distance[edge, came]
             changes += 1
+            distance[edge, came] = hops
     for i in range(n):
-        of, came, went = layers[i], moved[(i + n - 1) % n], moved[i]
-        for k in range(s.outward[of], s.outward[of + 1]):
-            edge = s.outward[k]
-            consumer = s.edges[edge, 1]
-            for at in range(s.first[consumer], s.first[consumer + 1]):
-                pe = s.pes[at]
-                before = s.distance[edge, pe]
-                hops = abs(s.row[pe] - s.row[came]) + abs(s.column[pe] - s.column[came])
+        came, went = moved[(i + n - 1) % n], moved[i]
+        row, column, old_row, old_column = pe[came, ROW], pe[came, COLUMN], pe[went, ROW], pe[went, COLUMN]
+        for k in range(of[layers[i], OUTWARD], of[layers[i] + 1, OUTWARD]):
+            edge = linked[k]
+            consumer = edges[edge, CONSUMER]
+            for at in range(of[consumer, FIRST], of[consumer + 1, FIRST]):
+                one = pes[at]
+                before = distance[edge, one]
+                hops = abs(pe[one, ROW] - row) + abs(pe[one, COLUMN] - column)
                 if hops > before:
-                    if abs(s.row[pe] - s.row[went]) + abs(s.column[pe] - s.column[went]) > before:
+                    if abs(pe[one, ROW] - old_row) + abs(pe[one, COLUMN] - old_column) > before:
                         continue
-                    hops = _nearest(s.layer, s.row, s.column, s.around, pe, of, before)
+                    hops = _nearest(pe, around, one, layers[i], before)
                 if hops != before:
                     more += hops - before
-                    s.undo[changes, 0], s.undo[changes, 1], s.undo[changes, 2] = edge, pe, before
-                    s.distance[edge, pe] = hops
+                    undo[changes, 0], undo[changes, 1], undo[changes, 2] = edge, one, before
                     changes += 1
+                    distance[edge, one] = hops
     return more, changes
 
 
@@ -309,56 +298,60 @@ def seed(number):
 
 
 @njit(cache=True)
-def sort_in_all(s):
+def sort_in_all(state):
     """Find out which PEs may leave their layers."""
-    for pe in range(s.place.shape[0]):
-        _sort_in(s.layer, s.around, s.pes, s.place, s.first, s.movable, pe)
+    pe, of, pes, around = state.pe, state.of, state.pes, state.around
+    for one in state.pes.copy():
+        _sort_in(pe, of, pes, around, one)
 
 
 @njit(cache=True, nogil=True)
-def anneal(s, moves, temperature):
-    """Try a number of moves at a temperature, in hops; keep the best placement.
+def anneal(state, moves, temperature):
+    """Try a number of moves and keep the best placement.
 
     Parameters
     ----------
-    s : State
+    state : State
     moves : int
     temperature : float
+        In hops.
     """
+    pe, of, pes, around, edges = state.pe, state.of, state.pes, state.around, state.edges
+    linked, distance, undo, totals = state.linked, state.distance, state.undo, state.totals
     moved, layers = np.empty(LONGEST, np.int64), np.empty(LONGEST, np.int64)
     for _ in range(moves):
-        n = _propose(s.layer, s.around, s.pes, s.first, s.movable, moved, layers)
+        n = _propose(pe, of, pes, around, moved, layers)
         if n == 0:
             continue
-        _exchange(s, moved, n, False)
-        if not _allowed(s, moved, layers, n):
-            _exchange(s, moved, n, True)
-            continue
-        more, changes = _travel(s, moved, layers, n)
-        if more > -temperature * math.log(1.0 - np.random.random()):  # noqa: NPY002
+        for i in range(n - 1):
+            _exchange(pe, of, pes, around, moved[i], moved[i + 1])
+        more, changes = 0, 0
+        accepted = _allowed(pe, of, around, state.stack, totals, moved, layers, n)
+        if accepted:
+            more, changes = _travel(pe, of, pes, around, edges, linked, distance, undo, moved, layers, n)
+            accepted = more <= -temperature * math.log(1.0 - np.random.random())  # noqa: NPY002
+        if not accepted:
             for i in range(changes - 1, -1, -1):
-                s.distance[s.undo[i, 0], s.undo[i, 1]] = s.undo[i, 2]
-            _exchange(s, moved, n, True)
+                distance[undo[i, 0], undo[i, 1]] = undo[i, 2]
+            for i in range(n - 2, -1, -1):
+                _exchange(pe, of, pes, around, moved[i], moved[i + 1])
             continue
         for i in range(n):
-            _sort_in(s.layer, s.around, s.pes, s.place, s.first, s.movable, moved[i])
+            _sort_in(pe, of, pes, around, moved[i])
             for k in range(8):
-                _sort_in(s.layer, s.around, s.pes, s.place, s.first, s.movable, moved[i] + s.around[k])
-        s.totals[HOPS] += more
-        if s.totals[HOPS] < s.totals[BEST]:
-            s.totals[BEST] = s.totals[HOPS]
-            s.best[:] = s.layer
-
-
-PLENTY = 2**30
-"""Contacts and PEs on the border of those that need none."""
+                _sort_in(pe, of, pes, around, moved[i] + around[k])
+        totals[HOPS] += more
+        if totals[HOPS] < totals[BEST]:
+            totals[BEST] = totals[HOPS]
+            for one in pes:
+                state.best[one] = pe[one, LAYER]
 
 
 def build(
     shape: tuple[int, int],
     regions: Sequence[Sequence[tuple[int, int]]],
     edges: Sequence[tuple[int, int]],
-    border: Sequence[int],
+    border: Collection[int],
 ) -> State:
     """Lay out a valid placement for the kernel.
 
@@ -373,59 +366,50 @@ def build(
     border
         Layers that must reach the array's border.
     """
-    unused = len(regions)
-    walled = np.full((shape[0] + 2, shape[1] + 2), unused + 1, np.int32)
+    (rows, columns), unused = shape, len(regions)
+    walled = np.full((rows + 2, columns + 2), unused + 1, np.int32)
     walled[1:-1, 1:-1] = unused
-    for of, region in enumerate(regions):
-        walled[tuple(np.array(region).T + 1)] = of
-    row, column = (index.astype(np.int32).ravel() - 1 for index in np.indices(walled.shape))
-    layer, n, width = walled.ravel(), walled.size, shape[1] + 2
-    pes = np.argsort(layer, kind="stable")[: shape[0] * shape[1]].astype(np.int32)
-    place = np.full(n, -1, np.int32)
-    place[pes] = np.arange(len(pes))
-    contacts = np.zeros(unused + 1, np.int32)
-    for one, other in ((walled[1:], walled[:-1]), (walled[:, 1:], walled[:, :-1])):
-        np.add.at(contacts, np.minimum(one, other)[np.abs(one - other) == 1], 1)
-    contacts[unused - 1 :] += PLENTY
-    inside = layer <= unused
-    on_border = inside & ((row == 0) | (row == shape[0] - 1) | (column == 0) | (column == shape[1] - 1))
-    at_border = np.bincount(layer[on_border], minlength=unused + 1).astype(np.int32)
-    at_border[[of for of in range(unused + 1) if of not in border]] += PLENTY
+    for layer, region in enumerate(regions):
+        walled[tuple(np.array(region).T + 1)] = layer
+    layers = walled.ravel()
+    pes = np.argsort(layers, kind="stable")[: rows * columns]
+    pe = np.zeros((walled.size, 6), np.int32)
+    pe[:, LAYER] = layers
+    pe[:, ROW], pe[:, COLUMN] = (place.ravel() - 1 for place in np.indices(walled.shape))
+    pe[pes, PLACE] = np.arange(len(pes))
+    inside = np.zeros(walled.shape, np.bool_)
+    inside[2:-2, 2:-2] = True
+    pe[:, ON_BORDER] = (layers <= unused) & ~inside.ravel()
+
     ends = np.array(edges, np.int32).reshape(-1, 2)
-    distance = np.zeros((len(ends), n), np.int32)
+    of = np.zeros((unused + 2, 6), np.int32)
+    of[:, FIRST] = np.searchsorted(layers[pes], np.arange(unused + 2))
+    of[: unused + 1, AT_BORDER] = np.bincount(layers, pe[:, ON_BORDER], unused + 2)[: unused + 1]
+    of[[layer for layer in range(unused + 1) if layer not in border], AT_BORDER] += PLENTY
+    of[unused - 1 :, CONTACTS] = PLENTY
+    for one, other in ((walled[1:], walled[:-1]), (walled[:, 1:], walled[:, :-1])):
+        np.add.at(of[:, CONTACTS], np.minimum(one, other)[np.abs(one - other) == 1], 1)
+    of[:, INWARD] = np.searchsorted(np.sort(ends[:, CONSUMER]), np.arange(unused + 2))
+    of[:, OUTWARD] = np.searchsorted(np.sort(ends[:, PRODUCER]), np.arange(unused + 2)) + len(ends)
+
+    distance = np.zeros((len(ends), walled.size), np.int32)
     for edge, (producer, consumer) in enumerate(ends):
-        here, there = np.flatnonzero(layer == producer), np.flatnonzero(layer == consumer)
-        rows = np.abs(row[here][:, None] - row[there])
-        distance[edge, there] = (rows + np.abs(column[here][:, None] - column[there])).min(axis=0)
-    hops = int(distance.sum())
-    sizes = np.array([len(region) for region in regions])
+        here, there = np.flatnonzero(layers == producer), np.flatnonzero(layers == consumer)
+        apart = np.abs(pe[here, ROW : COLUMN + 1][:, None] - pe[there, ROW : COLUMN + 1])
+        distance[edge, there] = apart.sum(axis=2).min(axis=0)
+    width = columns + 2
     state = State(
-        layer=layer,
-        best=layer.copy(),
-        row=row,
-        column=column,
+        pe=pe,
+        of=of,
+        pes=pes.astype(np.int32),
         around=np.array([-width, 1 - width, 1, width + 1, width, width - 1, -1, -width - 1], np.int32),
-        pes=pes,
-        place=place,
-        first=np.cumsum([0, *sizes, len(pes) - sizes.sum()]).astype(np.int32),
-        movable=np.zeros(unused + 1, np.int32),
-        contacts=contacts,
-        on_border=on_border,
-        at_border=at_border,
         edges=ends,
-        inward=_by(ends[:, 1], unused),
-        outward=_by(ends[:, 0], unused),
+        linked=np.argsort(ends, axis=0, kind="stable")[:, ::-1].T.ravel().astype(np.int32),
         distance=distance,
-        mark=np.zeros(n, np.int64),
-        stack=np.zeros(n, np.int32),
-        undo=np.zeros((int(sizes[ends[:, 1]].sum()) + len(ends), 3), np.int32),
-        totals=np.array([hops, hops], np.int64),
+        stack=np.zeros(len(pes), np.int32),
+        undo=np.zeros((sum(len(regions[consumer]) + 1 for _, consumer in edges), 3), np.int32),
+        best=layers.copy(),
+        totals=np.array([distance.sum(), distance.sum(), 0], np.int64),
     )
     sort_in_all(state)
     return state
-
-
-def _by(layers: Layers, unused: int) -> Layers:
-    """Return where the edges of each layer begin and then, layer by layer, the edges."""
-    begins = np.searchsorted(np.sort(layers), np.arange(unused + 2)) + unused + 2
-    return np.concatenate([begins, np.argsort(layers, kind="stable")]).astype(np.int32)

@@ -1,19 +1,20 @@
 """Exact search for the shares of all layers, and what else follows from shares alone.
 
-*Interval and PEs* are found by the parametric search of `search_choices`; *latency* and the *Pareto surface* of
-interval, PEs and latency by the table of `search_path`, along the path that a plan's latency waits for. The
-ends of the table are lower bounds. Each stands for a plan whose own latency is computed; an end is settled
+*Interval and PEs* are found by the parametric search of `search_choices`; *latency* and the *Pareto surface*
+of interval, PEs and latency by the table of `search_path`, along the path that a plan's latency waits for.
+The ends of the table are lower bounds. Each stands for a plan whose own latency is computed, and is settled
 when a known plan is as good. While one is not, the plans are divided in three: one layer's load is below what
 it is in that plan, equal, or above. Each part has a table of its own, along the path that the plan waits for
-where that load is not below, and its plans are bounded by the ends of the whole, too. In the end each layer
-has one load and nothing is open; if time is up before, what is proven so far is said.
+where that load is not below, and the ends of the whole bound its plans, too. At last every layer has one load
+and nothing is open; if time is up before, what is proven so far is said.
 
-*Buffers* are judged plan by plan, so a plan that does not fit leaves its end open. With uniform pacing latency
-and buffers depend on the interval only; for each, the fewest PEs are those of the cheapest shares up to it, one
-of which rises to it. All these plans are looked at before any table.
+*Buffers* are judged plan by plan, so a plan that does not fit leaves its end open. With uniform pacing the
+latency and the buffers depend on the interval only; for each, the fewest PEs are those of the cheapest shares
+up to it, one of which rises to it. All these plans are looked at before any table.
 
-*Ties.* Of the plans of least interval (or PEs) those with the fewest PEs are found alike, and of these the
-one of least latency by another search, which keeps to that interval and those PEs.
+*Ties.* A plan of least interval has the fewest PEs that this allows. Of plans with the same interval and PEs
+the one of least latency is found by another search, as far as its first table decides. Where rows are split,
+start times depend on them and are not searched.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -86,7 +87,7 @@ def answers(problem: Problem, deadline: float = float("inf")) -> Iterator[Found]
         yield known if known.proven else _in_turn(problem)
         return
     minimise, split = problem.minimise, "rows" in problem.limits.splits
-    if minimise in ("interval", "pes"):
+    if minimise != "latency":
         known = _parametric(problem, deadline)
         yield known
     if not known.proven and not split:
@@ -94,8 +95,7 @@ def answers(problem: Problem, deadline: float = float("inf")) -> Iterator[Found]
             known = found
             yield known
     if known.proven and known.plans and minimise in ("interval", "pes") and not split:
-        fastest = _fastest_alike(problem, known.plans[0], deadline)
-        yield known._replace(plans=fastest or known.plans)
+        yield known._replace(plans=_fastest_alike(problem, known.plans[0], deadline))
 
 
 def _in_turn(problem: Problem) -> Found:
@@ -113,10 +113,15 @@ def _in_turn(problem: Problem) -> Found:
 
 
 def _parametric(problem: Problem, deadline: float) -> Found:
-    """Return the plan of the parametric search; where rows are split, or a slower one if that does not fit."""
+    """Return the plan of the parametric search, and where rows are split a slower one if it does not fit.
+
+    Of a front it is the bound only.
+    """
     offers = menus(problem)
     least = least_interval(offers, problem.machine.pes)
     assert least is not None  # else the problem is impossible
+    if problem.minimise == "pareto":
+        return Found((), None, least, False)
     slower = sorted({load for menu in offers for load in menu.loads if load >= least})
     if problem.minimise == "pes":
         slower.reverse()
@@ -143,8 +148,8 @@ def _fastest_alike(problem: Problem, plan: Plan, deadline: float) -> tuple[Plan,
     search = _Exploration(problem, "latency", 0, deadline, pes=plan.pes, longest=most)
     if not search.waits:
         return (plan,)
-    *_, last = search.run()
-    return last.plans
+    *_, tabled = islice(search.run(), 2)
+    return tabled.plans or (plan,)
 
 
 def _plan(problem: Problem, chosen: Sequence[Share], pacing: str = PACINGS[0]) -> Plan:
@@ -244,7 +249,10 @@ class _Exploration:
     def run(self) -> Iterator[Found]:
         """Return what is known, again and again."""
         try:
-            self._add(self.offers, self._begin())
+            path = self._begin()
+            if self.known.rank:
+                yield self._found(False)
+            self._add(self.offers, path)
             while self._open:
                 first, _, part = heappop(self._open)
                 if first:
@@ -298,7 +306,7 @@ class _Exploration:
         return [place for place, key in enumerate(keys) if not self.known.settles(key, claims)]
 
     def _add(self, offers: Menus, path: tuple[int, ...], least: Numbers | None = None) -> None:
-        """Look at the plans of some loads, none of which comes before all least keys; keep what stays open."""
+        """Look at the plans of some loads, none of which comes before all least keys; keep what is open."""
         keys, loads = self._table(offers, path)
         places = self._unsettled(keys)
         keys, loads = keys[places], loads[places]
@@ -412,7 +420,7 @@ def trimmed(problem: Problem, plan: Plan) -> Plan:
     """Return a plan that is no worse, without PEs that do not help the objective.
 
     For the interval every layer has its cheapest share up to it, for PEs its fastest share with as many. For
-    latency, and for each plan of a front, no pace changes.
+    latency, and in each plan of a front, no pace changes.
     """
     if plan.front:
         return Plan.joined(tuple(trimmed(problem, one) for one in plan.front))
@@ -425,12 +433,10 @@ def trimmed(problem: Problem, plan: Plan) -> Plan:
         loads = [max(loads)] * len(loads)
     else:
         counts = [max(counts)] * len(counts)
-    chosen = tuple(
-        found
-        for menu, load, most in zip(menus(problem), loads, counts, strict=True)
-        if (found := menu.fastest(most) if problem.minimise == "pes" else menu.within(load)) is not None
-    )
-    assert len(chosen) == len(loads)  # else the plan is not valid
+    chosen = [
+        (menu.fastest(most) if problem.minimise == "pes" else menu.within(load)) or share
+        for menu, share, load, most in zip(menus(problem), plan.shares, loads, counts, strict=True)
+    ]
     other = paced(problem, _plan(problem, chosen))
     return plan if other is None else min(other, plan, key=lambda one: _rank(problem, one))
 
@@ -445,12 +451,11 @@ def _same_paces(problem: Problem, plan: Plan) -> tuple[Share, ...]:
     """Return the cheapest shares of the same levels: only a layer that makes a level keeps its load."""
     loads = _loads(problem, plan.shares)
     found, levels = [], [0] * len(loads)
-    for stage, menu, load in zip(problem.stages, menus(problem, every=True), loads, strict=True):
+    pairs = zip(problem.stages, plan.shares, menus(problem, every=True), loads, strict=True)
+    for stage, share, menu, load in pairs:
         before = max((levels[producer] for producer in stage.producers if producer >= 0), default=0)
         if plan.pacing == "uniform":
             before = 0 if stage.number == loads.index(max(loads)) else max(loads)
         level = levels[stage.number] = max(before, load)
-        share = menu.between(0 if load <= before else load, level).within(level)
-        assert share is not None  # else the plan is not valid
-        found.append(share)
+        found.append(menu.between(0 if load <= before else load, level).within(level) or share)
     return tuple(found)

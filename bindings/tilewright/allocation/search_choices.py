@@ -1,15 +1,16 @@
 """What layers can choose from: their loads, each with the share of fewest PEs; and the parametric search.
 
 *The least interval* (parametric search on the bottleneck). At an interval of T or less no layer has a load
-above T, so each has at least as many PEs as its cheapest share with such a load; these shares together are a
-plan of interval T or less, so T can be kept if and only if their PEs fit. Whoever keeps T keeps more, and
-the interval of a plan is the load of one of its shares: the least T is found by bisection of all loads.
-Its plan has the fewest PEs of all with that interval. The fewest PEs for a rate are those of its T. Layers that
-take turns have all PEs one after the other; the fewest for a rate are found by bisection likewise.
+above T, so each has at least as many PEs as its cheapest share with such a load. These shares together are a
+plan of interval T or less, so T can be kept if and only if their PEs fit. Where T can be kept, more can, and
+the interval of a plan is the load of one of its shares: the least T is found by bisection of all loads. Its
+plan has the fewest PEs of all with that interval. The fewest PEs for a rate are those of the T that it
+allows. Layers that take turns have all PEs one after the other; the fewest for a rate are found likewise.
 
 *Dominated shares.* Where low interval and few PEs are all that counts, a share with no fewer PEs and no less
-load than another one is never needed. Latency can be lower with a slower layer: one that does not finish a
-row faster than it gets one can start sooner. `search_timing` says when that cannot be; else every load counts.
+load than another one is never needed. Latency can be lower with it: a layer that outruns its producer has to
+start late, and a slower one can start, and let others start, earlier. `search_timing` says when that cannot
+be.
 """
 
 from __future__ import annotations
@@ -85,11 +86,16 @@ def menu_anywhere(problem: Problem, stage: Stage) -> Menu:
     """Return the menu that a layer would have on an array of any size."""
     if stage.name in problem.limits.pes:
         return _menu(problem, stage)
-    return Menu.of(stage.task, _undominated(stage.task, *_options(problem), prod(stage.task)))
+    return _menu_of(stage.task, _undominated(stage.task, *_options(problem), prod(stage.task)))
 
 
 def _menu(problem: Problem, stage: Stage) -> Menu:
-    return Menu.of(stage.task, shares(problem, stage))
+    return _menu_of(stage.task, shares(problem, stage))
+
+
+@lru_cache(maxsize=4096)
+def _menu_of(task: Task, found: tuple[Share, ...]) -> Menu:
+    return Menu.of(task, found)
 
 
 def _every_load(problem: Problem, stage: Stage) -> Menu:
@@ -100,7 +106,7 @@ def _every_load(problem: Problem, stage: Stage) -> Menu:
         return _free_menu(stage.task, units, splits, over, problem.machine.pes - sum(others))
     divided = [(filters, given // filters) for filters in _divisors(given)]
     allowed = [(filters, maps) for filters, maps in divided if _allowed(filters, maps, 1, splits)]
-    return Menu.of(stage.task, _with_any_units(allowed, units, over))
+    return Menu.of(stage.task, _with_any_units(stage.task, allowed, units, over))
 
 
 @lru_cache(maxsize=4096)
@@ -110,13 +116,14 @@ def _free_menu(task: Task, units: int, splits: tuple[str, ...], over: str, most:
         for filters in (_parts(task.filters, most) if "filters" in splits else [1])
         for maps in (_parts(task.maps, most // filters) if "maps" in splits else [1])
     )
-    return Menu.of(task, _with_any_units(divided, units, over))
+    return Menu.of(task, _with_any_units(task, divided, units, over))
 
 
-def _with_any_units(divided: Iterable[tuple[int, int]], units: int, over: str) -> Iterator[Share]:
+def _with_any_units(task: Task, divided: Iterable[tuple[int, int]], units: int, over: str) -> Iterator[Share]:
+    """Give shares functional units, in all numbers that make a difference."""
     for filters, maps in divided:
-        for unit_filters in range(1, units + 1) if over == "any" else (1,):
-            for unit_maps in range(1, units // unit_filters + 1):
+        for unit_filters in _parts(-(-task.filters // filters), units) if over == "any" else [1]:
+            for unit_maps in _parts(-(-task.maps // maps), units // unit_filters):
                 yield Share(filters, maps, 1, unit_filters, unit_maps)
 
 

@@ -1,18 +1,18 @@
 """The earliest starts along a path of layers, for all PEs and levels at once: an exact dynamic programme.
 
 With matched pacing the *level* of a layer is the longest load at or before it, and its pace follows from the
-level. On a path (layers each of which reads the one before), let G_j be what is at or before layer j and not
-before the path's layer j - 1; so G_j is the path's layer j and side layers of which it is the first layer on
-the path that depends on them. Then the level of layer j is the longest of the loads of G_j and of the level of
-layer j - 1: either no load of G_j is above that level, which costs least if each layer of G_j has its cheapest
-share with a load up to it, or the level rises to the load of one layer of G_j, while the others have their
-cheapest share up to it. The state is (PEs used, level), its value the earliest start of the path's layer;
-every transition adds the lead of the edge, which depends on both levels only. For each level only the states
-are kept that no other one with no more PEs starts before. Layers that are before nothing on the path come last.
+level. On a path, each layer of which reads the one before, let G_j be layer j of the path and the side layers
+of which it is the first layer on the path that depends on them. Then the level of layer j is the longest of
+the level of layer j - 1 and the loads of G_j. Either no load of G_j is above the level of layer j - 1: it
+costs least if each layer of G_j has its cheapest share with a load up to it. Or the level rises to the load
+of one layer of G_j, and the others have their cheapest share up to that. The state is (PEs used, level), its
+value the earliest start of the path's layer. Each transition adds the lead of the edge, which depends on both
+levels only. For each level those states are kept that start before all others with no more PEs. Layers of
+which none on the path depends on them come last.
 
-In a chain this is exact. Else the table leaves out the leads of all edges off the path, but no plan: PEs and
-levels of the path's layers, so the interval too, are those of a plan, its latency is that or more. Hence the
-latencies are lower bounds, and where the plan's own latency equals its bound, it is the least.
+In a chain this is exact. Else the table leaves out the leads of all edges off the path, but no plan: the PEs,
+the levels of the path's layers and the interval are those of a plan, and its latency is the table's or more.
+So the table's latencies are lower bounds, and where a plan's own latency equals its bound, none is less.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Ends:
-    """All ends of the table: no plan has no more PEs, the same interval, and a latency below the least here.
+    """All ends of the table: for every plan there is one that is no worse in any of the three.
 
     Attributes
     ----------

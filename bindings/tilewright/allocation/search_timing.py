@@ -1,18 +1,18 @@
 """When layers start, of many plans at a time; which edges decide it, and when waiting cannot pay.
 
 *Implied edges.* Let consumer i read p, and let there be a path from p to i through other layers. Beat k of i
-cannot begin before the last beat j of its producer q on the path that it needs has ended; until then all
+cannot begin before the last beat j of its producer q on the path that it needs has ended; by then all
 beats of q up to j have begun, so what any of them needs of the layer before has ended, and so on back to p.
-If p's last beat found in this way is never before the one that i needs itself up to its beat k, then the
-path's constraints hold only where the edge's does, whatever start times and paces are: the edge can be
-left out. Identity shortcuts of residual blocks vanish in this way. An edge is implied by edges that span
-fewer layers; so if all implied edges are left out at once, those that remain still imply them.
+If p's last beat found in this way is never before the last one that i needs itself up to its beat k, then the
+edge holds wherever the path's edges do, whatever start times and paces are, and can be left out. Identity
+shortcuts of residual blocks vanish in this way. An edge is implied by edges that span fewer layers; so if all
+implied edges are left out at once, those that remain still imply them.
 
 *When waiting cannot pay.* A pace is the level of a layer, divided by its beats and rounded down; the level is
-the longest load at or before it, so it is never less than a producer's. The lead of an edge falls with the
-consumer's pace, and is never less than ``ahead[0] * z`` with the producer's pace z. If it is just that where
-both have the same level, it is for all higher levels of the consumer, too. If that is so of every edge at
-every level, then start times and latency are sums of paces, and rise with the levels: a share with no more
+the longest load at or before it, so it is never less than a producer's. The lead of an edge falls as the
+consumer's pace rises, and is never less than ``ahead[0] * z`` with the producer's pace z. If it is just that
+where both have the same level, it is for all higher levels of the consumer, too. If that is so of every edge
+at every level, then start times and latency are sums of paces, and rise with the levels: a share with no more
 PEs and no more load than another one gives no higher latency, and matched pacing no higher than uniform.
 """
 

@@ -86,7 +86,8 @@ class Choices:
             return [sum(share.pes > count for share in menu.shares) for menu in self.menus], PACINGS[0]
         if known is not None and objective(problem, known) < objective(problem, plan):
             plan = known
-        plan = trimmed(problem, plan)
+        if fault(problem, plan) is None:
+            plan = trimmed(problem, plan)
         loads = [share.load(stage.task) for stage, share in zip(problem.stages, plan.shares, strict=True)]
         if problem.minimise == "pes" and problem.most_interval is not None:
             loads = [problem.most_interval] * len(loads)

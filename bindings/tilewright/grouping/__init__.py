@@ -14,6 +14,7 @@ from tilewright.grouping.program import (
 from tilewright.grouping.validity import fault
 
 __all__ = [
+    "KINDS",
     "Plan",
     "Problem",
     "best_bound",
@@ -26,3 +27,6 @@ __all__ = [
     "simulate",
     "simulation_seconds",
 ]
+
+KINDS = ("conv",)
+"""Kinds of layers that are taken from a network; a fully connected layer is a single patch."""

@@ -1,0 +1,351 @@
+"""Every formulation that chooses the shares of a pipeline's layers, with each solver that takes it."""
+
+import json
+import os
+import random
+import subprocess
+import time
+from functools import cache
+from itertools import product
+
+import pytest
+from allocation.pipelines_at_random import networks
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilewright import catalogue, drivers
+from tilewright.allocation import (
+    PACINGS,
+    Plan,
+    Problem,
+    fault,
+    measured_objective,
+    minizinc,
+    objective,
+    simulate,
+)
+from tilewright.allocation.search import exhaustive
+from tilewright.allocation.shares import Share
+from tilewright.drivers import DRIVERS
+from tilewright.search import Search
+
+
+def conv(name, size, kernels, kernel=(1, 1), **more):
+    return {"name": name, "input": size, "kernels": kernels, "kernel": kernel, **more}
+
+
+def pool(name, size, kernel=(2, 2), stride=(2, 2), **more):
+    return {"name": name, "kind": "pool", "input": size, "kernel": kernel, "stride": stride, **more}
+
+
+CHAIN = [conv("a", (2, 6, 6), 4, (3, 3), padding=(1,) * 4), pool("b", (4, 6, 6)), conv("c", (4, 3, 3), 3)]
+BRANCHES = [
+    conv("a", (1, 5, 5), 3, (2, 2)),
+    conv("b", (3, 4, 4), 2, (3, 3), padding=(1,) * 4),
+    conv("c", (3, 4, 4), 2, inputs=["a"]),
+    {"name": "d", "kind": "add", "input": (2, 4, 4), "inputs": ["b", "c"]},
+]
+JOINED = [
+    conv("a", (1, 6, 5), 2, (1, 2)),
+    pool("b", (1, 6, 5), (1, 2), (1, 1), inputs=["input"]),
+    conv("c", (3, 6, 4), 4, (3, 1), stride=(2, 1), inputs=["a", "b"]),
+]
+# At 45 beats the second layer is too fast for the 81 of the first one: it starts late, unless it waits.
+WAITING = [conv("a", (1, 9, 9), 1), conv("b", (1, 9, 9), 1, stride=(1, 2)), conv("c", (1, 9, 5), 2)]
+RESTING = [
+    conv("a", (2, 7, 5), 2, stride=(1, 2)),
+    conv("b", (2, 7, 3), 1, stride=(1, 2)),
+    pool("c", (1, 7, 2), (2, 1), (1, 1)),
+]
+
+
+def problem(minimise, layers=CHAIN, array=(2, 4), units=2, rate=None, **limits) -> Problem:
+    """Build a problem at 1 MHz; `rate` is the longest interval."""
+    frames = {} if rate is None else {"frames_per_second": 1e6 / rate}
+    return Problem.model_validate({
+        "network": {"layers": layers},
+        "machine": {"array": array, "functional_units": units, "clock_mhz": 1},
+        "objective": {"minimise": minimise, **frames},
+        "limits": limits,
+    })  # fmt: skip
+
+
+TURNS = {"execution": "layer-by-layer"}
+TINY = {
+    **{
+        f"{minimise}, {name}": problem(minimise, layers, rate=rate if minimise == "pes" else None, **limits)
+        for minimise in ("interval", "pes", "latency")
+        for name, layers, rate, limits in (
+            ("chain", CHAIN, 700, {}),
+            ("branches", BRANCHES, 300, {}),
+            ("joined", JOINED, 60, {}),
+            ("maps", CHAIN, 400, {"splits": ["filters", "maps"], "functional_units": "any"}),
+            ("maps only", CHAIN, 1300, {"splits": ["maps"]}),
+            ("fields", CHAIN, 700, {"scan": "fields"}),
+            ("given PEs", CHAIN, 700, {"pes": {"a": 2}}),
+            ("in turn", CHAIN, 900, TURNS),
+        )
+    },
+    "interval, rows": problem("interval", splits=["filters", "rows"]),
+    "pes, rows": problem("pes", splits=["filters", "maps", "rows"], rate=300),
+    "interval, no more PEs than layers": problem("interval", array=(1, 3)),
+    "interval, single layer": problem("interval", CHAIN[:1], array=(1, 1)),
+    "interval, uneven filters": problem("interval", [conv("a", (4, 3, 3), 3)], array=(1, 2)),
+    "interval, two alike": problem("interval", [conv(name, (4, 3, 3), 4) for name in "ab"], array=(1, 3)),
+    "interval, kept rate": problem("interval", rate=700),
+    "latency, kept rate": problem("latency", rate=700),
+    "latency, all layers wait": problem("latency", WAITING, array=(1, 3)),
+    "latency, units that rest": problem("latency", RESTING, array=(1, 4), units=3),
+    "pes in turn, rows": problem("pes", splits=["filters", "rows"], rate=800, **TURNS),
+    "latency in turn, kept rate": problem("latency", rate=500, **TURNS),
+    "interval, too high a rate": problem("interval", array=(1, 4), rate=400),
+    "latency, too high a rate": problem("latency", array=(1, 4), rate=400),
+    "pes, too high a rate": problem("pes", array=(1, 4), rate=400),
+    "pes in turn, too high a rate": problem("pes", array=(1, 2), rate=600, **TURNS),
+}
+
+FOLDER = catalogue.folders("models", "allocation")[0]
+METHODS = [
+    (path, driver.name)
+    for path in catalogue.models("allocation")
+    for driver in DRIVERS
+    if path.suffix == driver.suffix
+    and not catalogue.solves_itself(path)
+    and catalogue.suits(catalogue.formulation("allocation", path.stem), TINY["interval, chain"])
+]
+WITH_EACH_METHOD = pytest.mark.parametrize(
+    ("path", "solver"), METHODS, ids=lambda value: getattr(value, "name", value)
+)
+
+
+def test_there_are_formulations():
+    assert {path.name for path, _ in METHODS} >= {"balance.mzn", "pipeline.py"}
+
+
+def need(solver):
+    if not drivers.available(solver):
+        assert not os.environ.get("CI"), f"{solver} must be installed in CI"
+        pytest.skip(f"{solver} is not installed")
+
+
+def solve(case: Problem, path, solver, *, seconds=60, extras=True, options=None, **search):
+    need(solver)
+    conditions = Search(**search)
+    conditions.deadline = time.monotonic() + seconds
+    more = {} if options is None else {"options": options}
+    formulation = catalogue.formulation("allocation", path.stem)
+    return drivers.load(solver).solve(case, formulation, conditions, extras=extras, **more)
+
+
+def every_share(case: Problem, stage) -> list[Share]:
+    """Return the shares of a layer, without those of the same PEs, beats and cycles as another one."""
+    task, pes, units = stage.task, range(1, case.machine.pes + 1), range(1, case.machine.functional_units + 1)
+    found = {}
+    for share in (Share(*parts) for parts in product(pes, pes, pes, units, units)):
+        useful = share.filters <= task.filters and share.maps <= task.maps and share.rows <= task.rows
+        fixed = stage.name in case.limits.pes
+        if (useful or fixed) and share.pes <= case.machine.pes and share.fault(case, stage) is None:
+            found.setdefault((share.pes, share.beats(task), share.cycles(task)), share)
+    return list(found.values())
+
+
+def every_plan(case: Problem) -> list[Plan]:
+    """Return all plans, of which some break a limit."""
+    names = tuple(stage.name for stage in case.stages)
+    chosen = product(*(every_share(case, stage) for stage in case.stages))
+    return [Plan(names, shares, pacing) for shares in chosen for pacing in PACINGS]
+
+
+def least(case: Problem) -> int | None:
+    """Return the least objective of all valid plans."""
+    return min(
+        (objective(case, plan) for plan in every_plan(case) if fault(case, plan) is None), default=None
+    )
+
+
+@cache
+def enumerated(name: str) -> int | None:
+    """Return that of a tiny problem."""
+    return least(TINY[name])
+
+
+@pytest.mark.parametrize("extras", [True, False], ids=["extras", "plain"])
+@pytest.mark.parametrize("name", TINY)
+@WITH_EACH_METHOD
+def test_agrees_with_enumeration(path, solver, name, extras):
+    case, bounds, expected = TINY[name], [], enumerated(name)
+    outcome = solve(case, path, solver, extras=extras, on_bound=bounds.append)
+    if expected is None:
+        assert (outcome.status, outcome.plan) == ("infeasible", None)
+        return
+    assert outcome.status == "optimal"
+    assert objective(case, outcome.plan) == outcome.bound == expected
+    assert bounds == sorted(set(bounds))
+    assert fault(case, outcome.plan) is None
+    report = simulate(case, outcome.plan, numeric=True)
+    assert report.violation is None
+    assert report.numeric is True
+    assert measured_objective(case, report) == expected
+
+
+@settings(max_examples=30)
+@given(data=st.data())
+def test_agree_on_random_networks(data):
+    """All of them say what enumeration says."""
+    minimise = data.draw(st.sampled_from(["interval", "latency"]))
+    layers = data.draw(networks(most_layers=3))["layers"]
+    array, units = (1, data.draw(st.integers(3, 6))), data.draw(st.integers(1, 3))
+    limits = {
+        "execution": data.draw(st.sampled_from(["layer-parallel", "layer-by-layer"])),
+        "splits": data.draw(st.sampled_from([["filters"], ["filters", "maps"]])),
+        "scan": data.draw(st.sampled_from(["rows", "fields"])),
+    }
+    case = problem(minimise, layers, array, units, **limits)
+    expected = least(case)
+    for path, solver in METHODS:
+        outcome = solve(case, path, solver)
+        assert (outcome.status, outcome.bound) == ("optimal", expected)
+        assert fault(case, outcome.plan) is None
+
+
+# Networks --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("minimise", ["interval", "pes", "latency"])
+@pytest.mark.parametrize(
+    ("network", "array", "rate"),
+    [("mnist-tcpa", (4, 4), 500_000), ("vgg16", (16, 16), 50_000_000), ("mobilenetv2", (16, 16), 1_000_000)],
+)
+@WITH_EACH_METHOD
+def test_networks_are_proven(path, solver, network, array, rate, minimise):
+    """As the room's own search proves them; latency where that is quick."""
+    layers = catalogue.shared("networks", network)["layers"]
+    case = problem(minimise, layers, array, rate=rate if minimise == "pes" else None)
+    if minimise == "latency" and network == "mobilenetv2":
+        pytest.skip("takes longer")
+    outcome = solve(case, path, solver)
+    found = exhaustive(case)
+    assert outcome.status == "optimal"
+    assert objective(case, outcome.plan) == outcome.bound == found.value
+    assert fault(case, outcome.plan) is None
+
+
+# Starts ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("extras", [True, False], ids=["extras", "plain"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "interval, chain",
+        "interval, rows",
+        "interval, in turn",
+        "pes, branches",
+        "pes, in turn",
+        "latency, branches",
+        "latency, all layers wait",
+        "latency, units that rest",
+        "latency, in turn",
+    ],
+)
+@WITH_EACH_METHOD
+def test_start_arrives(path, solver, name, extras):
+    """The solver says so itself; its first plan is no worse, whatever the model has for the start."""
+    case = TINY[name]
+    valid = [plan for plan in every_plan(case) if fault(case, plan) is None]
+    for start in random.Random(name).sample(valid, min(3, len(valid))):
+        plans = []
+        # HiGHS only speaks of a start when its presolve has left something.
+        options = {"presolve": "off"} if solver == "highs" else None
+        outcome = solve(case, path, solver, extras=extras, options=options, start=start, on_plan=plans.append)
+        assert outcome.warm_start is not None
+        assert objective(case, plans[0]) <= objective(case, start)
+        assert (outcome.status, outcome.bound) == ("optimal", enumerated(name))
+
+
+@WITH_EACH_METHOD
+def test_start_that_breaks_a_limit_does_no_harm(path, solver):
+    for name in ("interval, no more PEs than layers", "latency, kept rate", "pes, given PEs"):
+        case = TINY[name]
+        for pes in (1, 3):
+            start = Plan(tuple(stage.name for stage in case.stages), (Share(pes, unit_maps=2),) * 3)
+            if fault(case, start) is not None:
+                assert solve(case, path, solver, start=start).bound == enumerated(name)
+
+
+@WITH_EACH_METHOD
+def test_known_bound_ends_the_search(path, solver):
+    case = TINY["latency, branches"]
+    found = exhaustive(case)
+    outcome = solve(case, path, solver, start=found.plans[0], bound=found.value)
+    assert outcome.status == "optimal"
+
+
+# What the formulations refuse ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", {path for path, _ in METHODS}, ids=lambda path: path.name)
+def test_what_is_refused(path):
+    """Fronts, placements, buffers between layers in parallel, and numbers that solvers do not tell apart."""
+    formulation = catalogue.formulation("allocation", path.stem)
+    small = TINY["interval, chain"].model_dump()
+    small["machine"]["buffer_bytes"] = 1000
+    assert not catalogue.suits(formulation, Problem.model_validate(small))
+    small["limits"]["execution"] = "layer-by-layer"
+    assert catalogue.suits(formulation, Problem.model_validate(small))
+    assert not catalogue.suits(formulation, problem("pareto"))
+    assert not catalogue.suits(formulation, problem("distance"))
+    large = conv("a", (1, 2000, 2000), 1000, (9, 9))
+    assert catalogue.suits(formulation, problem("interval", [large]))  # its loads have much in common
+    assert not catalogue.suits(formulation, problem("latency", [large]))
+
+
+# The models themselves -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run_checked(tmp_path):
+    """Run a MiniZinc model with the room's checker."""
+    need("gecode")
+
+    def run(case: Problem, model, *more: str, **changed) -> str:
+        told = {"start": [], "hint": False, "relax": 0, "below": 2**31 - 2, **changed}
+        (tmp_path / "data.json").write_text(json.dumps(minizinc.data(case) | told))
+        files = [FOLDER / "core.mzc.mzn", model, tmp_path / "data.json"]
+        command = ["minizinc", "--solver", "gecode", *more, *files]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+    return run
+
+
+@pytest.mark.parametrize("name", [name for name in TINY if "too high" not in name])
+def test_checker_accepts_what_is_right(name, run_checked):
+    """Also each solution on the way."""
+    shown = run_checked(TINY[name], FOLDER / "balance.mzn", "-a")
+    assert shown.count("% CORRECT") >= 1
+    assert "INCORRECT" not in shown
+    assert "==========" in shown
+
+
+WRONG = {
+    "rounds": ("interval, uneven filters", "up(filters[i], ", "(filters[i] div ", "objective"),
+    "beats": ("interval, rows", "up(rows[i], parts[i, s, ROWS])", "1", "objective"),
+    "PEs": ("interval, two alike", "sum(pes) else", "max(pes) else", "PEs, the array has"),
+    "turns": ("interval, in turn", "else sum(load)", "else max(load)", "objective"),
+    "levels": ("latency, chain", "[level[producer[e]] | e", "[1 | e", "objective"),
+    "waits": ("latency, all layers wait", "uniform * interval", "interval", "objective"),
+    "starts": ("latency, branches", "ahead[c] *", "0 *", "objective"),
+}
+
+
+@pytest.mark.parametrize("fault", WRONG)
+def test_checker_refuses_what_is_wrong(fault, run_checked, tmp_path):
+    name, right, wrong, told = WRONG[fault]
+    text = (FOLDER / "core.mzn").read_text()
+    assert right in text
+    (tmp_path / "core.mzn").write_text(text.replace(right, wrong))
+    (tmp_path / "balance.mzn").write_text((FOLDER / "balance.mzn").read_text())
+    options = ("-D", "mzn_ignore_redundant_constraints=true;mzn_ignore_symmetry_breaking_constraints=true")
+    shown = run_checked(TINY[name], tmp_path / "balance.mzn", *options, worst=10**6)
+    assert "INCORRECT" in shown
+    assert told in shown
