@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import BeforeValidator, Field
 
 from tilewright.errors import InputError
-from tilewright.layer import Layer, Pad, Size, Small, Spec, Window
+from tilewright.layer import Layer, Pad, Size, Spec, Window
 
 MAX_LAYERS = 10_000
 """Most layers of a network."""
@@ -118,8 +118,8 @@ class Pool(Node, Window):
     kind: Literal["pool"]
     op: Literal["max", "average"] = "max"
     input: Shape
-    kernel: tuple[Size, Size]  # of the whole plane, where all of it is pooled
-    stride: tuple[Small, Small] = (1, 1)
+    kernel: tuple[Size, Size]  # up to the whole plane
+    stride: tuple[Size, Size] = (1, 1)
     padding: tuple[Pad, Pad, Pad, Pad] = (0, 0, 0, 0)
     dilation: ClassVar[tuple[int, int]] = (1, 1)
 
@@ -164,12 +164,14 @@ class Map(Pixelwise):
 
     Attributes
     ----------
+    op
+        The function; ``fused`` stands for one, or several in a row, that are not to be fused further.
     parameters : int
         Numbers that were trained, such as the two of each channel of a batch normalisation.
     """
 
     kind: Literal["map"]
-    op: Affine | Activation | Unchanged | Literal["lrn", "softmax"]
+    op: Affine | Activation | Unchanged | Literal["lrn", "softmax", "fused"]
     parameters: Count = 0
 
 

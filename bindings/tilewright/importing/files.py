@@ -1,0 +1,185 @@
+"""Networks and instances as TOML files."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tilewright import catalogue
+from tilewright.errors import InputError
+from tilewright.importing.naming import Names
+from tilewright.instance import MAX_BYTES, load, parse
+from tilewright.layer import Layer
+from tilewright.network import AnyLayer, Network
+from tilewright.result import check_writable, write_atomically
+from tilewright.xgraph import coarse
+
+SHOWN = 20
+"""Most layers that a comment names."""
+
+Table = dict[str, Any]
+
+
+def network_file(network: Network) -> dict[str, str]:
+    """Return the text of a network's file, by the file's name."""
+    return {f"{network.name}.toml": _text(_network_table(network))}
+
+
+def instance_files(network: Network, room: str, machine: str) -> dict[str, str]:
+    """Return the texts of instances of a room, by the files' names.
+
+    A room that takes single layers gets one for each that differs from all before it, any other one for the
+    whole network. What costs nothing is fused.
+
+    Parameters
+    ----------
+    machine
+        A file with the table of a machine, or the name of a bundled one.
+
+    Raises
+    ------
+    InputError
+        If the room does not take the machine, a layer on it, or the network.
+    """
+    module, machine_table, fused = catalogue.room(room), _machine(machine), coarse(network)
+    if "layer" not in module.Problem.model_fields:
+        table = {
+            "room": room,
+            "name": f"{network.name}-{room}",
+            "network": _network_table(fused),
+            "machine": machine_table,
+        }
+        return {f"{table['name']}.toml": _instance(table)}
+    files, names = {}, Names()
+    for layer, equal in unique(fused).items():
+        if layer.kind not in getattr(module, "KINDS", ("conv", "fc")):
+            continue
+        table = {
+            "room": room,
+            "name": names.unique(f"{network.name}-{equal[0]}".replace("/", "-")),
+            "source": f"layer {equal[0]} of {network.source}",
+            "layer": _layer_table(layer),
+            "machine": machine_table,
+        }
+        alike = f"# {len(equal)} equal layers: {shortened(equal, SHOWN)}\n" if len(equal) > 1 else ""
+        files[f"{table['name']}.toml"] = alike + _instance(table)
+    return files
+
+
+def unique(network: Network) -> dict[Layer, list[str]]:
+    """Return the convolutions and fully connected layers that differ, each with the names of its equals."""
+    found: dict[Layer, list[str]] = {}
+    for layer in network.convolutions:
+        found.setdefault(layer.unnamed(), []).append(layer.name)
+    return found
+
+
+def shortened(names: Sequence[str], most: int) -> str:
+    """List names, and how many more there are than are shown."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def write(folder: Path, files: Mapping[str, str]) -> list[Path]:
+    """Write files one by one, each complete or not at all, in the order given; make the folder for them.
+
+    Raises
+    ------
+    InputError
+        If one of them cannot be written, or is too large to be read again; then none is.
+    """
+    for name, text in files.items():
+        if len(text.encode()) > MAX_BYTES:
+            raise InputError("output", name, f"would be larger than {MAX_BYTES} bytes, the most that is read")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError("output", str(folder), f"cannot be made: {error.strerror}") from None
+    paths = [folder / name for name in files]
+    for path in paths:
+        check_writable(path)
+    for path, text in zip(paths, files.values(), strict=True):
+        write_atomically(path, text)
+    return paths
+
+
+# Tables --------------------------------------------------------------------------------------------
+
+
+def _machine(machine: str) -> Table:
+    """Read the table of a machine."""
+    bundled = {path.stem: path for path in catalogue.instances("machines")}
+    path = bundled.get(machine, Path(machine))
+    if machine not in bundled and not path.suffix:
+        raise InputError("--machine", machine, f"must be a .toml file or one of: {', '.join(bundled)}")
+    return load(path)
+
+
+def _instance(table: Table) -> str:
+    """Return the text of an instance that its room takes."""
+    try:
+        parse(table)
+    except InputError as error:
+        raise InputError(error.field, error.value, f"{table['name']}: {error.limit}") from None
+    return _text(table)
+
+
+def _network_table(network: Network) -> Table:
+    return {
+        "name": network.name,
+        "source": network.source,
+        "layers": [_layer_table(layer) for layer in network.layers],
+    }
+
+
+def _layer_table(layer: AnyLayer | Layer) -> Table:
+    """Return what a file has to hold of a layer, what it is before what it is like."""
+    table = layer.model_dump(mode="json", exclude_defaults=True)
+    if layer.kind == "fc" and "inputs" not in table:  # else its inputs are names
+        (table["inputs"], _, _), table["outputs"] = table.pop("input"), table.pop("kernels")
+        del table["kernel"]
+    first = ("name", "kind", "op", "inputs", "outputs", "input", "output")
+    return {key: table[key] for key in (*first, *table) if key in table}
+
+
+# TOML ----------------------------------------------------------------------------------------------
+
+
+def _text(table: Table) -> str:
+    return "\n".join(_lines(table)).strip() + "\n"
+
+
+def _lines(table: Table, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Write a table: its values, then the tables in it, each under its path."""
+    tables = {key: value for key, value in table.items() if _is_table(value)}
+    for key, value in table.items():
+        if key not in tables:
+            yield f"{_key(key)} = {_value(value)}"
+    for key, value in tables.items():
+        inner = (*path, key)
+        header = ".".join(map(_key, inner))
+        several = isinstance(value, list)
+        for each in value if several else [value]:
+            yield f"\n[[{header}]]" if several else f"\n[{header}]"
+            yield from _lines(each, inner)
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value[0] if isinstance(value, list) and value else value, dict)
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _value(key)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):  # TOML has JSON's escapes, and wants one more character escaped
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return str(value)

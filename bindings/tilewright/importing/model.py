@@ -1,0 +1,432 @@
+"""What an ONNX file holds of a network: its operations in order, shapes, and numbers where they are few."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
+from onnx import (
+    AttributeProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    TypeProto,
+    defs,
+    helper,
+    inliner,
+    numpy_helper,
+    shape_inference,
+)
+from onnx.reference import ReferenceEvaluator
+
+from tilewright.errors import InputError
+from tilewright.layer import MAX_SIZE
+
+MAX_BYTES = 1_000_000_000
+"""Largest ONNX file that is read."""
+
+MAX_NODES = 100_000
+"""Most nodes of an ONNX graph; most of them compute shapes or hold weights and become no layers."""
+
+MAX_COMPUTED = 4096
+"""Most numbers of a tensor that are looked at: shapes and padding are small, weights are of no interest."""
+
+COMPUTED = re.compile(
+    "Abs|Add|And|Cast|Ceil|Concat|Constant|ConstantOfShape|Div|Equal|Expand|Flatten|Floor|Gather|Greater|Identity|"
+    "Less|Max|Min|Mod|Mul|Neg|Not|Or|Pad|Pow|Range|ReduceMax|ReduceMin|ReduceProd|ReduceSum|Reshape|Round|Shape|"
+    "Size|Slice|Split|Sqrt|Squeeze|Sub|Tile|Transpose|Unsqueeze|Where"
+)
+"""Operators that exporters compute shapes with; none takes long for few numbers."""
+
+PLAIN = (
+    AttributeProto.INT,
+    AttributeProto.INTS,
+    AttributeProto.FLOAT,
+    AttributeProto.FLOATS,
+    AttributeProto.STRING,
+)
+"""Types of the attributes that say how an operator works."""
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """What is known of a tensor.
+
+    Attributes
+    ----------
+    shape
+        Sizes with the batch, None where they are not known.
+    fixed
+        Whether it is the same for all images, as weights and shapes are.
+    data
+        Its numbers, if it is fixed and they are few.
+    """
+
+    name: str
+    shape: tuple[int, ...] | None
+    fixed: bool
+    data: NDArray[Any] | None = None
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A node that computes something from the network's input.
+
+    Attributes
+    ----------
+    name
+        The node's, or that of its first output where it has none.
+    operator
+        Its type, with a domain unless it is one of the standard operators, as far as they are known.
+    inputs, outputs
+        In the operator's order; None for optional ones that are left out and outputs that nothing reads.
+    batch
+        Images.
+    """
+
+    name: str
+    operator: str
+    attributes: Mapping[str, Any]
+    inputs: tuple[Value | None, ...]
+    outputs: tuple[Value | None, ...]
+    batch: int
+
+    @property
+    def given(self) -> list[Value]:
+        """The inputs that other operations compute."""
+        return [value for value in self.inputs if value is not None and not value.fixed]
+
+    @property
+    def fixed(self) -> list[Value]:
+        """The inputs that are the same for all images."""
+        return [value for value in self.inputs if value is not None and value.fixed]
+
+
+@dataclass(frozen=True)
+class Model:
+    """An ONNX file.
+
+    Attributes
+    ----------
+    producer
+        The program that wrote it.
+    input
+        The one input that depends on the image.
+    operations
+        In an order of execution; those that nothing depends on are left out.
+    """
+
+    producer: str
+    input: Value
+    operations: tuple[Operation, ...]
+
+
+def read(path: Path, sizes: Mapping[str, Sequence[int]]) -> Model:
+    """Read an ONNX file; weights may be missing, as only their shapes count.
+
+    Parameters
+    ----------
+    sizes
+        Sizes of inputs whose dimensions the file leaves open, by their names.
+
+    Raises
+    ------
+    InputError
+        For files that are not ONNX, and graphs that are no networks of one input.
+    """
+    proto = _parsed(path)
+    nodes = _live(proto.graph)
+    image = _input(proto.graph, nodes, sizes)
+    reader = _Reader(proto, nodes, image)
+    operations = [operation for node in nodes if (operation := reader.operation(node)) is not None]
+    return Model(proto.producer_name, reader.values[image.name], tuple(operations))
+
+
+def _parsed(path: Path) -> ModelProto:
+    try:
+        found = path.is_file()
+    except (OSError, ValueError):  # a name that no file system takes
+        found = False
+    if not found:
+        raise InputError("network", str(path), "no such file")
+    size = path.stat().st_size
+    if size > MAX_BYTES:
+        limit = f"at most {MAX_BYTES} bytes; weights are not needed and may be in files of their own"
+        raise InputError("file size", size, limit)
+    try:
+        proto = ModelProto.FromString(path.read_bytes())
+    except (OSError, DecodeError) as error:
+        raise InputError("file", path.name, f"is not ONNX, or cut off: {error}") from None
+    if not proto.graph.node:
+        raise InputError("file", path.name, "is not ONNX, or cut off: it holds no operators")
+    if proto.functions:
+        try:
+            proto = inliner.inline_local_functions(proto)
+        except Exception as error:  # of any kind; onnx says nothing on it
+            raise InputError("functions", len(proto.functions), f"cannot be inlined: {error}") from None
+    if len(proto.graph.node) > MAX_NODES:
+        raise InputError("graph.node", len(proto.graph.node), f"at most {MAX_NODES} nodes")
+    if any(isinstance(text, bytes) for text in _texts(proto)):
+        raise InputError("file", path.name, "is damaged: it holds names that are not UTF-8 text")
+    for entry in (*proto.graph.node, *proto.opset_import):
+        if entry.domain == "ai.onnx":  # another name of the standard operators
+            entry.domain = ""
+    if not any(entry.domain == "" for entry in proto.opset_import):
+        raise InputError(
+            "opset_import", path.name, "does not say which version its operators are of, or is cut off"
+        )
+    return proto
+
+
+def _texts(proto: ModelProto) -> Iterator[str | bytes]:
+    """Yield all names of a file; those that are no text are bytes."""
+    graph = proto.graph
+    yield proto.producer_name
+    yield from (entry.domain for entry in proto.opset_import)
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        yield value.name
+        yield from (each.dim_param for each in value.type.tensor_type.shape.dim)
+    yield from (tensor.name for tensor in graph.initializer)
+    yield from (tensor.values.name for tensor in graph.sparse_initializer)
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        yield from (attribute.name for attribute in node.attribute)
+
+
+def _fixed_names(graph: onnx.GraphProto) -> set[str]:
+    names = {tensor.name for tensor in graph.initializer}
+    return names | {tensor.values.name for tensor in graph.sparse_initializer}
+
+
+def _name(node: NodeProto) -> str:
+    return node.name or next(iter(node.output), "") or "without a name"
+
+
+def _live(graph: onnx.GraphProto) -> list[NodeProto]:
+    """Return the nodes that an output depends on, refusing graphs that cannot be executed in order."""
+    nested = [
+        f"{_name(node)} ({node.op_type})"
+        for node in graph.node
+        if any(
+            attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for attribute in node.attribute
+        )
+    ]
+    if nested:
+        raise InputError("graph.node", nested, "have subgraphs; what is executed must not depend on values")
+    known = _fixed_names(graph) | {value.name for value in graph.input}
+    everything = {name for node in graph.node for name in node.output}
+    for node in graph.node:
+        for name in filter(None, node.input):
+            if name in known:
+                continue
+            if name in everything:
+                limit = (
+                    f"is read by node {_name(node)} before it is computed: a cycle, or no order of execution"
+                )
+            else:
+                limit = f"is read by node {_name(node)}, but nothing gives it"
+            raise InputError("graph.node.input", name, limit)
+        for name in filter(None, node.output):
+            if name in known:
+                raise InputError(
+                    "graph.node.output", name, f"is given by node {_name(node)} and already before"
+                )
+            known.add(name)
+    needed = {value.name for value in graph.output}
+    live = []
+    for node in reversed(graph.node):
+        if needed.intersection(filter(None, node.output)):
+            needed.update(node.input)
+            live.append(node)
+    return live[::-1]
+
+
+def _input(
+    graph: onnx.GraphProto, nodes: Iterable[NodeProto], sizes: Mapping[str, Sequence[int]]
+) -> onnx.ValueInfoProto:
+    """Return the network's input with all of its sizes."""
+    fixed, read = _fixed_names(graph), {name for node in nodes for name in node.input}
+    inputs = {value.name: value for value in graph.input if value.name not in fixed and value.name in read}
+    for name in sizes:
+        if name not in inputs:
+            raise InputError("--input", name, f"no such input; there are: {', '.join(inputs) or 'none'}")
+    if len(inputs) != 1:
+        limit = "a network has exactly one input that its outputs depend on"
+        raise InputError("graph.input", list(inputs), limit)
+    ((name, value),) = inputs.items()
+    if not value.type.HasField("tensor_type"):
+        raise InputError("graph.input", name, "is no tensor")
+    tensor = value.type.tensor_type
+    stated = _stated(tensor)
+    if stated is None and name not in sizes:
+        limit = f"has no shape; give it, for example --input {name}=1,3,224,224"
+        raise InputError("graph.input", name, limit)
+    given = list(sizes.get(name, stated or ()))
+    if stated is not None and not _fits(given, stated):
+        limit = f"the file has {name}={','.join(map(str, stated))}"
+        raise InputError("--input", f"{name}={','.join(map(str, given))}", limit)
+    known = [size for size in given if isinstance(size, int)]
+    if len(known) < len(given):
+        anything = [f"dimension {axis} ({size})" for axis, size in enumerate(given) if isinstance(size, str)]
+        example = ",".join(
+            str(size if isinstance(size, int) else (1, 3, 224, 224)[min(axis, 3)])
+            for axis, size in enumerate(given)
+        )
+        limit = f"{' and '.join(anything)} can be of any size; give all, for example --input {name}={example}"
+        raise InputError(f"graph.input.{name}", given, limit)
+    if len(known) < 2 or max(known) > MAX_SIZE:
+        limit = f"must have a batch and channels, at least, and no size above {MAX_SIZE}"
+        raise InputError(f"graph.input.{name}", known, limit)
+    return helper.make_tensor_value_info(name, tensor.elem_type, known)
+
+
+def _stated(tensor: TypeProto.Tensor) -> list[int | str] | None:
+    """Return the sizes that a file states for a tensor, names or "?" where they can be anything."""
+    if not tensor.HasField("shape"):
+        return None
+    return [each.dim_value if each.dim_value > 0 else each.dim_param or "?" for each in tensor.shape.dim]
+
+
+def _fits(given: Sequence[int | str], stated: Sequence[int | str]) -> bool:
+    if len(given) != len(stated):
+        return False
+    return all(has == size for has, size in zip(stated, given, strict=True) if isinstance(has, int))
+
+
+class _Reader:
+    """Goes through the nodes in order and finds the shapes of what they compute."""
+
+    def __init__(self, proto: ModelProto, nodes: Iterable[NodeProto], image: onnx.ValueInfoProto) -> None:
+        self.proto = proto
+        self.batch = image.type.tensor_type.shape.dim[0].dim_value
+        self.opsets = {entry.domain: entry.version for entry in proto.opset_import}
+        graph = proto.graph
+        self.read = {value.name for value in graph.output}.union(*(node.input for node in nodes))
+        self.declared = {value.name: value.type for value in (*graph.value_info, *graph.output)}
+        self.types = {image.name: image.type}
+        self.values = {image.name: Value(image.name, _shape(image.type), fixed=False)}
+        for tensor in graph.initializer:
+            self._keep(tensor.name, helper.make_tensor_type_proto(tensor.data_type, tensor.dims), True)
+            self._fill(tensor.name, tensor)
+        for sparse in graph.sparse_initializer:
+            element = sparse.values.data_type
+            self._keep(sparse.values.name, helper.make_tensor_type_proto(element, sparse.dims), True)
+
+    def operation(self, node: NodeProto) -> Operation | None:
+        """Return what a node does for an image; None if it is the same for all, and done now."""
+        inputs = tuple(self.values[name] if name else None for name in node.input)
+        shaped = not node.domain and node.op_type in ("Shape", "Size")
+        fixed = all(value is None or value.fixed or (shaped and value.shape is not None) for value in inputs)
+        types = self._inferred(node)
+        standard = not node.domain and types is not None
+        for name in filter(None, node.output):
+            found = (types or {}).get(name)
+            if _shape(found) is None:
+                found = self.declared.get(name, found)
+            self._keep(name, found, fixed)
+        if fixed:
+            if standard and COMPUTED.fullmatch(node.op_type):
+                self._compute(node)
+            return None
+        return Operation(
+            _name(node),
+            node.op_type if standard else f"{node.domain or 'ai.onnx'}.{node.op_type}",
+            {each.name: _attribute(each) for each in node.attribute if each.type in PLAIN},
+            inputs,
+            tuple(self.values[name] if name in self.read else None for name in node.output),
+            self.batch,
+        )
+
+    def _keep(self, name: str, type_: TypeProto | None, fixed: bool) -> None:
+        if type_ is not None:
+            self.types[name] = type_
+        self.values[name] = Value(name, _shape(type_), fixed)
+
+    def _fill(self, name: str, tensor: TensorProto) -> None:
+        """Keep the numbers of a small tensor that are in the file itself."""
+        if tensor.data_location == TensorProto.EXTERNAL or prod(tensor.dims) > MAX_COMPUTED:
+            return
+        try:
+            data = numpy_helper.to_array(tensor)
+        except Exception as error:  # of any kind; onnx says nothing on it
+            raise InputError(
+                "graph.initializer", name, f"is not as its type and shape say: {error}"
+            ) from None
+        self.values[name] = Value(name, tuple(tensor.dims), True, data)
+
+    def _inferred(self, node: NodeProto) -> Mapping[str, TypeProto] | None:
+        """Return the types of a node's outputs, as far as ONNX can tell; None for unknown operators."""
+        names = [name for name in node.input if name]
+        try:
+            schema = defs.get_schema(node.op_type, self.opsets.get(node.domain, 0), node.domain)
+        except defs.SchemaError:
+            return None
+        if any(name not in self.types for name in names):
+            return {}
+        try:
+            types: Mapping[str, TypeProto] = shape_inference.infer_node_outputs(
+                schema,
+                node,
+                {name: self.types[name] for name in names},
+                {
+                    name: numpy_helper.from_array(data, name)
+                    for name in names
+                    if (data := self.values[name].data) is not None
+                },
+                opset_imports=list(self.proto.opset_import),
+                ir_version=self.proto.ir_version,
+            )
+        except Exception as error:  # of several kinds, one of them without a base of its own
+            said = " ".join(str(error).split())
+            raise InputError("graph.node", _name(node), f"is no valid {node.op_type}: {said}") from None
+        return types
+
+    def _compute(self, node: NodeProto) -> None:
+        """Compute a fixed tensor of few numbers, as exporters write shapes as sequences of operations."""
+        names = [name for name in node.input if name]
+        outputs = [self.values[name] for name in node.output if name]
+        if any(value.shape is None or prod(value.shape) > MAX_COMPUTED for value in outputs):
+            return
+        given: dict[str, NDArray[Any] | None] = {name: self.values[name].data for name in names}
+        if node.op_type in ("Shape", "Size"):
+            shape = self.values[names[0]].shape
+            assert shape is not None
+            given[names[0]] = np.broadcast_to(np.float32(0), shape)
+        if any(data is None for data in given.values()):
+            return
+        graph = helper.make_graph(
+            [node],
+            "constant",
+            [helper.make_value_info(name, self.types[name]) for name in names],
+            [helper.make_value_info(value.name, self.types[value.name]) for value in outputs],
+        )
+        try:
+            with np.errstate(all="ignore"):
+                found = ReferenceEvaluator(graph, opsets=self.opsets).run(None, given)
+        except Exception:  # of any kind; what needs the numbers says that they are missing
+            return
+        for value, data in zip(outputs, found, strict=True):
+            self.values[value.name] = Value(value.name, value.shape, True, np.asarray(data))
+
+
+def _shape(type_: TypeProto | None) -> tuple[int, ...] | None:
+    """Return the sizes of a tensor, None unless all are known."""
+    if type_ is None or not type_.HasField("tensor_type") or not type_.tensor_type.HasField("shape"):
+        return None
+    dimensions = type_.tensor_type.shape.dim
+    if any(not dimension.HasField("dim_value") for dimension in dimensions):
+        return None
+    return tuple(dimension.dim_value for dimension in dimensions)
+
+
+def _attribute(attribute: AttributeProto) -> Any:
+    value = helper.get_attribute_value(attribute)
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
