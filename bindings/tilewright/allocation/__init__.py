@@ -15,7 +15,7 @@ from tilewright.allocation.program import INPUT, Lowering, tensor_elements, weig
 from tilewright.allocation.published import layer_by_layer, layer_parallel
 from tilewright.allocation.schedule import Schedule, schedule
 from tilewright.allocation.table import rows, table
-from tilewright.network import Add, Pool
+from tilewright.network import Add, Map, Pool
 from tilewright.proven import Bound
 from tilewright.search import CONSTRUCT
 from tilewright.simulator import Report, Violation, execute
@@ -26,8 +26,8 @@ from tilewright.simulator.report import Timeline
 STARTS = False
 """What ``auto`` begins with needs no plan to start from."""
 
-QUICK_BEATS, MOST_BEATS = 60_000, 400_000
-"""Beats that are simulated, in whole frames but for the first: as a judge, and when a user looks closely."""
+QUICK_BEATS, MOST_BEATS = 60_000, 200_000
+"""Beats that are simulated, in whole frames: as a judge, at least one; for a user who looks closely, two."""
 
 
 # Validity and cost -----------------------------------------------------------------------------------
@@ -148,19 +148,17 @@ def simulate(
         return Report.refused(Violation(rule, 0, "plan", "a plan within the limits", told or broken))
     scan = Scan(problem)
     if not plan.front:
-        most = MOST_BEATS if overlapped else QUICK_BEATS
-        return _simulate(schedule(problem, plan, scan), most, numeric, overlapped, seed, deadline)
+        return _simulate(schedule(problem, plan, scan), numeric, overlapped, seed, deadline)
     return _simulate_front(problem, plan, scan, numeric, overlapped, seed, deadline)
 
 
-def _simulate(
-    times: Schedule, most_beats: int, numeric: bool, overlapped: bool, seed: int, deadline: float
-) -> Report:
+def _simulate(times: Schedule, numeric: bool, overlapped: bool, seed: int, deadline: float) -> Report:
     problem = times.problem
     frames = 1
     if problem.parallel:
         in_flight = -(-times.latency // times.interval) + 1
-        frames = max(1, min(in_flight, most_beats // sum(times.beats)))
+        least, most = (2, MOST_BEATS) if overlapped else (1, QUICK_BEATS)
+        frames = max(least, min(in_flight, most // sum(times.beats)))
     lowering = Lowering(times, frames)
     data, expected = _data(problem, frames, seed) if numeric else (None, None)
     report = execute(
@@ -185,7 +183,7 @@ def _simulate_front(
     chosen = np.unique(np.linspace(0, len(schedules) - 1, count).round().astype(int)).tolist()
     reports = []
     for place in chosen:
-        report = _simulate(schedules[place], QUICK_BEATS, numeric, overlapped, seed, deadline)
+        report = _simulate(schedules[place], numeric, overlapped, seed, deadline)
         if report.violation is not None:
             return report
         reports.append(report)
@@ -280,7 +278,7 @@ def _data(problem: Problem, frames: int, seed: int) -> tuple[dict[str, Values], 
     found: list[Values] = []
     for stage in problem.stages:
         values = [data[INPUT] if producer < 0 else found[producer] for producer in stage.producers]
-        if isinstance(stage.spec, Add):
+        if isinstance(stage.spec, Add | Map):
             found.append(addition(values))
         elif isinstance(stage.spec, Pool):
             found.append(pooling(stage.spec, np.concatenate(values, axis=1)))

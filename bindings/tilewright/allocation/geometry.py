@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tilewright.allocation.problem import Problem, Stage
 from tilewright.layer import Layer
-from tilewright.network import Add, Pool
+from tilewright.network import Add, Map, Pool
 
 Numbers = NDArray[np.int64]
 
@@ -38,7 +38,7 @@ class Windows(NamedTuple):
     output: tuple[int, int]
 
     @classmethod
-    def of(cls, spec: Layer | Pool | Add) -> Windows:
+    def of(cls, spec: Layer | Pool | Add | Map) -> Windows:
         """Return the windows of a layer."""
         top, _, left, _ = spec.padding
         return cls(spec.kernel_extent, spec.stride, (top, left), spec.input[1:], spec.output_plane)

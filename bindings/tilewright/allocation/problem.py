@@ -11,7 +11,7 @@ from pydantic import Field
 
 from tilewright.errors import InputError
 from tilewright.layer import Layer, Spec
-from tilewright.network import Add, Name, Network, Pool
+from tilewright.network import Add, Map, Name, Network, Pool
 
 if TYPE_CHECKING:
     from tilewright.allocation.placement import Floor
@@ -160,11 +160,21 @@ class Stage:
 
     number: int
     name: str
-    spec: Layer | Pool | Add
+    spec: Layer | Pool | Add | Map
     task: Task
     channels: int
     producers: tuple[int, ...]
     weights: int
+
+    @property
+    def weights_shape(self) -> tuple[int, int, int, int]:
+        """Shape of the weights as a tensor."""
+        return self.spec.kernels_shape if isinstance(self.spec, Layer) else (self.weights, 1, 1, 1)
+
+    @property
+    def macs_per_value(self) -> int:
+        """Operations for one output value."""
+        return self.task.window * (self.task.maps if isinstance(self.spec, Layer) else 1)
 
 
 class Problem(Spec):
@@ -189,6 +199,9 @@ class Problem(Spec):
                     self.limits.pes[name],
                     f"no such layer; there are: {', '.join(names)}",
                 )
+        taken = {"load", "write", *(f"{name} weights" for name in names)}
+        for name in taken.intersection(names):
+            raise InputError("network.layers", name, "is what something else is called; choose another name")
         if len(set(self.limits.splits)) != len(self.limits.splits):
             raise InputError("limits.splits", list(self.limits.splits), "each at most once")
         if "rows" in self.limits.splits and (
@@ -323,20 +336,25 @@ class Problem(Spec):
         return tuple((producer, i) for producer, readers in enumerate(self.consumers) for i in readers)
 
 
+ON_THE_ARRAY = ("conv", "pool", "add", "map")
+"""Kinds of layers that PEs compute."""
+
+
 def _stages(network: Network) -> list[Stage]:
+    if any(layer.kind not in (*ON_THE_ARRAY, "fc") or layer.kind == "map" for layer in network.layers):
+        from tilewright.xgraph import coarse
+
+        network = coarse(network)  # activations and the like are part of the layer before
     number: dict[int, int] = {-1: -1}
     stages: list[Stage] = []
-    elsewhere: set[int] = set()
+    elsewhere: dict[int, str] = {}
     for place, (layer, producers) in enumerate(zip(network.layers, network.producers, strict=True)):
-        if layer.kind == "fc" or any(producer in elsewhere for producer in producers):
-            if layer.kind == "conv":
-                raise InputError(
-                    "network.layers",
-                    layer.name,
-                    "reads a fully connected layer, which does not run on the array; "
-                    "fully connected layers can only come last",
-                )
-            elsewhere.add(place)
+        blocking = next((elsewhere[producer] for producer in producers if producer in elsewhere), None)
+        if not isinstance(layer, Layer | Pool | Add | Map) or layer.kind == "fc" or blocking:
+            if blocking and layer.kind in ("conv", "pool", "add"):
+                limit = f"reads {blocking}, which does not run on the array, so it has to be among the last"
+                raise InputError("network.layers", layer.name, limit)
+            elsewhere[place] = f"layer {layer.name} of kind {layer.kind}"
             continue
         number[place] = len(stages)
         filters, maps, window = 1, layer.input[0], prod(layer.kernel)
@@ -346,6 +364,8 @@ def _stages(network: Network) -> list[Stage]:
             weights = prod(layer.kernels_shape)
         elif isinstance(layer, Add):
             window = len(producers)
+        elif isinstance(layer, Map):
+            weights = layer.parameters
         stages.append(
             Stage(
                 len(stages),

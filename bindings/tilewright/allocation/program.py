@@ -89,12 +89,11 @@ class Lowering:
                 (self.frames, stage.channels, stage.task.rows, stage.task.columns),
                 "intermediate" if inside else "output",
                 BUFFERS if inside or not parallel else OFF_CHIP,
-                macs_per_element=stage.task.maps * stage.task.window if stage.weights else stage.task.window,
+                macs_per_element=stage.macs_per_value,
                 buffer=schedule.buffers[stage.number] if inside and parallel else None,
             )
             if stage.weights:
-                shape = stage.spec.kernels_shape  # type: ignore[union-attr]
-                yield Tensor(weights_of(stage), shape, "kernels", BUFFERS)
+                yield Tensor(weights_of(stage), stage.weights_shape, "kernels", BUFFERS)
 
     def _preloaded(self) -> Iterator[tuple[str, Box]]:
         if self.problem.parallel:
@@ -221,7 +220,7 @@ class _Beats:
         self.inputs = tuple(INPUT if producer < 0 else names[producer] for producer in stage.producers)
         self.operands = tuple(dict.fromkeys(self.inputs))
         self.weights = weights_of(stage) if stage.weights else None
-        self.macs = stage.task.maps * stage.task.window if stage.weights else stage.task.window
+        self.macs = stage.macs_per_value
         self.kernels = () if self.weights is None else ((self.weights, _whole(4)),)
 
     def at(self, frame: int, beat: int) -> Compute:

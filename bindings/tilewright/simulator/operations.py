@@ -11,7 +11,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from tilewright.layer import Layer, Window
-from tilewright.network import Add, Pool
+from tilewright.network import Add, Map, Pool
 from tilewright.simulator.program import Values
 
 
@@ -135,7 +135,8 @@ class WindowBeat:
     """Compute one beat of a pipeline: all channels of a box of one frame's outputs.
 
     Padding is made on chip: it counts as zero, and for the largest value not at all. An average is the sum
-    over its window, since the division is a scale and no matter of what moves where.
+    over its window, since the division is a scale and no matter of what moves where; neither is what a map
+    computes, which passes its values on.
 
     Attributes
     ----------
@@ -151,7 +152,7 @@ class WindowBeat:
         Of the output, half-open.
     """
 
-    layer: Layer | Pool | Add
+    layer: Layer | Pool | Add | Map
     inputs: tuple[str, ...]
     weights: str | None
     frame: int
@@ -164,7 +165,7 @@ class WindowBeat:
         parts = [chip[name][self.frame] for name in self.inputs]
         size = self.rows[1] - self.rows[0], self.cols[1] - self.cols[0]
         result: Values
-        if layer.kind == "add":
+        if layer.kind == "add" or layer.kind == "map":
             result = reduce(np.add, [part[:, slice(*self.rows), slice(*self.cols)] for part in parts])
             return result
         if layer.kind == "pool":
