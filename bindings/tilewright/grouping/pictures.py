@@ -20,7 +20,7 @@ from tilewright import pictures
 from tilewright.grouping.plan import Plan
 from tilewright.grouping.problem import Problem
 from tilewright.grouping.program import lower, measured_objective
-from tilewright.pictures import GREY, INK, PALE, VERMILION
+from tilewright.pictures import GREY, INK, PALE, VERMILION, Line, times, write_heading
 from tilewright.result import write_atomically
 from tilewright.simulator import Cells, Report
 
@@ -213,15 +213,15 @@ def draw(problem: Problem, plan: Plan, report: Report, path: str | Path, *, titl
 def heading(problem: Problem, report: Report, plan: Plan, title: str | None) -> tuple[str, str, str]:
     """Return the title, what was decided at what cost, and what is wrong with it or an empty string."""
     layer = problem.layer
-    shape = _times(*layer.input)
-    kernels = f"{layer.kernels} kernel{'s' * (layer.kernels > 1)} {_times(*layer.kernel)}"
-    what = f"convolution of {shape} ({_times(*'CHW')}) with {kernels}"
+    shape = times(*layer.input)
+    kernels = f"{layer.kernels} kernel{'s' * (layer.kernels > 1)} {times(*layer.kernel)}"
+    what = f"convolution of {shape} ({times(*'CHW')}) with {kernels}"
     for name, value, usual in (
         ("stride", layer.stride, (1, 1)),
         ("dilation", layer.dilation, (1, 1)),
     ):
         if value != usual:
-            what += f", {name} " + (str(value[0]) if len(set(value)) == 1 else _times(*value))
+            what += f", {name} " + (str(value[0]) if len(set(value)) == 1 else times(*value))
     if any(layer.padding):
         same = len(set(layer.padding)) == 1
         what += f", padding {layer.padding[0] if same else list(layer.padding)}"
@@ -229,7 +229,7 @@ def heading(problem: Problem, report: Report, plan: Plan, title: str | None) -> 
         what += f", {layer.groups} channel groups"
     if layer.batch > 1:
         what += f", batch of {layer.batch}"
-    what += f"; {_times(*problem.grid)} patches, up to {problem.group_size} in a step"
+    what += f"; {times(*problem.grid)} patches, up to {problem.group_size} in a step"
     parts = [f"{plan.n_steps:,} step{'s' * (plan.n_steps != 1)}"]
     if report.loaded:
         loaded = int(report.loaded["input"].sum())
@@ -247,11 +247,6 @@ def heading(problem: Problem, report: Report, plan: Plan, title: str | None) -> 
     if title is None:
         return what[0].upper() + what[1:], "; ".join(parts), wrong
     return title, f"{what}\n" + "; ".join(parts), wrong
-
-
-def _times(*sizes: object) -> str:
-    """Write sizes as a product that no line break parts."""
-    return "\u00a0×\u00a0".join(str(size) for size in sizes)
 
 
 # The sheet -----------------------------------------------------------------------------------------
@@ -284,15 +279,10 @@ def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = N
     height = lines_top + 2 * timeline_height + 0.62 + 0.6
     figure = pictures.new_figure(_WIDTH, height)
 
-    y = 0.3
-    for words, step, points, weight, colour in (
-        *((line, 0.24, 12.5, "bold", INK) for line in head_lines),
-        *((line, 0.2, 9.5, "normal", INK) for line in below.split("\n")),
-        *((line, 0.2, 9.5, "bold", VERMILION) for line in wrong_lines),
-    ):
-        where = 0.3 / _WIDTH, 1 - y / height
-        figure.text(*where, words, va="center", fontsize=points, fontweight=weight, color=colour)
-        y += step
+    above: list[Line] = [(line, 0.24, 12.5, "bold", INK) for line in head_lines]
+    above += [(line, 0.2, 9.5, "normal", INK) for line in below.split("\n")]
+    above += [(line, 0.2, 9.5, "bold", VERMILION) for line in wrong_lines]
+    write_heading(figure, above)
 
     _patch_grid(figure, (_LEFT, grid_top, 4.9, grid_height), problem, told)
     right = _LEFT + 4.9 + 1.45

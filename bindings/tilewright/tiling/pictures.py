@@ -14,7 +14,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright import pictures
-from tilewright.pictures import BLUE, GREEN, GREY, INK, ORANGE, PALE, SKY, VERMILION
+from tilewright.pictures import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PALE,
+    SKY,
+    VERMILION,
+    Line,
+    heading_height,
+    shortened,
+    times,
+    with_unit,
+    write_heading,
+)
 from tilewright.simulator.report import Names
 from tilewright.tiling import objective
 from tilewright.tiling.dsp import nest_of
@@ -90,62 +105,23 @@ def _described(problem: Problem) -> str:
         else:
             rows, columns = layer.output_plane
             what = (
-                f"{_times(*layer.kernel)} convolution, {layer.input[0]:,} → {layer.kernels:,} maps of "
-                f"{_times(rows, columns)}"
+                f"{times(*layer.kernel)} convolution, {layer.input[0]:,} → {layer.kernels:,} maps of "
+                f"{times(rows, columns)}"
             )
             if layer.stride != (1, 1):
-                what += f", stride {_times(*layer.stride)}"
+                what += f", stride {times(*layer.stride)}"
             if layer.groups > 1:
                 what += f", {layer.groups:,} channel groups"
     return what + (f", batch of {batch}" if batch > 1 else "")
 
 
-def _times(*sizes: object) -> str:
-    return "\u00a0×\u00a0".join(str(size) for size in sizes)
-
-
-def _heading(problem: Problem, report: Report, numbers: Sequence[str], title: str | None) -> list[_Line]:
+def _heading(problem: Problem, report: Report, numbers: Sequence[str], title: str | None) -> list[Line]:
     """Return the lines above the drawings."""
     what = _described(problem)
-    lines: list[_Line] = [
-        (line, 0.26, 12.5, "bold", INK)
-        for line in textwrap.wrap(title or (what if problem.network else what[0].upper() + what[1:]), 110)[:2]
-    ]
+    below = ["; ".join(numbers)]
     if title is not None:
-        lines.append((what, 0.2, 9.5, "normal", INK))
-    lines += [(line, 0.2, 9.5, "normal", INK) for line in textwrap.wrap("; ".join(numbers), 165)]
-    if report.violation is not None:
-        lines += [
-            (line, 0.2, 9.5, "bold", VERMILION)
-            for line in textwrap.wrap(f"breaks a rule: {report.violation}", 140)[:3]
-        ]
-    elif report.numeric is False:
-        lines.append(("the numbers differ from the reference", 0.2, 9.5, "bold", VERMILION))
-    return lines
-
-
-_Line = tuple[str, float, float, str, str]
-
-
-def _height(lines: Sequence[_Line]) -> float:
-    return 0.3 + sum(step for _, step, *_ in lines)
-
-
-def _write(figure: Figure, lines: Sequence[_Line]) -> None:
-    width, height = figure.get_size_inches()
-    y = 0.3
-    for words, step, points, weight, colour in lines:
-        where = 0.3 / width, 1 - y / height
-        figure.text(*where, words, va="center", fontsize=points, fontweight=weight, color=colour)
-        y += step
-
-
-def _short(value: float) -> str:
-    """Write a number with three digits and a unit."""
-    for limit, unit in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")):
-        if value >= limit:
-            return f"{value / limit:.3g}{unit}"
-    return f"{value:.3g}"
+        below.insert(0, what)
+    return pictures.heading(title or (what if problem.network else what[0].upper() + what[1:]), below, report)
 
 
 def _ratio(value: float) -> str:
@@ -157,14 +133,14 @@ def _ratio(value: float) -> str:
 
 def _layer_sheet(problem: Problem, plan: Plan, report: Report, title: str | None) -> Figure:
     lines = _heading(problem, report, _layer_numbers(problem, plan, report), title)
-    top = _height(lines) + 0.35
+    top = heading_height(lines) + 0.35
     layer = plan.layers[0]
     dsp = problem.machine.kind == "dsp" and isinstance(layer, DspPlan)
     nest = nest_of(problem.one_layer, problem.machine) if problem.machine.kind == "dsp" else None
     upper = 3.6 if dsp else 2.1
     bottom = top + upper + 0.75
     figure = pictures.new_figure(WIDTH, bottom + 1.75)
-    _write(figure, lines)
+    write_heading(figure, lines)
     right = LEFT + 0.75
     if nest is not None and isinstance(layer, DspPlan):
         plane = pictures.place(figure, LEFT, top, 3.0, upper - 0.25)
@@ -256,9 +232,7 @@ def _tile_in_plane(axes: Axes, nest: Nest, plan: DspPlan) -> None:
         spine.set_visible(False)
     axes.set_title("(a) Output plane, its first tile")
     if wide > columns / 4 and tall > rows / 8:
-        axes.text(
-            wide / 2, tall / 2, _times(tall, wide), ha="center", va="center", color="white", fontsize=11
-        )
+        axes.text(wide / 2, tall / 2, times(tall, wide), ha="center", va="center", color="white", fontsize=11)
 
 
 def _in_tiles(size: int, step: int) -> str:
@@ -344,7 +318,7 @@ def _traffic(axes: Axes, report: Report, compulsory: Mapping[str, int]) -> None:
     most = max((max(total, needed or 0) for _, total, _, needed in rows), default=1) or 1
     for row, (_, total, colour, needed) in enumerate(rows):
         axes.barh(row, total, height=0.66, color=colour, linewidth=0)
-        words = _short(total)
+        words = with_unit(total)
         if needed:
             axes.plot([needed, needed], [row - 0.42, row + 0.42], color=INK, linewidth=1.6)
             words += f"   {_ratio(total / needed)}"
@@ -355,7 +329,7 @@ def _traffic(axes: Axes, report: Report, compulsory: Mapping[str, int]) -> None:
     axes.tick_params(axis="y", length=0)
     axes.set_xticks([])
     axes.spines["bottom"].set_visible(False)
-    title = f"{'(b)' if compulsory else '(a)'} Traffic: {_short(moved)} elements"
+    title = f"{'(b)' if compulsory else '(a)'} Traffic: {with_unit(moved)} elements"
     if least and moved:
         title += f", {_ratio(moved / least)} compulsory (ticks)"
     axes.set_title(title)
@@ -424,9 +398,9 @@ def _network_sheet(problem: Problem, report: Report, title: str | None) -> Figur
     found = dict(report.layers)
     lines = _heading(problem, report, _network_numbers(problem, report), title)
     pitch = 0.2 if len(names) > 20 else 0.26
-    top, tall = _height(lines) + 0.65, pitch * len(names) + 0.1
+    top, tall = heading_height(lines) + 0.65, pitch * len(names) + 0.1
     figure = pictures.new_figure(WIDTH, top + tall + 0.5)
-    _write(figure, lines)
+    write_heading(figure, lines)
     longest = max(len(name) for name in names)
     left = 0.35 + 0.072 * min(longest, 34)
     wide = (WIDTH - left - 2.35) / 3
@@ -437,12 +411,12 @@ def _network_sheet(problem: Problem, report: Report, title: str | None) -> Figur
     _network_rate(axes[2], names, valid)
     for number, one in enumerate(axes):
         one.set_ylim(len(names) - 0.4, -0.6)
-        shown = [name if len(name) <= 34 else name[:33] + "…" for name in names]
+        shown = [shortened(name, 34) for name in names]
         one.set_yticks(range(len(names)), shown if number == 0 else [])
         one.tick_params(axis="y", length=0, labelsize=7.5 if len(names) > 20 else 8.5)
         one.grid(axis="x", color=PALE, linewidth=0.6)
         one.xaxis.set_major_locator(MaxNLocator(nbins=5))
-        one.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _short(x) if x else "0"))
+        one.xaxis.set_major_formatter(FuncFormatter(lambda x, _: with_unit(x) if x else "0"))
     return figure
 
 
@@ -571,11 +545,11 @@ def _front_sheet(problem: Problem, plan: Plan, report: Report, title: str | None
         f"{first['accesses'] / last['accesses']:.2f}× fewer accesses",
     ]
     lines = _heading(problem, report, numbers, title)
-    top = _height(lines) + 0.4
+    top = heading_height(lines) + 0.4
     listed = min(len(front), 26)
     tall = max(3.6, 0.21 * listed + 0.5)
     figure = pictures.new_figure(WIDTH, top + tall + 0.75)
-    _write(figure, lines)
+    write_heading(figure, lines)
     axes = pictures.place(figure, LEFT, top, 6.3, tall)
     peak = machine.clock_mhz * 2 * machine.macs_per_cycle / 1000
     axes.step([0, *rate], [speed[0], *speed], where="pre", color=GREY, linewidth=1.2, zorder=2)
