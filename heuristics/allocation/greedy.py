@@ -19,21 +19,16 @@ def suits(problem: Problem) -> bool:
 
 
 def plan(problem: Problem) -> Plan:
-    """Let shares grow, one at a time."""
-    found = grown(problem)
-    return paced(problem, found) or found
-
-
-def grown(problem: Problem) -> Plan:
-    """Return the plan whatever its buffers are; where regions are what counts, the one of least interval."""
+    """Let shares grow, one at a time; where layers are to be placed, to the least interval."""
     growth = _Growth(problem)
     most = inf if problem.most_interval is None else problem.most_interval
     growth.speed_up(most if problem.minimise in ("pes", "latency") else 0)
-    if problem.minimise != "latency":
-        return growth.plan()
-    fast = _Growth(problem)
-    fast.speed_up(0)
-    return min(growth.least_latency(), fast.least_latency(), key=lambda found: found[0])[1]
+    found = growth.plan()
+    if problem.minimise == "latency":
+        fast = _Growth(problem)
+        fast.speed_up(0)
+        found = min(growth.least_latency(), fast.least_latency(), key=lambda one: one[0])[1]
+    return paced(problem, found) or found
 
 
 class _Growth:

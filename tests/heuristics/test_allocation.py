@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -10,10 +11,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tilewright import catalogue
-from tilewright.allocation import Plan, Problem, fault, measured_objective, objective, simulate
+from tilewright.allocation import Plan, Problem, fault, measured_objective, objective, placement, simulate
 from tilewright.allocation.search import exhaustive
 from tilewright.errors import InputError
 from tilewright.instance import read
+from tilewright.search import Search
 
 NAMES = [
     name
@@ -23,9 +25,9 @@ NAMES = [
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> Problem:
+def problems(draw: st.DrawFn, minimise: tuple[str, ...] = ("interval", "pes", "latency")) -> Problem:
     """Draw networks and arrays with few PEs for each layer, of all executions, splits, scans and rates."""
-    minimise = draw(st.sampled_from(["interval", "pes", "latency"]))
+    goal = draw(st.sampled_from(minimise))
     splits = [["filters"], ["maps"], ["filters", "maps"]]
     limits: dict[str, Any] = {
         "execution": draw(st.sampled_from(["layer-parallel", "layer-by-layer"])),
@@ -33,10 +35,10 @@ def problems(draw: st.DrawFn) -> Problem:
         "functional_units": draw(st.sampled_from(["maps", "any"])),
         "scan": draw(st.sampled_from(["rows", "fields"])),
     }
-    if minimise != "latency" and limits["scan"] == "rows" and draw(st.booleans()):
+    if goal != "latency" and limits["scan"] == "rows" and draw(st.booleans()):
         limits["splits"] = ["filters", "rows"]
-    objective: dict[str, Any] = {"minimise": minimise}
-    if minimise == "pes" or draw(st.booleans()):
+    objective: dict[str, Any] = {"minimise": goal}
+    if goal == "pes" or draw(st.booleans()):
         objective["frames_per_second"] = 1e6 / draw(st.sampled_from([50, 200, 1000, 5000]))
     table = {
         "network": draw(networks()),
@@ -84,6 +86,31 @@ def test_greedy_is_best_where_bottlenecks_decide(problem: Problem) -> None:
     greedy, best = catalogue.heuristic("allocation", "greedy"), exhaustive(problem)
     if greedy.suits(problem) and problem.minimise != "latency" and best is not None:
         assert objective(problem, greedy.plan(problem)) == best.value
+
+
+@settings(max_examples=30)
+@given(problem=problems(minimise=("distance",)), seed=st.integers(0, 9))
+def test_placements_are_valid_and_get_better(problem: Problem, seed: int) -> None:
+    """Where there is a plan, and the path reaches the border with all layers that must."""
+    snake, wander = (catalogue.heuristic("allocation", name) for name in ("snake", "wander"))
+    assert snake.suits(problem) and wander.suits(problem)
+    start, found = snake.plan(problem), []
+    if fault(problem, start) is not None:
+        return
+    search = Search(start=start, seed=seed, deadline=time.monotonic() + 0.05, on_plan=found.append)
+    assert wander.plan(problem, search) == [start, *found][-1]
+    assert all(fault(problem, plan) is None for plan in found)
+    hops = [objective(problem, plan) for plan in [start, *found]]
+    assert hops == sorted(set(hops), reverse=True)
+    assert hops[-1] >= placement.lower_bound(problem.floor(start))
+
+
+def test_wander_stops_at_a_bound() -> None:
+    problem = read("mnist-tcpa-placed").problem
+    wander = catalogue.heuristic("allocation", "wander")
+    search = Search(deadline=time.monotonic() + 60, bound=19)
+    assert objective(problem, wander.plan(problem, search)) == 19
+    assert search.remaining() > 50
 
 
 def test_the_catalogue_finds_them() -> None:

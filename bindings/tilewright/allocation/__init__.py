@@ -66,6 +66,10 @@ def _fault(problem: Problem, plan: Plan, scan: Scan) -> str | None:
     room = machine.buffer_words
     if room is not None and times.storage > room:
         return f"buffers: {times.storage} words are needed, there are {room}"
+    if problem.minimise == "distance":
+        wanted = problem.unplaced
+        if wanted is None or plan.shares != wanted.shares:
+            return "PEs: to be placed are those of the least interval, or of limits.pes"
     if plan.regions or problem.minimise == "distance":
         from tilewright.allocation.placement import fault as misplaced
 

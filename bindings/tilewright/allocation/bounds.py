@@ -24,6 +24,7 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright.allocation.geometry import Scan, Windows, last_uses, latest
+from tilewright.allocation.placement import lower_bound
 from tilewright.allocation.plan import PACINGS, Plan
 from tilewright.allocation.problem import Problem, Stage
 from tilewright.allocation.schedule import schedule
@@ -45,6 +46,8 @@ def best_bound(problem: Problem) -> Bound:
     Of a front there is none: one on its least interval would say nothing of its other plans.
     """
     told = impossible(problem)
+    if told is None and problem.minimise == "distance" and problem.unplaced is not None:
+        return Bound("rings bound", lower_bound(problem.floor(problem.unplaced)))
     if told is not None or problem.minimise in ("pareto", "distance"):
         return Bound("trivial bound", 0, impossible=told)
     if problem.minimise == "pes":

@@ -1,4 +1,4 @@
-"""Allocation and MiniZinc: what the driver asks, answered for formulations that choose shares or place layers."""
+"""Allocation and MiniZinc: what the driver asks, answered for the choice of shares and for placement."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from tilewright.allocation import placement_minizinc, shares_minizinc
 from tilewright.allocation.placement import Floor
 from tilewright.allocation.plan import Plan
 from tilewright.allocation.problem import Problem
-from tilewright.heuristics.allocation import greedy
 
 CORE = 'include "core.mzn"'
 """What formulations that choose shares have, and those that place layers have not."""
@@ -20,8 +19,9 @@ def _places(problem: Problem) -> bool:
 
 
 def _unplaced(problem: Problem) -> tuple[Plan, Floor]:
-    """Return the shares whose PEs are to be placed, and what their placement has to keep to."""
-    found = greedy.grown(problem)
+    """Return the plan whose PEs are to be placed, and what their placement has to keep to."""
+    found = problem.unplaced
+    assert found is not None
     return found, problem.floor(found)
 
 
@@ -34,12 +34,16 @@ def suits(problem: Problem, formulation: Path) -> bool:
 
 def size(problem: Problem) -> int:
     """Return about how many constraints a formulation gives."""
-    return placement_minizinc.size(_unplaced(problem)[1]) if _places(problem) else shares_minizinc.size(problem)
+    if _places(problem):
+        return placement_minizinc.size(_unplaced(problem)[1])
+    return shares_minizinc.size(problem)
 
 
 def relax(problem: Problem) -> int:
     """Return the percentage of decisions that large-neighbourhood search keeps."""
-    return placement_minizinc.relax(_unplaced(problem)[1]) if _places(problem) else shares_minizinc.relax(problem)
+    if _places(problem):
+        return placement_minizinc.relax(_unplaced(problem)[1])
+    return shares_minizinc.relax(problem)
 
 
 def scale(problem: Problem) -> tuple[int, int]:
@@ -49,15 +53,18 @@ def scale(problem: Problem) -> tuple[int, int]:
 
 def data(problem: Problem) -> dict[str, Any]:
     """Return the parameters that the formulations declare, all but those of the search."""
-    return placement_minizinc.data(_unplaced(problem)[1]) if _places(problem) else shares_minizinc.data(problem)
+    if _places(problem):
+        return placement_minizinc.data(_unplaced(problem)[1])
+    return shares_minizinc.data(problem)
 
 
 def start(problem: Problem, plan: Plan) -> list[int] | None:
     """Return a plan as values of the decisions, None where the formulation has none for it."""
     if not _places(problem):
         return shares_minizinc.start(problem, plan)
-    unplaced, floor = _unplaced(problem)
-    return placement_minizinc.start(floor, plan.regions) if problem.floor(plan) == floor else None
+    floor = _unplaced(problem)[1]
+    same = plan.regions and problem.floor(plan) == floor
+    return placement_minizinc.start(floor, plan.regions) if same else None
 
 
 def plan(problem: Problem, solution: Any) -> Plan:

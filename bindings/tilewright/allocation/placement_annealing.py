@@ -1,7 +1,7 @@
 """The compiled kernel of simulated annealing over placements that keep every rule.
 
-The array has a wall around it, and its PEs are numbered row by row with the wall. PEs that no layer uses make up
-one more layer, "unused", which may be in pieces. A move hands PEs around a ring of layers: each gives one and
+The array has a wall around it, and its PEs are numbered row by row with the wall. PEs that no layer uses make
+up one more layer, "unused", which may be in pieces. A move hands PEs around a ring of layers: each gives one and
 takes one.
 """
 
@@ -33,7 +33,7 @@ PRODUCER, CONSUMER = range(2)
 HOPS, BEST, MARKS = range(3)
 """Places of `State.totals`: hops of the present placement, of the best one, and how often PEs were marked."""
 
-LONGEST = 4
+LONGEST = 5
 """Most layers that exchange PEs in one move."""
 
 ANY_PE = 32
@@ -51,8 +51,8 @@ class State(NamedTuple):
     Attributes
     ----------
     pe : int32, shape (PEs with the wall, 6)
-        Of each PE: layer ("unused" and the wall come after the layers), row, column, where it stands in `pes`,
-        whether it is on the border.
+        Of each PE: layer ("unused" and the wall come after the layers), row, column, where it stands in
+        `pes`, whether it is on the border.
     of : int32, shape (layers + 2, 6)
         Of each layer and "unused": where its PEs begin in `pes`, how many of them come first because their
         neighbourhood lets them leave, pairs of neighbours with the next layer, PEs on the border, where its
@@ -98,10 +98,10 @@ def _below(n):
 @inner
 def _touches(pe, around, one, layer):
     """Whether a neighbour of a PE computes a layer."""
+    found = False
     for side in range(0, 8, 2):
-        if pe[one + around[side], LAYER] == layer:
-            return True
-    return False
+        found |= pe[one + around[side], LAYER] == layer
+    return found
 
 
 @inner
@@ -111,7 +111,8 @@ def _holds_without(pe, around, one, layer):
     for side in range(0, 8, 2):
         if pe[one + around[side], LAYER] == layer:
             groups += 1
-            if pe[one + around[(side + 2) % 8], LAYER] == layer and pe[one + around[side + 1], LAYER] == layer:
+            corner, turned = one + around[side + 1], one + around[(side + 2) % 8]
+            if pe[corner, LAYER] == layer and pe[turned, LAYER] == layer:
                 groups -= 1
     return groups == 1
 
@@ -241,7 +242,9 @@ def _allowed(pe, of, around, stack, totals, moved, layers, n):
         layer = layers[i]
         if layer == of.shape[0] - 2:
             continue
-        if of[layer, CONTACTS] == 0 or of[layer, AT_BORDER] == 0 or (layer > 0 and of[layer - 1, CONTACTS] == 0):
+        if of[layer, CONTACTS] == 0 or of[layer, AT_BORDER] == 0:
+            return False
+        if layer > 0 and of[layer - 1, CONTACTS] == 0:
             return False
         size = of[layer + 1, FIRST] - of[layer, FIRST]
         came = moved[(i + n - 1) % n]
@@ -413,3 +416,11 @@ def build(
     )
     sort_in_all(state)
     return state
+
+
+def regions(state: State) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """Return the PEs of each layer in the best placement."""
+    found: list[list[tuple[int, int]]] = [[] for _ in range(len(state.of) - 2)]
+    for one in np.flatnonzero(state.best < len(found)):
+        found[state.best[one]].append((int(state.pe[one, ROW]), int(state.pe[one, COLUMN])))
+    return tuple(tuple(region) for region in found)

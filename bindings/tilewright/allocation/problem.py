@@ -320,6 +320,15 @@ class Problem(Spec):
                     found[producer].append(stage.number)
         return tuple(map(tuple, found))
 
+    @cached_property
+    def unplaced(self) -> Plan | None:
+        """The plan whose PEs are to be placed: that of the least interval; None if there is no plan."""
+        from tilewright.allocation.search import exhaustive
+
+        objective = self.objective.model_copy(update={"minimise": "interval"})
+        found = exhaustive(self.model_copy(update={"objective": objective}))
+        return found.plans[0] if found is not None and found.plans else None
+
     def floor(self, plan: Plan) -> Floor:
         """Return what the placement of a plan's PEs has to keep to."""
         from tilewright.allocation.placement import Floor

@@ -306,7 +306,7 @@ def _print_table_1(_folder: Path, say: Say) -> None:
         f"  What is published follows from {_listed(case.calculus.z_out)}: pools divide their maps over PEs, "
         "too, and Conv0, with one map, its filters over units"
     )
-    say("Best plans: most frames/s, then the lowest latency, executed; layer-by-layer (1) with the PEs given")
+    say("Best plans, proven: most frames/s, then the lowest latency, executed; layer-by-layer (1): same PEs")
     for split, words in SPLITS.items():
         say(f"  {words}")
         for title in columns:
@@ -474,8 +474,8 @@ def _print_pes(folder: Path, say: Say) -> None:
     theirs = {title: case for title, (_, case) in table_1().items() if case.problem.parallel}
     marked = {case.plan.pes for case in theirs.values()}
     names = ", ".join(fronts[False][16].plan.names)
-    say("Best plans of so many PEs: most frames/s, then the lowest latency, executed. L: latency by the")
-    say(f"paper's equations; >: as many PEs as a plan of the paper. Shares of {names}")
+    say("Best plans of so many PEs, proven: most frames/s, then the lowest latency, executed. L: latency by")
+    say(f"the paper's equations; >: as many PEs as a plan of the paper. Shares of {names}")
     columns = f"  {'shares':<16}{'frames/s':>9}{'latency':>9}{'L':>9}  {'bottleneck':<17}"
     say(f"  {'':<5}" + "".join(f"  {words:<{len(columns) - 2}}" for words in SPLITS.values()).rstrip())
     say((f"  {'PEs':<5}" + columns * len(SPLITS)).rstrip())
