@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,12 @@ from pipelines_at_random import networks
 from tilewright import allocation
 from tilewright.allocation import PACINGS, Plan, Problem
 from tilewright.allocation.geometry import Windows, last_uses, latest, scan_rows
+from tilewright.allocation.program import Lowering
 from tilewright.allocation.schedule import schedule
 from tilewright.allocation.shares import Share, shares
 from tilewright.errors import InputError
 from tilewright.instance import build, parse, read
+from tilewright.simulator import execute
 
 
 def problem_of(network: dict[str, Any], array: tuple[int, int] = (64, 64), **tables: Any) -> Problem:
@@ -58,6 +61,37 @@ def test_execution_confirms_the_closed_forms(scan: str, data: st.DataObject) -> 
     assert [facts["stages"][number]["held"] for number in inside] == [times.buffers[n] for n in inside]
     # Working as soon as data are there ends no later, and of a single layer at the same time.
     assert report.overlapped.cycles <= report.scheduled.cycles
+
+
+@given(data=st.data())
+@settings(max_examples=40)
+def test_the_table_of_steps_has_the_same_steps(data: st.DataObject) -> None:
+    execution = data.draw(st.sampled_from(["layer-parallel", "layer-by-layer"]))
+    problem, plan = data.draw(planned(execution=execution, splits=["filters", "rows"]))
+    program = Lowering(schedule(problem, plan), 2 if problem.parallel else 1).program()
+    one_by_one = replace(program, steps=list(program.steps))
+    quick, slow = (execute(each, overlapped=True) for each in (program, one_by_one))
+    assert quick.violation is None
+    assert quick.summary() == slow.summary()
+    assert quick.labels == slow.labels
+    for line, other in ((quick.scheduled, slow.scheduled), (quick.overlapped, slow.overlapped)):
+        assert line is not None and other is not None
+        assert (line.start == other.start).all() and (line.finish == other.finish).all()
+    for name, held in slow.footprint.items():
+        assert (quick.footprint[name] == held).all()
+
+
+def test_a_wrong_table_is_told_like_wrong_steps() -> None:
+    problem = read("mnist-tcpa").problem
+    plan = plan_of(problem, tuple(shares(problem, stage)[0] for stage in problem.stages))
+    program = Lowering(schedule(problem, plan), 1).program()
+    small = tuple(
+        replace(tensor, shape=(1, 24, 14, 13)) if tensor.name == "Pool1" else tensor
+        for tensor in program.tensors
+    )
+    report = execute(replace(program, tensors=small))
+    assert report.violation is not None
+    assert report.violation.rule == "no such region"
 
 
 @given(data=st.data())

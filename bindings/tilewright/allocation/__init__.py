@@ -29,6 +29,9 @@ STARTS = False
 QUICK_BEATS, MOST_BEATS = 60_000, 200_000
 """Beats that are simulated, in whole frames: as a judge, at least one; for a user who looks closely, two."""
 
+MOST_PES_OF_THE_MODEL = 64
+"""Most PEs of an array on which the exact model of placement is of use."""
+
 
 # Validity and cost -----------------------------------------------------------------------------------
 
@@ -309,9 +312,10 @@ def numeric_elements(problem: Problem) -> int:
 
 
 def portfolio(problem: Problem, threads: int) -> list[tuple[float, list[str]]]:
-    """Return what ``auto`` runs: the exact search; to place layers, improvement beside the exact model."""
+    """Return what ``auto`` runs: the exact search; to place layers, improvement, beside the exact model."""
     if problem.minimise == "distance":
-        return [(0.1, [CONSTRUCT]), (0.9, ["regions@gecode", "wander"])]
+        exact = ["regions@gecode"] if problem.machine.pes <= MOST_PES_OF_THE_MODEL else []
+        return [(0.1, [CONSTRUCT]), (0.9, ["wander", *exact])]
     return [(0.9, ["parametric"]), (0.1, [CONSTRUCT])]
 
 

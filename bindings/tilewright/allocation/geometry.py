@@ -45,9 +45,14 @@ class Windows(NamedTuple):
 
     def span(self, axis: int, first: int, last: int) -> tuple[int, int]:
         """Return the half-open range of input rows (columns) under a half-open range of outputs."""
+        begin, end = self.spans(axis, np.array(first), np.array(last))
+        return int(begin), int(end)
+
+    def spans(self, axis: int, first: Numbers, last: Numbers) -> tuple[Numbers, Numbers]:
+        """Return where the input rows (columns) under half-open ranges of outputs begin and end."""
         begin = first * self.stride[axis] - self.before[axis]
         end = (last - 1) * self.stride[axis] - self.before[axis] + self.extent[axis]
-        return max(0, begin), min(self.plane[axis], end)
+        return np.maximum(begin, 0), np.minimum(end, self.plane[axis])
 
 
 def scan_rows(plane: tuple[int, int], row_groups: int = 1) -> Numbers:

@@ -1,8 +1,8 @@
 """Where the layers of a pipeline stand on an array of processing elements (PEs).
 
 How many PEs compute each layer is given; which ones is decided here. A layer's PEs form one region, regions
-of layers that follow each other touch, and only PEs on the array's border reach the memory. Pixels travel from
-the PEs of one layer to those of the next, hop by hop; the fewer hops the better.
+of layers that follow each other touch, and only PEs on the array's border reach the memory. Pixels travel
+from the PEs of one layer to those of the next, hop by hop; the fewer hops the better.
 """
 
 from __future__ import annotations
@@ -112,28 +112,29 @@ def distance(floor: Floor, regions: Regions) -> int:
 def lower_bound(floor: Floor) -> int:
     """Return hops that every valid placement needs.
 
-    The hops of a placement are the sum over h = 0, 1, .. of F(h), the number of pairs of an edge and a PE of
-    its consumer that is more than h hops away from the edge's producer. Let P be the size of a layer, D the PEs
+    The hops of a placement are the sum over h = 0, 1, .. of F(h), the number of pairs of an edge and a PE of its
+    consumer that is more than h hops away from the edge's producer. Let P be the size of a layer, D the PEs
     of all its consumers, and N the PEs of all L layers.
 
     F(0) is the sum of D over all layers, since no PE computes two layers.
 
     F(h) is at least the sum over the layers of what their D exceeds the PEs that consumers can have within h
-    hops. Collect a region PE by PE, each a neighbour of an earlier one, beginning at the border if it must reach
-    that. Within h hops of the first one are at most 2h(h + 1) + 1 PEs, and the array holds most of them where
-    the first one is in its middle, or in the middle of a side. Each further one adds at most a front of 2h + 1
-    PEs, and no more than a row or column of the array has. The region's own P are among these PEs, and so are
-    some of other layers: those before it form a connected set that touches it, so that within h hops are at
-    least h of them, or all; the same holds for the layers after it, up to its first consumer.
+    hops. Collect a region PE by PE, each a neighbour of an earlier one, beginning at the border if it must
+    reach that. Within h hops of the first one are at most 2h(h + 1) + 1 PEs, and the array holds most of
+    them where the first one is in its middle, or in the middle of a side. Each further one adds at most a
+    front of 2h + 1 PEs, and no more than a row or column of the array has. The region's own P are among
+    these PEs, and so are some of other layers: those before it form a connected set that touches it, so that
+    within h hops are at least h of them, or all; the same holds for the layers after it, up to its first
+    consumer.
 
-    F(1) is also at least F(0) less the number A of pairs within one hop. Such a PE has a side in common with
-    its producer, different ones for different pairs, so that sides limit A in two ways. A connected region has
-    at least P - 1 sides inside, so at most 2P + 2 outside, less those on the array's border: one where it must
-    reach that; one of each PE in an array of two rows, two in one of a single row. A layer that touches the next
-    one without an edge spends one more. So the pairs of each layer's edges are limited, and the largest sum
-    under such limits (a fractional b-matching) is half of a maximum flow in which each layer stands on both
-    sides. And N PEs in r rows and c columns, r * c >= N, have at most 2N - r - c sides in common, of which at
-    least N - L are inside of regions.
+    F(1) is also at least F(0) less the number A of pairs within one hop. Such a PE has a side in common with its
+    producer, different ones for different pairs, so that sides limit A in two ways. A connected region has
+    at least P - 1 sides inside, so at most 2P + 2 outside, less those on the array's border: one where it
+    must reach that; one of each PE in an array of two rows, two in one of a single row. A layer that touches
+    the next one without an edge spends one more. So the pairs of each layer's edges are limited, and the
+    largest sum under such limits (a fractional b-matching) is half of a maximum flow in which each layer
+    stands on both sides. And N PEs in r rows and c columns, r * c >= N, have at most 2N - r - c sides in
+    common, of which at least N - L are inside of regions.
     """
     pairs = sum(floor.sizes[consumer] for _, consumer in floor.edges)
     excess = [_excess(floor, layer) for layer in range(len(floor.sizes))]

@@ -1,8 +1,8 @@
 """The compiled kernel of simulated annealing over placements that keep every rule.
 
-The array has a wall around it, and its PEs are numbered row by row with the wall. PEs that no layer uses make
-up one more layer, "unused", which may be in pieces. A move hands PEs around a ring of layers: each gives one and
-takes one.
+The array has a wall around it, and its PEs are numbered row by row with the wall. PEs that no layer uses
+make up one more layer, "unused", which may be in pieces. A move hands PEs around a ring of layers: each
+gives one and takes one.
 """
 
 # Numba infers the types of compiled functions; docstrings state them where it matters.

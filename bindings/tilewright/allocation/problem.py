@@ -300,7 +300,8 @@ class Problem(Spec):
     def most_interval(self) -> int | None:
         """Most cycles between two frames at the required rate."""
         rate = self.objective.frames_per_second
-        return None if rate is None else int(self.machine.clock_mhz * 1_000_000 / rate)
+        # A rate that is the inverse of whole cycles must not lose one of them by rounding.
+        return None if rate is None else int(self.machine.clock_mhz * 1_000_000 / rate * (1 + 1e-12))
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:

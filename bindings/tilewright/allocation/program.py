@@ -7,6 +7,7 @@ from math import prod
 
 import numpy as np
 
+from tilewright.allocation.geometry import Numbers
 from tilewright.allocation.problem import Problem, Stage
 from tilewright.allocation.schedule import Schedule
 from tilewright.simulator import (
@@ -14,7 +15,6 @@ from tilewright.simulator import (
     Compute,
     Engine,
     Free,
-    LazySteps,
     Load,
     Memory,
     Program,
@@ -22,6 +22,7 @@ from tilewright.simulator import (
     Tensor,
     WriteBack,
 )
+from tilewright.simulator.columns import COMPUTE, FREE, LOAD, READ, WRITE, Key, StepTable, TabledSteps
 from tilewright.simulator.operations import WindowBeat
 
 BUFFERS, OFF_CHIP = "buffers", "off-chip"
@@ -30,7 +31,11 @@ BUFFERS, OFF_CHIP = "buffers", "off-chip"
 INPUT = "input"
 """Name of the network's input, which no layer has."""
 
-Range = tuple[int, int]
+WHOLE = Box((None,) * 4)
+"""All of a tensor; each of them has four axes."""
+
+FIRST_READ = 10
+"""Place of a compute's operands among the events of its step, after what is freed and moved."""
 
 
 def weights_of(stage: Stage) -> str:
@@ -74,7 +79,7 @@ class Lowering:
             tensors=tuple(self._tensors()),
             memories=(Memory(BUFFERS, machine.buffer_words), Memory(OFF_CHIP)),
             engines=(*(Engine(stage.name) for stage in self.problem.stages), Engine("load"), Engine("write")),
-            steps=LazySteps(steps, self._steps),
+            steps=TabledSteps(steps, self._steps, self._table),
             preloaded=tuple(self._preloaded()),
             buffers=steps,  # every layer looks ahead as far as its buffer allows
         )
@@ -97,54 +102,125 @@ class Lowering:
 
     def _preloaded(self) -> Iterator[tuple[str, Box]]:
         if self.problem.parallel:
-            yield INPUT, _whole(4)
+            yield INPUT, WHOLE
             for stage in self.problem.stages:
                 if stage.weights:
-                    yield weights_of(stage), _whole(4)
+                    yield weights_of(stage), WHOLE
+
+    def _labels(self) -> list[str]:
+        """Return the labels of all steps."""
+        names = [stage.name for stage in self.problem.stages]
+        columns = zip(self.stage.tolist(), self.frame.tolist(), self.beat.tolist(), strict=True)
+        return [*(f"{names[stage]} {frame}.{beat}" for stage, frame, beat in columns), "end"]
 
     def _steps(self) -> Iterator[Step]:
         """Make the steps in the order of time; the last one clears what is left."""
-        frees = self._freed()
-        loads, clears = ({}, {}) if self.problem.parallel else self._turns()
-        stores = self._stored()
-        computes = [self._computes(stage) for stage in self.problem.stages]
-        names = [stage.name for stage in self.problem.stages]
-        columns = (self.stage.tolist(), self.beat.tolist(), self.frame.tolist(), self.start.tolist())
-        free = next(frees, None)
-        for number, (stage, beat, frame, start) in enumerate(zip(*columns, strict=True)):
+        frees, moves, names = self._freed(), self._moves(), [stage.name for stage in self.problem.stages]
+        beats = [_Beats(self, stage) for stage in self.problem.stages]
+        runs = zip(*(column.tolist() for column in frees), strict=True)
+        columns = (self._labels(), [*self.start.tolist(), self.end])
+        free = next(runs, None)
+        for number, (label, start) in enumerate(zip(*columns, strict=True)):
             freed: list[Free] = []
             while free is not None and free[0] == number:
-                freed.append(free[1])
-                free = next(frees, None)
+                _, stage, frame, row, begin, end = free
+                freed.append(
+                    Free(names[stage], Box(((frame, frame + 1), None, (row, row + 1), (begin, end))))
+                )
+                free = next(runs, None)
+            here = moves.get(number, [])
+            last = number == len(self.start)
+            compute = () if last else (beats[self.stage[number]].at(*self._of(number)),)
             yield Step(
-                free=(*freed, *clears.get(number, ())),
-                write_back=tuple(stores.get(number, ())),
-                load=tuple(loads.get(number, ())),
-                compute=(computes[stage].at(frame, beat),),
-                label=f"{names[stage]} {frame}.{beat}",
+                free=(*freed, *(move for move in here if isinstance(move, Free))),
+                write_back=tuple(move for move in here if isinstance(move, WriteBack)),
+                load=tuple(move for move in here if isinstance(move, Load)),
+                compute=compute,
+                label=label,
                 start=start,
             )
-        last = [free[1], *(found for _, found in frees)] if free is not None else []
-        kept = [Free(name, region) for name, region in self._preloaded()]
-        last += clears.get(len(self.start), ())
-        stored = tuple(stores.get(len(self.start), ()))
-        yield Step(free=(*last, *kept), write_back=stored, label="end", start=self.end)
 
-    def _stored(self) -> dict[int, list[WriteBack]]:
-        """Return what is written back before which step: outputs at the end, or of a layer after its turn."""
-        stores: dict[int, list[WriteBack]] = {}
-        for stage in self.problem.stages:
+    def _of(self, step: int) -> tuple[int, int]:
+        return int(self.frame[step]), int(self.beat[step])
+
+    def _table(self) -> StepTable:
+        """Return the same steps as columns."""
+        parts: list[tuple[Key, Numbers, int, Numbers, Numbers]] = []  # form, steps, place in a step, region
+        names = [stage.name for stage in self.problem.stages]
+        step, stage, frame, row, begin, end = self._freed()
+        for number in np.unique(stage).tolist():
+            mine = stage == number
+            channels = np.full(int(mine.sum()), self.problem.stages[number].channels)
+            low = np.column_stack([frame[mine], 0 * channels, row[mine], begin[mine]])
+            high = np.column_stack([frame[mine] + 1, channels, row[mine] + 1, end[mine]])
+            parts.append(((FREE, names[number]), step[mine], 0, low, high))
+        shapes = {tensor.name: tensor.shape for tensor in self._tensors()}
+        for place, moves in self._moves().items():
+            for move in moves:
+                key: Key = (FREE, move.tensor)
+                if not isinstance(move, Free):
+                    key = (LOAD if isinstance(move, Load) else WRITE, move.tensor, move.engine, 0, 0)
+                region = np.array([shapes[move.tensor]])
+                parts.append((key, np.array([place]), 1 + key[0], 0 * region, region))
+        for layer in self.problem.stages:
+            parts += _Beats(self, layer).events(shapes)
+        forms = list(dict.fromkeys(part[0] for part in parts))
+        number_of = {key: number for number, key in enumerate(forms)}
+        counts = [len(part[1]) for part in parts]
+        steps = np.concatenate([part[1] for part in parts])
+        order = np.lexsort((np.repeat([part[2] for part in parts], counts), steps))
+        return StepTable(
+            self._labels(),
+            np.append(self.start, self.end),
+            forms,
+            steps[order] + 1,
+            np.repeat([number_of[part[0]] for part in parts], counts)[order],
+            np.concatenate([part[3] for part in parts])[order],
+            np.concatenate([part[4] for part in parts])[order],
+        )
+
+    def _moves(self) -> dict[int, list[Free | Load | WriteBack]]:
+        """Return what is moved or freed as a whole before which step.
+
+        Outputs are written back at the end, or each after its layer's turn; layer by layer, input and weights
+        are loaded and freed in turn, and else freed at the end.
+        """
+        moves: dict[int, list[Free | Load | WriteBack]] = {}
+        stages, schedule = self.problem.stages, self.schedule
+
+        def at(cycle: int, move: Free | Load | WriteBack) -> None:
+            moves.setdefault(int(np.searchsorted(self.start, cycle)), []).append(move)
+
+        turns = [(name, 0, self.end) for name, _ in self._preloaded()]
+        if not self.problem.parallel:
+            readers = [stage.number for stage in stages if -1 in stage.producers]
+            turns = [(INPUT, 0, schedule.ends[readers[-1]])]
+            turns += [
+                (weights_of(stage), begin, end)
+                for stage, begin, end in zip(stages, schedule.starts, schedule.ends, strict=True)
+                if stage.weights
+            ]
+        for name, begin, end in turns:
+            if not self.problem.parallel:
+                at(begin, Load(name, WHOLE))
+            at(end, Free(name, WHOLE))
+        for stage in stages:
             if not self.problem.consumers[stage.number]:
-                end = self.end if self.problem.parallel else self.schedule.ends[stage.number]
-                place = int(np.searchsorted(self.start, end))
-                stores.setdefault(place, []).append(WriteBack(stage.name, _whole(4)))
-        return stores
+                end = self.end if self.problem.parallel else schedule.ends[stage.number]
+                at(end, WriteBack(stage.name, WHOLE))
+        return moves
 
     # Buffers -----------------------------------------------------------------------------------------
 
-    def _freed(self) -> Iterator[tuple[int, Free]]:
-        """Return what is freed before which step: a pixel at the first one after its last use."""
-        parts = []
+    def _freed(self) -> Numbers:
+        """Return what is freed before which step: a pixel at the first one after its last use.
+
+        Returns
+        -------
+        int, shape (6, n)
+            Step, stage, frame, row, and where pixels of this row begin and end.
+        """
+        parts = [np.zeros((5, 0), dtype=np.int64)]
         for stage in self.problem.stages:
             if not self.problem.consumers[stage.number]:
                 continue
@@ -156,46 +232,29 @@ class Lowering:
                     [step, np.full_like(step, stage.number), np.full_like(step, frame), rows, columns]
                 )
                 parts.append(kept.reshape(5, -1))
-        if not parts:
-            return
         table = np.concatenate(parts, axis=1)
         table = table[:, np.lexsort(table[::-1])]
         # Neighbours in a row that are freed together are one region.
         joined = np.zeros(table.shape[1], dtype=np.bool_)
         joined[1:] = (table[:4, 1:] == table[:4, :-1]).all(axis=0) & (table[4, 1:] == table[4, :-1] + 1)
         first = np.flatnonzero(~joined)
-        last = np.append(first[1:], len(joined)) - 1
-        names = [stage.name for stage in self.problem.stages]
-        runs = np.concatenate([table[:, first], table[4:, last] + 1])
-        for number, stage_, frame, row, begin, end_ in runs.T.tolist():
-            region = Box(((frame, frame + 1), None, (row, row + 1), (begin, end_)))
-            yield number, Free(names[stage_], region)
-
-    def _turns(self) -> tuple[dict[int, list[Load]], dict[int, list[Free]]]:
-        """Return what is loaded and freed before which step, layer by layer: input and weights in turn."""
-        loads: dict[int, list[Load]] = {}
-        frees: dict[int, list[Free]] = {}
-        stages, schedule = self.problem.stages, self.schedule
-        readers = [stage.number for stage in stages if -1 in stage.producers]
-        turns = [(INPUT, 0, schedule.ends[readers[-1]])]
-        turns += [
-            (weights_of(stage), begin, end)
-            for stage, begin, end in zip(stages, schedule.starts, schedule.ends, strict=True)
-            if stage.weights
-        ]
-        for name, begin, end in turns:
-            loads.setdefault(int(np.searchsorted(self.start, begin)), []).append(Load(name, _whole(4)))
-            frees.setdefault(int(np.searchsorted(self.start, end)), []).append(Free(name, _whole(4)))
-        return loads, frees
-
-    # Beats -------------------------------------------------------------------------------------------
-
-    def _computes(self, stage: Stage) -> _Beats:
-        return _Beats(self, stage)
+        last = np.append(first[1:], len(joined)) - 1 if len(first) else first
+        return np.concatenate([table[:, first], table[4:, last] + 1])
 
 
 class _Beats:
-    """The compute actions of one layer."""
+    """The compute actions of one layer.
+
+    Attributes
+    ----------
+    rows, columns
+        Where the output rows and columns of each beat begin and end.
+    bands
+        Rows of the windows: all together, or of each row group apart where their windows do not touch, so
+        that nothing between them is read; and which beats have such a row group.
+    across
+        Columns of the windows.
+    """
 
     def __init__(self, lowering: Lowering, stage: Stage) -> None:
         schedule, problem = lowering.schedule, lowering.problem
@@ -203,44 +262,74 @@ class _Beats:
         windows = schedule.scan.windows[stage.number]
         own = schedule.scan.beats(stage, share.rows)
         # The first pixel of each beat; the others of a row group lie below it.
-        beats = np.full(int(own.max()) + 1, own.size, dtype=np.int64)
-        np.minimum.at(beats, own.ravel(), np.arange(own.size))
-        rows, columns = np.divmod(beats, stage.task.columns)
-        # Row groups whose windows do not touch read them one by one, and nothing between them.
-        apart = share.rows > 1 and windows.stride[0] > windows.extent[0]
-        self.places: list[tuple[Range, Range, list[Range], Range]] = []
-        for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
-            last = min(row + share.rows, stage.task.rows)
-            bands = [(r, r + 1) for r in range(row, last)] if apart else [(row, last)]
-            above = [windows.span(0, *band) for band in bands]
-            across = windows.span(1, column, column + 1)
-            self.places.append(((row, last), (column, column + 1), above, across))
-        self.stage, self.pace = stage, schedule.paces[stage.number]
-        names = [stage.name for stage in problem.stages]
+        first = np.full(int(own.max()) + 1, own.size, dtype=np.int64)
+        np.minimum.at(first, own.ravel(), np.arange(own.size))
+        row, column = np.divmod(first, stage.task.columns)
+        last = np.minimum(row + share.rows, stage.task.rows)
+        self.rows, self.columns = (row, last), (column, column + 1)
+        self.bands = [(*windows.spans(0, row, last), last > row)]
+        if share.rows > 1 and windows.stride[0] > windows.extent[0]:
+            self.bands = [
+                (*windows.spans(0, row + group, row + group + 1), row + group < last)
+                for group in range(share.rows)
+            ]
+        self.across = windows.spans(1, column, column + 1)
+        self.lowering, self.stage, self.pace = lowering, stage, schedule.paces[stage.number]
+        names = [each.name for each in problem.stages]
         self.inputs = tuple(INPUT if producer < 0 else names[producer] for producer in stage.producers)
         self.operands = tuple(dict.fromkeys(self.inputs))
         self.weights = weights_of(stage) if stage.weights else None
-        self.macs = stage.macs_per_value
-        self.kernels = () if self.weights is None else ((self.weights, _whole(4)),)
 
     def at(self, frame: int, beat: int) -> Compute:
-        """Return the compute of one beat."""
-        rows, columns, above, across = self.places[beat]
+        """Return the compute of one beat of a frame."""
         now = (frame, frame + 1)
-        windows = [Box((now, None, band, across)) for band in above]
+        rows, columns, across = (
+            (int(begin[beat]), int(end[beat])) for begin, end in (self.rows, self.columns, self.across)
+        )
+        windows = [
+            Box((now, None, (int(begin[beat]), int(end[beat])), across))
+            for begin, end, there in self.bands
+            if there[beat]
+        ]
+        kernels = () if self.weights is None else ((self.weights, WHOLE),)
         return Compute(
             self.stage.name,
             Box((now, None, rows, columns)),
-            (*((name, window) for name in self.operands for window in windows), *self.kernels),
-            self.macs,
+            (*((name, window) for name in self.operands for window in windows), *kernels),
+            self.stage.macs_per_value,
             WindowBeat(self.stage.spec, self.inputs, self.weights, frame, rows, columns),
             engine=self.stage.name,
             cycles=self.pace,
         )
 
+    def events(
+        self, shapes: dict[str, tuple[int, ...]]
+    ) -> Iterator[tuple[Key, Numbers, int, Numbers, Numbers]]:
+        """Return the events of all beats of all frames: form, steps, place in a step, bounds of regions."""
+        name, place = self.stage.name, FIRST_READ
+        steps = np.flatnonzero(self.lowering.stage == self.stage.number)
+        frames, beats = self.lowering.frame[steps], self.lowering.beat[steps]
 
-def _whole(rank: int) -> Box:
-    return Box((None,) * rank)
+        def bounds(
+            tensor: str, chosen: Numbers, rows: tuple[Numbers, Numbers], columns: tuple[Numbers, Numbers]
+        ) -> tuple[Numbers, Numbers]:
+            frame, beat = frames[chosen], beats[chosen]
+            channels = np.full(len(frame), shapes[tensor][1])
+            low = np.column_stack([frame, 0 * channels, rows[0][beat], columns[0][beat]])
+            return low, np.column_stack([frame + 1, channels, rows[1][beat], columns[1][beat]])
+
+        every = np.arange(len(steps))
+        for operand in self.operands:
+            key: Key = (READ, operand, name, 0, 0, 0, 0, name)
+            for begin, end, there in self.bands:
+                chosen = every[there[beats]]
+                yield key, steps[chosen], place, *bounds(operand, chosen, (begin, end), self.across)
+                place += 1
+        if self.weights is not None:
+            high = np.tile(shapes[self.weights], (len(steps), 1))
+            yield (READ, self.weights, name, 0, 0, 0, 0, name), steps, place, 0 * high, high
+        form: Key = (COMPUTE, name, name, self.stage.macs_per_value, 0, 0, self.pace)
+        yield form, steps, place + 1, *bounds(name, every, self.rows, self.columns)
 
 
 def _input(problem: Problem) -> tuple[int, int, int]:

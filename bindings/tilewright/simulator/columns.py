@@ -8,6 +8,7 @@ for each operand and then its COMPUTE; everything else is one event. Two numbers
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.search import OutOfTimeError
-from tilewright.simulator.program import Box, Cells, Counts, Program, Region
+from tilewright.simulator.program import Box, Cells, Counts, LazySteps, Program, Region, Step
 from tilewright.simulator.report import Violation
 
 Numbers = NDArray[np.integer[Any]]
@@ -52,6 +53,46 @@ class _Form:
     streamed: int = 0
     cycles: int = 0
     target: int = -1
+
+
+Key = tuple[Any, ...]
+"""What an event does: the fields of a `_Form`, with names for tensors and engines."""
+
+
+@dataclass(frozen=True)
+class StepTable:
+    """All steps of a program as columns; every region is a box.
+
+    Attributes
+    ----------
+    labels, start
+        Of each step; steps with a static schedule only.
+    forms
+        What events do: kind, tensor, engine, MACs per element, bursts, streamed, cycles and, of a READ, the
+        tensor that it is read for, as far as the kind needs them.
+    step, form
+        Of each event, in the order of the program: its step, from 1, and its number in `forms`.
+    low, high : int, shape (events, axes)
+        Range of each event's region on each axis.
+    """
+
+    labels: list[str]
+    start: Counts
+    forms: list[Key]
+    step: Numbers
+    form: Numbers
+    low: Numbers
+    high: Numbers
+
+
+class TabledSteps(LazySteps):
+    """Steps that can also be had as a table, which is quicker than making them one by one."""
+
+    def __init__(
+        self, length: int, make: Callable[[], Iterator[Step]], table: Callable[[], StepTable]
+    ) -> None:
+        super().__init__(length, make)
+        self.table = table
 
 
 class Columns:
@@ -95,8 +136,17 @@ class Columns:
         self._rank = max((len(tensor.shape) for tensor in program.tensors), default=0)
         self._bounds = array("i")
         form, region, ends, starts = array("i"), array("i"), array("q"), array("q")
+        table = program.steps.table() if isinstance(program.steps, TabledSteps) else None
         try:
-            self._read(form, region, ends, starts)
+            for name, where in program.preloaded:
+                region.append(self._place(name, where))
+                form.append(self._new_form((PRELOAD, name)))
+            ends.append(len(form))
+            # What is wrong with a table shows when its steps are read one by one.
+            if table is not None and not self._sound(table):
+                table = None
+            if table is None:
+                self._read(form, region, ends, starts)
         except _Broken as broken:
             self.broken = broken.violation
             ends.append(len(form))
@@ -104,6 +154,9 @@ class Columns:
         self.form, self.region = np.asarray(form, dtype=np.int32), np.asarray(region, dtype=np.int32)
         ended = np.array([0, *ends], dtype=np.int64)
         self.step = np.repeat(np.arange(len(ends), dtype=np.int32), ended[1:] - ended[:-1])
+        bounds = np.asarray(self._bounds).reshape(-1, 2 + 2 * self._rank)
+        if table is not None:
+            bounds = np.concatenate([bounds, self._take(table)])
         names = ("kind", "tensor", "engine", "macs", "bursts", "streamed", "cycles", "target")
         (
             self.kind,
@@ -115,9 +168,8 @@ class Columns:
             self.cycles,
             self.target,
         ) = (np.array([getattr(row, name) for row in self._rows], dtype=np.int64) for name in names)
-        table = np.asarray(self._bounds).reshape(-1, 2 + 2 * self._rank)
-        self.of, self.scattered = table[:, 0], table[:, 1]
-        self.low, self.high = table[:, 2 : 2 + self._rank], table[:, 2 + self._rank :]
+        self.of, self.scattered = bounds[:, 0], bounds[:, 1]
+        self.low, self.high = bounds[:, 2 : 2 + self._rank], bounds[:, 2 + self._rank :]
         self.elements = (self.high - self.low).prod(axis=1, dtype=np.int64)
         sizes = np.array([len(positions) for positions in self.positions], dtype=np.int64)
         some = self.scattered >= 0
@@ -127,10 +179,6 @@ class Columns:
     def _read(self, form: array[int], region: array[int], ends: array[int], starts: array[int]) -> None:
         """Append the form and the region of each event, after each step how many there are, and its start."""
         forms, place, new = self._forms, self._place, self._new_form
-        for name, where in self.program.preloaded:
-            region.append(place(name, where))
-            form.append(new((PRELOAD, name)))
-        ends.append(len(form))
         for step in self.program.steps:
             self.labels.append(step.label)
             if len(self.labels) % _STEPS_BETWEEN_LOOKS == 0 and monotonic() > self._deadline:
@@ -164,6 +212,33 @@ class Columns:
                 form.append(new(key) if known is None else known)
                 region.append(own)
             ends.append(len(form))
+
+    def _sound(self, table: StepTable) -> bool:
+        """Whether steps are in order and all regions lie in their tensors, which have as many axes as any."""
+        tensors = self.program.tensors
+        if any(len(tensor.shape) != self._rank for tensor in tensors) or (np.diff(table.start) < 0).any():
+            return False
+        shapes = np.array([tensor.shape for tensor in tensors])
+        of = np.array([self._tensors[key[1]] for key in table.forms])[table.form]
+        inside = (table.low >= 0) & (table.low <= table.high) & (table.high <= shapes[of])
+        return bool(inside.all())
+
+    def _take(self, table: StepTable) -> Numbers:
+        """Append the steps of a table; return tensor, no positions and bounds of the region of each event."""
+        numbers = np.array([self._new_form(key) for key in table.forms], dtype=np.int32)
+        of = np.array([self._tensors[key[1]] for key in table.forms], dtype=np.int32)[table.form]
+        regions = np.arange(len(self.region), len(self.region) + len(of), dtype=np.int32)
+        self.labels = table.labels
+        self.start = np.concatenate([[0], table.start])
+        self.form = np.concatenate([self.form, numbers[table.form]])
+        self.region = np.concatenate([self.region, regions])
+        self.step = np.concatenate([self.step, table.step.astype(np.int32)])
+        for number, tensor in enumerate(self.program.tensors):
+            mine = of == number
+            cut = ((table.low[mine] != 0) | (table.high[mine] != tensor.shape)).any(axis=0)
+            self.whole[number] = [axis for axis in self.whole[number] if not cut[axis]]
+        nowhere = np.full(len(of), -1, dtype=np.int32)
+        return np.column_stack([of, nowhere, table.low, table.high]).astype(np.int32)
 
     def _begin(self, start: int | None, starts: array[int]) -> None:
         """Append the start of the next step, unless it is out of order."""
