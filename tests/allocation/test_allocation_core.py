@@ -197,6 +197,10 @@ def test_plans_survive_json() -> None:
         ({"limits": {"pes": {"Conv9": 1}}}, ["limits.pes.Conv9", "no such layer"]),
         ({"limits": {"splits": ["maps"], "pes": {"Conv0": 4, "Pool1": 5}}}, []),
         ({"limits": {"splits": ["rows"], "scan": "fields"}}, ["limits.splits", "scan rows"]),
+        (
+            {"limits": {"execution": "layer-by-layer", "pes": {"Conv0": 17}}},
+            ["limits.pes.Conv0", "the array has 16 PEs"],
+        ),
     ],
 )
 def test_bad_input_names_layer_limit_and_what_is_enough(change: dict[str, Any], told: list[str]) -> None:

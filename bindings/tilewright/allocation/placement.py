@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import accumulate, count, pairwise
 from typing import NamedTuple
 
@@ -112,9 +112,9 @@ def distance(floor: Floor, regions: Regions) -> int:
 def lower_bound(floor: Floor) -> int:
     """Return hops that every valid placement needs.
 
-    The hops of a placement are the sum over h = 0, 1, .. of F(h), the number of pairs of an edge and a PE of its
-    consumer that is more than h hops away from the edge's producer. Let P be the size of a layer, D the PEs
-    of all its consumers, and N the PEs of all L layers.
+    The hops of a placement are the sum over h = 0, 1, .. of F(h), the number of pairs of an edge and a PE of
+    its consumer that is more than h hops away from the edge's producer. Let P be the size of a layer, D the
+    PEs of all its consumers, and N the PEs of all L layers.
 
     F(0) is the sum of D over all layers, since no PE computes two layers.
 
@@ -127,12 +127,12 @@ def lower_bound(floor: Floor) -> int:
     within h hops are at least h of them, or all; the same holds for the layers after it, up to its first
     consumer.
 
-    F(1) is also at least F(0) less the number A of pairs within one hop. Such a PE has a side in common with its
-    producer, different ones for different pairs, so that sides limit A in two ways. A connected region has
-    at least P - 1 sides inside, so at most 2P + 2 outside, less those on the array's border: one where it
-    must reach that; one of each PE in an array of two rows, two in one of a single row. A layer that touches
-    the next one without an edge spends one more. So the pairs of each layer's edges are limited, and the
-    largest sum under such limits (a fractional b-matching) is half of a maximum flow in which each layer
+    F(1) is also at least F(0) less the number A of pairs within one hop. Such a PE has a side in common with
+    its producer, different ones for different pairs, so that sides limit A in two ways. A connected region
+    has at least P - 1 sides inside, so at most 2P + 2 outside, less those on the array's border: one where
+    it must reach that; one of each PE in an array of two rows, two in one of a single row. A layer that
+    touches the next one without an edge spends one more. So the pairs of each layer's edges are limited, and
+    the largest sum under such limits (a fractional b-matching) is half of a maximum flow in which each layer
     stands on both sides. And N PEs in r rows and c columns, r * c >= N, have at most 2N - r - c sides in
     common, of which at least N - L are inside of regions.
     """
@@ -279,32 +279,52 @@ def _hops_of_run(
 HOT, COLD = 8.0, 0.25
 """First and last temperature of a round of simulated annealing, in hops."""
 
-ROUNDS, MOVES = 8, 20_000
-"""Most rounds, and most moves that one tries, for each PE of the array."""
+ROUNDS, MOVES = 4, 15_000
+"""Most rounds, and moves of the first one for each PE of the array; each further one has twice as many."""
 
 MOVES_AT_ONCE = 5_000
 """Moves between two looks at the clock."""
 
+SILENCE = 0.5
+"""Least seconds between two reports."""
 
-def improve(floor: Floor, regions: Regions, deadline: float, seed: int = 0) -> Regions:
-    """Return a valid placement with fewer hops than a given one, or that one; by simulated annealing.
+
+def _ignore(_regions: Regions) -> None:
+    """Take a report that nobody waits for."""
+
+
+def improve(
+    floor: Floor,
+    regions: Regions,
+    deadline: float,
+    seed: int = 0,
+    on_better: Callable[[Regions], None] = _ignore,
+) -> Regions:
+    """Return a placement with fewer hops than a given one, or that one, by simulated annealing.
 
     Parameters
     ----------
     floor, regions
-        A valid placement.
+        A valid placement; none on the way breaks a rule.
     deadline
-        ``time.monotonic()`` at which to return; earlier if the lower bound is met, or all rounds are done.
+        ``time.monotonic()`` at which to return; earlier if the lower bound is met or all rounds are done.
     seed
         Of all random choices.
+    on_better
+        Called with better placements on the way, though not with each of them.
     """
     annealing.seed(seed)
     state = annealing.build((floor.rows, floor.columns), regions, floor.edges, floor.border)
-    least, moves = lower_bound(floor), MOVES * floor.rows * floor.columns
-    for _ in range(ROUNDS):
-        begin, done = time.monotonic(), 0
-        while done < moves and (now := time.monotonic()) < deadline and state.totals[annealing.BEST] > least:
+    least = lower_bound(floor)
+    now, told = time.monotonic(), (time.monotonic(), state.totals[annealing.BEST])
+    for number in range(ROUNDS):
+        moves = 2**number * MOVES * floor.rows * floor.columns
+        begin, done = now, 0
+        while done < moves and now < deadline and state.totals[annealing.BEST] > least:
             over = max(done / moves, (now - begin) / (deadline - begin))
             annealing.anneal(state, MOVES_AT_ONCE, HOT * (COLD / HOT) ** over)
-            done += MOVES_AT_ONCE
+            done, now = done + MOVES_AT_ONCE, time.monotonic()
+            if state.totals[annealing.BEST] < told[1] and now >= told[0] + SILENCE:
+                told = now, state.totals[annealing.BEST]
+                on_better(annealing.regions(state))
     return annealing.regions(state)

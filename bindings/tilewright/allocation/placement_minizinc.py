@@ -1,4 +1,4 @@
-"""Placements and MiniZinc: the data of ``models/allocation/regions.mzn``, and placements from its solutions."""
+"""Placement and MiniZinc: the data of ``models/allocation/regions.mzn``, and what its solutions say."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["data", "read", "relax", "size", "start"]
 
 
 def size(floor: Floor) -> int:
-    """Return about how many links the formulation gives: those from each layer's root to each PE, for each PE."""
+    """Return about how many links the formulation gives: those of each layer's root with pairs of PEs."""
     return len(floor.sizes) * (floor.rows * floor.columns) ** 2
 
 
@@ -43,7 +43,8 @@ def start(floor: Floor, regions: Regions) -> list[int]:
     for layer, region in enumerate(regions, start=1):
         layers[tuple(zip(*region, strict=True))] = layer
     turned = [layers, layers.T] if floor.rows == floor.columns else [layers]
-    return min(image[::down, ::right].ravel().tolist() for image in turned for down in (1, -1) for right in (1, -1))
+    images = [image[::down, ::right] for image in turned for down in (1, -1) for right in (1, -1)]
+    return min(image.ravel().tolist() for image in images)
 
 
 def read(floor: Floor, solution: Any) -> Regions:

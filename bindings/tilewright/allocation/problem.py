@@ -226,6 +226,9 @@ class Problem(Spec):
     def _check_pes(self, stages: tuple[Stage, ...]) -> None:
         pes, columns = self.machine.pes, self.machine.array[1]
         if not self.parallel:
+            for name, given in self.limits.pes.items():
+                if given > pes:
+                    raise InputError(f"limits.pes.{name}", given, f"the array has {pes} PEs")
             return
         needed = sum(self.limits.pes.get(stage.name, 1) for stage in stages)
         if needed <= pes:

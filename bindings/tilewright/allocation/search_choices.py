@@ -23,7 +23,15 @@ from itertools import accumulate
 from math import prod
 
 from tilewright.allocation.problem import Problem, Stage, Task
-from tilewright.allocation.shares import Share, _allowed, _divisors, _options, _parts, _undominated, shares
+from tilewright.allocation.shares import (
+    Share,
+    divisors,
+    shares,
+    split_allowed,
+    split_options,
+    undominated,
+    useful_parts,
+)
 
 
 @dataclass(frozen=True)
@@ -86,7 +94,7 @@ def menu_anywhere(problem: Problem, stage: Stage) -> Menu:
     """Return the menu that a layer would have on an array of any size."""
     if stage.name in problem.limits.pes:
         return _menu(problem, stage)
-    return _menu_of(stage.task, _undominated(stage.task, *_options(problem), prod(stage.task)))
+    return _menu_of(stage.task, undominated(stage.task, *split_options(problem), prod(stage.task)))
 
 
 def _menu(problem: Problem, stage: Stage) -> Menu:
@@ -99,13 +107,13 @@ def _menu_of(task: Task, found: tuple[Share, ...]) -> Menu:
 
 
 def _every_load(problem: Problem, stage: Stage) -> Menu:
-    units, splits, over = _options(problem)
+    units, splits, over = split_options(problem)
     given = problem.limits.pes.get(stage.name)
     if given is None:
         others = (problem.limits.pes.get(other.name, 1) for other in problem.stages if other is not stage)
         return _free_menu(stage.task, units, splits, over, problem.machine.pes - sum(others))
-    divided = [(filters, given // filters) for filters in _divisors(given)]
-    allowed = [(filters, maps) for filters, maps in divided if _allowed(filters, maps, 1, splits)]
+    divided = [(filters, given // filters) for filters in divisors(given)]
+    allowed = [(filters, maps) for filters, maps in divided if split_allowed(filters, maps, 1, splits)]
     return Menu.of(stage.task, _with_any_units(stage.task, allowed, units, over))
 
 
@@ -113,8 +121,8 @@ def _every_load(problem: Problem, stage: Stage) -> Menu:
 def _free_menu(task: Task, units: int, splits: tuple[str, ...], over: str, most: int) -> Menu:
     divided = (
         (filters, maps)
-        for filters in (_parts(task.filters, most) if "filters" in splits else [1])
-        for maps in (_parts(task.maps, most // filters) if "maps" in splits else [1])
+        for filters in (useful_parts(task.filters, most) if "filters" in splits else [1])
+        for maps in (useful_parts(task.maps, most // filters) if "maps" in splits else [1])
     )
     return Menu.of(task, _with_any_units(task, divided, units, over))
 
@@ -122,8 +130,8 @@ def _free_menu(task: Task, units: int, splits: tuple[str, ...], over: str, most:
 def _with_any_units(task: Task, divided: Iterable[tuple[int, int]], units: int, over: str) -> Iterator[Share]:
     """Give shares functional units, in all numbers that make a difference."""
     for filters, maps in divided:
-        for unit_filters in _parts(-(-task.filters // filters), units) if over == "any" else [1]:
-            for unit_maps in _parts(-(-task.maps // maps), units // unit_filters):
+        for unit_filters in useful_parts(-(-task.filters // filters), units) if over == "any" else [1]:
+            for unit_maps in useful_parts(-(-task.maps // maps), units // unit_filters):
                 yield Share(filters, maps, 1, unit_filters, unit_maps)
 
 

@@ -83,7 +83,7 @@ def shares(problem: Problem, stage: Stage) -> tuple[Share, ...]:
     most = problem.machine.pes
     if problem.parallel:
         most -= sum(problem.limits.pes.get(other.name, 1) for other in problem.stages if other is not stage)
-    return _undominated(stage.task, *_options(problem), most)
+    return undominated(stage.task, *split_options(problem), most)
 
 
 def fastest(problem: Problem, stage: Stage) -> int:
@@ -91,7 +91,7 @@ def fastest(problem: Problem, stage: Stage) -> int:
     given = problem.limits.pes.get(stage.name)
     if given is not None:
         return _given(problem, stage, given).load(stage.task)
-    return _undominated(stage.task, *_options(problem), prod(stage.task))[-1].load(stage.task)
+    return undominated(stage.task, *split_options(problem), prod(stage.task))[-1].load(stage.task)
 
 
 def paper_share(problem: Problem, pes: int) -> Share:
@@ -99,18 +99,19 @@ def paper_share(problem: Problem, pes: int) -> Share:
     return Share(pes, unit_maps=problem.machine.functional_units)
 
 
-def _options(problem: Problem) -> tuple[int, tuple[str, ...], str]:
+def split_options(problem: Problem) -> tuple[int, tuple[str, ...], str]:
+    """Return the functional units of a PE, over what layers may be divided, and what the units work on."""
     return problem.machine.functional_units, problem.limits.splits, problem.limits.functional_units
 
 
 def _given(problem: Problem, stage: Stage, pes: int) -> Share:
     """Return the best share of exactly so many PEs; some may have nothing to do."""
-    units, splits, over = _options(problem)
+    units, splits, over = split_options(problem)
     found = [
         share
-        for filters in _divisors(pes)
-        for maps in _divisors(pes // filters)
-        if _allowed(filters, maps, pes // (filters * maps), splits)
+        for filters in divisors(pes)
+        for maps in divisors(pes // filters)
+        if split_allowed(filters, maps, pes // (filters * maps), splits)
         for share in _with_units(stage.task, Share(filters, maps, pes // (filters * maps)), units, over)
     ]
     if not found:
@@ -118,34 +119,37 @@ def _given(problem: Problem, stage: Stage, pes: int) -> Share:
     return min(found, key=lambda share: _rank(share, stage.task))
 
 
-def _allowed(filters: int, maps: int, rows: int, splits: tuple[str, ...]) -> bool:
+def split_allowed(filters: int, maps: int, rows: int, splits: tuple[str, ...]) -> bool:
+    """Whether PEs may be divided like this."""
     parts = (("filters", filters), ("maps", maps), ("rows", rows))
     return all(count == 1 or what in splits for what, count in parts)
 
 
-def _divisors(number: int) -> list[int]:
+def divisors(number: int) -> list[int]:
+    """Return all divisors of a number, ascending."""
     small = [d for d in range(1, isqrt(number) + 1) if number % d == 0]
     return sorted({*small, *(number // d for d in small)})
 
 
 @lru_cache(maxsize=4096)
-def _undominated(task: Task, units: int, splits: tuple[str, ...], over: str, most: int) -> tuple[Share, ...]:
+def undominated(task: Task, units: int, splits: tuple[str, ...], over: str, most: int) -> tuple[Share, ...]:
+    """Return the shares with up to `most` PEs that nothing replaces, each with more PEs and less load."""
     found = [
         share
-        for filters in (_parts(task.filters, most) if "filters" in splits else [1])
-        for maps in (_parts(task.maps, most // filters) if "maps" in splits else [1])
+        for filters in (useful_parts(task.filters, most) if "filters" in splits else [1])
+        for maps in (useful_parts(task.maps, most // filters) if "maps" in splits else [1])
         for share in _with_units(task, Share(filters, maps), units, over)
     ]
     found = _pareto(found, task)
     if "rows" in splits:
-        bands = _parts(task.rows, most)
+        bands = useful_parts(task.rows, most)
         found = _pareto(
             [share._replace(rows=rows) for share in found for rows in bands if rows * share.pes <= most], task
         )
     return tuple(found)
 
 
-def _parts(size: int, most: int) -> list[int]:
+def useful_parts(size: int, most: int) -> list[int]:
     """Return the numbers of parts, up to `most`, each the fewest for the largest part that it gives."""
     found, parts = [], 1
     while parts <= min(size, most):
