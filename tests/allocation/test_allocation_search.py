@@ -347,11 +347,6 @@ def test_no_schedule_has_smaller_buffers(problem: Problem, data: st.DataObject) 
         assert all(least <= words for least, words in zip(least_buffers(problem), buffers, strict=True))
 
 
-def test_pes_that_the_array_has_not() -> None:
-    told = refusal(known("mnist-tcpa", 4, "interval", execution="layer-by-layer", pes={"Conv2": 17}))
-    assert told == "layer Conv2 is given 17 PEs, the array has 16"
-
-
 @given(problems("latency"))
 def test_pacing_that_fits(problem: Problem) -> None:
     names = tuple(stage.name for stage in problem.stages)

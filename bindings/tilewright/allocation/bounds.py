@@ -120,10 +120,6 @@ def _latency(problem: Problem) -> int:
 
 def impossible(problem: Problem) -> str | None:
     """Say which layer and limit leave no plan, and what would be enough; None if no reason is known."""
-    for stage in problem.stages:
-        given = problem.limits.pes.get(stage.name, 0)
-        if given > problem.machine.pes:
-            return f"layer {stage.name} is given {given} PEs, the array has {problem.machine.pes}"
     if problem.most_interval is not None:
         told = _too_slow(problem, problem.most_interval)
         if told is not None:
