@@ -1,33 +1,28 @@
 """Every formulation that chooses the shares of a pipeline's layers, with each solver that takes it."""
 
 import json
-import os
 import random
 import subprocess
-import time
 from functools import cache
 from itertools import product
 
 import pytest
 from allocation.pipelines_at_random import networks
+from formulations import check_agreement, methods, need, solve, with_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright import catalogue, drivers
+from tilewright import catalogue
 from tilewright.allocation import (
     PACINGS,
     Plan,
     Problem,
     fault,
-    measured_objective,
     minizinc,
     objective,
-    simulate,
 )
 from tilewright.allocation.search import exhaustive
 from tilewright.allocation.shares import Share
-from tilewright.drivers import DRIVERS
-from tilewright.search import Search
 
 
 def conv(name, size, kernels, kernel=(1, 1), **more):
@@ -105,36 +100,12 @@ TINY = {
 }
 
 FOLDER = catalogue.folders("models", "allocation")[0]
-METHODS = [
-    (path, driver.name)
-    for path in catalogue.models("allocation")
-    for driver in DRIVERS
-    if path.suffix == driver.suffix
-    and not catalogue.solves_itself(path)
-    and catalogue.suits(catalogue.formulation("allocation", path.stem), TINY["interval, chain"])
-]
-WITH_EACH_METHOD = pytest.mark.parametrize(
-    ("path", "solver"), METHODS, ids=lambda value: getattr(value, "name", value)
-)
+METHODS = methods(TINY["interval, chain"])
+WITH_EACH_METHOD = with_each(METHODS)
 
 
 def test_there_are_formulations():
     assert {path.name for path, _ in METHODS} >= {"balance.mzn", "pipeline.py"}
-
-
-def need(solver):
-    if not drivers.available(solver):
-        assert not os.environ.get("CI"), f"{solver} must be installed in CI"
-        pytest.skip(f"{solver} is not installed")
-
-
-def solve(case: Problem, path, solver, *, seconds=60, extras=True, options=None, **search):
-    need(solver)
-    conditions = Search(**search)
-    conditions.deadline = time.monotonic() + seconds
-    more = {} if options is None else {"options": options}
-    formulation = catalogue.formulation("allocation", path.stem)
-    return drivers.load(solver).solve(case, formulation, conditions, extras=extras, **more)
 
 
 def every_share(case: Problem, stage) -> list[Share]:
@@ -173,19 +144,7 @@ def enumerated(name: str) -> int | None:
 @pytest.mark.parametrize("name", TINY)
 @WITH_EACH_METHOD
 def test_agrees_with_enumeration(path, solver, name, extras):
-    case, bounds, expected = TINY[name], [], enumerated(name)
-    outcome = solve(case, path, solver, extras=extras, on_bound=bounds.append)
-    if expected is None:
-        assert (outcome.status, outcome.plan) == ("infeasible", None)
-        return
-    assert outcome.status == "optimal"
-    assert objective(case, outcome.plan) == outcome.bound == expected
-    assert bounds == sorted(set(bounds))
-    assert fault(case, outcome.plan) is None
-    report = simulate(case, outcome.plan, numeric=True)
-    assert report.violation is None
-    assert report.numeric is True
-    assert measured_objective(case, report) == expected
+    check_agreement(TINY[name], path, solver, extras, enumerated(name))
 
 
 @settings(max_examples=30)

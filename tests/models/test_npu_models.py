@@ -1,22 +1,19 @@
 """Every formulation of tiling for the multicore NPU that needs a solver, with each that takes it."""
 
-import os
 import random
-import time
 from functools import cache
 from itertools import product
 
 import numpy as np
 import pyomo.environ as pyo
 import pytest
+from formulations import check_agreement, methods, solve, with_each
 
 from tilewright import catalogue, drivers
-from tilewright.drivers import DRIVERS
 from tilewright.errors import InputError
 from tilewright.instance import read
 from tilewright.models.tiling import slices
-from tilewright.search import Search
-from tilewright.tiling import Plan, Problem, best_bound, fault, measured_objective, objective, simulate
+from tilewright.tiling import Plan, Problem, best_bound, fault, objective
 from tilewright.tiling.npu import cut_of, exhaustive
 from tilewright.tiling.npu import minizinc as bridge
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
@@ -72,30 +69,12 @@ def takes(path) -> bool:
     return tells and catalogue.suits(formulation, TINY["plain"])
 
 
-METHODS = [
-    (path, driver.name)
-    for path in catalogue.models("tiling")
-    for driver in DRIVERS
-    if path.suffix == driver.suffix and not catalogue.solves_itself(path) and takes(path)
-]
-WITH_EACH_METHOD = pytest.mark.parametrize(
-    ("path", "solver"), METHODS, ids=lambda value: getattr(value, "name", value)
-)
+METHODS = [(path, solver) for path, solver in methods(TINY["plain"]) if takes(path)]
+WITH_EACH_METHOD = with_each(METHODS)
 
 
 def test_there_are_formulations():
     assert {path.name for path, _ in METHODS} >= {"cores.mzn", "slices.py"}
-
-
-def solve(case: Problem, path, solver, *, seconds=60, extras=True, options=None, **search):
-    if not drivers.available(solver):
-        assert not os.environ.get("CI"), f"{solver} must be installed in CI"
-        pytest.skip(f"{solver} is not installed")
-    given = Search(**search)
-    given.deadline = time.monotonic() + seconds
-    more = {} if options is None else {"options": options}
-    formulation = catalogue.formulation("tiling", path.stem)
-    return drivers.load(solver).solve(case, formulation, given, extras=extras, **more)
 
 
 @cache
@@ -122,20 +101,7 @@ def test_exhaustive_agrees_with_enumeration(name):
 @pytest.mark.parametrize("name", TINY)
 @WITH_EACH_METHOD
 def test_agrees_with_enumeration(path, solver, name, extras):
-    case, bounds = TINY[name], []
-    outcome = solve(case, path, solver, extras=extras, on_bound=bounds.append)
-    expected = enumerated(name)
-    if expected is None:
-        assert (outcome.status, outcome.plan) == ("infeasible", None)
-        return
-    assert outcome.status == "optimal"
-    assert objective(case, outcome.plan) == outcome.bound == expected
-    assert bounds == sorted(set(bounds))
-    assert fault(case, outcome.plan) is None
-    report = simulate(case, outcome.plan, numeric=True)
-    assert report.violation is None
-    assert report.numeric is True
-    assert measured_objective(case, report) == expected
+    check_agreement(TINY[name], path, solver, extras, enumerated(name))
 
 
 @pytest.mark.parametrize("extras", [True, False], ids=["extras", "plain"])

@@ -2,10 +2,8 @@
 
 import importlib
 import json
-import os
 import random
 import subprocess
-import time
 import tomllib
 from functools import cache
 from itertools import permutations, product
@@ -13,13 +11,12 @@ from pathlib import Path
 
 import pyomo.environ as pyo
 import pytest
+from formulations import check_agreement, methods, need, solve, with_each
 
 import tilewright.models.tiling
-from tilewright import catalogue, drivers
-from tilewright.drivers import DRIVERS
+from tilewright import catalogue
 from tilewright.errors import InputError
-from tilewright.search import Search
-from tilewright.tiling import Plan, Problem, best_bound, fault, measured_objective, objective, simulate
+from tilewright.tiling import Plan, Problem, best_bound, fault, objective
 from tilewright.tiling.dsp import minizinc as bridge
 from tilewright.tiling.dsp.plan import SCHEDULES, DspPlan
 from tilewright.tiling.dsp.search import fewest_accesses
@@ -31,44 +28,7 @@ DSP = Problem.model_validate(
         "machine": {"kind": "dsp", "memory_bytes": 1024},
     }
 )
-METHODS = [
-    (path, driver.name)
-    for path in catalogue.models("tiling")
-    for driver in DRIVERS
-    if path.suffix == driver.suffix
-    and not catalogue.solves_itself(path)
-    and catalogue.suits(catalogue.formulation("tiling", path.stem), DSP)
-]
-WITH_EACH_METHOD = pytest.mark.parametrize(
-    ("path", "solver"), METHODS, ids=lambda value: getattr(value, "name", value)
-)
-
-
-def need(solver: str) -> None:
-    """Skip where a solver is missing, but never in continuous integration."""
-    if not drivers.available(solver):
-        assert not os.environ.get("CI"), f"{solver} must be installed in CI"
-        pytest.skip(f"{solver} is not installed")
-
-
-def solve(
-    problem: Problem,
-    path: Path,
-    solver: str,
-    *,
-    seconds: float = 30,
-    extras: bool = True,
-    options=None,
-    **search,
-):
-    need(solver)
-    formulation = path
-    if drivers.find(solver).suffix == ".py":
-        formulation = importlib.import_module(f"tilewright.models.tiling.{path.stem}")
-    given = Search(**search)
-    given.deadline = time.monotonic() + seconds
-    more = {} if options is None else {"options": options}
-    return drivers.load(solver).solve(problem, formulation, given, extras=extras, **more)
+WITH_EACH_METHOD = with_each(methods(DSP))
 
 
 def problem(memory: int, schedule: str = "any", *, machine=(), **layer) -> Problem:
@@ -224,20 +184,7 @@ def test_exhaustive_agrees_with_enumeration(name):
 @pytest.mark.parametrize("name", TINY)
 @WITH_EACH_METHOD
 def test_agrees_with_enumeration(path, solver, name, extras):
-    case, bounds = TINY[name], []
-    outcome = solve(case, path, solver, extras=extras, on_bound=bounds.append)
-    expected = enumerated(name)
-    if expected is None:
-        assert (outcome.status, outcome.plan) == ("infeasible", None)
-        return
-    assert outcome.status == "optimal"
-    assert objective(case, outcome.plan) == outcome.bound == expected
-    assert bounds == sorted(set(bounds))
-    assert fault(case, outcome.plan) is None
-    report = simulate(case, outcome.plan, numeric=True)
-    assert report.violation is None
-    assert report.numeric is True
-    assert measured_objective(case, report) == expected
+    check_agreement(TINY[name], path, solver, extras, enumerated(name))
 
 
 def published(network: str, limit: str) -> dict[str, Problem]:
