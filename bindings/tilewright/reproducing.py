@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -10,6 +11,21 @@ import click
 
 from tilewright import catalogue
 from tilewright.errors import InputError, UnknownNameError
+
+Say = Callable[[str], None]
+"""Prints a line."""
+
+Part = Callable[[Path, Say], None]
+"""Makes one of the parts that a paper's results are printed in, with its plots in a folder."""
+
+
+def make_parts(figure: str, whole: str, parts: Mapping[str, Part], folder: Path, say: Say) -> None:
+    """Make the part of that name, or all of them under the name of the whole."""
+    chosen = [part for name, part in parts.items() if figure in (whole, name)]
+    for number, part in enumerate(chosen):
+        if number:
+            say("")
+        part(folder, say)
 
 
 def figures() -> dict[str, tuple[ModuleType, str]]:

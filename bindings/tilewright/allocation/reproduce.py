@@ -6,7 +6,7 @@ unless it says otherwise. Optima are proven over the shares that are named.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import product
@@ -24,11 +24,11 @@ from tilewright.allocation.search import exhaustive
 from tilewright.allocation.shares import Share, paper_share
 from tilewright.instance import read
 from tilewright.pictures import BLUE, GREEN, INK, ORANGE, PALE, VERMILION
+from tilewright.reproducing import Part, Say, make_parts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Say = Callable[[str], None]
 
 FIGURES = {
     "tcpa": "all of the paper on layer-parallel CNNs on processor arrays: the parts below",
@@ -52,18 +52,14 @@ SPREAD = "layer-by-layer (2)"
 
 def reproduce(figure: str, *, time_limit: float, folder: Path, say: Say) -> None:
     """Print and draw one of `FIGURES`; everything together takes seconds."""
-    parts: dict[str, Callable[[Path, Say], None]] = {
+    parts: dict[str, Part] = {
         "tcpa-figure7": _print_figure_7,
         "tcpa-table1": _print_table_1,
         "tcpa-storage": _print_storage,
         "tcpa-section7": _print_section_7,
         "tcpa-pes": _print_pes,
     }
-    chosen = [part for name, part in parts.items() if figure in ("tcpa", name)]
-    for number, part in enumerate(chosen):
-        if number:
-            say("")
-        part(folder, say)
+    make_parts(figure, "tcpa", parts, folder, say)
 
 
 # What is read, executed and proven -----------------------------------------------------------------------

@@ -15,10 +15,9 @@ from tilewright.grouping.plan import objective
 from tilewright.grouping.problem import Problem
 from tilewright.grouping.validity import fault
 from tilewright.instance import Instance, parse
+from tilewright.reproducing import Say
 from tilewright.result import Result
 from tilewright.solving import methods, solve
-
-Say = Callable[[str], None]
 
 FIGURES = {
     "s1": "all of the S1 paper: the four parts below",

@@ -7,7 +7,7 @@ the simulator measures, with the groups apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
@@ -22,6 +22,7 @@ from tilewright.heuristics.tiling import manual
 from tilewright.layer import Layer
 from tilewright.network import Network
 from tilewright.pictures import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION
+from tilewright.reproducing import Part, Say, make_parts
 from tilewright.tiling.dsp import nest_of, search, thesis
 from tilewright.tiling.dsp.bounds import best_bound
 from tilewright.tiling.dsp.duration import duration
@@ -33,7 +34,6 @@ from tilewright.tiling.dsp.traffic import Tiles
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Say = Callable[[str], None]
 Values = NDArray[np.float64]
 
 FIGURES = {
@@ -64,17 +64,13 @@ COLOURS = {"intra": PURPLE, "kc": BLUE, "oc": ORANGE, "oxyn": GREEN, "oxyn/ox": 
 
 def reproduce(figure: str, *, time_limit: float, folder: Path, say: Say) -> None:
     """Print and draw one of `FIGURES`; everything together takes seconds."""
-    parts: dict[str, Callable[[Path, Say], None]] = {
+    parts: dict[str, Part] = {
         "idsp-table5.3": _print_table_5_3,
         "idsp-figures": _draw_figures,
         "idsp-chapter8": _print_chapter_8,
         "idsp-energy": _print_energy,
     }
-    chosen = [part for name, part in parts.items() if figure in ("idsp", name)]
-    for number, part in enumerate(chosen):
-        if number:
-            say("")
-        part(folder, say)
+    make_parts(figure, "idsp", parts, folder, say)
 
 
 # What is read ------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, product
@@ -15,6 +15,7 @@ from tilewright import catalogue, pictures
 from tilewright.instance import read
 from tilewright.layer import Layer
 from tilewright.pictures import BLUE, GREY, INK, ORANGE, SKY, VERMILION
+from tilewright.reproducing import Say
 from tilewright.tiling.npu import cut_of, fitting
 from tilewright.tiling.npu.cost import Cost, cost, time_ps
 from tilewright.tiling.npu.fitting import FITTED, measured
@@ -22,8 +23,6 @@ from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
 from tilewright.tiling.npu.search import Found, fastest_tile
 from tilewright.tiling.problem import Problem
-
-Say = Callable[[str], None]
 
 FIGURES = {
     "tso": "the multicore NPU's paper: table II and its predictions, figures 1, 6 and 7",
