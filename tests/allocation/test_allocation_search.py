@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import tomllib
+from dataclasses import replace
 from itertools import pairwise, product
 from math import prod
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pipelines_at_random import networks
 
-from tilewright.allocation import Bound, Plan, Problem, best_bound, fault, objective, pes
+from tilewright.allocation import Bound, Plan, Problem, best_bound, fault, objective, pes, simulate
 from tilewright.allocation.bounds import least_buffers
 from tilewright.allocation.geometry import Scan
 from tilewright.allocation.plan import PACINGS
@@ -25,10 +26,12 @@ from tilewright.allocation.search import RANKS, answers, exhaustive, paced, trim
 from tilewright.allocation.search_choices import least_interval, menus, within
 from tilewright.allocation.search_timing import Timing, sufficient
 from tilewright.allocation.shares import Share, shares
+from tilewright.checking import check
 from tilewright.errors import InputError
-from tilewright.instance import build
+from tilewright.instance import build, read
 from tilewright.models.allocation import parametric
 from tilewright.search import Search
+from tilewright.solving import solve
 
 ROOT = Path(__file__).parents[2]
 
@@ -391,3 +394,19 @@ def test_the_method_says_that_there_is_no_plan() -> None:
 def test_the_method_says_what_it_knows() -> None:
     outcome = parametric.solve(known("inceptionv3", 32, "pareto"), Search(deadline=time.monotonic()))
     assert (outcome.status, outcome.plan, outcome.bound) == ("unknown", None, None)
+
+
+def test_check_misses_no_plan_of_a_front() -> None:
+    """A front that lacks a plan keeps its objective and bound, but is not optimal."""
+    instance = read("mnist-tcpa-pareto")
+    result = solve(instance, time_limit=60)
+    assert result.status == "optimal"
+    assert all(finding.holds for finding in check(instance, result, time_limit=30))
+    shorter = Plan.joined((*result.plan.front[:3], *result.plan.front[4:]))
+    report = simulate(instance.problem, shorter, overlapped=False).summary()
+    wrong = [
+        finding.what
+        for finding in check(instance, replace(result, plan=shorter, report=report), time_limit=30)
+        if not finding.holds
+    ]
+    assert wrong == ["front"]

@@ -297,6 +297,32 @@ def _data(problem: Problem, frames: int, seed: int) -> tuple[dict[str, Values], 
     return data, {stage.name: found[stage.number] for stage in outputs}
 
 
+def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bool, str]]:
+    """Verify what an optimal plan claims beyond its objective: that a front is complete.
+
+    Parameters
+    ----------
+    deadline
+        ``time.monotonic()`` until when that must be proven.
+
+    Returns
+    -------
+    list of (what, holds, detail)
+    """
+    if problem.minimise != "pareto":
+        return []
+    from tilewright.allocation.search import exhaustive
+
+    scan, again = Scan(problem), exhaustive(problem, deadline)
+    claimed, found = (
+        [_point(schedule(problem, one, scan)) for one in plans]
+        for plans in (plan.front, again.plans if again else ())
+    )
+    proven = again is not None and again.proven
+    detail = f"{len(claimed)} points claimed, {len(found)} found anew{'' if proven else ', not in time'}"
+    return [("front", proven and claimed == found, detail)]
+
+
 # How the room is run ---------------------------------------------------------------------------------
 
 
@@ -331,6 +357,7 @@ __all__ = [
     "objective",
     "pes",
     "portfolio",
+    "recheck",
     "rows",
     "simulate",
     "simulation_seconds",
