@@ -14,7 +14,7 @@ from typing import Any
 import tilewright
 from tilewright.errors import InputError, UnknownNameError
 
-ROOMS = ("grouping", "tiling", "allocation")
+ROOMS = ("grouping", "tiling", "allocation", "fusion")
 
 
 def folders(kind: str, room: str) -> list[Path]:

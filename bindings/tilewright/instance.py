@@ -22,7 +22,7 @@ Table = TypeVar("Table", bound=BaseModel)
 
 LONG_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]+[ \t]*\.[ \t]*){32}""")
 
-TABLES = ("layer", "machine", "network")
+TABLES = ("layer", "machine", "network", "templates")
 """Tables that may stand in a file of their own, named by a relative path."""
 
 
@@ -115,6 +115,8 @@ def parse(table: dict[str, Any], path: Path | None = None) -> Instance:
     for key in TABLES:
         if isinstance(table.get(key), str):
             table[key] = _included(table[key], key, path)
+    if isinstance(table.get("templates"), dict):  # a file of them, which holds nothing else
+        table["templates"] = _list_of(table["templates"], "templates")
     problem = build(room, table)
     return Instance(room, name, source, problem, digest(room, problem), path)
 
@@ -132,6 +134,14 @@ def _included(name: str, key: str, path: Path | None) -> dict[str, Any]:
     if path is None or Path(name).is_absolute() or Path(name).suffix != ".toml":
         raise InputError(key, name, "must be a table, or the relative path of a .toml file that holds it")
     return load(path.parent / name)
+
+
+def _list_of(table: dict[str, Any], key: str) -> Any:
+    """Return the list of tables of one name which is all that a file holds."""
+    other = next((name for name in table if name != key), None)
+    if other is not None or not isinstance(table.get(key), list):
+        raise InputError(f"{key}.{other or key}", None, f"the file must hold tables [[{key}]] only")
+    return table[key]
 
 
 def build(room: str, table: dict[str, Any]) -> Any:

@@ -43,6 +43,7 @@ def engines(random: Random, simple: bool) -> tuple[Engine, ...]:
         return replace(
             engine,
             elements_per_cycle=random.choice([1, 2, 3]),
+            period=random.choice([1, 1, 2, 5]),
             per_burst=random.randint(0, 3),
             setup_on=random.choice([None, None, "matrix", "vector", name]),
         )
@@ -70,9 +71,11 @@ class Maker:
         self.batch = random.choice([(), (2,)])
         self.axes = {"a": "ik", "b": "kj", "c": "ij", "d": "ij"}
         self.second = random.random() < 0.4  # d = f(c)
+        self.again = self.second and random.random() < 0.5  # c may be lost and computed again.
         self.resident: set[Tile] = set()
         self.stored: set[Tile] = set()
         self.begun: set[Tile] = set()
+        self.useless: set[Tile] = set()
         self.steps: list[Step] = []
 
     def flip(self, chance: float = 0.5) -> bool:
@@ -100,10 +103,16 @@ class Maker:
 
     def let_go(self, tile: Tile) -> Action:
         self.resident.discard(tile)
-        if tile[0] in "ab" or (tile in self.stored and tile[0] in "cd"):
+        if tile[0] in "ab" or tile in self.stored or (tile in self.useless and self.flip()):
             return Free(tile[0], self.region(tile))
         self.stored.add(tile)
         return WriteBack(tile[0], self.region(tile), self.bus("write"), self.bursts())
+
+    def lose(self, tile: Tile) -> None:
+        """Free what was just computed."""
+        self.resident.discard(tile)
+        self.begun.discard(tile)
+        self.finish_step([Free(tile[0], self.region(tile))], [], [])
 
     def fetch(self, tile: Tile) -> list[Load]:
         self.resident.add(tile)
@@ -174,6 +183,7 @@ class Maker:
                 memory=random.choice(memories),
                 unit=random.choice([1, 1, 2]) if not self.simple else 1,
                 macs_per_element=macs[name],
+                recomputed=self.again and name == "c",
             )
             for name in ("abcd" if self.second else "abc")
         )
@@ -186,16 +196,30 @@ class Maker:
         todo = [(i, j, k) for i in self.tiles["i"] for j in self.tiles["j"] for k in self.tiles["k"]]
         if self.flip():
             random.shuffle(todo)
-        left = {(i, j): len(self.tiles["k"]) for i, j, _ in todo}
+        done: dict[tuple[Span, Span], list[Span]] = {(i, j): [] for i, j, _ in todo}
+        wanted = dict.fromkeys(done, 2)
         work: list[tuple[Tile, list[Tile], int]] = []
-        for i, j, k in todo:
-            work.append((("c", (i, j)), [("a", (i, k)), ("b", (k, j))], k[1] - k[0]))
-            left[i, j] -= 1
-            if self.second and not left[i, j]:
-                work.append((("d", (i, j)), [("c", (i, j))], 2))
-            if self.flip(0.7):
+        while todo:
+            i, j, k = todo.pop(0)
+            target = ("c", (i, j))
+            work.append((target, [("a", (i, k)), ("b", (k, j))], k[1] - k[0]))
+            done[i, j].append(k)
+            complete = len(done[i, j]) == len(self.tiles["k"])
+            if self.second and complete:
+                part = wanted[i, j]
+                if self.again and part == 2 and self.flip():
+                    part = 1
+                work.append((("d", (i, j)), [target], part))
+                wanted[i, j] -= part
+            unfinished = self.again and complete and wanted[i, j] > 0
+            if unfinished or self.flip(0.7):
                 self.step(work)
                 work = []
+                self.useless = {("c", place) for place in done if self.again and not wanted[place]}
+            if not work and wanted[i, j] and (unfinished or (self.again and self.flip(0.2))):
+                self.lose(target)
+                todo += [(i, j, k) for k in done[i, j]]
+                done[i, j] = []
         if work:
             self.step(work)
         self.finish_step([self.let_go(tile) for tile in sorted(self.resident)], [], [])
@@ -374,7 +398,9 @@ def limit(random: Random, program: Program) -> Program:
     elif kind == "loads":
         tensors[k] = replace(tensors[k], max_loads=random.randint(0, 2))
     else:
-        tensors[k] = replace(tensors[k], role=random.choice(["input", "intermediate", "output"]))
+        role = random.choice(["input", "intermediate", "intermediate", "output"])
+        again = role == "intermediate" and random.random() < 0.5
+        tensors[k] = replace(tensors[k], role=role, recomputed=again)
     return replace(program, tensors=tuple(tensors))
 
 

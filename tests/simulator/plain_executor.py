@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from fractions import Fraction
 from itertools import product
 from math import ceil
 
@@ -41,6 +42,8 @@ class PlainExecutor:
         self.engines = {engine.name: engine for engine in program.engines}
         self.step = 0
         self.resident: set[Element] = set()
+        self.space: Counter[str] = Counter()  # That each tensor takes.
+        self.saving: list[tuple[int, str, int]] = []  # Until when, and how much of what.
         self.loads: Counter[Element] = Counter()
         self.macs: Counter[Element] = Counter()
         self.written_in: dict[Element, int] = {}
@@ -96,21 +99,22 @@ class PlainExecutor:
         return sum(name == tensor.name for name, _ in self.resident)
 
     def occupied(self, tensor: Tensor) -> int:
-        return self.held(tensor) if tensor.buffer is None else self.program.copies * tensor.buffer
+        copies = self.program.copies
+        return self.space[tensor.name] if tensor.buffer is None else copies * tensor.buffer
 
     def check_room(self) -> None:
         total = 0
         for memory in self.program.memories:
             members = [tensor for tensor in self.program.tensors if tensor.memory == memory.name]
             for tensor in members:
-                if tensor.buffer is not None and self.held(tensor) > tensor.buffer:
-                    found = f"{self.held(tensor)} elements"
+                if tensor.buffer is not None and self.space[tensor.name] > tensor.buffer:
+                    found = f"{self.space[tensor.name]} elements"
                     self.fail("buffer overflow", tensor.name, found, f"a buffer of {tensor.buffer}")
             used = sum(map(self.occupied, members))
             total += used
             if memory.capacity is not None and used > memory.capacity:
                 parts = [
-                    f"{t.name} {self.held(t)}"
+                    f"{t.name} {self.space[t.name]}"
                     if t.buffer is None
                     else f"{t.name} {self.program.copies} * {t.buffer}"
                     for t in members
@@ -128,6 +132,12 @@ class PlainExecutor:
         if isinstance(action, Compute):
             cycles = max(cycles, streaming_cycles(self.program, action))
         return (self.start or 0) + cycles
+
+    def give_up(self) -> None:
+        """Give up the space of what has been written back by now."""
+        for item in [item for item in self.saving if item[0] <= (self.start or 0)]:
+            self.space[item[1]] -= item[2]
+            self.saving.remove(item)
 
     def check_order(self, step: Step, before: list[int | None]) -> None:
         self.start = step.start
@@ -170,6 +180,7 @@ class PlainExecutor:
         return sum(other < step for other in self.computing) + 1
 
     def perform(self, action: Action) -> None:
+        self.give_up()
         found = self.find(action.tensor, action.region)
         tensor = self.tensors[action.tensor]
         if isinstance(action, Free | WriteBack):
@@ -187,6 +198,13 @@ class PlainExecutor:
                 self.transfers += 1
             self.change(action, found, "written back")
             self.resident.difference_update(found)
+            if self.start is not None and self.until(action) > self.start:
+                self.saving.append((self.until(action), action.tensor, len(found)))
+            else:
+                self.space[action.tensor] -= len(found)
+            if isinstance(action, Free) and tensor.recomputed:
+                for element in set(found) - self.stored:
+                    self.macs[element] = 0
             self.count(kind, action.tensor, len(found))
         elif isinstance(action, Load):
             self.load(action, found)
@@ -218,6 +236,7 @@ class PlainExecutor:
             if written is not None and self.own_phase(written) == own <= len(self.computing):
                 self.hazards.append((self.step, self.name(element), written))
         self.resident.update(found)
+        self.space[action.tensor] += len(found)
         if not free_of_charge:
             self.transfers += 1
             self.count("loaded", action.tensor, len(found))
@@ -261,6 +280,7 @@ class PlainExecutor:
             self.fail("too much work", action.engine, f"at most {limit} MACs in one action", f"{work}")
         self.check_idle(action.engine)
         self.change(action, found, "computed")
+        self.space[action.tensor] += len(set(found) - self.resident)
         self.resident.update(found)
         self.stored.difference_update(found)
         self.step_macs[-1] += work
@@ -274,7 +294,7 @@ class PlainExecutor:
     def finish(self) -> None:
         for tensor in self.program.tensors:
             every = elements(tensor, Box((None,) * len(tensor.shape)))
-            if needed := tensor.macs_per_element:
+            if (needed := tensor.macs_per_element) and not tensor.recomputed:
                 for element in every:
                     if self.macs[element] != needed:
                         found = f"{self.macs[element]}"
@@ -366,7 +386,7 @@ def own_cycles(program: Program, action: Action) -> int:
         return cycles + action.cycles
     units = ceil(size / tensor.unit)
     if engine.elements_per_cycle:
-        cycles += ceil(units / engine.elements_per_cycle)
+        cycles += ceil(Fraction(units * engine.period, engine.elements_per_cycle))
     return cycles + engine.per_element * units + engine.per_burst * action.bursts
 
 
@@ -376,7 +396,10 @@ def engine_of(program: Program, name: str) -> Engine:
 
 def streaming_cycles(program: Program, action: Compute) -> int:
     bus = engine_of(program, action.engine).streams_over
-    return ceil(action.streamed / (engine_of(program, bus).elements_per_cycle or 1)) if bus else 0
+    if not bus:
+        return 0
+    engine = engine_of(program, bus)
+    return ceil(Fraction(action.streamed * engine.period, engine.elements_per_cycle or 1))
 
 
 def tied(program: Program, computes: tuple[Compute, ...]) -> bool:

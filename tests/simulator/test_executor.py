@@ -480,6 +480,119 @@ def test_an_intermediate_is_not_read_before_it_is_complete() -> None:
     assert broken(execute(chain(order="v"))).rule == "not resident"
 
 
+def halo(*between: Step, recomputed: bool = True, role: str = "intermediate") -> Program:
+    """Two tiles: v's halves need x + x of three cells of u each, of which the middle ones are common."""
+
+    def tile(first: int) -> tuple[Compute, ...]:
+        mine, under = slice(first, first + 2), slice(first, first + 3)
+        half = Compute(
+            "u",
+            part(first, first + 3),
+            (("x", part(first, first + 3)),),
+            1,
+            operation=lambda chip: chip["x"][under],
+        )
+        whole = Compute(
+            "v",
+            part(first, first + 2),
+            (("u", part(first, first + 3)),),
+            2,
+            operation=lambda chip: chip["u"][mine] + chip["u"][first + 1 : first + 3],
+        )
+        return half, half, whole
+
+    tensors = (
+        Tensor("x", (5,), "input"),
+        Tensor("u", (5,), role, macs_per_element=2, recomputed=recomputed),
+        Tensor("v", (4,), "output", macs_per_element=2),
+    )
+    steps = (
+        Step(load=(Load("x", ALL),), compute=tile(0)),
+        *(between or (Step(free=(Free("u", part(0, 3)),)),)),
+        Step(compute=tile(2)),
+        Step((Free("u", part(2, 5)), Free("x", ALL)), (WriteBack("v", ALL),)),
+    )
+    return Program(tensors, (Memory("mem"),), ENGINES, steps)
+
+
+def test_a_halo_is_computed_again() -> None:
+    data = {"x": np.arange(5) ** 2}
+    expected = {"v": 2 * (data["x"][:-1] + data["x"][1:])}
+    report = execute(halo(), overlapped=True, lockstep=True, data=data, expected=expected)
+    assert report.violation is None
+    assert report.numeric is True
+    assert report.computed["u"].tolist() == [6, 0, 6, 0]
+    assert report.macs.sum() == 2 * 6 + 2 * 4
+    found = broken(execute(halo(recomputed=False), overlapped=True))
+    assert str(found) == "computed twice: step 3, u[2]: needed 2 MACs in all, found 3"
+
+
+def test_what_is_computed_again_is_complete_before_it_is_read() -> None:
+    program = halo()
+    steps = list(program.steps)
+    steps[2] = replace(steps[2], compute=steps[2].compute[1:])
+    found = broken(execute(replace(program, steps=tuple(steps))))
+    assert str(found) == "not computed: step 3, u[2]: needed 2 MACs to compute v, found fewer"
+
+
+def test_what_is_still_on_chip_is_not_computed_again() -> None:
+    found = broken(execute(halo(Step(free=(Free("u", part(0, 2)),)))))
+    assert str(found) == "computed twice: step 3, u[2]: needed 2 MACs in all, found 3"
+
+
+def test_what_dram_keeps_is_not_computed_again() -> None:
+    """Neither is lost: what was written back, nor its copy on chip that is freed."""
+    away = Step(write_back=(WriteBack("u", part(0, 3)),))
+    back = Step(load=(Load("u", part(0, 3)),))
+    loads = Step(load=(Load("u", part(2, 3)),)), Step(free=(Free("u", part(2, 3)),))
+    for between in ((away,), (away, *loads), (away, back, Step(free=(Free("u", part(0, 3)),)), *loads[:1])):
+        assert str(broken(execute(halo(*between)))).startswith("computed twice: step")
+
+
+def test_a_copy_of_what_dram_keeps_is_complete_when_it_is_loaded_again() -> None:
+    program = halo()
+    first, _, second, last = program.steps
+    *made, read = first.compute
+    rest = tuple(replace(compute, region=part(3, 5), operation=None) for compute in second.compute[:2])
+    away, gone = Step(write_back=(WriteBack("u", part(0, 3)),)), Step(free=(Free("u", part(0, 3)),))
+    there = Step(load=(Load("u", part(0, 3)),))
+    steps = (
+        replace(first, compute=tuple(made)),
+        *(away, there, gone, there),
+        Step(compute=(read, *rest, second.compute[2])),
+        replace(last, free=(Free("u", ALL), Free("x", ALL))),
+    )
+    assert execute(replace(program, steps=steps)).valid
+
+
+def test_a_lost_partial_sum_is_begun_anew() -> None:
+    program = halo()
+    first, *rest = program.steps
+    begun = Step(load=first.load, compute=first.compute[:1])
+    lost = Step(free=(Free("u", part(0, 3)),), compute=first.compute)
+    data = {"x": np.arange(5) ** 2}
+    expected = {"v": 2 * (data["x"][:-1] + data["x"][1:])}
+    report = execute(replace(program, steps=(begun, lost, *rest)), data=data, expected=expected)
+    assert report.violation is None
+    assert report.numeric is True
+
+
+def test_what_was_lost_need_not_be_complete_in_the_end() -> None:
+    program = halo()
+    more = Step(load=(Load("x", ALL),), compute=program.steps[0].compute[:1])
+    steps = (*program.steps, more, Step((Free("x", ALL), Free("u", part(0, 3)))))
+    assert execute(replace(program, steps=steps)).valid
+    left = broken(execute(replace(program, steps=(*steps[:-1], Step((Free("x", ALL),))))))
+    assert (left.rule, left.tensor, left.found) == ("memory not empty", "u", "3 elements")
+
+
+@pytest.mark.parametrize("role", ["input", "kernels", "output"])
+def test_only_intermediates_are_recomputed(role: str) -> None:
+    with pytest.raises(ValueError, match=f"u is recomputed and must be an intermediate, not {role}"):
+        execute(halo(role=role))
+    assert broken(execute(halo(role=role, recomputed=False)))
+
+
 def test_two_memories_have_a_capacity_each() -> None:
     report = execute(chain(capacity=16, buffer="scratch"), overlapped=True)
     assert report.valid

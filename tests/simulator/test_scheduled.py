@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -37,6 +38,8 @@ from tilewright.simulator import (
     WriteBack,
     execute,
 )
+from tilewright.simulator.columns import COMPUTE, FREE, LOAD, READ, WRITE, Key, StepTable, TabledSteps
+from tilewright.simulator.program import Region
 
 ALL = Box((None,))
 
@@ -243,6 +246,77 @@ def test_what_is_written_back_is_loaded_when_it_is_there() -> None:
     assert found == "not ready: step 5, u[0]: needed its data by cycle 22, found written back until cycle 23"
 
 
+def by_halves(cycles: int) -> Program:
+    """The two layers, of which v is written back by halves, which takes so many cycles."""
+    program = two_layers()
+    *steps, last = program.steps
+    steps[3] = replace(steps[3], write_back=(WriteBack("v", part(0, 2)),))
+    last = replace(last, write_back=(WriteBack("v", part(2, 4)),))
+    engines = (program.engines[0], Engine("write", setup=cycles), *program.engines[2:])
+    return replace(program, steps=(*steps, last), engines=engines)
+
+
+def test_space_is_given_up_when_it_has_been_written_back() -> None:
+    quick, slow = execute(by_halves(0)), execute(by_halves(4))
+    assert [quick.footprint["v"].tolist(), slow.footprint["v"].tolist()] == [[0, 0, 2, 2, 0], [0, 0, 2, 4, 2]]
+    assert (quick.peak, slow.peak) == (8, 8)
+    assert slow.scheduled is not None
+    assert slow.scheduled.cycles == 26
+    assert list(slow.freed["u"]) == [0, 0, 0, 2, 2]
+    until_the_last_step = execute(by_halves(5))
+    assert until_the_last_step.footprint["v"].tolist() == [0, 0, 2, 4, 2]
+
+
+def streaming(cycles: int, late: int, capacity: int | None = None) -> Program:
+    """x is computed and written back in three parts, each 3 cycles after the one before or later."""
+    tensor = Tensor("x", (6,), "output", macs_per_element=1)
+    parts = [part(2 * n, 2 * n + 2) for n in range(3)]
+    begins = [0, 3 + late, 6 + 2 * late]
+    steps = []
+    for n, begin in enumerate(begins):
+        steps.append(Step(compute=(Compute("x", parts[n], (), 1, engine="make", cycles=1),), start=begin))
+        steps.append(Step(write_back=(WriteBack("x", parts[n]),), start=begin + 1))
+    return Program(
+        (tensor,), (Memory("mem", capacity),), (Engine("make"), Engine("write", cycles, 0)), tuple(steps)
+    )
+
+
+@pytest.mark.parametrize(("cycles", "late", "peak"), [(0, 0, 2), (1, 0, 2), (1, -1, 4), (2, 2, 2), (2, 1, 4)])
+def test_how_long_write_backs_take_matters(cycles: int, late: int, peak: int) -> None:
+    """A part of two elements takes 1 cycle to compute, and twice `cycles` to write back."""
+    report = execute(streaming(cycles, late, peak))
+    assert report.violation is None
+    assert report.peak == peak
+    found = broken(streaming(cycles, late, peak - 1))
+    assert found == (
+        f"memory overflow: step {peak - 1}, mem: "
+        f"needed {peak} elements (x {peak}), found a capacity of {peak - 1}"
+    )
+
+
+def test_buffers_are_in_use_while_they_are_saved() -> None:
+    program = streaming(1, -1)
+    assert execute(replace(program, tensors=(replace(program.tensors[0], buffer=4),))).valid
+    found = broken(replace(program, tensors=(replace(program.tensors[0], buffer=3),)))
+    assert found == "buffer overflow: step 3, x: needed 4 elements, found a buffer of 3"
+
+
+def test_frees_of_a_cycle_count_in_the_order_of_steps() -> None:
+    tensors = Tensor("x", (4,), "input"), Tensor("z", (4,), "input")
+    first, last = Step(load=(Load("x", ALL),), start=0), Step((Free("z", ALL),), start=6)
+    load, free = Step(load=(Load("z", ALL),), start=5), Step((Free("x", ALL),), start=5)
+    program = Program(tensors, (Memory("mem", 4),), (Engine("load", setup=1),), (first, free, load, last))
+    assert execute(program).valid
+    found = broken(replace(program, steps=(first, load, free, last)))
+    assert found == "memory overflow: step 2, mem: needed 8 elements (x 4, z 4), found a capacity of 4"
+
+
+def test_what_the_schedule_has_room_for_has_room_on_any_clock() -> None:
+    report = execute(streaming(2, 1, 4), overlapped=True)
+    assert report.overlapped is not None
+    assert report.overlapped.peak <= report.peak == 4
+
+
 def test_a_program_that_breaks_off_in_a_compute() -> None:
     program = two_layers()
     damaged = replace(program.steps[2].compute[0], operands=(("u", part(0, 2)), ("z", ALL)))
@@ -273,13 +347,23 @@ def scheduled(program: Program, random: Random) -> Program:
 
 
 def spoiled(program: Program, random: Random) -> Program:
-    """The program with other times: of a step, of all from one on, or of none; or with steps swapped."""
+    """The program with other times: of a step, of all from one on, or of none; or with steps swapped.
+
+    Or, in a hurry, with short pauses only between steps, whatever is still at work.
+    """
     steps = list(program.steps)
     first = random.randrange(len(steps))
     shift = random.choice((-3, -2, -1, 1, 2))
-    kind = random.choice(("one", "rest", "swap", "drop", "sort", "sort"))
+    kind = random.choice(("one", "rest", "swap", "drop", "sort", "sort", "hurry", "hurry"))
     if kind == "drop":
         steps[first] = replace(steps[first], start=None)
+    elif kind == "hurry":
+        most = random.randint(1, 6)
+        now = before = 0
+        for n, step in enumerate(steps):
+            start = step.start or 0
+            now, before = now + min(most, start - before), start
+            steps[n] = replace(step, start=now)
     elif kind == "swap":
         other = random.randrange(len(steps))
         starts = steps[first].start, steps[other].start
@@ -322,6 +406,126 @@ def test_any_program_with_a_schedule(program: Program, seed: int) -> None:
 def test_spoiled_schedules(program: Program, seed: int) -> None:
     random = Random(seed)
     agree(spoiled(scheduled(program, random), random), lockstep=False)
+
+
+@pytest.mark.usefixtures("blocks")
+@given(valid_programs(), st.integers(0, 2**32 - 1))
+def test_nothing_waits_for_write_backs(program: Program, seed: int) -> None:
+    """Each on an engine of its own, slower than all others: what is still being saved takes space."""
+    random = Random(seed)
+    program = scheduled(program, random)
+    slow = [Engine(f"w{n}", random.randint(0, 3), random.randint(0, 60)) for n in range(len(program.steps))]
+    steps = tuple(
+        replace(step, write_back=tuple(replace(move, engine=f"w{n}") for move in step.write_back))
+        for n, step in enumerate(program.steps)
+    )
+    program = replace(program, engines=(*program.engines, *slow), steps=steps)
+    report, plain = agree(program, lockstep=False)
+    if report.violation is None:
+        assert report.peak == plain.peak
+    else:
+        assert report.violation.rule in ("not ready", "memory overflow", "buffer overflow")
+
+
+# Tables ------------------------------------------------------------------------------------------
+
+
+def tabled(program: Program) -> Program:
+    """The program with its steps as a table."""
+    forms: dict[Key, int] = {}
+    rows: list[tuple[int, int, str, Region]] = []
+    for number, step in enumerate(program.steps, 1):
+        for action in step.actions:
+            name, target = action.tensor, action.region
+            if isinstance(action, Free):
+                key: Key = (FREE, name)
+            elif isinstance(action, Compute):
+                key = (
+                    COMPUTE,
+                    name,
+                    action.engine,
+                    action.macs_per_element,
+                    0,
+                    action.streamed,
+                    action.cycles,
+                )
+                for read, region in action.operands:
+                    form = forms.setdefault((READ, read, action.engine, 0, 0, 0, 0, name), len(forms))
+                    rows.append((number, form, read, region))
+            else:
+                kind = LOAD if isinstance(action, Load) else WRITE
+                key = (kind, name, action.engine, 0, action.bursts)
+            rows.append((number, forms.setdefault(key, len(forms)), name, target))
+    bounds = [region.bounds(program.tensor(name).shape) for *_, name, region in rows]
+    table = StepTable(
+        [step.label for step in program.steps],
+        np.array([step.start for step in program.steps]),
+        list(forms),
+        np.array([row[0] for row in rows]),
+        np.array([row[1] for row in rows]),
+        *(np.array([found[end] for found in bounds]) for end in (0, 1)),
+    )
+    steps = TabledSteps(len(program.steps), lambda: iter(program.steps), lambda: table)
+    return replace(program, steps=steps)
+
+
+def alike(program: Program) -> Report:
+    """Execute a program and its table."""
+    report, again = execute(program), execute(tabled(program))
+    assert report.summary() == again.summary()
+    assert report.per_step() == again.per_step()
+    return report
+
+
+def two_tiles(capacity: int, recomputed: bool = True) -> Program:
+    """Each v needs two neighbours of u; of three, one is computed in the first tile, two in the second."""
+    tensors = (
+        Tensor("x", (4,), "input"),
+        Tensor("u", (4,), "intermediate", macs_per_element=1, recomputed=recomputed),
+        Tensor("v", (3,), "output", macs_per_element=2),
+    )
+
+    def beat(target: str, first: int, last: int, read: str, more: int = 0) -> Compute:
+        operands = ((read, part(first, last + more)),)
+        return Compute(target, part(first, last), operands, 1 + more, engine=target, cycles=3)
+
+    steps = (
+        Step(compute=(beat("u", 0, 2, "x"),), start=0),
+        Step(compute=(beat("v", 0, 1, "u", 1),), start=3),
+        Step((Free("u", part(0, 2)),), (WriteBack("v", part(0, 1)),), start=6),
+        Step(compute=(beat("u", 1, 4, "x"),), start=7),
+        Step(compute=(beat("v", 1, 3, "u", 1),), start=10),
+        Step((Free("u", part(1, 4)), Free("x", ALL)), (WriteBack("v", part(1, 3)),), start=15),
+    )
+    engines = Engine("u"), Engine("v"), Engine("write", setup=9)
+    return Program(tensors, (Memory("mem", capacity),), engines, steps, (("x", ALL),))
+
+
+@pytest.mark.usefixtures("blocks")
+def test_a_table_of_what_is_computed_again_and_saved_slowly() -> None:
+    report = alike(two_tiles(10))
+    assert report.violation is None
+    assert list(report.macs) == [2, 2, 0, 3, 4, 0]
+    assert report.scheduled is not None
+    assert (report.scheduled.cycles, report.peak) == (24, 10)
+    assert str(alike(two_tiles(9)).violation) == (
+        "memory overflow: step 5, mem: needed 10 elements (x 4, u 3, v 3), found a capacity of 9"
+    )
+    assert str(alike(two_tiles(10, recomputed=False)).violation) == (
+        "computed twice: step 4, u[1]: needed 1 MACs in all, found 2"
+    )
+
+
+@pytest.mark.usefixtures("blocks")
+@given(pipelines(), st.integers(0, 2**32 - 1))
+@settings(max_examples=30)
+def test_tables(drawn: tuple[Pipeline, Program], seed: int) -> None:
+    random = Random(seed)
+    program = replace(drawn[1], engines=(Engine("write", 0, random.randint(0, 9)), *drawn[1].engines[1:]))
+    report = execute(program)
+    if report.violation is None:
+        program = replace(program, memories=(Memory("mem", report.peak - random.randint(0, 1)),))
+    alike(program)
 
 
 # Pipelines ---------------------------------------------------------------------------------------
@@ -378,6 +582,9 @@ def test_pipelines(drawn: tuple[Pipeline, Program], seed: int) -> None:
 def test_spoiled_pipelines(drawn: tuple[Pipeline, Program], seed: int) -> None:
     random = Random(seed)
     program = spoiled(drawn[1], random)
+    if random.random() < 0.5:
+        slow = Engine("write", random.randint(0, 2), random.randint(0, 3))
+        program = replace(program, engines=(slow, *program.engines[1:]))
     agree(damage(random, program) if random.random() < 0.3 else program, lockstep=False)
 
 

@@ -509,6 +509,11 @@ def test_a_bus_moves_so_many_elements_per_cycle_in_bursts() -> None:
     assert [bus.cycles(units, 0) for units in (0, 1, 4, 5)] == [7, 8, 8, 9]
     assert bus.cycles(5, 0, bursts=2) == 9 + 6
     assert Engine("dma", per_element=2, elements_per_cycle=4).cycles(10, 0) == 20 + 3
+    slow = Engine("bus", elements_per_cycle=19, period=3)
+    assert [slow.streaming(units) for units in (0, 1, 6, 7, 19, 20)] == [0, 1, 1, 2, 3, 4]
+    units = np.array([0, 1, 6, 7, 19, 20, 19 * 10**15])
+    assert slow.streaming(units).tolist() == [0, 1, 1, 2, 3, 4, 3 * 10**15]
+    assert slow.cycles(units[:2], 0 * units[:2], 0 * units[:2]).tolist() == [0, 1]
     assert Engine("dma", per_element=2).cycles(10, 0, bursts=9) == 20
 
 
@@ -682,6 +687,11 @@ def test_streaming_takes_the_bus() -> None:
     timeline = execute(tiles(streamed=40), overlapped=True).overlapped
     assert timeline is not None
     assert list(timeline.finish - timeline.start) == [14, 20, 12, 14, 20, 12, 14, 20, 12]
+    program = tiles(streamed=20)
+    slower = replace(program.engines[0], elements_per_cycle=3, period=2)
+    sequential = execute(replace(program, engines=(slower, program.engines[1]))).sequential
+    assert sequential is not None
+    assert set((sequential.finish - sequential.start)[1::3].tolist()) == {14}
     few = execute(tiles(streamed=3)).sequential
     assert few is not None
     assert few.cycles == 3 * (14 + 8 + 12)

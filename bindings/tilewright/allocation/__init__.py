@@ -285,8 +285,10 @@ def _data(problem: Problem, frames: int, seed: int) -> tuple[dict[str, Values], 
     found: list[Values] = []
     for stage in problem.stages:
         values = [data[INPUT] if producer < 0 else found[producer] for producer in stage.producers]
-        if isinstance(stage.spec, Add | Map):
+        if isinstance(stage.spec, Add):
             found.append(addition(values))
+        elif isinstance(stage.spec, Map):
+            found.append(np.concatenate(values, axis=1))
         elif isinstance(stage.spec, Pool):
             found.append(pooling(stage.spec, np.concatenate(values, axis=1)))
         else:

@@ -85,7 +85,7 @@ class _Machine:
 
     Attributes
     ----------
-    macs, loads, is_output, memory, static, reserved, account
+    macs, loads, is_output, recomputed, memory, static, reserved, account
         Of each tensor; `reserved` for all copies of its buffer.
     work
         Of each engine: most MACs of an action; the last entry is for what has no engine.
@@ -101,6 +101,7 @@ class _Machine:
             dtype=np.int64,
         )
         self.is_output = np.array([tensor.role == "output" for tensor in tensors], dtype=np.bool_)
+        self.recomputed = np.array([tensor.recomputed for tensor in tensors], dtype=np.bool_)
         self.work = np.array(
             [
                 _UNLIMITED if engine.macs_per_action is None else engine.macs_per_action
@@ -185,9 +186,12 @@ class _Block:
         self._stores = self._latest((self.kind == WRITE) | self.compute)
         before = self._before(self._stores)
         self.stored = np.where(before >= 0, self.kind[before] == WRITE, cells.stored[self.cell])
-        self.loads = self._sum_before(self.load.astype(np.int64)) + cells.loads[self.cell]
+        self.loads = self._sum_before(self.load.astype(np.int64), self._begin) + cells.loads[self.cell]
         self.adding = self.each[self.event]
-        self.macs = self._sum_before(self.adding) + cells.macs[self.cell]
+        self.lost = (self.kind == FREE) & ~self.stored & self.of_tensor(run.machine.recomputed)
+        anew = self._before(self._latest(self.lost))
+        self.macs = self._sum_before(self.adding, np.maximum(anew, self._begin))
+        self.macs += np.where(anew < 0, cells.macs[self.cell], 0)
 
     def _latest(self, marked: Marks) -> Counts:
         """Return for each row the last marked one up to it, of any cell."""
@@ -200,10 +204,10 @@ class _Block:
         before[before < self._begin] = -1
         return before
 
-    def _sum_before(self, amount: Counts) -> Counts:
-        """Return for each row the sum over the rows before it in its cell."""
+    def _sum_before(self, amount: Counts, first: Counts) -> Counts:
+        """Return for each row the sum over the rows before it, from the given one on."""
         before = np.cumsum(amount) - amount
-        return before - before[self._begin]
+        return before - before[first]
 
     def of_tensor(self, table: NDArray[Any]) -> NDArray[Any]:
         """Return for each row what a table has for its tensor."""
@@ -212,7 +216,7 @@ class _Block:
 
     @cached_property
     def changes(self) -> Counts:
-        """Elements by which each event changes what is held on its account."""
+        """Elements by which each event changes what is resident."""
         change = np.where((self.kinds == LOAD) | (self.kinds == PRELOAD), self.elements, 0)
         change -= np.where((self.kinds == FREE) | (self.kinds == WRITE), self.elements, 0)
         fresh = self.compute & ~self.resident
@@ -220,18 +224,34 @@ class _Block:
         return change
 
     @cached_property
+    def occupation(self) -> tuple[Counts, Counts, Counts]:
+        """At which events the space of which tensors changes by how many elements."""
+        events, schedule, columns = np.arange(len(self.kinds)), self.run.schedule, self.run.columns
+        if schedule is None:
+            return events, self.tensors, self.changes
+        limits = self.first, self.first + len(events)
+        mine = slice(*np.searchsorted(schedule.given_up, limits).tolist())
+        leaving = schedule.leaving[mine]
+        return (
+            np.concatenate([schedule.given_up[mine] - self.first, events]),
+            np.concatenate([columns.tensor[columns.form[leaving]], self.tensors]),
+            np.concatenate([-columns.elements[columns.region[leaving]], np.maximum(self.changes, 0)]),
+        )
+
+    @cached_property
     def held(self) -> Counts:
         """What is held on each event's account when it is done."""
-        accounts = self.run.machine.account[self.tensors]
-        order = np.argsort(accounts, kind="stable")
-        account, change = accounts[order], self.changes[order]
+        events, tensors, changes = self.occupation
+        accounts = self.run.machine.account[tensors]
+        order = np.lexsort((events, accounts))
+        account, change = accounts[order], changes[order]
         opens = np.ones(len(order), dtype=np.bool_)
         opens[1:] = account[1:] != account[:-1]
         before = np.cumsum(change) - change
         before -= before[np.maximum.accumulate(np.where(opens, np.arange(len(order)), 0))]
         held = np.empty(len(order), dtype=np.int64)
         held[order] = before + change + self.run.held[account]
-        return held
+        return held[-len(self.kinds) :]  # The others are given up before.
 
     # Rules -------------------------------------------------------------------------------------------
 
@@ -350,7 +370,8 @@ class _Block:
     def _overflow(self, event: int) -> tuple[str, str, str]:
         run = self.run
         occupied = run.occupied.copy()
-        np.add.at(occupied, self.tensors[: event + 1], self.changes[: event + 1])
+        events, tensors, changes = self.occupation
+        np.add.at(occupied, tensors[events <= event], changes[events <= event])
         return run.overflow(int(run.machine.memory[self.tensors[event]]), occupied)
 
     def early(self) -> tuple[int, Callable[[], Violation]] | None:
@@ -417,19 +438,22 @@ class _Block:
         for kind, amounts in run.amounts.items():
             mine = np.flatnonzero(self.kinds[:events] == kind)
             amounts.add(tensors[mine], steps[mine], self.elements[mine])
-        mine = np.flatnonzero(self.changes[:events])
-        before = steps[mine] < 0
-        np.add.at(run.preloaded, tensors[mine[before]], self.changes[mine[before]])
-        np.add.at(run.occupied, tensors[mine], self.changes[mine])
-        mine = mine[~before]
-        run.net.add(tensors[mine], steps[mine], self.changes[mine])
+        place, occupant, change = self.occupation
+        mine = np.flatnonzero((change != 0) & (place < events))
+        place, occupant, change = place[mine], occupant[mine], change[mine]
+        before = steps[place] < 0
+        np.add.at(run.preloaded, occupant[before], change[before])
+        np.add.at(run.occupied, occupant, change)
+        run.net.add(occupant[~before], steps[place[~before]], change[~before])
         computes = np.flatnonzero(self.kinds[:events] == COMPUTE)
         np.add.at(run.macs, steps[computes], self.work[computes])
         run.streamed += int(run.columns.streamed[self.forms[computes]].sum())
         run.transfers += int(np.isin(self.kinds[:events], (WRITE, LOAD)).sum())
         loads = self.load & (self.event < loading)
         np.maximum.at(run.most_loads, self.tensors[self.event[loads]], self.loads[loads] + 1)
-        dynamic = np.cumsum(np.where(run.machine.static[tensors], 0, self.changes[:events])) + run.dynamic
+        dynamic = np.zeros(events, dtype=np.int64)
+        np.add.at(dynamic, place, np.where(run.machine.static[occupant], 0, change))
+        dynamic = np.cumsum(dynamic) + run.dynamic
         run.peak = max(run.peak, int(dynamic.max(initial=0)))
         run.dynamic = int(dynamic[-1]) if events else run.dynamic
 
@@ -482,14 +506,15 @@ class _Block:
         cells, ends = self.run.cells, self._ends
         cell = self.cell[ends]
         cells.loads[cell] = self.loads[ends] + self.load[ends]
-        cells.macs[cell] = self.macs[ends] + self.adding[ends]
+        cells.macs[cell] = np.where(self.lost[ends], 0, self.macs[ends] + self.adding[ends])
         here = self._changes[ends] >= self._begin[ends]
         rows = self._changes[ends[here]]
         cells.changed[cell[here]] = self.event[rows] + self.first
         cells.by[cell[here]] = self.kind[rows]
         here = self._stores[ends] >= self._begin[ends]
         cells.stored[cell[here]] = self.kind[self._stores[ends[here]]] == WRITE
-        np.add.at(self.run.held, self.run.machine.account[self.tensors], self.changes)
+        _, tensors, changes = self.occupation
+        np.add.at(self.run.held, self.run.machine.account[tensors], changes)
 
 
 class _Run:
@@ -500,9 +525,9 @@ class _Run:
     held
         On each account.
     occupied, preloaded
-        Elements resident of each tensor: now, and before the first step.
+        Elements that each tensor has space for: now, and before the first step.
     amounts, net
-        Elements by kind of event, tensor and step; and how many more are resident of a tensor after it.
+        Elements by kind of event, tensor and step; and how many more a tensor has space for after it.
     schedule
         When all events run, of a program with a static schedule.
     edges
@@ -601,7 +626,7 @@ class _Run:
                 what = found if isinstance(found, str) else f"{found[place]}"
                 return Violation(rule, self.steps, self.grid.name(first + place), needed, what)
 
-            if tensor.macs_per_element:
+            if tensor.macs_per_element and not tensor.recomputed:
                 macs, needed = self.cells.macs[cells], f"{tensor.macs_per_element} MACs"
                 if violation := missing("not computed", macs != tensor.macs_per_element, needed, macs):
                     return violation
@@ -609,7 +634,8 @@ class _Run:
                 away, needed = ~self.cells.stored[cells], "every output in DRAM"
                 if violation := missing("not written back", away, needed, "it never left the chip"):
                     return violation
-            if left := int(self.occupied[number]):
+            there = np.isin(self.cells.by[cells], (LOAD, COMPUTE, PRELOAD))
+            if left := int(self.grid.elements[cells][there].sum()):
                 return Violation(
                     "memory not empty", self.steps, tensor.name, "nothing on chip", f"{left} elements"
                 )
@@ -764,6 +790,9 @@ def execute(
     OutOfTimeError
         When the deadline passes first.
     """
+    for tensor in program.tensors:
+        if tensor.recomputed and tensor.role != "intermediate":
+            raise ValueError(f"{tensor.name} is recomputed and must be an intermediate, not {tensor.role}")
     if data is not None:
         check_data(program, data)
     run = _Run(program, lockstep, overlapped, deadline)

@@ -83,7 +83,7 @@ class ConvolveBox:
         values, weights = self._values(chip[self.input]), self._weights(chip[self.weights])
         (down, _), (high, _) = self.layer.stride, self.layer.kernel_extent
         n_images, n_groups = values.shape[:2]
-        kind = _exact(values, weights, weights.shape[2])
+        kind = exact(values, weights, weights.shape[2])
         values, weights = values.astype(kind), weights.astype(kind)
         height, width = (last - first for first, last in (self.rows, self.cols))
         result = np.empty((n_images, n_groups, weights.shape[1], height, width), dtype=np.int64)
@@ -91,8 +91,8 @@ class ConvolveBox:
         for first in range(0, height, band):
             last = min(first + band, height)
             rows = values[..., first * down : (last - 1) * down + high, :]
-            windows = _windows(self.layer, rows, last - first, width)
-            sums = weights @ windows.reshape(n_images, n_groups, weights.shape[2], (last - first) * width)
+            under = windows(self.layer, rows, last - first, width)
+            sums = weights @ under.reshape(n_images, n_groups, weights.shape[2], (last - first) * width)
             result[:, :, :, first:last] = sums.reshape(*result.shape[:3], last - first, width)
         return result.reshape(n_images, -1, height, width)
 
@@ -166,12 +166,13 @@ class WindowBeat:
         size = self.rows[1] - self.rows[0], self.cols[1] - self.cols[0]
         result: Values
         if layer.kind == "add" or layer.kind == "map":
-            result = reduce(np.add, [part[:, slice(*self.rows), slice(*self.cols)] for part in parts])
+            parts = [part[:, slice(*self.rows), slice(*self.cols)] for part in parts]
+            result = reduce(np.add, parts) if layer.kind == "add" else np.concatenate(parts)
             return result
         if layer.kind == "pool":
             largest = layer.op == "max"
-            windows = _windows(layer, self._seen(parts, _LEAST if largest else 0), *size)
-            result = windows.max(axis=(1, 2)) if largest else windows.sum(axis=(1, 2))
+            under = windows(layer, self._seen(parts, _LEAST if largest else 0), *size)
+            result = under.max(axis=(1, 2)) if largest else under.sum(axis=(1, 2))
             return result
         assert self.weights is not None
         if layer.kind == "fc":
@@ -180,10 +181,10 @@ class WindowBeat:
         weights = chip[self.weights].reshape(layer.groups, -1, layer.macs_per_output)
         # For one column a slower product is cheaper than a copy of the weights in another type.
         if size != (1, 1):
-            kind = _exact(values, weights, layer.macs_per_output)
+            kind = exact(values, weights, layer.macs_per_output)
             values, weights = values.astype(kind), weights.astype(kind)
-        windows = _windows(layer, values, *size).reshape(layer.groups, layer.macs_per_output, -1)
-        result = (weights @ windows).astype(np.int64, copy=False).reshape(-1, *size)
+        under = windows(layer, values, *size).reshape(layer.groups, layer.macs_per_output, -1)
+        result = (weights @ under).astype(np.int64, copy=False).reshape(-1, *size)
         return result
 
     def _seen(self, parts: list[Values], padding: int) -> Values:
@@ -215,7 +216,7 @@ class WindowBeat:
         return filled
 
 
-def _windows(layer: Window, values: NDArray[Any], rows: int, cols: int) -> NDArray[Any]:
+def windows(layer: Window, values: NDArray[Any], rows: int, cols: int) -> NDArray[Any]:
     """Return the windows of so many rows and columns of outputs, shape ``(..., H_K, W_K, rows, cols)``.
 
     Parameters
@@ -236,7 +237,7 @@ def _windows(layer: Window, values: NDArray[Any], rows: int, cols: int) -> NDArr
     )
 
 
-def _exact(values: Values, weights: Values, terms: int) -> type[np.float64 | np.int64]:
+def exact(values: Values, weights: Values, terms: int) -> type[np.float64 | np.int64]:
     """Return the type in which sums of so many products are exact, floating point if possible."""
     largest = [max(abs(int(a.max(initial=0))), abs(int(a.min(initial=0)))) for a in (values, weights)]
     return np.float64 if largest[0] * largest[1] * terms < _EXACT_BELOW else np.int64

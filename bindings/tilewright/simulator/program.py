@@ -119,6 +119,8 @@ class Engine:
         ``nbop_PE``, the most that one compute action may do.
     elements_per_cycle : int, optional
         Throughput of a bus, in units per cycle, rounded up per action; it adds to `per_element`.
+    period : int
+        Cycles in which `elements_per_cycle` units pass: 19 in a period of 3 are 19/3 per cycle.
     per_burst : int
         Cycles for each burst of a transfer.
     setup_on : str, optional
@@ -135,6 +137,7 @@ class Engine:
     macs_per_cycle: int | None = None
     macs_per_action: int | None = None
     elements_per_cycle: int | None = None
+    period: int = 1
     per_burst: int = 0
     setup_on: str | None = None
     streams_over: str | None = None
@@ -159,7 +162,9 @@ class Engine:
 
     def streaming(self, units: int | Counts) -> int | Counts:
         """Cycles in which a bus of limited throughput moves so many units."""
-        return -(-units // self.elements_per_cycle) if self.elements_per_cycle else 0 * units
+        if not self.elements_per_cycle:
+            return 0 * units
+        return -(-units * self.period // self.elements_per_cycle)
 
 
 @dataclass(frozen=True)
@@ -179,6 +184,9 @@ class Tensor:
     buffer : int, optional
         Elements reserved in its memory during the whole run, for each of `Program.copies`. The memory then
         counts the reservation and not what is resident, which must fit into one copy.
+    recomputed : bool
+        Whether what was freed may be computed again: its MACs count anew from then, unless DRAM has a
+        copy. For intermediates only.
     """
 
     name: str
@@ -189,6 +197,7 @@ class Tensor:
     unit: int = 1
     macs_per_element: int = 0
     buffer: int | None = None
+    recomputed: bool = False
 
     @property
     def size(self) -> int:
@@ -270,8 +279,9 @@ class Step:
 
     In a program with a *static schedule* each step says when it starts, none before the step before it. All
     of its actions begin at that cycle, each on its own engine, beside those of earlier steps that last
-    longer. The space of what is loaded or computed is taken then, that of what is freed or written back is
-    given up then.
+    longer. The space of what is loaded or computed is taken then, that of what is freed is given up then,
+    that of what is written back when it has left. Of a cycle, what has left by then goes first, then step
+    by step what is freed, loaded and computed.
 
     Attributes
     ----------

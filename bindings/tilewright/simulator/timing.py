@@ -84,6 +84,9 @@ class Schedule:
         Of each event. Frees take no time, and a READ as long as the compute that it is for.
     previous
         For each action the event before it on its engine, -1 if there is none.
+    leaving, given_up
+        Events that free or write back, and for each the event before which its space is given up, ascending:
+        itself, or if it takes time the first one that starts when it is over.
     """
 
     def __init__(self, columns: Columns, starts: Counts) -> None:
@@ -98,6 +101,11 @@ class Schedule:
         again, event = engine[order[1:]] == engine[order[:-1]], actions.event[order]
         self.previous = np.full(len(self.start), -1)
         self.previous[event[1:]] = np.where(again, event[:-1], -1)
+        kind = columns.kind[columns.form]
+        leaving = np.flatnonzero((kind == FREE) | (kind == WRITE))
+        given_up = np.maximum(leaving, np.searchsorted(self.start, self.finish[leaving]))
+        order = np.argsort(given_up, kind="stable")
+        self.leaving, self.given_up = leaving[order], given_up[order]
 
     def busy(self, events: slice) -> NDArray[np.bool_]:
         """Mark those of some events that find their engine still at work on the one before."""

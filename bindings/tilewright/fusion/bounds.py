@@ -1,0 +1,113 @@
+"""A bound on every plan that needs no search: what has to be computed, and what has to be moved."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.fusion.problem import CONV, HOST, LOAD, MISC, POOL, SAVE, Op, Problem
+from tilewright.fusion.structure import Structure
+from tilewright.fusion.tiles import energy
+from tilewright.layer import Layer, Window
+from tilewright.proven import Bound
+
+
+class _Lines(NamedTuple):
+    """Rows and columns of a map; all their crossings are needed, perhaps others as well."""
+
+    rows: NDArray[np.bool_]
+    columns: NDArray[np.bool_]
+
+    @property
+    def positions(self) -> int:
+        """Number of crossings."""
+        return int(self.rows.sum()) * int(self.columns.sum())
+
+
+def best_bound(problem: Problem) -> Bound:
+    """Return the compulsory bound: what is needed is computed once, and moved once if it is outside.
+
+    A map is outside if it enters or leaves the network, or if the host reads or computes it. An engine is at
+    work for its own operations alone, whatever the tiles; the issue of one group comes before. Lines of a map
+    that strides skip may never be computed.
+    """
+    machine = problem.machine
+    loads = saves = macs = 0
+    work = dict.fromkeys((CONV, POOL, MISC), 0)
+    outside: dict[int, int] = {}
+    for op, lines in zip(problem.ops, _needed(problem), strict=True):
+        if op.engine == HOST:
+            continue
+        channels = op.spec.output[0]
+        structure = Structure(problem, (op.number,))
+        place = structure.loaded
+        loads += channels * structure.parameters(place, (0, structure.summed(place)))
+        for producer in op.producers:
+            if producer < 0 or problem.ops[producer].engine == HOST:
+                size = _shape(problem, producer)[0] * _read(problem, op, producer, lines).positions
+                outside[producer] = max(outside.get(producer, 0), size)
+        if _leaves(problem, op):
+            saves += machine.arrays * prod(op.spec.output)
+        if isinstance(op.spec, Layer):
+            ins, outs, high = machine.conv_array
+            passes = (
+                -(-structure.summed(place) // ins) * -(-channels // outs) * -(-int(lines.rows.sum()) // high)
+            )
+            work[CONV] += passes * int(lines.columns.sum()) * prod(op.spec.kernel)
+            macs += machine.arrays * channels * lines.positions * structure.operands(place)
+        else:
+            values = machine.arrays * channels * lines.positions * structure.operands(place)
+            work[op.engine] += -(-values // machine.operands_per_cycle)
+    loads += machine.arrays * sum(outside.values())
+    traffic = (loads + saves) * machine.element_bytes
+    cycles = machine.issue_cycles + max(
+        *work.values(), machine.transfer_cycles(LOAD, loads), machine.transfer_cycles(SAVE, saves)
+    )
+    value = {
+        "cycles": cycles,
+        "traffic": traffic,
+        # Each group's energy is rounded down, twice.
+        "energy": max(0, int(energy(machine, traffic, macs, cycles)) - 2 * len(problem.ops)),
+        "memory": 0,
+    }[problem.minimise]
+    return Bound("compulsory work and traffic bound", value, len(problem.ops))
+
+
+def _leaves(problem: Problem, op: Op) -> bool:
+    readers = problem.consumers[op.number]
+    return not readers or any(problem.ops[reader].engine == HOST for reader in readers)
+
+
+def _shape(problem: Problem, producer: int) -> tuple[int, int, int]:
+    return problem.ops[0].spec.input if producer < 0 else problem.ops[producer].spec.output
+
+
+def _needed(problem: Problem) -> list[_Lines]:
+    """Return, for each operation, needed lines of its output: all, or those that one reader needs."""
+    found: list[Any] = [None] * len(problem.ops)
+    for op in reversed(problem.ops):
+        _, height, width = op.spec.output
+        every = _Lines(np.ones(height, np.bool_), np.ones(width, np.bool_))
+        readers = [] if _leaves(problem, op) else problem.consumers[op.number]
+        read = [_read(problem, problem.ops[reader], op.number, found[reader]) for reader in readers]
+        found[op.number] = max(read, key=lambda lines: lines.positions, default=every)
+    return found
+
+
+def _read(problem: Problem, op: Op, producer: int, lines: _Lines) -> _Lines:
+    """Return the lines of a map that some lines of an operation's output are computed from."""
+    spec, shape = op.spec, _shape(problem, producer)[1:]
+    assert isinstance(spec, Window)
+    found = []
+    for axis, (needed, extent) in enumerate(zip(lines, shape, strict=True)):
+        touched = np.zeros(extent, np.bool_)
+        if spec.input[1 + axis] != extent:  # one value for all positions
+            touched[:] = True
+        else:
+            places = spec.positions(bool(axis))[needed] - spec.padding[2 * axis]
+            touched[places[(places >= 0) & (places < extent)]] = True
+        found.append(touched)
+    return _Lines(*found)

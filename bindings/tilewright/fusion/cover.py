@@ -1,0 +1,238 @@
+"""The choice of groups as an exact cover of the operations, as formulations state it.
+
+Of all candidates some are chosen that hold each operation exactly once, such that no group waits for itself
+through others. Costs are counted from prices of operations: as each operation is paid for once whatever is
+chosen, only *premiums*, what candidates cost beyond the prices of their members, distinguish plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property, lru_cache
+from itertools import pairwise
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.fusion.candidates import Candidate, candidates
+from tilewright.fusion.plan import Plan
+from tilewright.fusion.prices import prices
+from tilewright.fusion.problem import Problem
+
+__all__ = ["Cover", "adds_up", "cover", "started"]
+
+
+def adds_up(problem: Problem) -> bool:
+    """Whether a problem is such a choice: whether its objective is the sum of what groups cost."""
+    return problem.minimise != "memory"
+
+
+class Cover:
+    """From what formulations choose, and what they may know.
+
+    Parameters
+    ----------
+    ancestors
+        For each operation, a bit mask of all that it depends on; numbers are an order of execution.
+    candidates
+        Convex sets of operations with their costs; each operation is one by itself.
+
+    Attributes
+    ----------
+    candidates
+        Those that are no dearer than all of a known plan, the least premium first.
+    prices
+        Of operations: no candidate costs less than those of its members together, so that no plan costs less
+        than all of them. Next to the highest such prices, which are the dual of the linear relaxation.
+    premiums
+        Of candidates.
+    worst
+        Premiums of a known plan, one operation after the other: nothing above it is worth finding.
+    """
+
+    def __init__(self, ancestors: Sequence[int], candidates: Sequence[Candidate]) -> None:
+        self.ancestors = ancestors
+        known = sum(found.cost for found in candidates if len(found.nodes) == 1)
+        self.prices = prices(len(ancestors), candidates, known)
+        premium = {
+            found: found.cost - sum(self.prices[member] for member in found.nodes) for found in candidates
+        }
+        self.worst = sum(value for found, value in premium.items() if len(found.nodes) == 1)
+        self.candidates = sorted(
+            (found for found, value in premium.items() if value <= self.worst),
+            key=lambda found: (premium[found], found.nodes),
+        )
+        self.premiums = [premium[found] for found in self.candidates]
+        self.places = {found.nodes: place for place, found in enumerate(self.candidates)}
+
+    @property
+    def base(self) -> int:
+        """All prices: what no plan costs less than."""
+        return sum(self.prices)
+
+    @cached_property
+    def holders(self) -> list[list[int]]:
+        """Places of the candidates that hold an operation, of each operation."""
+        found: list[list[int]] = [[] for _ in self.ancestors]
+        for place, candidate in enumerate(self.candidates):
+            for member in candidate.nodes:
+                found[member].append(place)
+        return found
+
+    # Order ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _ahead(self) -> NDArray[np.bool_]:
+        """Whether a candidate must be executed before another one: an operation of that depends on it."""
+        count, n = len(self.candidates), len(self.ancestors)
+        members = np.zeros((count, n), np.float32)
+        for place, candidate in enumerate(self.candidates):
+            members[place, list(candidate.nodes)] = 1
+        before = np.array([[mask >> i & 1 for mask in self.ancestors] for i in range(n)], np.float32)
+        disjoint = members @ members.T == 0
+        ahead: NDArray[np.bool_] = ((members @ before) @ members.T > 0) & disjoint
+        return ahead
+
+    @cached_property
+    def tangled(self) -> list[int]:
+        """Places of the candidates that may be on a cycle, in which each group waits for the one before.
+
+        Groups are convex, so an operation that is executed alone only links those before and after it, of
+        which one is ahead of the other then. What is ahead of nothing that is left, or behind nothing, is on
+        no cycle; neither is what cannot be reached from what it reaches.
+        """
+        left = np.array([len(found.nodes) > 1 for found in self.candidates])
+        for ahead in (self._ahead, self._ahead.T):
+            degrees = ahead[left].sum(axis=0)
+            while (peeled := np.flatnonzero(left & (degrees == 0))).size:
+                left[peeled] = False
+                degrees -= ahead[peeled].sum(axis=0)
+        places = np.flatnonzero(left)
+        parts = nx.strongly_connected_components(nx.DiGraph(self._ahead[np.ix_(places, places)]))
+        return sorted(int(places[i]) for part in parts if len(part) > 1 for i in part)
+
+    @cached_property
+    def clashes(self) -> list[tuple[int, int]]:
+        """Pairs of candidates, by place, that wait for each other."""
+        places = np.array(self.tangled, np.intp)
+        mutual = self._ahead[np.ix_(places, places)]
+        first, second = np.nonzero(np.triu(mutual & mutual.T))
+        return [(int(places[i]), int(places[j])) for i, j in zip(first, second, strict=True)]
+
+    @cached_property
+    def placed(self) -> list[int]:
+        """Operations that need a position in the order: members of tangled candidates."""
+        return sorted({member for place in self.tangled for member in self.candidates[place].nodes})
+
+    @cached_property
+    def links(self) -> list[tuple[int, int]]:
+        """Pairs of operations of which the first has the lower position, or they are in the same group.
+
+        These are the placed operations that depend on each other, without pairs that follow from others.
+        Where groups waited for each other in a cycle, positions would ascend along it without end.
+        """
+        among = sum(1 << number for number in self.placed)
+        found = []
+        for number in self.placed:
+            direct = [i for i in self.placed if self.ancestors[number] >> i & 1]
+            behind = 0
+            for i in direct:
+                behind |= self.ancestors[i] & among
+            found += [(i, number) for i in direct if not behind >> i & 1]
+        return found
+
+    @cached_property
+    def ties(self) -> list[tuple[int, int]]:
+        """Pairs of operations that have the same position if they are in the same group."""
+        return sorted({pair for place in self.tangled for pair in pairwise(self.candidates[place].nodes)})
+
+    def positions(self, chosen: Iterable[int]) -> dict[int, int]:
+        """Return the positions of operations in a choice.
+
+        Raises
+        ------
+        networkx.NetworkXUnfeasible
+            If groups wait for each other in a cycle.
+        """
+        group = self.group_of(chosen)
+        graph = nx.DiGraph((group[i], group[j]) for i, j in self.links if group[i] != group[j])
+        graph.add_nodes_from(group[number] for number in self.placed)
+        rank = {place: number for number, place in enumerate(nx.topological_sort(graph))}
+        return {number: rank[group[number]] for number in self.placed}
+
+    # Dominance -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def split(self) -> dict[int, tuple[int, int]]:
+        """For candidates that cost no less than two others with the same members: those two.
+
+        They may stand for it in any plan: what waits for one of them has waited for it, and they do not wait
+        for each other.
+        """
+        found = {}
+        for place, candidate in enumerate(self.candidates):
+            members, least = set(candidate.nodes), self.premiums[place]
+            for one in self.holders[candidate.nodes[0]]:
+                inside = self.candidates[one]
+                if len(inside.nodes) < len(members) and members.issuperset(inside.nodes):
+                    other = self.places.get(tuple(sorted(members - set(inside.nodes))))
+                    if other is None or (self._ahead[one, other] and self._ahead[other, one]):
+                        continue
+                    premium = self.premiums[one] + self.premiums[other]
+                    if premium < least or (premium == least and place not in found):
+                        found[place], least = (one, other), premium
+        return found
+
+    # Plans ---------------------------------------------------------------------------------------------
+
+    @property
+    def alone(self) -> list[int]:
+        """Places of the operations as candidates, which are a known plan."""
+        return [self.places[number,] for number in range(len(self.ancestors))]
+
+    def chosen(self, groups: Iterable[tuple[int, ...]]) -> list[int] | None:
+        """Return the candidates, by place, that stand for groups.
+
+        What is no candidate gives way to its operations, what two others dominate to these. None where that
+        is no plan, or a worse one than the known one.
+        """
+        found, left = [], list(groups)
+        while left:
+            nodes = left.pop()
+            place = self.places.get(nodes)
+            if place is None and len(nodes) > 1:
+                left += [(number,) for number in nodes]
+            elif place is None:
+                return None
+            elif place in self.split:
+                left += [self.candidates[part].nodes for part in self.split[place]]
+            else:
+                found.append(place)
+        covered = sorted(number for place in found for number in self.candidates[place].nodes)
+        total = sum(self.premiums[place] for place in found)
+        if covered != [*range(len(self.ancestors))] or total > self.worst:
+            return None
+        try:
+            self.positions(found)
+        except nx.NetworkXUnfeasible:
+            return None
+        return found
+
+    def group_of(self, chosen: Iterable[int]) -> list[int]:
+        """Return the place of the candidate to which each operation belongs."""
+        found = {member: place for place in chosen for member in self.candidates[place].nodes}
+        return [found[number] for number in range(len(self.ancestors))]
+
+
+@lru_cache(maxsize=4)
+def cover(problem: Problem) -> Cover:
+    """Return a problem's."""
+    return Cover(problem.ancestors, candidates(problem))
+
+
+def started(problem: Problem, plan: Plan) -> list[int] | None:
+    """Return the candidates, by place, that stand for a plan, None where it is of no use."""
+    number = {op.name: op.number for op in problem.ops}
+    groups = [tuple(sorted(number.get(name, -1) for name in group.nodes)) for group in plan.groups]
+    return cover(problem).chosen(groups)

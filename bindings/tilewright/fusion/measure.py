@@ -1,0 +1,370 @@
+"""What tiles of a group need and move, in closed form, as arrays over many tiles.
+
+What a tile takes in the buffers and moves is exact; of its cycles there is a lower bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.fusion.compiled import Ints
+from tilewright.fusion.plan import Tile
+from tilewright.fusion.problem import CONV, LOAD, SAVE
+from tilewright.fusion.structure import Structure
+from tilewright.network import Pool
+
+Grid = Any
+"""Values of all tiles of a search, shape (ways, rows, columns), or what broadcasts to it."""
+
+
+class Along:
+    """Tiles of several sizes along an axis; of every feature and size, how long things are.
+
+    Attributes
+    ----------
+    sizes
+        Rows, or columns, of the last operation's output.
+    spans
+        Of each size; see `Structure.spans`.
+    count : shape (sizes,)
+        Tiles.
+    total, fresh, most, first, last : shape (features, sizes)
+        What all tiles need together, and without what the one before has; what one needs.
+    ring, switch
+        Most that a tile and the one before take in one place; and with the last tile beside the first one.
+    passes, fresh_passes
+        How often the array's rows pass over all tiles.
+    busy
+        Tiles that need something which the one before has not.
+    overlaps
+        Whether a tile needs what another one needs.
+    """
+
+    def __init__(self, structure: Structure, axis: int, sizes: Sequence[int]) -> None:
+        self.sizes = list(sizes)
+        self.spans = structure.spans(axis, self.sizes)
+        self.count = np.array([span.shape[1] for span in self.spans])
+        begins = np.cumsum(self.count) - self.count
+        low, end = np.moveaxis(np.concatenate(self.spans, axis=1), -1, 0)
+        # What the tile before begins and ends with; the first tile stands before itself, empty.
+        before, until = np.roll(low, 1, axis=1), np.roll(end, 1, axis=1)
+        before[:, begins] = until[:, begins] = low[:, begins]
+        length, new = end - low, np.maximum(end - np.maximum(low, until), 0)
+        high = structure.machine.conv_array[2]
+
+        def add(values: Ints) -> Ints:
+            return np.add.reduceat(values, begins, axis=1)
+
+        self.total, self.fresh, self.busy = add(length), add(new), add((new > 0).astype(np.int64))
+        self.passes, self.fresh_passes = add(-(-length // high)), add(-(-new // high))
+        self.most = np.maximum.reduceat(length, begins, axis=1)
+        self.ring = np.maximum.reduceat(end - np.minimum(before, low), begins, axis=1)
+        self.overlaps = np.logical_or.reduceat(low < until, begins, axis=1)
+        self.first, self.last = length[:, begins], length[:, begins + self.count - 1]
+        self.switch = np.maximum(self.ring, np.where(self.count > 1, self.first + self.last, 0))
+
+
+class Measured:
+    """What tiles need and move that differ in rows, columns, kernels and channels only.
+
+    Parameters
+    ----------
+    ways
+        All of the tiles but their rows and columns.
+
+    Attributes
+    ----------
+    tiles : shape (rows, columns)
+    input, output, parameters : shape (ways, rows, columns), or what broadcasts to it
+        Bytes of each buffer.
+    loads, saves, macs
+        Values moved, of all images, and MACs of convolutions.
+    possible
+        Whether no map leaves in tiles that overlap, and is read as well.
+    """
+
+    def __init__(self, structure: Structure, rows: Along, columns: Along, ways: Sequence[Tile]) -> None:
+        self.structure, self.machine = structure, structure.machine
+        self.keeps, self.by_kernels = ways[0].halo == "keep", ways[0].order == "kernels"
+        self._stays = ways[0].parameters == "keep"
+        self._rows, self._columns = rows, columns
+        self.tiles: Grid = rows.count[:, None] * columns.count
+        self.shape = (len(ways), *self.tiles.shape)
+        self._kernels = self._by_way(way.kernels for way in ways)
+        self._splits = self._by_way(structure.splits(way) for way in ways).astype(np.bool_)
+        self._passes = self._by_way(structure.passes(way) for way in ways).astype(np.bool_)
+        deep = structure.summed(structure.loaded)
+        self._summed = np.where(self._splits, self._by_way(way.channels for way in ways), deep)
+        self.input: Grid = 0
+        self.output: Grid = 0
+        self.loads: Grid = 0
+        self.possible: Grid = np.True_
+        for feature in range(len(structure.features)):
+            self._measure(feature)
+        self._measure_split()
+        self._measure_parameters()
+        self.saves = self.machine.arrays * sum(prod(each.shape) for each in structure.features if each.saved)
+
+    def _by_way(self, values: Any) -> Ints:
+        return np.array(list(values), dtype=np.int64)[:, None, None]
+
+    def _plane(self, rows: Ints, columns: Ints, feature: int) -> Grid:
+        """Return values of rows times values of columns, of all images."""
+        return self.machine.arrays * rows[feature][:, None] * columns[feature]
+
+    def _chunk(self, feature: int) -> Grid:
+        """Return the channels of a map in one turn."""
+        structure = self.structure
+        channels = structure.features[feature].shape[0]
+        if feature < structure.loaded:
+            channels = min(channels, structure.features[structure.readers[feature][0]].shape[0])
+        return np.minimum(channels, self._kernels)
+
+    def _chunks(self, feature: int) -> Grid:
+        """Return the turns of the stage that computes a map, or reads a loaded one."""
+        structure = self.structure
+        stage = structure.stage[feature if feature >= structure.loaded else structure.readers[feature][0]]
+        return -(-structure.features[structure.stages[stage][0]].shape[0] // self._kernels)
+
+    @cached_property
+    def _summed_maps(self) -> list[int]:
+        """Maps that come in parts where input channels are split."""
+        if not self._splits.any():
+            return []
+        return list(dict.fromkeys(part.map for part in self.structure.features[self.structure.loaded].parts))
+
+    # Maps --------------------------------------------------------------------------------------------
+
+    def _measure(self, number: int) -> None:
+        structure, rows, columns = self.structure, self._rows, self._columns
+        feature, loaded = structure.features[number], number < structure.loaded
+        channels, chunks = feature.shape[0], self._chunks(number)
+        overlaps = rows.overlaps[number][:, None] | columns.overlaps[number]
+        turn = np.bool_(structure.turns[number]) & (self.by_kernels | ~(self.keeps & overlaps))
+        again = chunks if loaded and self.by_kernels else 1
+        visits = self.tiles * np.where(turn, chunks, again)
+        slots = np.where(visits > 1, np.where(turn, 2, int(structure.slots[number])), 1)
+        high = rows.most[number][:, None]
+        places = slots * high
+        if self.keeps:
+            ring = rows.ring[number][:, None]
+            if self.by_kernels:
+                ring = np.where(chunks > 1, rows.switch[number][:, None], ring)
+                places = np.where(self.tiles > 1, np.where(slots > 1, ring, high), places)
+            else:
+                places = np.where(turn, places, np.where(slots > 1, ring, high))
+        held = np.where(turn, self._chunk(number), channels)
+        taken = self.machine.element_bytes * self.machine.arrays * places * columns.most[number] * held
+        if loaded:
+            split = self._splits if number in self._summed_maps else np.False_
+            self.input = self.input + np.where(split, 0, taken)
+            moved = self._plane(rows.fresh if self.keeps else rows.total, columns.total, number) * channels
+            self.loads = self.loads + moved * np.where(split, chunks, np.where(turn, 1, again))
+        else:
+            self.output = self.output + taken
+            if feature.saved and structure.readers[number] and not self.keeps:
+                self.possible = self.possible & ~overlaps
+
+    def _measure_split(self) -> None:
+        """Add what parts of loaded maps take, where a convolution sums over some input channels at a time."""
+        if self._summed_maps:
+            planes = [self._plane(self._rows.most, self._columns.most, each) for each in self._summed_maps]
+            taken = self.machine.element_bytes * 2 * np.max(planes, axis=0) * self._summed
+            self.input = self.input + np.where(self._splits, taken, 0)
+
+    def _measure_parameters(self) -> None:
+        structure, width = self.structure, self.machine.element_bytes
+        every = {
+            place: structure.parameters(place, (0, structure.summed(place))) for place in structure.members
+        }
+        turns = {place: each * self._chunk(place) for place, each in every.items()}
+        if self._splits.any():
+            head = structure.loaded
+            first = np.where(
+                self._summed > 0, structure.parameters(head, (0, 1)) - structure.parameters(head, (1, 2)), 0
+            )
+            window = structure.parameters(head, (1, 2))
+            turns[head] = np.where(
+                self._splits, (first + window * self._summed) * self._chunk(head), turns[head]
+            )
+        self._first_fetch = turns[structure.loaded]
+        total = sum(each * structure.features[place].shape[0] for place, each in every.items())
+        taken: Grid = total
+        if self.by_kernels and not self._stays:
+            taken = np.where(self._chunks(structure.loaded) > 1, 2, 1) * sum(turns.values())
+        taken = np.where(self._passes, 2 * np.max(np.broadcast_arrays(*turns.values()), axis=0), taken)
+        self.parameters: Grid = width * taken
+        again: Grid = 0
+        for place in structure.weighted:
+            tiles = self.tiles
+            if self.keeps:
+                tiles = self._rows.busy[place][:, None] * self._columns.count
+            again = again + tiles * every[place] * structure.features[place].shape[0]
+        self.loads = self.loads + np.where(self._passes, again, total)
+
+    # Results -----------------------------------------------------------------------------------------
+
+    @property
+    def turns(self) -> Ints:
+        """Turns of the loops over tiles and channels."""
+        structure = self.structure
+        chunks = sum(self._chunks(stage[0]) for stage in structure.stages)
+        deep = structure.summed(structure.loaded)
+        return np.array(
+            np.broadcast_to(
+                self.tiles * chunks * np.where(self._splits, -(-deep // np.maximum(1, self._summed)), 1),
+                self.shape,
+            )
+        )
+
+    @property
+    def buffers(self) -> tuple[Grid, Grid, Grid]:
+        """Bytes of the input, the output and the parameter buffer."""
+        return self.input, self.output, self.parameters
+
+    @property
+    def traffic(self) -> Grid:
+        """Bytes moved from and to DRAM."""
+        return (self.loads + self.saves) * self.machine.element_bytes
+
+    def fits(self) -> NDArray[np.bool_]:
+        """Mark the tiles that fit into the buffers."""
+        machine = self.machine
+        fits = (
+            self.possible
+            & (self.input <= machine.input_bytes)
+            & (self.output <= machine.output_bytes)
+            & (self.parameters <= machine.parameter_bytes)
+        )
+        return np.array(np.broadcast_to(fits, self.shape))
+
+    @cached_property
+    def macs(self) -> Grid:
+        """MACs of convolutions, of all images."""
+        structure, rows = self.structure, self._rows
+        table = rows.fresh if self.keeps else rows.total
+        return sum(
+            self._plane(table, self._columns.total, place)
+            * (structure.features[place].shape[0] * structure.operands(place))
+            for place in structure.members
+            if structure.op(place).engine == CONV
+        )
+
+    # Cycles ------------------------------------------------------------------------------------------
+
+    def bound(self) -> Grid:
+        """Return cycles that no schedule is below.
+
+        In a single stage all waits for what its first operation needs. What an engine does last leads to a
+        result of the last tile that is saved, unless halos are kept and it has nothing new for that tile.
+        """
+        structure, rows, columns = self.structure, self._rows, self._columns
+        alone = len(structure.stages) == 1
+        work: dict[str, Grid] = {}
+        for place in structure.members:
+            engine = structure.op(place).engine
+            work[engine] = work.get(engine, 0) + self._work(place)
+        results = [place for place in structure.members if not structure.readers[place]]
+        saved = [place for place in structure.members if structure.features[place].saved]
+        begin = self._cycles(LOAD, self._first_load()) + self._cycles(LOAD, self._first_fetch)
+        last: Grid = 0
+        end: Grid = 0
+        first: Grid = 0
+        if alone or not self.keeps:
+            end = _least([self._cycles(SAVE, self._last_save(place)) for place in saved])
+        if alone:
+            first = begin + _least([self._turn(place, rows.first, columns.first, False) for place in saved])
+            if not self.keeps:
+                last = _least([self._turn(place, rows.last, columns.last, True) for place in results])
+        longest = np.maximum(
+            self._cycles(LOAD, self.loads) + last + end, first + self._cycles(SAVE, self.saves)
+        )
+        engines = {structure.op(place).engine for place in results}
+        head = structure.op(structure.loaded).engine
+        for engine, cycles in work.items():
+            before = begin if alone or engine == head else 0
+            after = end if engine in engines else last + end
+            longest = np.maximum(longest, before + cycles + after)
+        return longest + self.machine.issue_cycles
+
+    def _work(self, place: int) -> Grid:
+        """Return the least cycles in which an engine computes a map, all tiles together."""
+        structure, machine, rows = self.structure, self.machine, self._rows
+        op, channels, wide = (
+            structure.op(place),
+            structure.features[place].shape[0],
+            self._columns.total[place],
+        )
+        if op.engine != CONV:
+            values = self._plane(rows.fresh if self.keeps else rows.total, self._columns.total, place)
+            return -(-values * (channels * structure.operands(place)) // machine.operands_per_cycle)
+        ins, outs, _ = machine.conv_array
+        passes = (rows.fresh_passes if self.keeps else rows.passes)[place][:, None]
+        chunk, deep = self._chunk(place), structure.summed(place)
+        size = self._summed if place == structure.loaded else deep
+        across = channels // chunk * -(-chunk // outs) + -(-(channels % chunk) // outs)
+        down = deep // size * -(-size // ins) + -(-(deep % size) // ins)
+        return passes * wide * (across * down * self._window(place))
+
+    def _window(self, place: int) -> int:
+        spec = self.structure.op(place).spec
+        assert not isinstance(spec, Pool)
+        return prod(getattr(spec, "kernel", (1, 1)))
+
+    def _first_load(self) -> Grid:
+        """Return the values that the first operation needs before it can begin."""
+        structure = self.structure
+        found: Grid = 0
+        known = set()
+        for part in structure.features[structure.loaded].parts:
+            if part.map >= structure.loaded or part.map in known:
+                continue
+            known.add(part.map)
+            channels = structure.features[part.map].shape[0]
+            by_turn = np.clip(self._kernels - part.first, 0, channels)
+            needed = by_turn if structure.turns[part.map] else channels
+            if part.map in self._summed_maps:
+                needed = np.where(self._splits, np.clip(self._summed - part.first, 0, channels), needed)
+            found = found + self._plane(self._rows.first, self._columns.first, part.map) * needed
+        return found
+
+    def _last_save(self, place: int) -> Grid:
+        channels = self.structure.features[place].shape[0]
+        rest = channels % self._kernels
+        fewest = np.minimum(self._chunk(place), np.where(rest, rest, channels))
+        return self._plane(self._rows.last, self._columns.last, place) * fewest
+
+    def _turn(self, place: int, rows: Ints, columns: Ints, last: bool) -> Grid:
+        """Return how long the smallest turn of an operation takes, or the end of it, the last sum."""
+        structure, machine = self.structure, self.machine
+        op, channels = structure.op(place), structure.features[place].shape[0]
+        rest = channels % self._kernels
+        chunk = np.minimum(self._kernels, np.where(rest, rest, channels))
+        if op.engine != CONV:
+            values = self._plane(rows, columns, place) * chunk * structure.operands(place)
+            return -(-values // machine.operands_per_cycle)
+        ins, outs, high = machine.conv_array
+        deep: Grid = structure.summed(place)
+        if last and place == structure.loaded:
+            over = deep % np.maximum(1, self._summed)
+            deep = np.where(over, over, self._summed)
+        passes = -(-rows[place][:, None] // high) * columns[place]
+        return passes * (-(-deep // ins) * -(-chunk // outs) * self._window(place))
+
+    def _cycles(self, engine: str, values: Grid) -> Grid:
+        machine = self.machine
+        rate = machine.load_mb_per_s if engine == LOAD else machine.save_mb_per_s
+        return values * (machine.element_bytes * machine.clock_mhz) // rate
+
+
+def _least(values: list[Grid]) -> Grid:
+    least = values[0]
+    for other in values[1:]:
+        least = np.minimum(least, other)
+    return least

@@ -1,0 +1,91 @@
+"""Fusion and MiniZinc: the data of ``models/fusion/core.mzn``, and plans from its solutions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tilewright.fusion.cover import Cover, adds_up, cover, started
+from tilewright.fusion.plan import Plan
+from tilewright.fusion.problem import Problem
+from tilewright.fusion.selection import ordered
+
+__all__ = ["data", "plan", "relax", "scale", "size", "start", "suits"]
+
+LARGEST = 2**31 - 2
+"""The largest number that Gecode can handle."""
+
+
+def suits(problem: Problem, _formulation: Path) -> bool:
+    """Whether the formulations take a problem: whether costs add up, in numbers that fit."""
+    return adds_up(problem) and cover(problem).worst <= LARGEST
+
+
+def size(problem: Problem) -> int:
+    """Return about how many constraints a formulation gives: one for each member of a candidate."""
+    return sum(len(candidate.nodes) for candidate in cover(problem).candidates)
+
+
+def relax(problem: Problem) -> int:
+    """Return 0: where prices lead to is better than what neighbourhoods hold."""
+    return 0
+
+
+def scale(problem: Problem) -> tuple[int, int]:
+    """Return (offset, unit): a plan costs ``offset + unit * objective`` of the formulation."""
+    return cover(problem).base, 1
+
+
+def data(problem: Problem) -> dict[str, Any]:
+    """Return the parameters that core.mzn declares, all but those of the search."""
+    reads = [(producer, op.number) for op in problem.ops for producer in op.producers if producer >= 0]
+    return parameters(cover(problem), reads)
+
+
+def parameters(choice: Cover, reads: list[tuple[int, int]]) -> dict[str, Any]:
+    """Return those of a choice of groups whose operations read what others produce."""
+    producers, consumers = _columns(reads)
+    place = {number: place for place, number in enumerate(choice.placed)}
+    before, after = _columns([(place[i], place[j]) for i, j in choice.links])
+    left, right = _columns([(place[i], place[j]) for i, j in choice.ties])
+    one, other = _columns(choice.clashes)
+    return {
+        "n_ops": len(choice.prices),
+        "n_candidates": len(choice.candidates),
+        "members": [{member + 1 for member in candidate.nodes} for candidate in choice.candidates],
+        "cost": [candidate.cost for candidate in choice.candidates],
+        "price": choice.prices,
+        "worst": choice.worst,
+        "n_reads": len(producers),
+        "producer": producers,
+        "consumer": consumers,
+        "n_places": len(choice.placed),
+        "op": [number + 1 for number in choice.placed],
+        "n_links": len(before),
+        "before": before,
+        "after": after,
+        "n_ties": len(left),
+        "left": left,
+        "right": right,
+        "n_clashes": len(one),
+        "one": one,
+        "other": other,
+        "DOMINATED": {place + 1 for place in choice.split},
+    }
+
+
+def _columns(pairs: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    """Return the first and the second numbers of pairs, counted from 1."""
+    return [first + 1 for first, _ in pairs], [second + 1 for _, second in pairs]
+
+
+def start(problem: Problem, plan: Plan) -> list[int] | None:
+    """Return a plan as values of the decisions: the candidate of each operation, from 1."""
+    chosen = started(problem, plan)
+    return None if chosen is None else [place + 1 for place in cover(problem).group_of(chosen)]
+
+
+def plan(problem: Problem, solution: Any) -> Plan:
+    """Return the plan of a solution of core.mzn."""
+    candidates = cover(problem).candidates
+    return ordered(problem, (candidates[number - 1] for number in sorted(set(solution.group))))

@@ -1,0 +1,57 @@
+"""Groups that are chosen become a plan: an order in which they can be executed, if there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import networkx as nx
+
+from tilewright.fusion.plan import Group, Plan
+
+if TYPE_CHECKING:
+    from tilewright.fusion.candidates import Candidate
+    from tilewright.fusion.problem import Problem
+
+
+def ordered(problem: Problem, chosen: Iterable[Candidate]) -> Plan:
+    """Return the plan of groups that hold every operation once, in an order of execution.
+
+    Of the groups that can be next, the one with the smallest first operation is.
+
+    Raises
+    ------
+    ValueError
+        If groups wait for each other; it names those of a cycle.
+    """
+    chosen = list(chosen)
+    groups = [Group(tuple(problem.ops[number].name for number in one.nodes), one.tile) for one in chosen]
+    graph = quotient([op.producers for op in problem.ops], [one.nodes for one in chosen])
+    try:
+        order = list(nx.lexicographical_topological_sort(graph, key=lambda place: chosen[place].nodes))
+    except nx.NetworkXUnfeasible:
+        cycle = [" + ".join(groups[place].nodes) for place, _ in nx.find_cycle(graph)]
+        raise ValueError(f"groups wait for each other: {'; '.join(cycle)}") from None
+    return Plan(tuple(groups[place] for place in order))
+
+
+def quotient(producers: Sequence[Sequence[int]], groups: Sequence[Sequence[int]]) -> nx.DiGraph:
+    """Return the graph of groups, by place, with an edge to each that reads what another computes.
+
+    Parameters
+    ----------
+    producers
+        For each operation, by number, what it reads; -1 is the network's input.
+    groups
+        Which hold every operation once.
+    """
+    place_of = {number: place for place, nodes in enumerate(groups) for number in nodes}
+    graph = nx.DiGraph()
+    graph.add_nodes_from(range(len(groups)))
+    graph.add_edges_from(
+        (place_of[read], place)
+        for number, place in place_of.items()
+        for read in producers[number]
+        if read >= 0 and place_of[read] != place
+    )
+    return graph

@@ -1,0 +1,44 @@
+"""The room's own exact method: a shortest path through the downsets of the graph.
+
+Why nothing is lost is argued in the module that it stands on: ``tilewright.fusion.search``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.fusion import Plan, Problem
+from tilewright.fusion.candidates import Candidate, candidates
+from tilewright.fusion.search import answers
+from tilewright.fusion.selection import ordered
+from tilewright.heuristics.fusion import greedy
+from tilewright.search import Outcome, Search
+
+
+def suits(problem: Problem) -> bool:
+    """Whether the method takes a problem: one whose objective is the sum of what groups cost."""
+    return problem.minimise != "memory"
+
+
+def solve(problem: Problem, search: Search) -> Outcome:
+    """Find and prove the optimum."""
+    known = candidates(problem)
+    producers = [op.producers for op in problem.ops]
+    start = _start(problem, known, search.start) or greedy.choose(producers, known)
+    plan, cost, bound, proven = None, None, None, False
+    for found in answers(producers, known, start, search.deadline, search.bound or 0):
+        if found.cost != cost:
+            cost, plan = found.cost, ordered(problem, found.chosen)
+            search.on_plan(plan)
+        if found.bound != bound:
+            bound = found.bound
+            search.on_bound(bound)
+        proven = found.proven
+    return Outcome("optimal" if proven else "feasible", plan, bound)
+
+
+def _start(problem: Problem, known: Sequence[Candidate], plan: Plan | None) -> list[Candidate]:
+    """Return the candidates that are a plan's groups; none if some group is no candidate."""
+    by_names = {tuple(problem.ops[number].name for number in one.nodes): one for one in known}
+    groups = [by_names.get(group.nodes) for group in plan.groups] if plan else []
+    return [one for one in groups if one] if all(groups) else []

@@ -1,0 +1,95 @@
+"""An integer program for the choice of groups: an exact cover of the operations, without cycles.
+
+Most groups cannot be part of a cycle. Operations of those that can have positions, which are equal within a
+group and ascend along whatever depends on each other in different groups. Costs are counted beyond the prices
+of operations, so that the linear relaxation starts where its dual ends.
+
+Extras: no two groups that wait for each other, and none that costs no less than two others in its place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyomo.environ as pyo
+
+from tilewright.fusion.cover import Cover, adds_up, cover, started
+from tilewright.fusion.plan import Plan
+from tilewright.fusion.problem import Problem
+from tilewright.fusion.selection import ordered
+
+
+def suits(problem: Problem) -> bool:
+    """Whether the formulation takes a problem."""
+    return adds_up(problem)
+
+
+def size(problem: Problem) -> int:
+    """Return about how many constraints there are: of operations, and of pairs that have an order."""
+    choice = cover(problem)
+    return len(choice.prices) + len(choice.links) + 2 * len(choice.ties) + len(choice.clashes)
+
+
+def build(problem: Problem, extras: bool = True) -> Any:
+    """Return the model, with or without its extras."""
+    m = formulate(cover(problem), extras)
+    m.problem = problem
+    return m
+
+
+def formulate(choice: Cover, extras: bool) -> Any:
+    """Return the model of a choice."""
+    m = pyo.ConcreteModel(name="partition")
+    m.choice, m.offset = choice, choice.base
+    most = len(choice.placed) - 1
+    m.CANDIDATES = pyo.RangeSet(0, len(choice.candidates) - 1)
+    m.PLACED = pyo.Set(initialize=choice.placed)
+    m.chosen = pyo.Var(m.CANDIDATES, domain=pyo.Binary)
+    m.position = pyo.Var(m.PLACED, bounds=(0, most))  # of an operation's group in the order of execution
+
+    def apart(i: int, j: int) -> Any:
+        return 1 - sum(m.chosen[c] for c in sorted({*choice.holders[i]} & {*choice.holders[j]}))
+
+    @m.Constraint(range(len(choice.prices)))
+    def each_operation_once(m: Any, i: int) -> Any:
+        return sum(m.chosen[c] for c in choice.holders[i]) == 1
+
+    @m.Constraint(choice.links)
+    def groups_wait(m: Any, i: int, j: int) -> Any:
+        return m.position[i] + apart(i, j) <= m.position[j]
+
+    @m.Constraint(choice.ties)
+    def one_position_at_most(m: Any, i: int, j: int) -> Any:
+        return m.position[j] - m.position[i] <= most * apart(i, j)
+
+    @m.Constraint(choice.ties)
+    def one_position_at_least(m: Any, i: int, j: int) -> Any:
+        return m.position[i] - m.position[j] <= most * apart(i, j)
+
+    m.cost = pyo.Objective(expr=sum(choice.premiums[c] * m.chosen[c] for c in m.CANDIDATES))
+    if extras:
+
+        @m.Constraint(choice.clashes)
+        def not_both(m: Any, c: int, d: int) -> Any:
+            return m.chosen[c] + m.chosen[d] <= 1
+
+        @m.Constraint(choice.split)
+        def two_others_instead(m: Any, c: int) -> Any:
+            return m.chosen[c] == 0
+
+    return m
+
+
+def start(m: Any, plan: Plan) -> None:
+    """Set every variable to its value in a plan, or in that of operations alone where it is of no use."""
+    choice: Cover = m.choice
+    chosen = started(m.problem, plan) or choice.alone
+    for c in m.CANDIDATES:
+        m.chosen[c] = int(c in chosen)
+    for number, position in choice.positions(chosen).items():
+        m.position[number] = position
+
+
+def read(m: Any) -> Plan:
+    """Return the plan that the variables describe."""
+    return ordered(m.problem, [m.choice.candidates[c] for c in m.CANDIDATES if m.chosen[c].value > 0.5])
