@@ -9,19 +9,36 @@ from collections.abc import Sequence
 
 from tilewright.fusion import Plan, Problem
 from tilewright.fusion.candidates import Candidate, candidates
+from tilewright.fusion.memory import least
 from tilewright.fusion.search import answers
 from tilewright.fusion.selection import ordered
 from tilewright.heuristics.fusion import greedy
 from tilewright.search import Outcome, Search
 
 
-def suits(problem: Problem) -> bool:
-    """Whether the method takes a problem: one whose objective is the sum of what groups cost."""
-    return problem.minimise != "memory"
-
-
 def solve(problem: Problem, search: Search) -> Outcome:
     """Find and prove the optimum."""
+    return _least_memory(problem, search) if problem.minimise == "memory" else _cheapest(problem, search)
+
+
+def _least_memory(problem: Problem, search: Search) -> Outcome:
+    plan, bound, proven = None, None, False
+    for found in least(problem, search.deadline):
+        proven = found.proven
+        if found.chosen:
+            plan = ordered(problem, found.chosen)
+            search.on_plan(plan)
+        elif proven:
+            return Outcome("infeasible")
+        if found.bound != bound:
+            bound = found.bound
+            search.on_bound(bound)
+    if plan is None:
+        return Outcome("unknown", bound=bound)
+    return Outcome("optimal" if proven else "feasible", plan, bound)
+
+
+def _cheapest(problem: Problem, search: Search) -> Outcome:
     known = candidates(problem)
     producers = [op.producers for op in problem.ops]
     start = _start(problem, known, search.start) or greedy.choose(producers, known)

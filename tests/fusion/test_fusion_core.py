@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from random import Random
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 from fusion_at_random import (
     AnyGroups,
+    Table,
     any_tile,
     group,
     network,
@@ -18,30 +21,52 @@ from fusion_at_random import (
     problem,
     problems,
     randoms,
+    scaled,
     tile,
 )
 from hypothesis import given, settings
 
+import tilewright
 from tilewright import catalogue, fusion
 from tilewright.errors import InputError
 from tilewright.fusion import Plan, Problem
+from tilewright.fusion.candidates import Candidate, candidates
 from tilewright.fusion.layout import Layout
 from tilewright.fusion.measure import Along, Measured
-from tilewright.fusion.plan import HALOS, ORDERS, PARAMETERS, Tile
+from tilewright.fusion.plan import HALOS, ORDERS, PARAMETERS, Group, Tile
 from tilewright.fusion.problem import BUFFERS
 from tilewright.fusion.program import Lowering
+from tilewright.fusion.selection import ordered
 from tilewright.fusion.structure import Structure
-from tilewright.fusion.tiles import Choice, best, choice, fault, halves, sizes, turns
-from tilewright.instance import validated
-from tilewright.simulator import Program, Report, execute
+from tilewright.fusion.tiles import Choice, best, choice, fault, halves, sizes, tried, turns
+from tilewright.instance import build
+from tilewright.simulator import Compute, Program, Report, execute
 
 OBJECTIVES = ("cycles", "traffic", "energy", "memory")
 
-ZU9 = validated(Problem.model_fields["machine"].annotation, catalogue.shared("machines", "dnnvm-zu9"))
-ZU2 = validated(Problem.model_fields["machine"].annotation, catalogue.shared("machines", "dnnvm-zu2"))
+SMALL: Table = {
+    "conv_array": (4, 4, 2),
+    "clock_mhz": 100,
+    "input_bytes": 4000,
+    "output_bytes": 4000,
+    "parameter_bytes": 6000,
+    "load_mb_per_s": 400,
+    "save_mb_per_s": 400,
+    "operands_per_cycle": 8,
+    "issue_cycles": 100,
+}
+"""A machine whose buffers hold some maps of small networks, and not others."""
 
 
-def simulated(problem: Problem, plan: Plan) -> Report:
+def simulated(problem: Problem, plan: Plan, any_tiles: bool = False) -> Report:
+    """Simulate a plan, which may have tiles of other sizes than those that are searched."""
+    with pytest.MonkeyPatch.context() as patch:
+        if any_tiles:
+            patch.setattr(fusion, "tried", lambda *_: True)
+        return _simulated(problem, plan)
+
+
+def _simulated(problem: Problem, plan: Plan) -> Report:
     assert fusion.fault(problem, plan) is None
     report = fusion.simulate(problem, plan, numeric=True)
     assert report.violation is None, report.violation
@@ -63,7 +88,7 @@ def with_machine(problem: Problem, **changes: Any) -> Problem:
 def test_execution_confirms_the_closed_forms(drawn: tuple[Random, AnyGroups]) -> None:
     random, problem = drawn
     made = plan(random, problem)
-    report = simulated(problem, made)
+    report = simulated(problem, made, any_tiles=True)
     costs = fusion.choices(problem, made)
     for one, facts in zip(costs, report.facts["groups"], strict=True):
         assert (facts["cycles"], facts["traffic"], facts["energy"]) == (one.cycles, one.traffic, one.energy)
@@ -150,12 +175,14 @@ def test_the_best_tile_is_that_of_enumeration(minimise: str, random: Random) -> 
         tight = with_machine(roomy, **small)
     except InputError:  # some other operation has too little
         tight = roomy
-    found = best(tight, nodes)
-    costs = [choice(tight, structure, one).cost for one in searched(tight, Structure(tight, nodes))]
+    structure = Structure(tight, nodes)
+    every = searched(tight, structure)
+    found, costs = best(tight, nodes), [choice(tight, structure, one).cost for one in every]
     assert (found and found.cost) == min(costs, default=None)
-    if found is not None:
-        assert fault(Structure(tight, nodes), found.tile) is None
-        assert found == choice(tight, structure, found.tile)
+    assert found is None or (found.tile in every and found == choice(tight, structure, found.tile))
+    for one in (*every[:3], any_tile(random, structure)):
+        if fault(structure, one) is None:
+            assert tried(tight, structure, one, False) == (one in every)
 
 
 def searched(problem: Problem, structure: Structure) -> list[Tile]:
@@ -164,19 +191,493 @@ def searched(problem: Problem, structure: Structure) -> list[Tile]:
     most = max(structure.features[feature].shape[0] for feature in structure.members)
     deep = max(1, structure.summed(structure.loaded))
     grids = [
-        (sizes(height, high), halves(width)[:3], turns(most, outs), turns(deep, ins)),
-        (sizes(height, high), halves(width)[3:], turns(most, outs), turns(deep, ins)),
-        (halves(height), halves(width), turns(most, 1), turns(deep, 1)),
+        (sizes(height, high), halves(width)[:3], outs, ins),
+        (sizes(height, high), halves(width)[3:], outs, ins),
+        (halves(height), halves(width), 1, 1),
     ]
-    for grid in grids[: 1 if structure.whole_only else 3]:
-        every = (Tile(*values) for values in product(*grid, HALOS, ORDERS, PARAMETERS))
-        fitting = [one for one in every if fault(structure, one) is None]
+    for rows, columns, out_step, in_step in grids[: 1 if structure.whole_only else 3]:
+        depths = turns(deep, in_step) if structure.sums else [deep]
+        ways = product(rows, columns, turns(most, out_step), depths, HALOS, ORDERS, PARAMETERS)
+        every = [one for values in ways if is_plain(structure, one := Tile(*values))]
         if problem.limits.halo != "any":  # which is about what two tiles share
-            fitting = [
-                one
-                for one in fitting
-                if one.halo == problem.limits.halo or (one.rows, one.columns) == structure.plane
+            whole = structure.plane
+            every = [
+                one for one in every if one.halo == problem.limits.halo or (one.rows, one.columns) == whole
             ]
+        fitting = [one for one in every if fault(structure, one) is None]
         if fitting:
             return fitting
     return []
+
+
+def is_plain(structure: Structure, tile: Tile) -> bool:
+    """Whether a tile says nothing that makes no difference."""
+    alone = (tile.rows, tile.columns) == structure.plane
+    kept = tile.parameters == "keep" and not structure.weighted
+    return not kept and (not alone or (tile.halo, tile.parameters) == ("recompute", "stream"))
+
+
+# Whole networks and known blocks ---------------------------------------------------------------------
+
+
+def dense_block(layers: int, growth: int, side: int) -> Table:
+    """Return a block of DenseNet: each layer normalises and reads all maps before it, concatenated."""
+    tables: list[Table] = []
+    names, channels = ["input"], 3
+    for number in range(layers):
+        shape = channels, side, side
+        tables += [
+            {
+                "name": f"norm{number}",
+                "kind": "map",
+                "op": "batch_norm",
+                "inputs": tuple(names),
+                "input": shape,
+            },
+            {"name": f"squeeze{number}", "input": shape, "kernels": 2 * growth, "kernel": (1, 1)},
+            {
+                "name": f"conv{number}",
+                "input": (2 * growth, side, side),
+                "kernels": growth,
+                "kernel": (3, 3),
+                "padding": (1, 1, 1, 1),
+            },
+        ]
+        tables[-3]["parameters"] = 2 * channels
+        if len(names) > 1:
+            tables.insert(
+                -3, {"name": f"all{number}", "kind": "concat", "inputs": tuple(names), "input": shape}
+            )
+            tables[-3]["inputs"] = (f"all{number}",)
+        names.append(f"conv{number}")
+        channels += growth
+    return {"layers": tables}
+
+
+NETWORKS = {
+    "resnet50": lambda: scaled("resnet50", 32, 16),
+    "googlenet": lambda: scaled("googlenet", 32, 16),
+    "squeezenet": lambda: scaled("squeezenet", 35, 8),
+    "mobilenetv2": lambda: scaled("mobilenetv2", 32, 8),
+    "densenet": lambda: dense_block(4, 5, 9),
+}
+
+
+@pytest.mark.parametrize("arrays", [1, 2])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_small_copies_of_known_networks(name: str, arrays: int) -> None:
+    tables = {"network": NETWORKS[name](), "machine": SMALL | {"arrays": arrays}}
+    problem = Problem.model_validate(tables)
+    greedy = catalogue.heuristic("fusion", "greedy").plan(problem)
+    assert len(greedy.groups) < len(problem.ops)
+    simulated(problem, greedy)
+    simulated(problem, catalogue.heuristic("fusion", "layerwise").plan(problem))
+
+
+def test_an_optimum_is_simulated() -> None:
+    problem = Problem.model_validate({"network": NETWORKS["squeezenet"](), "machine": SMALL})
+    result = tilewright.solve(problem, method="downsets", time_limit=60)
+    assert result.status == "optimal"
+    report = simulated(problem, result.plan)
+    assert fusion.measured_objective(problem, report) == result.objective
+
+
+BLOCKS = {
+    "bottleneck": ("resnet50", 14, "block3/unit_3/conv1", "block3/unit_3/add"),
+    "inception": ("googlenet", 7, "inception_5b/1x1", "inception_5b/output"),
+    "fire": ("squeezenet", 13, "fire9/squeeze1x1", "fire9/expand3x3"),
+}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_blocks_of_full_size_in_all_groups(name: str) -> None:
+    """Groups do not depend on each other: each that templates allow is in one of the plans."""
+    network, side, first, last = BLOCKS[name]
+    table = {
+        "network": scaled(network, side, 1, first, last),
+        "machine": catalogue.shared("machines", "dnnvm-zu9") | {"arrays": 1},
+    }
+    problem = Problem.model_validate(table)
+    left = {one.nodes: one for one in candidates(problem)}
+    alone = {nodes[0]: one for nodes, one in left.items() if len(nodes) == 1}
+    while left:
+        chosen: list[Candidate] = []
+        for one in list(left.values()):
+            others = [*chosen, one]
+            held = [number for each in others for number in each.nodes]
+            rest = [single for number, single in alone.items() if number not in held]
+            if len(set(held)) == len(held) and _can_be_ordered(problem, [*others, *rest]):
+                chosen = others
+                del left[one.nodes]
+        held = [number for each in chosen for number in each.nodes]
+        rest = [single for number, single in alone.items() if number not in held]
+        simulated(problem, ordered(problem, [*chosen, *rest]))
+
+
+def _can_be_ordered(problem: Problem, chosen: list[Candidate]) -> bool:
+    try:
+        ordered(problem, chosen)
+    except ValueError:
+        return False
+    return True
+
+
+# The simulator as a judge ----------------------------------------------------------------------------
+
+
+@given(problems())
+@settings(max_examples=60)
+def test_what_is_left_out_is_found(drawn: tuple[Random, AnyGroups]) -> None:
+    random, problem = drawn
+    program = program_of(*any_group(random, problem))
+    steps = list(program.steps)
+    del steps[random.randrange(len(steps))]
+    assert execute(replace(program, steps=steps)).violation is not None
+
+
+def any_group(random: Random, problem: Problem) -> tuple[Structure, Choice]:
+    assert isinstance(problem, AnyGroups)
+    structure = Structure(problem, group(random, problem))
+    return structure, choice(problem, structure, tile(random, structure))
+
+
+@given(problems())
+@settings(max_examples=60)
+def test_nothing_can_begin_earlier(drawn: tuple[Random, AnyGroups]) -> None:
+    """Each instruction waits for its engine, or its data, or a place; not all places are ever full."""
+    random, problem = drawn
+    program = program_of(*any_group(random, problem))
+    issued = [n for n, step in enumerate(program.steps) if not step.free and step.start != first(program)]
+    if not issued:
+        return
+    moved = random.choice(issued)
+    step = program.steps[moved]
+    found = execute(earlier(program, moved)).violation
+    if found is None:
+        assert step.label.split()[0] in ("load", "fetch", "compute")
+        line = execute(program).scheduled
+        assert line is not None
+        (own,) = np.flatnonzero(line.step == moved)
+        before = line.finish[:own][[engine == line.engine[own] for engine in line.engine[:own]]]
+        assert before.max(initial=0) < step.start
+
+
+def first(program: Program) -> int | None:
+    return program.steps[0].start
+
+
+def earlier(program: Program, moved: int) -> Program:
+    """Return the program with a step that begins one cycle earlier."""
+    steps = list(program.steps)
+    start = steps[moved].start
+    assert start is not None
+    steps.append(replace(steps.pop(moved), start=start - 1))
+    return replace(program, steps=sorted(steps, key=lambda step: (step.start, not step.free)))
+
+
+def layers(side: int = 8) -> Table:
+    """Return convolutions, a pool, and what the host computes."""
+    return {
+        "layers": [
+            {"name": "a", "input": (3, side, side), "kernels": 4, "kernel": (3, 3), "padding": (1, 1, 1, 1)},
+            {"name": "b", "input": (4, side, side), "kernels": 4, "kernel": (3, 3), "padding": (1, 1, 1, 1)},
+            {"name": "c", "kind": "pool", "input": (4, side, side), "kernel": (2, 2), "stride": (2, 2)},
+            {"name": "d", "input": (4, side // 2, side // 2), "kernels": 8, "kernel": (1, 1)},
+            {"name": "e", "kind": "map", "op": "softmax", "input": (8, side // 2, side // 2)},
+        ]
+    }
+
+
+def layered(**tables: Any) -> Problem:
+    changes = tables.pop("machine", {})
+    found: Problem = build("fusion", {"network": layers(), "machine": SMALL | changes} | tables)
+    return found
+
+
+STRIPES = Tile(2, 8, 4, 3, parameters="keep")
+
+
+WHOLE = Tile(8, 8, 4, 4)
+PLAN = (Group(("a", "b"), STRIPES), Group(("c", "d"), Tile(4, 4, 4, 1)), Group(("e",), None))
+
+
+def striped(**machine: Any) -> tuple[Structure, Choice]:
+    """Return two convolutions in tiles of two rows, which overlap and take as long to load as to compute."""
+    problem = layered(machine={"load_mb_per_s": 40} | machine)
+    structure = Structure(problem, (0, 1))
+    return structure, choice(problem, structure, STRIPES)
+
+
+@pytest.mark.parametrize("buffer", range(3))
+def test_a_buffer_of_one_byte_less_overflows(buffer: int) -> None:
+    structure, one = striped()
+    program = program_of(structure, one)
+    assert execute(program).valid
+    taken = list(one.buffers)
+    taken[buffer] -= 1
+    first, second, third = taken
+    found = execute(program_of(structure, one._replace(buffers=(first, second, third)))).violation
+    assert found is not None
+    assert found.rule == "memory overflow"
+    name = f"{BUFFERS[buffer]}_bytes"
+    told = fault(Structure(layered(machine={name: taken[buffer]}), (0, 1)), STRIPES)
+    assert told is not None
+    assert told.startswith(f"buffers: {taken[buffer] + 1} bytes of the {BUFFERS[buffer]} buffer are needed")
+
+
+def test_what_is_too_early_is_told() -> None:
+    program = program_of(*striped())
+    rules: dict[str, set[str]] = {}
+    for number, step in enumerate(program.steps):
+        if step.start != first(program):
+            found = execute(earlier(program, number)).violation
+            rules.setdefault(step.label, set()).add(found.rule if found else "")
+    assert rules == {}
+
+
+def test_layouts_with_fewer_places_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a place for one tile only, what is reserved is too little for two."""
+    structure, one = striped()
+    assert list(structure.slots) == [2, 1, 2]
+    monkeypatch.setattr(Structure, "slots", np.ones(3, dtype=np.int64))
+    _, small = striped()
+    assert small.buffers < one.buffers
+    assert small.cycles > one.cycles
+    found = execute(program_of(structure, one._replace(buffers=small.buffers))).violation
+    assert found is not None
+    assert found.rule == "memory overflow"
+
+
+def test_windows_that_are_too_small_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Structure.spans
+
+    def cut(structure: Structure, axis: int, sizes: Any) -> Any:
+        spans = whole(structure, axis, sizes)
+        for span in spans:
+            span[0, 1:, 0] += 1
+        return spans
+
+    monkeypatch.setattr(Structure, "spans", cut)
+    found = execute(program_of(*striped())).violation
+    assert found is not None
+    assert found.rule == "not resident"
+
+
+def test_numbers_tell_what_rules_do_not() -> None:
+    """A convolution with the weights of other kernels moves what it should, and computes something else."""
+    problem, original = layered(), Lowering._compute
+
+    def swapped(self: Lowering, *arguments: Any) -> Compute:
+        found = original(self, *arguments)
+        operation: Any = found.operation
+        low, high = operation.channels
+        return replace(found, operation=replace(operation, channels=(0, high - low)))
+
+    assert fusion.simulate(problem, Plan(PLAN), numeric=True).valid
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Lowering, "_compute", swapped)
+        report = fusion.simulate(problem, Plan(PLAN), numeric=True)
+        assert report.violation is None
+        assert report.numeric is False
+
+
+# Rules of plans --------------------------------------------------------------------------------------
+
+
+def tiled(**changes: Any) -> Group:
+    return replace(PLAN[0], tile=replace(STRIPES, **changes))
+
+
+def of(*names: str, tile: Tile | None = WHOLE) -> Group:
+    return Group(names, tile)
+
+
+@pytest.mark.parametrize(
+    ("groups", "told"),
+    [
+        (PLAN, None),
+        ((of("x"),), "operations: group 1 (x) has x, which the network has not"),
+        ((*PLAN, of("a")), "operations: group 4 (a) has a, which an earlier group or place has"),
+        (PLAN[:1], "operations: no group has c, d, e"),
+        ((of("b", "a"),), "order: group 1 (b, a) does not have its operations in the order of execution"),
+        ((of("a", "a"),), "order: group 1 (a, a) does not have its operations in the order of execution"),
+        ((of("b"), of("a")), "order: group 1 (b) reads a, which no earlier group computes"),
+        ((of("a", "c"), of("b")), "order: group 1 (a, c) reads b, which no earlier group computes"),
+        ((*PLAN[:2], of("e")), "host: group 3 (e) is not computed by the accelerator"),
+        ((PLAN[0], of("c", "d", "e", tile=None)), "host: group 2 (c, d, e) is not computed"),
+        ((of("a", tile=None),), "tile: group 1 (a) has none"),
+        ((of("a", "b", "c", "d"),), "template: group 1 (a, b, c, d) matches none"),
+        ((of("a", "b", "c", tile=Tile(2, 4, 4, 4)),), "template: group 1 (a, b, c) may not be tiled"),
+        ((tiled(rows=3),), "tile: group 1 (a, b): its sizes are none of those that plans have"),
+        ((tiled(rows=9),), "tile: group 1 (a, b): 9 rows, at most 8 are there"),
+        ((tiled(columns=9),), "tile: group 1 (a, b): 9 columns, at most 8 are there"),
+        (
+            (tiled(halo="keep", columns=4),),
+            "tile: group 1 (a, b): halos are kept for tiles of full width only",
+        ),
+        (
+            (tiled(order="kernels", parameters="stream"),),
+            "tile: group 1 (a, b): only one stage of several tiles can have the loop",
+        ),
+        (
+            (of("a", tile=replace(STRIPES, halo="keep", channels=2)),),
+            "tile: group 1 (a): halos are kept where all input channels are on chip only",
+        ),
+    ],
+)
+def test_rules_of_plans(groups: tuple[Group, ...], told: str | None) -> None:
+    pairs = {"name": "pairs", "nodes": ("conv|pool", "conv|pool"), "edges": ((0, 1),)}
+    triples = {"name": "triples", "nodes": ("conv", "conv", "pool"), "edges": ((0, 1), (1, 2)), "whole": True}
+    problem = layered(templates=(pairs, triples))
+    found = fusion.fault(problem, Plan(groups))
+    assert (found or "").startswith(told or "")
+    assert (found is None) == (told is None)
+    report = fusion.simulate(problem, Plan(groups))
+    assert report.valid == (told is None)
+    if told is not None:
+        assert report.violation is not None
+        assert report.violation.rule == told.partition(":")[0]
+
+
+def test_maps_that_leave_must_not_overlap_and_have_one_size() -> None:
+    table = layers()
+    table["layers"][3] |= {"inputs": ("b",), "input": (4, 8, 8)}  # b leaves, or is read beside its group
+    table["layers"][4]["input"] = (8, 8, 8)
+    problem = layered(network=table)
+    structure = Structure(problem, (1, 2))
+    told = fault(structure, Tile(2, 2, 4, 4))
+    assert told is None
+    structure = Structure(problem, (2, 3))
+    told = fault(structure, Tile(4, 8, 4, 4))
+    assert told == "tile: the maps that leave differ in size, so they cannot be cut into tiles"
+    structure = Structure(problem, (0, 1, 3))
+    assert fault(structure, Tile(2, 8, 4, 4)) is None
+    table["layers"][2] |= {"kernel": (3, 3)}
+    problem = layered(network=table)
+    told = fault(Structure(problem, (1, 2)), Tile(1, 3, 4, 4))
+    assert told is not None
+    assert told.startswith("tile: a map that leaves and is read as well needs tiles that do not overlap")
+
+
+@given(problems())
+@settings(max_examples=60)
+def test_buffers_must_hold_what_is_reserved(drawn: tuple[Random, AnyGroups]) -> None:
+    random, problem = drawn
+    structure, one = any_group(random, problem)
+    machine = structure.machine
+    for name, taken in zip(BUFFERS, one.buffers, strict=True):
+        structure.machine = machine.model_copy(update={f"{name}_bytes": taken})
+        assert fault(structure, one.tile) is None
+        structure.machine = machine.model_copy(update={f"{name}_bytes": taken - 1})
+        told = fault(structure, one.tile)
+        assert told is not None
+        assert told.startswith(
+            f"buffers: {taken} bytes of the {name} buffer are needed, there are {taken - 1}"
+        )
+
+
+@pytest.mark.parametrize("halo", HALOS)
+def test_halos_are_limited(halo: str) -> None:
+    problem = layered(limits={"halo": halo})
+    for one in HALOS:
+        made = Plan((tiled(halo=one), *PLAN[1:]))
+        assert (fusion.fault(problem, made) is None) == (one == halo)
+    found = best(problem, (0, 1))
+    assert found is not None
+    assert found.tile.halo == halo or found.tile.rows == 8
+
+
+def test_memory_within_a_number_of_cycles() -> None:
+    problem = layered(objective={"minimise": "memory"})
+    layerwise = catalogue.heuristic("fusion", "layerwise").plan(layered())
+    slowest = sum(one.cycles for one in fusion.choices(problem, layerwise))
+    assert problem.most_cycles == slowest
+    assert fusion.fault(problem, layerwise) is None
+    report = simulated(problem, layerwise)
+    assert (
+        fusion.objective(problem, layerwise)
+        == report.facts["memory"]
+        == fusion.measured_objective(problem, report)
+    )
+    assert report.facts["memory"] == max(one.peak for one in fusion.choices(problem, layerwise))
+    hasty = layered(objective={"minimise": "memory", "most_cycles": slowest - 1})
+    assert (
+        fusion.fault(hasty, layerwise) == f"cycles: {slowest} are needed, at most {slowest - 1} are allowed"
+    )
+
+
+# What is read ----------------------------------------------------------------------------------------
+
+
+@given(problems(host=True))
+@settings(max_examples=20)
+def test_plans_survive_json(drawn: tuple[Random, AnyGroups]) -> None:
+    made = plan(*drawn)
+    assert Plan.from_json(json.loads(json.dumps(made.to_json()))) == made
+
+
+def changed(change: Callable[[Any], None]) -> Any:
+    """Return the JSON object of a plan, with a change."""
+    data = Plan(PLAN).to_json()
+    change(data)
+    return data
+
+
+@pytest.mark.parametrize(
+    ("data", "field"),
+    [
+        (None, "plan"),
+        ({"groups": []}, "plan"),
+        ({"groups": [], "more": 1}, "plan"),
+        (changed(lambda data: data.update(more=1)), "plan"),
+        (changed(lambda data: data["groups"].append("a")), "plan.groups[3]"),
+        (changed(lambda data: data["groups"][0].pop("tile")), "plan.groups[0]"),
+        (changed(lambda data: data["groups"][1].update(nodes=[])), "plan.groups[1].nodes"),
+        (changed(lambda data: data["groups"][1].update(nodes=["c", 1])), "plan.groups[1].nodes"),
+        (changed(lambda data: data["groups"][1]["tile"].pop("rows")), "plan.groups[1].tile"),
+        (changed(lambda data: data["groups"][1]["tile"].update(rows=0)), "plan.groups[1].tile.rows"),
+        (changed(lambda data: data["groups"][1]["tile"].update(rows=True)), "plan.groups[1].tile.rows"),
+        (changed(lambda data: data["groups"][1]["tile"].update(kernels=2.0)), "plan.groups[1].tile.kernels"),
+        (changed(lambda data: data["groups"][1]["tile"].update(halo=["keep"])), "plan.groups[1].tile.halo"),
+        (changed(lambda data: data["groups"][1]["tile"].update(order="rows")), "plan.groups[1].tile.order"),
+    ],
+)
+def test_plans_that_are_none(data: Any, field: str) -> None:
+    with pytest.raises(InputError) as error:
+        Plan.from_json(data, "plan.json")
+    assert (error.value.field, error.value.file) == (field, "plan.json")
+
+
+SOFTMAX = {"layers": [{"name": "e", "kind": "map", "op": "softmax", "input": (8, 4, 4)}]}
+CONV_ADD = {"name": "sum", "nodes": ("conv", "add"), "edges": ((0, 1),)}
+
+
+@pytest.mark.parametrize(
+    ("tables", "told"),
+    [
+        ({"machine": {"input_bytes": 17}}, ["machine.input_bytes = 17", "operation a needs at least 18"]),
+        ({"machine": {"output_bytes": 1}}, ["machine.output_bytes = 1", "operation a needs at least 2"]),
+        ({"machine": {"parameter_bytes": 0}}, ["machine.parameter_bytes"]),
+        ({"machine": {"conv_array": (4, 4)}}, ["machine.conv_array"]),
+        ({"machine": {"frequency": 3}}, ["machine.frequency"]),
+        ({"network": SOFTMAX}, ["network.layers", "holds no operation that the accelerator does"]),
+        ({"templates": (CONV_ADD,)}, ["templates = 'sum'", "matches nothing in the network"]),
+        ({"templates": (CONV_ADD, CONV_ADD)}, ["templates = 'sum'", "two templates have this name"]),
+        ({"templates": ()}, ["templates"]),
+        ({"objective": {"most_cycles": 9}}, ["objective.most_cycles = 9", "memory"]),
+        ({"objective": {"minimise": "time"}}, ["objective.minimise"]),
+        ({"limits": {"halo": "none"}}, ["limits.halo"]),
+    ],
+)
+def test_bad_input_is_refused(tables: dict[str, Any], told: list[str]) -> None:
+    with pytest.raises(InputError) as error:
+        layered(**tables)
+    for words in told:
+        assert words in str(error.value)
+
+
+def test_a_network_must_fit_together() -> None:
+    table = layers()
+    table["layers"][1]["input"] = (4, 7, 8)
+    with pytest.raises(InputError, match="is what layer b takes, but it is given: a 4x8x8"):
+        layered(network=table)

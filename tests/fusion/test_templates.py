@@ -55,8 +55,11 @@ def problem(
             layer |= {"op": "lrn"} if kind == "map" else {}
         layers.append(layer)
     buffers = dict.fromkeys(["input_bytes", "output_bytes", "parameter_bytes"], memory)
-    table = {"network": {"layers": layers}, "machine": MACHINE | buffers}
-    return Problem.model_validate(table if templates is None else table | {"templates": templates})
+    found = Problem.model_validate({"network": {"layers": layers}, "machine": MACHINE | buffers})
+    if templates is None:
+        return found
+    # Not validated, as templates that match nothing are refused.
+    return found.model_copy(update={"templates": tuple(Template.model_validate(each) for each in templates)})
 
 
 def known(name: str) -> Problem:

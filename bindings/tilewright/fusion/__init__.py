@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
 from tilewright.fusion.arithmetic import random_parameters, reference
+from tilewright.fusion.compiled import WHAT
 from tilewright.fusion.layout import Layout
-from tilewright.fusion.plan import Group, Plan
+from tilewright.fusion.plan import Group, Plan, Tile
 from tilewright.fusion.problem import HOST, Problem
 from tilewright.fusion.program import Lowering, name_of, parameters_of
 from tilewright.fusion.structure import Structure
 from tilewright.fusion.table import rows, table
-from tilewright.fusion.tiles import Choice, choice, energy
+from tilewright.fusion.tiles import Choice, choice, energy, tried
 from tilewright.fusion.tiles import fault as tile_fault
 from tilewright.network import OWN_INPUT
 from tilewright.proven import Bound
 from tilewright.search import CONSTRUCT, OutOfTimeError
 from tilewright.simulator import Report, Violation, execute
 from tilewright.simulator.program import Values
+from tilewright.simulator.report import Names, Rows
 
 STARTS = False
 """What ``auto`` begins with needs no plan to start from."""
@@ -63,6 +66,8 @@ def fault(problem: Problem, plan: Plan) -> str | None:
             if not problem.allowed[nodes] and (group.tile.rows, group.tile.columns) != structure.plane:
                 return f"template: {where} may not be tiled"
             broken = tile_fault(structure, group.tile)
+            if broken is None and not tried(problem, structure, group.tile, not problem.allowed[nodes]):
+                broken = "tile: its sizes are none of those that plans have (docs/fusion.md)"
             if broken is not None:
                 rule, _, told = broken.partition(": ")
                 return f"{rule}: {where}: {told}"
@@ -102,8 +107,8 @@ def _groups(problem: Problem, plan: Plan) -> list[tuple[tuple[int, ...], Group]]
 
 def objective(problem: Problem, plan: Plan) -> int:
     """Cost of a valid plan by the closed form; the simulator must find the same."""
-    costs = [one.cost for one in choices(problem, plan)]
-    return max(costs) if problem.minimise == "memory" else sum(costs)
+    found = choices(problem, plan)
+    return max(one.peak for one in found) if problem.minimise == "memory" else sum(one.cost for one in found)
 
 
 def best_bound(problem: Problem) -> Bound:
@@ -151,15 +156,15 @@ def simulate(
         return Report.refused(Violation(rule, 0, "plan", "a plan within the limits", told or broken))
     data = _Data(problem, seed, deadline) if numeric else None
     every = data is not None and sum(op.macs for op in problem.ops) <= MOST_NUMERIC_MACS
-    known: dict[object, Report] = {}
+    known: dict[object, tuple[Structure, Report]] = {}
     names, reports = [], []
     for nodes, group in _groups(problem, plan):
         structure = Structure(problem, nodes)
         key = (structure.key, group.tile, nodes if every else None)
         if key not in known:
-            known[key] = _simulate(problem, structure, group, data, deadline)
+            known[key] = structure, _simulate(problem, structure, group, data, deadline)
         names.append("+".join(group.nodes))
-        reports.append(known[key])
+        reports.append(_renamed(*known[key], structure))
     report = Report.chain(names, reports)
     if report.violation is None:
         report.facts = _facts(problem, plan, report)
@@ -197,10 +202,53 @@ def _simulate(
             "energy": int(energy(problem.machine, sum(moved) * width, macs, cycles)),
             "memory": sum(memory.capacity or 0 for memory in program.memories) * width,
             "buffers": list(one.buffers),
+            "tiles": _tiles(structure, group.tile),
             "macs": macs,
             "busy": report.scheduled.busy(),
         }
     return report
+
+
+def _renamed(executed: Structure, report: Report, structure: Structure) -> Report:
+    """Return the report of a group as that of an equal one, whose maps have other names."""
+    if executed is structure:
+        return report
+    names = {}
+    for place, (old, new) in enumerate(zip(executed.features, structure.features, strict=True)):
+        for copy in range(2):
+            names[name_of(executed, place, copy)] = name_of(structure, place, copy)
+        names[parameters_of(executed, place)] = parameters_of(structure, place)
+        names |= {f"{what} {old.name}": f"{what} {new.name}" for what in WHAT}
+
+    def renamed(table: Mapping[str, Any]) -> Rows:
+        old = list(table)
+        return Rows([names[name] for name in old], lambda number: table[old[number]])
+
+    line = report.scheduled
+    if line is not None:
+        tensors = Names([names[name] for name in line.tensor.names], line.tensor.codes)
+        line = replace(line, tensor=tensors)
+    return replace(
+        report,
+        labels=[names[label] for label in report.labels],
+        loaded=renamed(report.loaded),
+        freed=renamed(report.freed),
+        written=renamed(report.written),
+        computed=renamed(report.computed),
+        footprint=renamed(report.footprint),
+        most_loads={names[name]: count for name, count in report.most_loads.items()},
+        scheduled=line,
+    )
+
+
+def _tiles(structure: Structure, tile: Tile) -> list[list[int]]:
+    """Return the largest rows, columns and channels of each operation that are computed at a time."""
+    down, across = structure.spans(0, [tile.rows])[0], structure.spans(1, [tile.columns])[0]
+    high, wide = ((span[..., 1] - span[..., 0]).max(axis=1).tolist() for span in (down, across))
+    return [
+        [high[place], wide[place], min(tile.kernels, structure.features[place].shape[0])]
+        for place in structure.members
+    ]
 
 
 class _Data:

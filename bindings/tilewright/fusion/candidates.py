@@ -48,8 +48,14 @@ class Candidate(NamedTuple):
     tile: Tile | None
 
 
-def candidates(problem: Problem) -> tuple[Candidate, ...]:
-    """Return all groups that fit on chip with what they cost, and each operation alone."""
+def candidates(problem: Problem, most: int | None = None) -> tuple[Candidate, ...]:
+    """Return all groups that fit on chip with what they cost, and each operation alone.
+
+    Parameters
+    ----------
+    most
+        Bytes of all buffers that a group may take; even an operation alone may then not fit.
+    """
     found = []
     for nodes, templates in sorted(matches(problem).items()):
         if problem.ops[nodes[0]].engine == HOST:
@@ -58,7 +64,7 @@ def candidates(problem: Problem) -> tuple[Candidate, ...]:
         alone = len(nodes) == 1
         tiled = [template for template in templates if not template.untiled]
         # The best tile of all may be the whole plane.
-        choice = best(problem, nodes, whole=not (tiled or alone))
+        choice = best(problem, nodes, not (tiled or alone), most)
         if choice is not None:
             name = "" if alone else (tiled or templates)[0].name
             found.append(Candidate(nodes, choice.cost, name, choice.tile))

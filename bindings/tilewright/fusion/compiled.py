@@ -49,7 +49,7 @@ and SAVE; cycles of issue; the convolution array's sizes; operands per cycle."""
 
 (KERNELS, DEPTH, KEEPS, BY_KERNELS, SPLITS, PASSES, PLACES) = range(9, 16)
 """Places in `Pass.machine`: channels and input channels of a turn; whether halos are kept, the loop over
-kernels is outside, input channels are split, parameters pass; and places for parameters of turns, 0 for all."""
+kernels is outside, input channels are split, parameters pass; places for parameters of turns, 0 for all."""
 
 
 class Pass(NamedTuple):

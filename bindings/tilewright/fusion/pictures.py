@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tilewright import pictures
 from tilewright.fusion.layout import Layout
 from tilewright.fusion.plan import Group, Plan, Tile
-from tilewright.fusion.problem import CONV, ENGINES, HOST, POOL, Problem
+from tilewright.fusion.problem import CONV, ENGINES, HOST, MISC, POOL, Problem
 from tilewright.fusion.structure import Structure
 from tilewright.fusion.table import rows
 from tilewright.fusion.tiles import Choice, best
@@ -55,11 +55,23 @@ GROUPS = (BLUE, ORANGE, GREEN, PURPLE, VERMILION, SKY)
 OPERATIONS = (BLUE, ORANGE, GREEN, PURPLE, VERMILION, SKY, "#8C6D1F", "#5F6F7F", "#A9A000", "#6A51A3")
 """Colours of the operations of one group."""
 ALONE, EDGE = "#EDEDED", "#8A8A8A"
+HULL = ((1.0, 8.1), (0.25, 6.5))
+"""Shares of its colour in which a group is outlined and filled, and points around its operations."""
+ISSUE = "#F4F4F4"
+PALER = 0.45
+"""How much of a colour is in its pale tint."""
+SHAPES = {"convolution": CONV, "pooling": POOL, "other": MISC, "host": HOST}
+LINES = {"stays on chip": (BLUE, 1.8), "through DRAM": (EDGE, 0.7)}
+"""What shapes and lines mean."""
 
-LEFT, GAP = 0.35, 0.5
-"""Inches left of the drawings, and between them."""
+LEFT, GAP, MARGIN = 0.35, 0.5, 0.1
+"""Inches left of the drawings, between them, and around the graph."""
 LEAST_WIDTH, BARS = 13.0, 6.1
 """Inches of the sheet, and of the panel of what groups move."""
+SIZES = ((8.5, 24, 5.5), (8.5, 22, 8.5), (7.5, 20, 8.5), (6.5, 18, 8.5), (6.0, 18, 11.0))
+"""Points and characters of names, and inches of height: the first are taken whose graph is not wide."""
+MOST_WIDTH, MOST_INCHES = 11.0, 80.0
+"""Inches of a graph that is not wide, and of the largest one: what is larger is drawn smaller."""
 MOST_ROWS = 64
 """Most groups that are drawn in rows of their own; those that move less are added up."""
 LANE = 0.23
@@ -91,19 +103,22 @@ def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = N
     what = _described(problem)
     lines = pictures.heading(title or what, [what] if title else [], report)
     drawn = Drawing(problem, plan)
+    key = drawn.key_height
     if report.violation is not None:
-        figure, top = _headed(lines, (), max(LEAST_WIDTH, drawn.width + 2 * LEFT), drawn.height)
-        _graph(pictures.place(figure, LEFT, top, drawn.width, drawn.height), problem, drawn)
+        figure, top = _headed(lines, (), max(LEAST_WIDTH, drawn.width + 2 * LEFT), key + drawn.height)
+        _graph(pictures.place(figure, LEFT, top + key, drawn.width, drawn.height), problem, drawn)
         return figure
     moved = _Moved.of(problem, plan, drawn.colours)
-    width = max(LEAST_WIDTH, LEFT + drawn.width + GAP + BARS + LEFT)
-    tall = max(drawn.height, moved.least_height)
     runs = _runs(problem, most_saved(problem, plan))
-    time = _time_height(runs, width)
-    figure, top = _headed(lines, rows(problem, {"facts": report.facts}), width, tall + 0.75 + time)
-    _graph(pictures.place(figure, LEFT, top, drawn.width, drawn.height), problem, drawn)
-    _traffic(figure, width - LEFT - BARS, top, tall, moved)
-    _time(figure, top + tall + 0.75, width, problem, runs, "(c) ")
+    width = max(LEAST_WIDTH, LEFT + drawn.width + GAP + BARS + LEFT)
+    tall = max(key + drawn.height, moved.least_height) + 0.6
+    figure, top = _headed(
+        lines, rows(problem, {"facts": report.facts}), width, tall + _time_height(runs, width)
+    )
+    _graph(pictures.place(figure, LEFT, top + key, drawn.width, drawn.height), problem, drawn)
+    left = LEFT + drawn.width + GAP
+    _traffic(figure, left, top + 0.3, width - LEFT - left, tall - 0.9, moved)
+    _time(figure, top + tall, width, problem, runs, "(c) ")
     return figure
 
 
@@ -157,7 +172,7 @@ def _headed(
 ) -> tuple[Figure, float]:
     """Return a figure with its heading and labelled lines below it, and where drawings of a height begin."""
     start, half = pictures.heading_height(lines), -(-len(told) // 2)
-    top = start + 0.2 * half + 0.45
+    top = start + 0.2 * half + 0.1
     height = top + tall + 0.55
     figure = pictures.new_figure(width, height)
     pictures.write_heading(figure, lines)
@@ -177,11 +192,11 @@ def _tint(colour: str, share: float) -> tuple[float, ...]:
 
 
 def _ending(name: str, most: int) -> str:
-    """Return the last parts of a name, which tell more than the first, or its last characters."""
+    """Return the end of a name, which tells more than its beginning, if possible in whole parts."""
     if len(name) <= most:
         return name
     parts = (match.start() for match in re.finditer(r"[^\W_]+", name))
-    return "…" + name[next((at for at in parts if 0 < len(name) - at < most), len(name) - most + 1) :]
+    return "…" + name[next((at for at in parts if 0.6 * most < len(name) - at < most), 1 - most) :]
 
 
 # Where operations lie ------------------------------------------------------------------------------------
@@ -356,11 +371,11 @@ class Layers:
         """Find the places that make edges short, by linear programming."""
         wide, tall = self.box
         items = {item: at for at, item in enumerate(dict.fromkeys(i for row in self.order for i in row))}
+        halves = {item: 0.5 * (wide + self.gap[0]) if item.column < 0 else 0.2 * tall for item in items}
         apart = {
-            (items[left], items[right], 0.5 * (wide + self.gap[0]) * boxes if boxes else 0.4 * tall)
+            (items[left], items[right], halves[left] + halves[right])
             for row in self.order
             for left, right in pairwise(row)
-            if (boxes := (left.column < 0) + (right.column < 0)) >= 0
         }
         near = {(items[line.start], items[line.end], 1.0) for line in self.lines if line.start != line.end}
         # What a column has is drawn to its middle, a little.
@@ -398,9 +413,7 @@ class Layers:
 # The graph -----------------------------------------------------------------------------------------------
 
 
-def _shortest(
-    apart: Sequence[tuple[int, int, float]], near: Sequence[tuple[int, int, float]]
-) -> list[float]:
+def _shortest(apart: Sequence[tuple[int, int, float]], near: Sequence[tuple[int, int, float]]) -> list[float]:
     """Place points on a line: so that they are apart, and those that belong together near each other.
 
     Parameters
@@ -433,13 +446,15 @@ class Drawing:
     ----------
     layers
         Where all is.
-    points
-        Size of names.
+    points, scale
+        Size of names, and of all else.
     groups
         Numbers of the operations of each group; what a plan that breaks a rule has twice is in the first,
         what it leaves out is alone.
     colours
         Of each group; that of operations alone is pale.
+    key, key_columns, key_height
+        What is told of shapes and lines, in how many columns, and the inches of it and of a title.
     """
 
     def __init__(self, problem: Problem, plan: Plan) -> None:
@@ -457,12 +472,15 @@ class Drawing:
             for number in nodes:
                 self.group_of[number] = place
         self.colours = self._colours(problem)
-        for self.points, most in ((8.5, 24), (7.5, 20), (6.5, 18), (6.0, 15)):
+        engines = {op.engine for op in problem.ops}
+        self.key = [words for words, engine in SHAPES.items() if engine in engines]
+        self.key += [words for words in LINES if "chip" not in words or max(map(len, self.groups)) > 1]
+        for self.points, most, height in SIZES:
             self.names = [_ending(op.name, most) for op in problem.ops]
             tall = self.points / 72 * 1.3 + 0.06
             wide = self.points / 72 * max(map(text_width, self.names)) + 0.22
             ranks = nx.dag_longest_path_length(problem.graph) + 1
-            columns = -(-ranks * 2 * tall // 8.5)
+            columns = -(-ranks * 2 * tall // height)
             self.layers = Layers(
                 [op.producers for op in problem.ops],
                 self.group_of,
@@ -470,9 +488,14 @@ class Drawing:
                 (wide, tall),
                 (0.17, 0.8 * tall),
             )
-            if self.layers.width < 9.5:
+            if self.layers.width < MOST_WIDTH:
                 break
-        self.width, self.height = self.layers.width, self.layers.height
+        self.scale = min(1.0, MOST_INCHES / max(self.layers.width, self.layers.height))
+        self.points *= self.scale
+        self.width = max(self.scale * self.layers.width + 2 * MARGIN, 3.7)  # inches of the title
+        self.height = self.scale * self.layers.height + 2 * MARGIN
+        self.key_columns = max(2, int(self.width / 1.15))
+        self.key_height = 0.34 + 0.19 * -(-len(self.key) // self.key_columns)
 
     def _colours(self, problem: Problem) -> list[str]:
         """Choose a colour for each group of several operations, another one than those of its neighbours."""
@@ -495,41 +518,37 @@ class Drawing:
 
 
 def _graph(axes: Axes, problem: Problem, drawn: Drawing) -> None:
-    """Draw operations in their groups; what stays on chip in their colours, what goes through DRAM in grey."""
+    """Draw operations in groups; what stays on chip in their colours, what goes through DRAM in grey."""
     from matplotlib.collections import PathCollection, PolyCollection
     from matplotlib.path import Path as Curve
 
     layers = drawn.layers
     wide, tall = layers.box
-    axes.set_xlim(0, drawn.width)
-    axes.set_ylim(drawn.height, 0)
+    axes.set_xlim(-MARGIN / drawn.scale, (drawn.width - MARGIN) / drawn.scale)
+    axes.set_ylim((drawn.height - MARGIN) / drawn.scale, -MARGIN / drawn.scale)
     axes.set_axis_off()
     curves = {line: _curve(layers, line) for line in layers.lines}
     outside = [curve for line, curve in curves.items() if line.group is None]
-    hull = 72 * 0.09
     for place, nodes in enumerate(drawn.groups):
         if len(nodes) < 2:
             continue
         ways = [curve for line, curve in curves.items() if line.group == place] + _links(layers, nodes)
         bodies = [Curve(_outline(layers, number, CONV), closed=False) for number in nodes]
-        for share, wider in ((1.0, 1.6), (0.25, 0.0)):
-            colour = _tint(drawn.colours[place], share)
-            style = {
-                "linewidths": hull + wider,
-                "joinstyle": "round",
-                "capstyle": "round",
-                "edgecolors": [colour],
-            }
-            axes.add_collection(PathCollection(bodies, facecolors=[colour], zorder=1, **style))
-            axes.add_collection(PathCollection(ways, facecolors="none", zorder=1, **style))
-    axes.add_collection(PathCollection(outside, facecolors="none", edgecolors=EDGE, linewidths=0.7, zorder=2))
+        for tint, wider in ((_tint(drawn.colours[place], share), wider) for share, wider in HULL):
+            style: dict[str, Any] = {"linewidths": wider * drawn.scale, "edgecolors": [tint], "zorder": 1}
+            style |= {"joinstyle": "round", "capstyle": "round"}
+            axes.add_collection(PathCollection(bodies, facecolors=[tint], **style))
+            axes.add_collection(PathCollection(ways, facecolors="none", **style))
+    axes.add_collection(
+        PathCollection(outside, facecolors="none", edgecolors=EDGE, linewidths=0.7 * drawn.scale, zorder=2)
+    )
     inside = [(curve, drawn.colours[line.group]) for line, curve in curves.items() if line.group is not None]
     axes.add_collection(
         PathCollection(
             [curve for curve, _ in inside],
             facecolors="none",
             edgecolors=[colour for _, colour in inside],
-            linewidths=1.8,
+            linewidths=1.8 * drawn.scale,
             zorder=3,
         )
     )
@@ -539,9 +558,9 @@ def _graph(axes: Axes, problem: Problem, drawn: Drawing) -> None:
         axes.add_collection(
             PolyCollection(
                 [_outline(layers, op.number, op.engine)],
-                facecolors=[_tint(colour, 0.45) if fused else "white" if op.engine == HOST else ALONE],
+                facecolors=[_tint(colour, PALER) if fused else "white" if op.engine == HOST else ALONE],
                 edgecolors=[colour if fused else GREY],
-                linewidths=0.7,
+                linewidths=0.7 * drawn.scale,
                 linestyles=["--" if op.engine == HOST else "-"],
                 zorder=4,
             )
@@ -560,8 +579,33 @@ def _graph(axes: Axes, problem: Problem, drawn: Drawing) -> None:
     for place, nodes in enumerate(drawn.groups):
         if len(nodes) > 1:
             first = layers.x[Item(nodes[0])] - 0.5 * wide, layers.y[layers.row[nodes[0]]] - 0.5 * tall
-            _badge(axes, first, place, drawn.colours[place], drawn.points - 1)
-    axes.set_title("(a) The graph")
+            _badge(axes, first, place, drawn.colours[place], 0.85 * drawn.points)
+    _key(axes, drawn)
+
+
+def _key(axes: Axes, drawn: Drawing) -> None:
+    """Say above the graph what shapes and lines mean."""
+    from matplotlib.lines import Line2D
+
+    handles: list[Line2D] = []
+    for words in drawn.key:
+        if words in SHAPES:
+            shape: dict[str, Any] = {"marker": _corners(0.6, 0.3, SHAPES[words]), "markersize": 13}
+            shape |= {"markerfacecolor": "white" if SHAPES[words] == HOST else ALONE, "markeredgecolor": GREY}
+            handles.append(Line2D([], [], linestyle="", label=words, **shape))
+        else:
+            handles.append(Line2D([], [], color=LINES[words][0], linewidth=LINES[words][1], label=words))
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "ncols": drawn.key_columns}
+    axes.legend(handles=handles, fontsize=8, handletextpad=0.6, **place)
+    fused = sum(len(nodes) > 1 for nodes in drawn.groups)
+    alone = len(drawn.groups) - fused
+    counts = [(fused, "group"), (alone, "operation")]
+    told = [
+        f"{count} {what}{'s' * (count > 1)}" + " alone" * (what == "operation")
+        for count, what in counts
+        if count
+    ]
+    axes.set_title(f"(a) The graph: {', '.join(told)}", y=1 + (drawn.key_height - 0.3) / drawn.height)
 
 
 def _curve(layers: Layers, line: Line) -> Any:
@@ -583,16 +627,20 @@ def _curve(layers: Layers, line: Line) -> Any:
 def _outline(layers: Layers, number: int, engine: str) -> list[tuple[float, float]]:
     """Return the shape of an operation, which tells its engine."""
     x, y = layers.x[Item(number)], layers.y[layers.row[number]]
-    wide, tall = 0.5 * layers.box[0], 0.5 * layers.box[1]
-    cut = 0.5 * tall
+    return [(x + across, y + down) for across, down in _corners(*layers.box, engine)]
+
+
+def _corners(width: float, height: float, engine: str) -> list[tuple[float, float]]:
+    """Return the corners of an engine's shape around its middle, the first one again at the end."""
+    wide, tall, cut = 0.5 * width, 0.5 * height, 0.25 * height
     if engine == POOL:  # narrower at its end
         corners = [(-wide, -tall), (wide, -tall), (wide - 1.5 * cut, tall), (1.5 * cut - wide, tall)]
     elif engine in (CONV, HOST):
         corners = [(-wide, -tall), (wide, -tall), (wide, tall), (-wide, tall)]
     else:
         edge = wide - cut
-        corners = [(-wide, 0), (-edge, -tall), (edge, -tall), (wide, 0), (edge, tall), (-edge, tall)]
-    return [(x + across, y + down) for across, down in [*corners, corners[0]]]
+        corners = [(-wide, 0.0), (-edge, -tall), (edge, -tall), (wide, 0.0), (edge, tall), (-edge, tall)]
+    return [*corners, corners[0]]
 
 
 def _links(layers: Layers, nodes: Sequence[int]) -> list[Any]:
@@ -604,23 +652,28 @@ def _links(layers: Layers, nodes: Sequence[int]) -> list[Any]:
     for number in nodes:
         for other in nodes:
             joined = number in layers.producers[other]
-            far = 0.0 if joined else float(np.hypot(*np.subtract(at[number], at[other])))
+            # Side by side rather than from row to row.
+            far = 0.0 if joined else float(np.abs(np.subtract(at[number], at[other])) @ (1.0, 5.0))
             if joined or (number < other and not graph.has_edge(number, other)):
                 graph.add_edge(number, other, weight=far)
     tree = nx.minimum_spanning_edges(graph)
     return [Curve([at[a], at[b]]) for a, b, edge in tree if edge["weight"] > 0]
 
 
-def _badge(axes: Axes, place: tuple[float, float], number: int, colour: str, points: float) -> None:
+def _badge(
+    axes: Axes, place: tuple[float, float], number: int, colour: str, points: float, transform: Any = None
+) -> None:
+    """Write the number of a group on its colour."""
     axes.text(
         *place,
         str(number + 1),
+        transform=transform or axes.transData,
         ha="center",
         va="center_baseline",
         fontsize=points,
         fontweight="bold",
         color=text_colour(colour),
-        bbox={"facecolor": colour, "edgecolor": "none", "boxstyle": "round,pad=0.15"},
+        bbox={"facecolor": colour, "edgecolor": "none", "boxstyle": "round,pad=0.14"},
         zorder=6,
     )
 
@@ -675,8 +728,7 @@ class _Moved(NamedTuple):
             alone = [moved((number,), _alone(problem, number).tile) for number in nodes]
             after = moved(nodes, group.tile)
             found.append(_Row(place, " + ".join(group.nodes), colours[place], np.sum(alone, axis=0), after))
-        before, after = (np.sum([row[at] for row in found], axis=0) for at in (3, 4))
-        return cls(_most(found), before, after)
+        return cls(_most(found), *_sums(found))
 
     @property
     def least_height(self) -> float:
@@ -691,9 +743,14 @@ def _most(found: Sequence[_Row]) -> list[_Row]:
     order = sorted(found, key=lambda row: (row.colour == ALONE, -int(max(row.before.sum(), row.after.sum()))))
     kept = [row for row in order[: MOST_ROWS - 1] if row.colour != ALONE] or order[: MOST_ROWS - 1]
     others = [row for row in found if all(row is not other for other in kept)]
-    before, after = (np.sum([row[at] for row in others], axis=0) for at in (3, 4))
     kept.sort(key=lambda row: row.place or 0)
-    return [*kept, _Row(None, f"{len(others)} other groups", GREY, before, after)]
+    return [*kept, _Row(None, f"{len(others)} other groups", GREY, *_sums(others))]
+
+
+def _sums(found: Sequence[_Row]) -> tuple[Numbers, Numbers]:
+    before: Numbers = np.sum([row.before for row in found], axis=0)
+    after: Numbers = np.sum([row.after for row in found], axis=0)
+    return before, after
 
 
 def traffic_of(structure: Structure, tile: Tile) -> Numbers:
@@ -717,84 +774,65 @@ def _alone(problem: Problem, number: int) -> Choice:
     return found
 
 
-def _traffic(figure: Figure, left: float, top: float, tall: float, moved: _Moved) -> None:
+def _traffic(figure: Figure, left: float, top: float, width: float, tall: float, moved: _Moved) -> None:
     """Draw what each group moves, below what all of them do: operations alone above the plan."""
     from matplotlib.patches import Patch
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    words, wide = 2.75, BARS - 2.75
-    totals = pictures.place(figure, left + words, top, wide - 0.55, 0.5)
-    shown = {"layer by layer": moved.before, "as planned": moved.after}
-    most = max(int(each.sum()) for each in shown.values()) or 1
-    for row, (label, parts) in enumerate(shown.items()):
-        _stack(totals, row, 0.78, parts, 1.0 if row else 0.45)
-        total = int(parts.sum())
-        told = f" {total / 1e6:,.2f} MB" + (f", {_change(moved.before, parts)}" if row else "")
-        totals.text(
-            total, row, told, va="center_baseline", fontsize=8, fontweight="bold" if row else "normal"
-        )
-        across = totals.get_yaxis_transform()
-        totals.text(-0.02, row, label, transform=across, ha="right", va="center_baseline", fontsize=8)
-    totals.set_xlim(0, 1.35 * most)
-    totals.set_ylim(1.6, -0.6)
-    totals.set_axis_off()
-    totals.set_title("(b) DRAM traffic of all groups, and of each", x=-words / (wide - 0.55))
+    words, wide, under = 2.75, width - 3.1, 0.95
+    axes = pictures.place(figure, left + words, top, wide, 0.5)
+    for place, (label, parts) in enumerate((("layer by layer", moved.before), ("as planned", moved.after))):
+        _stack(axes, np.array([place]), 0.78, parts[None], 1.0 if place else PALER)
+        told = f" {parts.sum() / 1e6:,.2f} MB" + (f", {_change(moved.before, parts)}" if place else "")
+        style: dict[str, Any] = {"va": "center_baseline", "fontsize": 8}
+        axes.text(int(parts.sum()), place, told, fontweight="bold" if place else "normal", **style)
+        axes.text(-0.02, place, label, transform=axes.get_yaxis_transform(), ha="right", **style)
+    axes.set_xlim(0, 1.35 * max(int(moved.before.sum()), int(moved.after.sum()), 1))
+    axes.set_ylim(1.6, -0.6)
+    axes.set_axis_off()
+    axes.set_title("(b) DRAM traffic of all groups, and of each", x=-words / wide)
     handles = [Patch(color=colour, label=part) for part, colour in PARTS.items()]
-    totals.legend(handles=handles, loc="upper left", bbox_to_anchor=(0, -0.04), ncols=3, fontsize=8)
+    axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(0, -0.04), ncols=3, fontsize=8)
 
-    under = 0.95
-    axes = pictures.place(figure, left + words, top + under, wide - 0.55, tall - under)
-    pitch = min(0.42, (tall - under) / len(moved.rows))
+    count = len(moved.rows)
+    pitch = min(0.42, (tall - under) / count)
     points = min(8.0, 58 * pitch)
-    most = max(int(max(row.before.sum(), row.after.sum())) for row in moved.rows) or 1
+    axes = pictures.place(figure, left + words, top + under, wide, pitch * count)
+    shown = moved.rows if moved.rows[-1].place is not None else moved.rows[:-1]
+    before, after = (np.array([row[at] for row in shown]) for at in (3, 4))
+    _stack(axes, np.arange(len(shown)) - 0.2, 0.34, before, PALER)
+    _stack(axes, np.arange(len(shown)) + 0.2, 0.34, after, 1.0)
+    longest = np.maximum(before.sum(axis=1), after.sum(axis=1)).tolist()
+    style = {"va": "center_baseline", "fontsize": points}
     for place, row in enumerate(moved.rows):
-        _stack(axes, place - 0.2, 0.34, row.before, 0.45)
-        _stack(axes, place + 0.2, 0.34, row.after, 1.0)
         across = axes.get_yaxis_transform()
-        inch = 1 / (wide - 0.55)
-        room = words - 0.42 - 0.05
-        axes.text(
-            -0.08 * inch,
-            place,
-            _fitting(row.words, room, points),
-            transform=across,
-            ha="right",
-            va="center_baseline",
-            fontsize=points,
-        )
+        name = _fitting(row.words, words - 0.47, points)
+        axes.text(-0.08 / wide, place, name, transform=across, ha="right", **style)
         if row.place is not None and row.colour != ALONE:
-            axes.text(
-                (0.12 - words) * inch,
-                place,
-                str(row.place + 1),
-                transform=across,
-                ha="center",
-                va="center_baseline",
-                fontsize=points - 0.5,
-                fontweight="bold",
-                color=text_colour(row.colour),
-                bbox={"facecolor": row.colour, "edgecolor": "none", "boxstyle": "round,pad=0.12"},
+            _badge(axes, ((0.12 - words) / wide, place), row.place, row.colour, points - 0.5, across)
+        if row.place is None:
+            told = (
+                f"{row.before.sum() / 1e6:,.2f} MB layer by layer, {row.after.sum() / 1e6:,.2f} MB as planned"
             )
-        longest = max(int(row.before.sum()), int(row.after.sum()))
-        if (row.before != row.after).any():
-            axes.text(
-                longest, place, " " + _change(row.before, row.after), va="center_baseline", fontsize=points
-            )
-    axes.set_xlim(0, 1.16 * most)
-    axes.set_ylim((tall - under) / pitch - 0.5, -0.5)
+            axes.text(0, place, told, **style)
+        elif (row.before != row.after).any():
+            axes.text(longest[place], place, " " + _change(row.before, row.after), **style)
+    axes.set_xlim(0, 1.16 * max(*longest, 1))
+    axes.set_ylim(count - 0.5, -0.5)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x", color=PALE, linewidth=0.6)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / 1e6:g}"))
-    axes.set_xlabel("MB; pale: layer by layer, each operation alone with its best tile")
+    axes.set_xlabel("MB; pale: each operation alone, with its best tile", loc="left")
 
 
-def _stack(axes: Axes, y: float, height: float, parts: Numbers, share: float) -> None:
-    left = 0
-    for part, colour in zip(parts.tolist(), PARTS.values(), strict=True):
-        axes.barh(y, part, left=left, height=height, color=_tint(colour, share), linewidth=0)
-        left += part
+def _stack(axes: Axes, y: NDArray[Any], height: float, parts: Numbers, share: float) -> None:
+    """Draw bars of several parts each, shape (bars, parts)."""
+    ends = np.cumsum(parts, axis=1)
+    for part, colour in enumerate(PARTS.values()):
+        left = ends[:, part] - parts[:, part]
+        axes.barh(y, parts[:, part], left=left, height=height, color=_tint(colour, share), linewidth=0)
 
 
 def _change(before: Numbers, after: Numbers) -> str:
@@ -954,18 +992,16 @@ def _time(figure: Figure, top: float, width: float, problem: Problem, runs: _Run
             fontsize=8.5,
         )
         if place == 0:
-            title = axes.set_title(
-                _time_title(problem, runs, letter), x=-(left - LEFT) / (width - left - right)
-            )
-            title.set_y(1 + (legend - 0.3) / tall)
+            x, y = -(left - LEFT) / (width - left - right), 1 + (legend - 0.2) / tall
+            axes.set_title(_time_title(problem, runs, letter), x=x, y=y)
             handles = [
                 Patch(color=colour, label=shortened(name, 30))
                 for name, colour in zip(runs.names, _cycled(len(runs.names)), strict=True)
             ]
-            handles += [
-                Patch(color="#BBBBBB", label="pale: parameters"),
-                Patch(facecolor="#F4F4F4", edgecolor="#CCCCCC", hatch="////", label="issue"),
-            ]
+            if any(work.parameters.any() for work in (runs.fused, *runs.alone)):
+                handles.append(Patch(color="#BBBBBB", label="parameters: pale"))
+            if problem.machine.issue_cycles:
+                handles.append(Patch(facecolor=ISSUE, edgecolor="#CCCCCC", hatch="////", label="issue"))
             axes.legend(
                 handles=handles,
                 loc="lower left",
@@ -976,7 +1012,9 @@ def _time(figure: Figure, top: float, width: float, problem: Problem, runs: _Run
         if place < len(told) - 1:
             axes.tick_params(axis="x", labelbottom=False)
         else:
-            axes.set_xlabel(unit)
+            axes.set_xlabel(
+                f"{unit}; what is too short to be drawn one by one is as high as the engine is busy"
+            )
             axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
 
 
@@ -996,7 +1034,7 @@ def _time_title(problem: Problem, runs: _Runs, letter: str) -> str:
 
 def _legend_columns(runs: _Runs, width: float) -> int:
     """Return how many names of operations stand side by side."""
-    longest = max(text_width(shortened(name, 30)) for name in [*runs.names, "pale: parameters"])
+    longest = max(text_width(shortened(name, 30)) for name in [*runs.names, "parameters: pale"])
     return max(1, int(width / (8 / 72 * longest + 0.35)))
 
 
@@ -1009,58 +1047,57 @@ def _cycled(count: int) -> list[str]:
     return [OPERATIONS[place % len(OPERATIONS)] for place in range(count)]
 
 
+class _Span(NamedTuple):
+    """From when until when an engine works, for which share of that, and whether in several short spans."""
+
+    begin: int
+    end: int
+    share: float
+    joined: bool
+
+
 def _lanes(
     axes: Axes, problem: Problem, work: _Work, engines: Sequence[int], scale: float, until: int, offset: int
 ) -> None:
-    """Draw what each engine does from a cycle on; what cannot be told apart is drawn as one bar."""
+    """Draw what each engine does from a cycle on, what is too short to be told apart as one low bar."""
     from matplotlib.collections import PolyCollection
 
-    issue = problem.machine.issue_cycles
-    if issue:
-        axes.axvspan(
-            offset * scale,
-            (offset + issue) * scale,
-            facecolor="#F4F4F4",
-            edgecolor="#DDDDDD",
-            hatch="////",
-            linewidth=0,
-        )
-    pixels = axes.bbox.width / until
-    colours = _cycled(int(work.operation.max()) + 1)
+    if issue := problem.machine.issue_cycles:
+        begin, end = offset * scale, (offset + issue) * scale
+        axes.axvspan(begin, end, facecolor=ISSUE, edgecolor=PALE, hatch="////", linewidth=0)
+    pixel = until / axes.bbox.width
+    bars: list[tuple[float, list[tuple[float, float]], tuple[float, ...], bool]] = []
     for row, engine in enumerate(engines):
-        for operation, colour in enumerate(colours):
+        for operation, colour in enumerate(_cycled(int(work.operation.max()) + 1)):
             for parameters in (False, True):
                 chosen = (
                     (work.engine == engine) & (work.operation == operation) & (work.parameters == parameters)
                 )
-                begins, ends = _merged(work.start[chosen], work.finish[chosen], 0.5 / pixels)
-                if not len(begins):
-                    continue
-                boxes = [
-                    [(a, row - 0.4), (b, row - 0.4), (b, row + 0.4), (a, row + 0.4)]
-                    for a, b in zip((offset + begins) * scale, (offset + ends) * scale, strict=True)
-                ]
-                wide = (ends - begins) * pixels > 4
-                axes.add_collection(
-                    PolyCollection(
-                        boxes,
-                        facecolors=[_tint(colour, 0.45 if parameters else 1.0)],
-                        # White edges part what follows on each other, but would hide what is short.
-                        edgecolors=["white" if each else "none" for each in wide],
-                        linewidths=0.4,
-                        zorder=3,
-                    )
-                )
+                fill = _tint(colour, PALER if parameters else 1.0)
+                for span in _spans(work.start[chosen], work.finish[chosen], pixel):
+                    left, right = (offset + span.begin) * scale, (offset + span.end) * scale
+                    low, high = row + 0.4, row + 0.4 - 0.8 * span.share
+                    corners = [(left, low), (right, low), (right, high), (left, high)]
+                    parted = not span.joined and span.end - span.begin > 10 * pixel
+                    bars.append((span.share, corners, fill, parted))
+    bars.sort(key=lambda bar: -bar[0])  # low ones in front
+    # White edges part what follows on each other, but would hide what is short.
+    edges = ["white" if parted else fill for _, _, fill, parted in bars]
+    boxes, fills = [bar[1] for bar in bars], [bar[2] for bar in bars]
+    axes.add_collection(PolyCollection(boxes, facecolors=fills, edgecolors=edges, linewidths=0.4, zorder=3))
 
 
-def _merged(begins: Numbers, ends: Numbers, gap: float) -> tuple[Numbers, Numbers]:
-    """Join spans, in order, that are both short and closer to each other than a gap."""
-    if not len(begins):
-        return begins, ends
-    apart = (
-        (begins[1:] - ends[:-1] > gap)
-        | (ends[1:] - begins[1:] > 8 * gap)
-        | (ends[:-1] - begins[:-1] > 8 * gap)
-    )
-    first = np.append(True, apart)
-    return begins[first], ends[np.append(first[1:], True)]
+def _spans(begins: Numbers, ends: Numbers, pixel: float) -> Iterator[_Span]:
+    """Join spans that are too short to be told apart."""
+    first = last = busy = 0
+    joins = False
+    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        short = end - begin <= 2 * pixel
+        if busy and not (short and joins and begin - last <= 1.5 * pixel and last - first <= 12 * pixel):
+            yield _Span(first, last, busy / (last - first), joins)
+            busy = 0
+        first = first if busy else begin
+        last, joins = end, short
+        busy += end - begin
+    if busy:
+        yield _Span(first, last, busy / (last - first), joins)

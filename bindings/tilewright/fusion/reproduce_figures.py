@@ -135,9 +135,12 @@ def print_figure_5(folder: Path, say: Say) -> None:
     peak = 2 * case.problem.machine.macs_per_cycle * case.problem.machine.clock_mhz / 1e3
     say(
         f"  In {conv} ms {case.giga_operations:.2f} * 10^9 operations would be "
-        f"{case.giga_operations / conv * 1e3:.0f} GOPs/s; the peak is {peak:.0f}. The {data['transfer_kb']} KB"
+        f"{case.giga_operations / conv * 1e3:.0f} GOPs/s; the peak is {peak:.0f}"
     )
-    say("  are a hundredth of what the maps have, and 64 % is their share: parameters are not counted")
+    say(
+        f"  The {data['transfer_kb']} KB are a hundredth of what the maps have, and 64 % is of these: "
+        "parameters are not counted"
+    )
     small = figure_5(96)
     say(
         f"  With the 96 kernels that GoogLeNet has there (inception_3b): "
@@ -157,7 +160,8 @@ def print_figure_6(folder: Path, say: Say) -> None:
     apart, fused = case.milliseconds(case.alone[1:]), case.milliseconds(case.together[1:])
     say(
         f"  speed-up of all {sum(times) / data['fused_ms']:.2f} | {case.speedup:.2f}, of what is fused "
-        f"{sum(times[1:]) / (data['fused_ms'] - times[0]):.2f} (the text: {data['speedup']}) | {apart / fused:.2f}"
+        f"{sum(times[1:]) / (data['fused_ms'] - times[0]):.2f} | {apart / fused:.2f} "
+        f"(the text has {data['speedup']})"
     )
     before, after = case.maps
     say(

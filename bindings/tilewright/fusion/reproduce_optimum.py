@@ -11,10 +11,8 @@ import networkx as nx
 import numpy as np
 
 from tilewright import pictures
-from tilewright.fusion import choices
 from tilewright.fusion.candidates import Candidate
 from tilewright.fusion.reproduce_table import METHODS, Solved, bundled, problem, solved
-from tilewright.fusion.selection import ordered
 from tilewright.importing import network
 from tilewright.network import Network
 from tilewright.pictures import BLUE, GREY, PALE
@@ -36,18 +34,10 @@ def networks() -> Iterator[Network]:
         )
 
 
-def megabytes(one: Solved, method: str) -> float:
-    """Return what the groups of a method move from and to DRAM."""
-    plan = ordered(one.problem, one.chosen[method])
-    return sum(choice.traffic for choice in choices(one.problem, plan)) / 1e6
-
-
 def print_optimum(folder: Path, say: Say, *, time_limit: float = 60) -> None:
     """Print and draw what every network takes by every method."""
-    say(
-        "All bundled templates, ZU2, fewest cycles. ms: no fusion, greedy, the paper's algorithm 2, the optimum"
-    )
-    say("(* proven); MB: from and to DRAM, layer by layer and at the optimum; s: costs of all groups, search")
+    say("All bundled templates, ZU2, ms: no fusion, greedy, the paper's algorithm 2, optimum (* proven); MB")
+    say("from and to DRAM, layer by layer and at the optimum; seconds: costs of all groups, exact search")
     say(
         f"  {'network':<14}{'ops':>4}{'no fusion':>11}{'greedy':>9}{'paper':>9}{'optimum':>9} "
         f"{'speed-up':>10}{'MB':>8}{'optimum':>9}{'groups':>8}{'s':>7}{'search':>8}"
@@ -57,7 +47,7 @@ def print_optimum(folder: Path, say: Say, *, time_limit: float = 60) -> None:
     for net in networks():
         name = net.name or "network"
         one = found[name] = solved(problem(net, reading=None), time_limit)
-        moved[name] = megabytes(one, "layerwise"), megabytes(one, "optimum")
+        moved[name] = one.megabytes("layerwise"), one.megabytes("optimum")
         times = [one.milliseconds(method) for method in METHODS]
         say(
             f"  {name:<14}{len(one.problem.ops):>4}{times[0]:>11.3f}{times[1]:>9.3f}{times[2]:>9.3f}"
@@ -65,8 +55,7 @@ def print_optimum(folder: Path, say: Say, *, time_limit: float = 60) -> None:
             f"{moved[name][0]:>8.1f}{moved[name][1]:>9.1f}{len(one.chosen['optimum']):>8}"
             f"{one.seconds['candidates']:>7.1f}{one.seconds['optimum']:>8.2f}"
         )
-    worst = max(found.values(), key=lambda one: one.milliseconds("paper") / one.milliseconds("optimum"))
-    _print_loss(worst, say)
+    _print_loss(found, say)
     path = folder / "dnnvm-optimum.png"
     draw(moved, path)
     say(f"written: {path}")
@@ -119,22 +108,22 @@ def barriers(one: Solved, group: Candidate) -> list[str]:
     return words
 
 
-def _print_loss(one: Solved, say: Say) -> None:
-    """Show the groups of the optimum that the paper's algorithm does not see, where they gain most."""
-    ms = one.problem.machine.milliseconds
-    more = one.milliseconds("paper") / one.milliseconds("optimum") - 1
-    loss, *_ = losses(one)
-    say(
-        f"The paper's algorithm loses most on {one.problem.network.name}, {more:.1%}. "
-        f"Of that {ms(loss.cycles):.3f} ms are lost here:"
-    )
+def _print_loss(found: Mapping[str, Solved], say: Say) -> None:
+    """Say where the paper's algorithm loses most, and show the one group that it misses most."""
+    more = {name: one.milliseconds("paper") / one.milliseconds("optimum") - 1 for name, one in found.items()}
+    worst = max(more, key=more.__getitem__)
+    say(f"The paper's algorithm loses most on {worst}: {more[worst]:.1%} more cycles than the optimum")
+    single = [(name, loss) for name, one in found.items() for loss in losses(one) if len(loss.optimum) == 1]
+    name, loss = max(single, key=lambda pair: pair[1].cycles)
+    one = found[name]
+    say(f"The group of an optimum that it misses most, in {name}:")
     for words, groups in (("paper", loss.paper), ("optimum", loss.optimum)):
         for group in groups:
             names = " + ".join(one.problem.ops[number].name for number in group.nodes)
-            say(f"  {words:<8}{ms(group.cost):>7.3f} ms  {names}  ({group.template or 'alone'})")
-    for group in loss.optimum:
-        for why in barriers(one, group):
-            say(f"  barrier that is passed: {why}")
+            time = one.problem.machine.milliseconds(group.cost)
+            say(f"  {words:<8}{time:>6.3f} ms  {group.template or 'alone':<20}{names}")
+    passed = "; ".join(barriers(one, loss.optimum[0])) or "none, it holds branches side by side"
+    say(f"  barriers inside the optimum's group: {passed}")
 
 
 # Drawing -------------------------------------------------------------------------------------------------

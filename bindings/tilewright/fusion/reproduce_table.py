@@ -1,20 +1,23 @@
-"""Table 2 of the DNNVM paper: its networks, templates and numbers, ours beside them, and the fit of the machine."""
+"""Table 2 of the DNNVM paper: its networks, templates and numbers beside ours, and the fit of the machine."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilewright import catalogue
+from tilewright.fusion import choices
 from tilewright.fusion.candidates import Candidate, candidates, matches
 from tilewright.fusion.problem import CONV, EngineMachine, Problem
 from tilewright.fusion.search import optimum
+from tilewright.fusion.selection import ordered
 from tilewright.fusion.structure import Structure
 from tilewright.fusion.templates import Template
 from tilewright.fusion.tiles import best
@@ -39,7 +42,7 @@ READINGS = {
     "+ conv-conv": ("conv-conv",),
     "+ pools beside": ("siblings-2-pool", "siblings-3-pool", "siblings-4-pool"),
 }
-"""What the paper may mean by its templates: names in templates/paper.toml, each reading with those before it."""
+"""What the paper may mean by its templates: names in templates/paper.toml, each with those before it."""
 
 USED = "+ all on chip"
 """The reading that both conditions of section 4.3 make; table 2 is printed with it."""
@@ -158,6 +161,11 @@ class Solved:
         operations = 2 * self.problem.machine.arrays * sum(op.macs for op in self.problem.ops)
         return operations / self.milliseconds(method) / 1e6
 
+    def megabytes(self, method: str) -> float:
+        """Return what they move from and to DRAM."""
+        plan = ordered(self.problem, self.chosen[method])
+        return sum(choice.traffic for choice in choices(self.problem, plan)) / 1e6
+
 
 def solved(problem: Problem, time_limit: float = 60) -> Solved:
     """Solve a problem with all methods."""
@@ -244,6 +252,11 @@ def print_table_2(_folder: Path, say: Say, *, time_limit: float = 60) -> None:
         )
     count = sum(one.proven for reading in (*readings.values(), every) for one in reading.values())
     say(f"  {count} of {len(NAMES) * (len(readings) + 1)} optima are proven")
+    say("Operations per byte (CTC, equations 9 and 10): without fusion, algorithm 2, optimum")
+    for name, one in ours.items():
+        ctc = (one.gops(method) * one.milliseconds(method) / one.megabytes(method) for method in METHODS)
+        alone, _, fused, best_fused = ctc
+        say(f"  {NAMES[name]:<10}{alone:>7.1f}{fused:>8.1f}{best_fused:>8.1f}")
     _print_readings(readings, say)
     network = benchmark("googlenet", normalised=True)
     milliseconds = solved(problem(network), time_limit).milliseconds("layerwise")
@@ -276,9 +289,7 @@ def distances(rows: Mapping[str, Solved], method: str) -> list[float]:
 
 
 def _print_zu9(time_limit: float, say: Say) -> None:
-    say(
-        "Table 4, ZU9, three images: GOPs/s (paper | algorithm 2, optimum, without fusion); nothing is fitted"
-    )
+    say("Table 4, ZU9, three images: GOPs/s (paper | algorithm 2, optimum, without fusion)")
     for name, theirs in published()["table_4"].items():
         one = solved(problem(benchmark(name), machine("dnnvm-zu9")), time_limit)
         gops = [one.gops(method) for method in ("paper", "optimum", "layerwise")]
@@ -351,28 +362,21 @@ class Baselines:
             self._cycles[known] = choice.cycles
         return self._cycles[known]
 
-    def milliseconds(self, bandwidth: int, rate: int, issue: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def milliseconds(self, bandwidth: int, rate: int, issue: int) -> NDArray[np.float64]:
         """Return the networks' times."""
-        cycles = self.groups * issue
-        for key, counts in self._counts.items():
-            cycles = cycles + np.array(counts) * self._layer(key, bandwidth, rate)
-        return cycles / (self.zu2.clock_mhz * 1e3)
+        layers = [self._layer(key, bandwidth, rate) for key in self._counts]
+        cycles = np.array(layers) @ np.array([*self._counts.values()]) + self.groups * issue
+        times: NDArray[np.float64] = cycles / (self.zu2.clock_mhz * 1e3)
+        return times
 
     def fit(self, bandwidth: int, rate: int, issue: int | None = None) -> Fit:
         """Fit the issue of a group, to which all else is added, or take one that is given."""
-        each = self.milliseconds(0 + bandwidth, rate, 1000) - (alone := self.milliseconds(bandwidth, rate, 0))
-        slope, left = each / self.theirs, 1 - alone / self.theirs
         if issue is None:
-            issue = max(0, round(1000 * float(left @ slope / (slope @ slope))))
+            alone = self.milliseconds(bandwidth, rate, 0)
+            each = self.groups / (self.zu2.clock_mhz * 1e3) / self.theirs
+            issue = max(0, round(float((1 - alone / self.theirs) @ each / (each @ each))))
         distances = self.milliseconds(bandwidth, rate, issue) / self.theirs - 1
         return Fit(bandwidth, rate, issue, tuple(map(float, distances)))
-
-
-def fitted(baselines: Baselines, bandwidths: Iterable[int] = BANDWIDTHS) -> Iterator[Fit]:
-    """Yield the fit of every bandwidth and rate of a grid."""
-    for bandwidth in bandwidths:
-        for rate in RATES:
-            yield baselines.fit(bandwidth, rate)
 
 
 def print_fit(say: Say) -> None:

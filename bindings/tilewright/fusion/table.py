@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.fusion.problem import Problem
+from tilewright.pictures import shortened
 
 Rows = list[tuple[str, str]]
+
+LONGEST = 36
+"""Most characters of a name."""
 
 
 def rows(problem: Problem, report: dict[str, Any]) -> Rows:
@@ -32,21 +36,26 @@ def rows(problem: Problem, report: dict[str, Any]) -> Rows:
 
 
 def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Return a header and one line per group."""
-    header = ("group", "tile", "halo", "outer loop", "parameters", "cycles", "loaded", "saved", "buffers")
-    return [header, *(_line(group) for group in report["facts"]["groups"])]
-
-
-def _line(group: dict[str, Any]) -> tuple[str, ...]:
-    tile = group["tile"]
-    return (
-        " + ".join(group["nodes"]),
-        f"{tile['rows']} x {tile['columns']} x {tile['kernels']}",
-        tile["halo"],
-        tile["order"],
-        tile["parameters"],
-        f"{group['cycles']:,}",
-        f"{group['loaded_bytes']:,}",
-        f"{group['saved_bytes']:,}",
-        f"{group['memory']:,}",
+    """Return a header and a line per operation, the first of each group with what the group costs."""
+    header = (
+        "group",
+        "operation",
+        "tile",
+        "halo",
+        "outer loop",
+        "parameters",
+        "cycles",
+        "loaded",
+        "saved",
+        "buffers",
     )
+    lines: list[tuple[str, ...]] = [header]
+    for number, group in enumerate(report["facts"]["groups"], 1):
+        tile = group["tile"]
+        costs = ("cycles", "loaded_bytes", "saved_bytes", "memory")
+        first = (tile["halo"], tile["order"], tile["parameters"], *(f"{group[key]:,}" for key in costs))
+        for place, node in enumerate(group["nodes"]):
+            size = " x ".join(map(str, group["tiles"][place]))
+            rest = ("",) * len(first) if place else first
+            lines.append(("" if place else str(number), shortened(node, LONGEST), size, *rest))
+    return lines

@@ -59,7 +59,7 @@ class Template(Spec):
             if self.nodes or self.edges:
                 raise self._refusal("block", True, "has no nodes and no edges")
             return
-        if "most" in self.model_fields_set:
+        if self.most != type(self).model_fields["most"].default:
             raise self._refusal("most", self.most, "is for blocks only")
         for kinds in self.nodes:
             if kinds != SOURCE and not set(kinds.split("|")) <= set(KINDS):

@@ -34,7 +34,7 @@ class Choice(NamedTuple):
     Attributes
     ----------
     cost
-        In the unit of the problem's objective.
+        In the unit of the problem's objective; where memory is minimised, the cycles.
     traffic
         Bytes.
     energy
@@ -66,8 +66,12 @@ def energy(machine: EngineMachine, traffic: Any, macs: Any, cycles: Any) -> Any:
 # Search ----------------------------------------------------------------------------------------------
 
 
-def best(problem: Problem, nodes: Sequence[int], whole: bool = False) -> Choice | None:
+def best(
+    problem: Problem, nodes: Sequence[int], whole: bool = False, most: int | None = None
+) -> Choice | None:
     """Return the best tile of a group of operations, None if no tile fits into the buffers.
+
+    Where memory is minimised it is the fastest tile.
 
     Parameters
     ----------
@@ -75,13 +79,28 @@ def best(problem: Problem, nodes: Sequence[int], whole: bool = False) -> Choice 
         Numbers of the operations, ascending.
     whole
         Whether nothing may be cut but kernels.
+    most
+        Bytes of all buffers that it may take, if there is such a limit.
     """
     structure = Structure(problem, nodes)
-    key = (whole, structure.key)
+    key = (whole, most, structure.key)
     known = problem.choices
     if key not in known:
-        known[key] = _search(problem, structure, whole)
+        space = _space(problem, structure, whole)
+        known[key] = None if space is None else _least(problem, space, most)
     found: Choice | None = known[key]
+    return found
+
+
+def peaks(problem: Problem, nodes: Sequence[int], whole: bool = False) -> set[int]:
+    """Return the bytes of all buffers that tiles of a group take."""
+    structure = Structure(problem, nodes)
+    key = ("peaks", whole, structure.key)
+    known = problem.choices
+    if key not in known:
+        space = _space(problem, structure, whole)
+        known[key] = set() if space is None else set(space.peaks[space.bounds < _NEVER].tolist())
+    found: set[int] = known[key]
     return found
 
 
@@ -93,7 +112,7 @@ def choice(problem: Problem, structure: Structure, tile: Tile) -> Choice:
     first, second, third = map(_only, measured.buffers)
     buffers = first, second, third
     nanojoules = int(energy(problem.machine, traffic, macs, cycles))
-    cost = int(_cost(problem, cycles, traffic, macs, sum(buffers)))
+    cost = int(_cost(problem, cycles, traffic, macs))
     return Choice(tile, cost, cycles, traffic, nanojoules, buffers)
 
 
@@ -134,6 +153,18 @@ def fault(structure: Structure, tile: Tile) -> str | None:
     return None
 
 
+def tried(problem: Problem, structure: Structure, tile: Tile, whole: bool) -> bool:
+    """Whether a tile that fits is one of those among which the best one is found."""
+    space = _space(problem, structure, whole)
+    way = replace(tile, rows=1, columns=1)
+    if space is None or way not in space.ways:
+        return False
+    if tile.rows not in space.rows.sizes or tile.columns not in space.columns.sizes:
+        return False
+    place = space.ways.index(way), space.rows.sizes.index(tile.rows), space.columns.sizes.index(tile.columns)
+    return bool(space.bounds[place] < _NEVER)
+
+
 def sizes(length: int, step: int = 1) -> list[int]:
     """Return sizes into which a length is cut: one, two, three, four, six, ... steps, and all; ascending."""
     found = {length}
@@ -152,10 +183,11 @@ def halves(length: int) -> list[int]:
     return found
 
 
-def _search(problem: Problem, structure: Structure, whole: bool) -> Choice | None:
-    """Find the best tile with rows as in `sizes`, kernels and channels as in `turns`, and up to four columns.
+def _space(problem: Problem, structure: Structure, whole: bool) -> _Space | None:
+    """Return the tiles that a group can have: rows as in `sizes`, kernels and channels as in `turns`.
 
-    Only if none of these fits are tiles tried that have fewer columns, and then those down to single values.
+    They have all columns, half of them or a quarter. Only if none of these fit do tiles have fewer columns,
+    and then, of a single operation, rows and channels down to single ones.
     """
     height, width = structure.plane
     ins, outs, high = problem.machine.conv_array
@@ -171,7 +203,7 @@ def _search(problem: Problem, structure: Structure, whole: bool) -> Choice | Non
     for down, across, steps in spaces:
         space = _fitting(problem, structure, down, across, steps) if across else None
         if space is not None:
-            return _least(problem, space)
+            return space
     return None
 
 
@@ -228,8 +260,8 @@ def _fitting(
             fits &= np.array(across) == structure.plane[1]
         if problem.limits.halo not in ("any", halo):
             fits &= measured.tiles == 1
-        fits &= measured.turns <= max(MOST_TURNS, np.min(measured.turns[fits], initial=_NEVER))
         if fits.any():
+            fits &= measured.turns <= max(MOST_TURNS, int(measured.turns[fits].min()))
             ways += tiles
             bound = np.where(fits, measured.bound(), _NEVER)
             exact = (measured.traffic, measured.macs, sum(measured.buffers))
@@ -241,19 +273,21 @@ def _fitting(
     )
 
 
-def _cost(problem: Problem, cycles: Any, traffic: Any, macs: Any, peak: Any) -> Any:
-    """Return the objective, of one tile or of many."""
-    minimise = problem.minimise
-    if minimise == "energy":
+def _cost(problem: Problem, cycles: Any, traffic: Any, macs: Any) -> Any:
+    """Return what is minimised, of one tile or of many: cycles, but for traffic and energy."""
+    if problem.minimise == "energy":
         return energy(problem.machine, traffic, macs, cycles)
-    return {"cycles": cycles, "traffic": traffic, "memory": peak}[minimise]
+    return traffic if problem.minimise == "traffic" else cycles
 
 
-def _least(problem: Problem, space: _Space) -> Choice:
+def _least(problem: Problem, space: _Space, most: int | None) -> Choice | None:
     """Schedule tiles in the order of their bounds, until none that is left can be better."""
-    exact = space.traffic, space.macs, space.peaks
-    costs = np.where(space.bounds < _NEVER, _cost(problem, space.bounds, *exact), _NEVER).reshape(-1)
-    least, best_tile = (_NEVER, _NEVER), space.ways[0]
+    exact = space.traffic, space.macs
+    costs = np.where(space.bounds < _NEVER, _cost(problem, space.bounds, *exact), _NEVER)
+    if most is not None:
+        costs = np.where(space.peaks <= most, costs, _NEVER)
+    costs = costs.reshape(-1)
+    least, found = (_NEVER, _NEVER), None
     for place in np.argsort(costs, kind="stable").tolist():
         if costs[place] >= least[0]:
             break
@@ -263,8 +297,8 @@ def _least(problem: Problem, space: _Space) -> Choice:
         cycles = Layout(space.structure, tile, spans).cycles
         cost = int(_cost(problem, cycles, *(table[way, row, column] for table in exact)))
         if (cost, cycles) < least:
-            least, best_tile = (cost, cycles), tile
-    return choice(problem, space.structure, best_tile)
+            least, found = (cost, cycles), tile
+    return None if found is None else choice(problem, space.structure, found)
 
 
 def turns(length: int, step: int) -> list[int]:
