@@ -6,6 +6,7 @@ Totals are the report's; what they consist of, and what operations alone would t
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -34,6 +35,7 @@ from tilewright.pictures import (
     SKY,
     TENSORS,
     VERMILION,
+    YELLOW,
     shortened,
     text_colour,
     text_width,
@@ -52,7 +54,7 @@ ACCEPTED = pictures.ACCEPTED
 
 GROUPS = (BLUE, ORANGE, GREEN, PURPLE, VERMILION, SKY)
 """Colours of groups that neighbours do not share."""
-OPERATIONS = (BLUE, ORANGE, GREEN, PURPLE, VERMILION, SKY, "#8C6D1F", "#5F6F7F", "#A9A000", "#6A51A3")
+OPERATIONS = (*GROUPS, "#332288", "#999933", "#882255", "#8A8A8A", YELLOW, INK)
 """Colours of the operations of one group."""
 ALONE, EDGE = "#EDEDED", "#8A8A8A"
 HULL = ((1.0, 8.1), (0.25, 6.5))
@@ -783,7 +785,7 @@ def _traffic(figure: Figure, left: float, top: float, width: float, tall: float,
     axes = pictures.place(figure, left + words, top, wide, 0.5)
     for place, (label, parts) in enumerate((("layer by layer", moved.before), ("as planned", moved.after))):
         _stack(axes, np.array([place]), 0.78, parts[None], 1.0 if place else PALER)
-        told = f" {parts.sum() / 1e6:,.2f} MB" + (f", {_change(moved.before, parts)}" if place else "")
+        told = " " + _bytes(int(parts.sum())) + (f", {_change(moved.before, parts)}" if place else "")
         style: dict[str, Any] = {"va": "center_baseline", "fontsize": 8}
         axes.text(int(parts.sum()), place, told, fontweight="bold" if place else "normal", **style)
         axes.text(-0.02, place, label, transform=axes.get_yaxis_transform(), ha="right", **style)
@@ -811,20 +813,19 @@ def _traffic(figure: Figure, left: float, top: float, width: float, tall: float,
         if row.place is not None and row.colour != ALONE:
             _badge(axes, ((0.12 - words) / wide, place), row.place, row.colour, points - 0.5, across)
         if row.place is None:
-            told = (
-                f"{row.before.sum() / 1e6:,.2f} MB layer by layer, {row.after.sum() / 1e6:,.2f} MB as planned"
-            )
-            axes.text(0, place, told, **style)
+            totals = [_bytes(int(each.sum())) for each in (row.before, row.after)]
+            axes.text(0, place, f" {totals[0]} layer by layer, {totals[1]} as planned", **style)
         elif (row.before != row.after).any():
             axes.text(longest[place], place, " " + _change(row.before, row.after), **style)
+    size, unit = _unit(max(longest))
     axes.set_xlim(0, 1.16 * max(*longest, 1))
     axes.set_ylim(count - 0.5, -0.5)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x", color=PALE, linewidth=0.6)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / 1e6:g}"))
-    axes.set_xlabel("MB; pale: each operation alone, with its best tile", loc="left")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / size:g}"))
+    axes.set_xlabel(f"{unit}; pale: each operation alone, with its best tile", loc="left")
 
 
 def _stack(axes: Axes, y: NDArray[Any], height: float, parts: Numbers, share: float) -> None:
@@ -833,6 +834,15 @@ def _stack(axes: Axes, y: NDArray[Any], height: float, parts: Numbers, share: fl
     for part, colour in enumerate(PARTS.values()):
         left = ends[:, part] - parts[:, part]
         axes.barh(y, parts[:, part], left=left, height=height, color=_tint(colour, share), linewidth=0)
+
+
+def _unit(size: int) -> tuple[float, str]:
+    return (1e6, "MB") if size >= 1e6 else (1e3, "kB")
+
+
+def _bytes(size: int) -> str:
+    each, unit = _unit(size)
+    return f"{size / each:,.2f} {unit}"
 
 
 def _change(before: Numbers, after: Numbers) -> str:
@@ -844,16 +854,15 @@ def _change(before: Numbers, after: Numbers) -> str:
 
 def _fitting(words: str, room: float, points: float) -> str:
     """Return a name, its middle left out if it is too long for so many inches."""
-    if text_width(words) * points / 72 <= room:
+    most = 72 * room / points
+
+    def cut(left: int) -> str:
+        return words[: -(-left // 2)] + "…" + words[len(words) - left // 2 :]
+
+    if len(words) < 200 and text_width(words) <= most:
         return words
-    most = len(words) - 1
-    while most > 1 and text_width(_without_middle(words, most)) * points / 72 > room:
-        most -= 1
-    return _without_middle(words, most)
-
-
-def _without_middle(words: str, most: int) -> str:
-    return words[: -(-most // 2)] + "…" + words[len(words) - most // 2 :]
+    longest = min(len(words) - 1, 200)
+    return cut(max(1, bisect_right(range(longest), most, key=lambda left: text_width(cut(left))) - 1))
 
 
 # Over time -----------------------------------------------------------------------------------------------
@@ -995,7 +1004,7 @@ def _time(figure: Figure, top: float, width: float, problem: Problem, runs: _Run
             x, y = -(left - LEFT) / (width - left - right), 1 + (legend - 0.2) / tall
             axes.set_title(_time_title(problem, runs, letter), x=x, y=y)
             handles = [
-                Patch(color=colour, label=shortened(name, 30))
+                Patch(color=colour, label=_ending(name, 30))
                 for name, colour in zip(runs.names, _cycled(len(runs.names)), strict=True)
             ]
             if any(work.parameters.any() for work in (runs.fused, *runs.alone)):
@@ -1034,7 +1043,7 @@ def _time_title(problem: Problem, runs: _Runs, letter: str) -> str:
 
 def _legend_columns(runs: _Runs, width: float) -> int:
     """Return how many names of operations stand side by side."""
-    longest = max(text_width(shortened(name, 30)) for name in [*runs.names, "parameters: pale"])
+    longest = max(text_width(_ending(name, 30)) for name in [*runs.names, "parameters: pale"])
     return max(1, int(width / (8 / 72 * longest + 0.35)))
 
 

@@ -47,7 +47,7 @@ def print_optimum(folder: Path, say: Say, *, time_limit: float = 60) -> None:
     for net in networks():
         name = net.name or "network"
         one = found[name] = solved(problem(net, reading=None), time_limit)
-        moved[name] = one.megabytes("layerwise"), one.megabytes("optimum")
+        moved[name] = one.megabytes("layerwise"), one.executed("optimum")["traffic"] / 1e6
         times = [one.milliseconds(method) for method in METHODS]
         say(
             f"  {name:<14}{len(one.problem.ops):>4}{times[0]:>11.3f}{times[1]:>9.3f}{times[2]:>9.3f}"

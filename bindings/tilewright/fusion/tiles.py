@@ -250,7 +250,7 @@ def _fitting(
         tiles = [
             Tile(1, 1, kernels, channels, halo, order, parameters)
             for kernels, channels in product(turns(most, outs), depths)
-            if halo != "keep" or channels == depths[-1]
+            if halo != "keep" or channels == depths[0]
         ]
         measured = Measured(structure, rows, columns, tiles)
         fits = measured.fits()
