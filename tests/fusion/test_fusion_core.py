@@ -224,8 +224,12 @@ def test_kept_halos_are_tried_with_all_input_channels() -> None:
 def is_plain(structure: Structure, tile: Tile) -> bool:
     """Whether a tile says nothing that makes no difference."""
     alone = (tile.rows, tile.columns) == structure.plane
-    kept = tile.parameters == "keep" and not structure.weighted
-    return not kept and (not alone or (tile.halo, tile.parameters) == ("recompute", "stream"))
+    if tile.parameters == "keep" and not structure.weighted:
+        return False
+    ahead = structure.passes(
+        replace(tile, parameters="stream")
+    )  # all parameters are loaded as early as possible
+    return not alone or (tile.halo == "recompute" and (tile.parameters == "stream" or ahead))
 
 
 # Whole networks and known blocks ---------------------------------------------------------------------
@@ -300,6 +304,25 @@ def test_an_optimum_is_simulated() -> None:
     assert result.status == "optimal"
     report = simulated(problem, result.plan)
     assert fusion.measured_objective(problem, report) == result.objective
+
+
+@pytest.mark.parametrize(
+    ("between", "shape"),
+    [
+        ({"kind": "pad", "padding": (1, 1, 1, 1)}, (4, 10, 10)),
+        ({"kind": "opaque", "op": "Resize", "output": (4, 16, 16)}, (4, 16, 16)),
+        ({"kind": "reshape", "op": "transpose", "output": (8, 4, 8)}, (8, 4, 8)),
+        ({"kind": "fc", "input": (256, 1, 1), "kernel": (1, 1), "kernels": 7, "bias": True}, (7, 1, 1)),
+    ],
+)
+def test_the_host_computes_what_else_there_is(between: Table, shape: tuple[int, int, int]) -> None:
+    table = layers()
+    host = {"name": "host", "input": (4, 8, 8), **between}
+    pool = {"name": "pool", "kind": "pool", "input": shape, "kernel": (1, 1)}
+    problem = layered(network={"layers": [table["layers"][0], host, pool]})
+    made = catalogue.heuristic("fusion", "greedy").plan(problem)
+    assert [group.tile is None for group in made.groups] == [False, True, False]
+    assert simulated(problem, made).facts["on_host"] == ["host"]
 
 
 BLOCKS = {

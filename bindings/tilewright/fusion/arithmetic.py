@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tilewright.fusion.problem import Op
+from tilewright.fusion.problem import HOST, Op
 from tilewright.layer import Layer, Window
 from tilewright.network import Add, AnyLayer, Mul, NamedLayer, Pool
 from tilewright.simulator.operations import exact, windows
@@ -80,7 +80,14 @@ class ComputeTile:
             found = windows(spec, padded, *self._size)
             pooled: Values = found.max(axis=(2, 3)) if spec.op == "max" else found.sum(axis=(2, 3))
             return pooled
-        return self._convolved(spec, values, chip) if isinstance(spec, Layer) else values
+        if isinstance(spec, Layer):
+            return self._convolved(spec, values, chip)
+        # Functions that read neighbouring channels read all.
+        return values if values.shape[1] == self._count else values[:, slice(*self.channels)]
+
+    @property
+    def _count(self) -> int:
+        return self.channels[1] - self.channels[0]
 
     @property
     def _size(self) -> tuple[int, int]:
@@ -124,6 +131,10 @@ def reference(op: Op, inputs: Sequence[Values], parameters: Values | None) -> Va
     """Return what an operation computes of whole maps, each of shape (images, C, H, W)."""
     spec = op.spec
     values = [small(each) for each in inputs]
+    if op.engine == HOST and not isinstance(spec, Layer):
+        # What the host does is not told; any values will do.
+        told = np.concatenate([each.reshape(len(each), -1) for each in values], axis=1)
+        return np.stack([np.resize(image, spec.output) for image in told])
     if isinstance(spec, Add):
         return addition(values)
     if isinstance(spec, Mul):
@@ -132,7 +143,7 @@ def reference(op: Op, inputs: Sequence[Values], parameters: Values | None) -> Va
     if isinstance(spec, Pool):
         return pooling(spec, joined)
     if not isinstance(spec, NamedLayer):
-        return joined.reshape(len(joined), *spec.output)
+        return joined
     assert parameters is not None
     bias = int(spec.bias)
     layer = spec.model_copy(update={"batch": len(joined)})

@@ -102,7 +102,8 @@ def check_matches(problem: Problem) -> None:
 def matches(problem: Problem) -> dict[Nodes, list[Template]]:
     """Return all groups with the templates that allow them; operations alone may have none.
 
-    Members are none of the host's, and no way leads from a member through others back to a member.
+    Members are none of the host's, and no way leads from a member through others back to a member. A bundled
+    template that would match too often is left out.
     """
     found: dict[Nodes, list[Template]] = {(op.number,): [] for op in problem.ops}
     descendants = _descendants(problem)
@@ -111,7 +112,13 @@ def matches(problem: Problem) -> dict[Nodes, list[Template]]:
             groups = _regions(problem, template.most)
         else:
             groups = _isomorphisms(problem, template, descendants)
-        for nodes in dict.fromkeys(groups):
+        try:
+            found_here = list(dict.fromkeys(groups))
+        except InputError:
+            if template not in bundled():
+                raise
+            continue  # a network too wide for it has enough to choose from without
+        for nodes in found_here:
             found.setdefault(nodes, []).append(template)
     return found
 

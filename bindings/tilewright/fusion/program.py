@@ -146,6 +146,8 @@ class Lowering:
         """Return the channels of a map that an instruction reads."""
         op, size = self.structure.op(i.feature), self.structure.features[source].shape[0]
         low, high = i.channels
+        if op.dense and not isinstance(op.spec, Layer):
+            return 0, size
         if isinstance(op.spec, Layer):
             each, deep = op.spec.kernels // op.spec.groups, self.structure.summed(i.feature)
             groups = low // each, -(-high // each)

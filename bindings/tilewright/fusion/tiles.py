@@ -155,6 +155,14 @@ def fault(structure: Structure, tile: Tile) -> str | None:
 
 def tried(problem: Problem, structure: Structure, tile: Tile, whole: bool) -> bool:
     """Whether a tile that fits is one of those among which the best one is found."""
+    key = ("tried", whole, tile, structure.key)
+    if key not in problem.choices:
+        problem.choices[key] = _tried(problem, structure, tile, whole)
+    found: bool = problem.choices[key]
+    return found
+
+
+def _tried(problem: Problem, structure: Structure, tile: Tile, whole: bool) -> bool:
     space = _space(problem, structure, whole)
     way = replace(tile, rows=1, columns=1)
     if space is None or way not in space.ways:
@@ -255,7 +263,9 @@ def _fitting(
         measured = Measured(structure, rows, columns, tiles)
         fits = measured.fits()
         if (halo, order, parameters) != (HALOS[0], *loops[0]):  # which is what one tile alone is called
-            fits &= measured.tiles > 1
+            ahead = (halo, order) == (HALOS[0], loops[0][0])  # unless its parameters are loaded far ahead
+            streams = [ahead and structure.passes(replace(tile, parameters="stream")) for tile in tiles]
+            fits &= (measured.tiles > 1) | np.array(streams)[:, None, None]
         if halo == "keep":
             fits &= np.array(across) == structure.plane[1]
         if problem.limits.halo not in ("any", halo):
