@@ -16,9 +16,12 @@ branch takes part if the join alone reads what it computes.
 then begin behind it. All ways to divide the first operations into such groups are compared, of ten branches
 at once.
 
-Its plans are the best among these and only these. It sees no group with a join and an operation after it or
-of two branches, none that holds whole branches or siblings with what follows them, and no siblings that lead
-to different barriers.
+*Whole branches* between two barriers can be a group as well, with the join that ends them or without: the
+second condition of section 4.3 allows any number of operations, and such a group passes no barrier.
+
+Its plans are the best among these and only these. It sees no group with a join and an operation after it,
+none that holds siblings with only a part of what follows them, and no siblings that lead to different
+barriers.
 """
 
 from __future__ import annotations
@@ -43,8 +46,9 @@ def plan(problem: Problem) -> Plan:
     """Choose the best groups between each two adjacent barriers.
 
     They never wait for each other. Call an operation's depth the number of operations on the longest way to
-    it, and a group's that of its last. Siblings read the same maps and are equally deep; of other groups only
-    the last operation is read by others. A group is thus deeper than all that it reads from.
+    it, and a group's that of its last. Siblings read the same maps and are equally deep; whole branches
+    are read by the same operations; of other groups only the last operation is read by others. A group is
+    thus deeper than all that it reads from.
     """
     joins = {
         op.number
@@ -141,7 +145,11 @@ class _Groups:
         ways = [_sum((self.shortest(branch), self.divided(tuple(others))))]
         heads = {other[0]: other[1:] for other in branches}
         for one in self.beginning[branch[0]]:
-            if heads.keys() >= set(one.nodes):
+            held = [other for other in branches if set(other) <= set(one.nodes)]
+            if sum(map(len, held)) == len(one.nodes):
+                rest = tuple(other for other in others if other not in held)
+                ways.append(_sum((_Way(one.cost, (one,)), self.divided(rest))))
+            elif heads.keys() >= set(one.nodes):
                 behind = (self.shortest(heads[number]) for number in one.nodes)
                 rest = tuple(other for other in others if other[0] not in one.nodes)
                 ways.append(_sum((_Way(one.cost, (one,)), *behind, self.divided(rest))))

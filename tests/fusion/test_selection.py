@@ -174,23 +174,36 @@ def test_dnnvm_is_best_among_what_it_sees(made: tuple[Producers, set[int], list[
 
 
 def _is_seen(nodes: tuple[int, ...], producers: Producers, joins: set[int]) -> bool:
-    """Whether operations are one, a piece of a branch with or without a join behind it, or siblings."""
+    """Whether they are a piece of a branch or whole branches, with or without a join behind, or siblings."""
     graph = quotient(producers, [(number,) for number in range(len(producers))])
     readers = {number: {*graph.successors(number)} for number in graph}
 
     def goes_on(first: int, second: int) -> bool:
         return {*producers[second]} == {first} and readers[first] == {second} and first not in joins
 
-    def leads_to(number: int) -> set[int]:
+    def branch_of(number: int) -> list[int]:
+        found = [number]
         while len(readers[number]) == 1 and goes_on(number, *readers[number]):
             (number,) = readers[number]
-        return readers[number]
+            found.append(number)
+        return found
+
+    def leads_to(number: int) -> set[int]:
+        return readers[branch_of(number)[-1]]
 
     def begins(number: int) -> bool:
         return number not in joins and not any(
             goes_on(source, number) for source in producers[number] if source >= 0
         )
 
+    heads = [number for number in nodes if begins(number)]
+    one_source = len({frozenset(producers[number]) for number in heads}) == 1
+    ends = {frozenset(leads_to(number)) for number in heads}
+    whole = sorted(number for head in heads for number in branch_of(head))
+    if one_source and len(ends) == 1:
+        joined = [*whole, *(join for join in joins if ends == {frozenset({join})})]
+        if list(nodes) in (whole, sorted(joined)):
+            return True
     *branch, last = nodes
     if last in joins and branch and branch[-1] not in joins and readers[branch[-1]] == {last}:
         return all(goes_on(*pair) for pair in pairwise(branch))
