@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tilewright.fusion import Plan, Problem
-from tilewright.fusion.candidates import candidates
+from tilewright.fusion.candidates import alone
 from tilewright.fusion.selection import ordered
 
 
 def plan(problem: Problem) -> Plan:
     """Execute each operation with its best tile."""
-    return ordered(problem, (one for one in candidates(problem) if len(one.nodes) == 1))
+    return ordered(problem, alone(problem))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.fusion import Plan, Problem
-from tilewright.fusion.candidates import Candidate, candidates
+from tilewright.fusion.candidates import Candidate, alone, candidates
 from tilewright.fusion.memory import least
 from tilewright.fusion.search import answers
 from tilewright.fusion.selection import ordered
@@ -39,12 +39,16 @@ def _least_memory(problem: Problem, search: Search) -> Outcome:
 
 
 def _cheapest(problem: Problem, search: Search) -> Outcome:
+    # What all groups cost takes most of the time; until then there is a plan without any.
+    first = alone(problem)
+    plan, cost = ordered(problem, first), sum(one.cost for one in first)
+    search.on_plan(plan)
     known = candidates(problem)
     producers = [op.producers for op in problem.ops]
     start = _start(problem, known, search.start) or greedy.choose(producers, known)
-    plan, cost, bound, proven = None, None, None, False
+    bound, proven = None, False
     for found in answers(producers, known, start, search.deadline, search.bound or 0):
-        if found.cost != cost:
+        if found.cost < cost:
             cost, plan = found.cost, ordered(problem, found.chosen)
             search.on_plan(plan)
         if found.bound != bound:

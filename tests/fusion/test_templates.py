@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tilewright import catalogue
 from tilewright.errors import InputError
 from tilewright.fusion import candidates as module
-from tilewright.fusion.candidates import candidates, check_matches, embeddings, matches, unmatched
+from tilewright.fusion.candidates import candidates, check_matches, matches, unmatched
 from tilewright.fusion.plan import Tile
 from tilewright.fusion.problem import HOST, Problem
 from tilewright.fusion.templates import SOURCE, Template, bundled
@@ -249,11 +249,13 @@ def test_bundled_templates_are_valid_and_differ() -> None:
     assert [template.name for template in bundled() if template.untiled] == ["block"]
 
 
-def test_embeddings_have_the_first_name_and_all_operations_alone() -> None:
+def test_groups_have_all_their_templates_and_operations_are_alone_as_well() -> None:
     chain = {"name": "chain", "nodes": ["any", "any"], "edges": [[0, 1]]}
     table = [{"name": "single", "nodes": ["any"]}, chain, {"name": "block", "block": True}]
     found = problem(("conv", [INPUT]), ("pool", [0]), ("softmax", [1]), ("conv", [2]), templates=table)
-    assert embeddings(found) == {(0,): "", (1,): "", (2,): "", (3,): "", (0, 1): "chain"}
+    names = {nodes: [template.name for template in templates] for nodes, templates in matches(found).items()}
+    assert names.keys() == {(0,), (1,), (2,), (3,), (0, 1)}
+    assert names[0, 1][0] == "chain"
 
 
 def test_templates_of_the_user_must_match_something() -> None:
@@ -267,10 +269,13 @@ def test_templates_of_the_user_must_match_something() -> None:
         check_matches(problem(*ops, templates=[useless]))
 
 
-def test_networks_in_which_a_template_matches_too_often_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_templates_that_match_too_often_are_refused_or_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ATTEMPTS", 100)
-    with pytest.raises(InputError, match="siblings"):
-        matches(problem(*[("conv", [INPUT])] * 12))
+    ops = [("conv", [INPUT])] * 12
+    own = {"name": "mine", "nodes": ["source", "conv", "conv", "conv"], "edges": [[0, 1], [0, 2], [0, 3]]}
+    with pytest.raises(InputError, match="mine"):
+        matches(problem(*ops, templates=[own]))
+    assert max(map(len, matches(problem(*ops)))) < 4
 
 
 @pytest.mark.parametrize(
@@ -341,7 +346,7 @@ def test_candidates_are_tiled_only_where_a_template_allows_it(monkeypatch: pytes
 @pytest.mark.parametrize("memory", [2**9, 2**10, 2**20])
 def test_tiling_costs_no_more_than_not_tiling(memory: int) -> None:
     found = problem(*BRANCHES, memory=memory)
-    for nodes in embeddings(found):
+    for nodes in matches(found):
         whole = best(found, nodes, whole=True)
         if whole is not None:
             tiled = best(found, nodes)
@@ -350,7 +355,7 @@ def test_tiling_costs_no_more_than_not_tiling(memory: int) -> None:
 
 def test_candidates_cost_what_their_tiles_do() -> None:
     found = problem(*BRANCHES)
-    allowed = embeddings(found)
+    allowed = matches(found)
     chosen = candidates(found)
     assert [each.nodes for each in chosen] == sorted(each.nodes for each in chosen)
     assert {each.nodes for each in chosen} <= set(allowed)

@@ -48,6 +48,16 @@ class Candidate(NamedTuple):
     tile: Tile | None
 
 
+def alone(problem: Problem) -> list[Candidate]:
+    """Return each operation alone."""
+    found = []
+    for op in problem.ops:
+        choice = None if op.engine == HOST else best(problem, (op.number,))
+        cost, tile = (0, None) if choice is None else (choice.cost, choice.tile)
+        found.append(Candidate((op.number,), cost, "", tile))
+    return found
+
+
 def candidates(problem: Problem, most: int | None = None) -> tuple[Candidate, ...]:
     """Return all groups that fit on chip with what they cost, and each operation alone.
 
@@ -69,13 +79,6 @@ def candidates(problem: Problem, most: int | None = None) -> tuple[Candidate, ..
             name = "" if alone else (tiled or templates)[0].name
             found.append(Candidate(nodes, choice.cost, name, choice.tile))
     return tuple(found)
-
-
-def embeddings(problem: Problem) -> dict[Nodes, str]:
-    """Return all groups that templates allow, with the first one's name, and each operation alone."""
-    return {
-        nodes: templates[0].name if len(nodes) > 1 else "" for nodes, templates in matches(problem).items()
-    }
 
 
 def unmatched(problem: Problem) -> tuple[str, ...]:

@@ -83,7 +83,7 @@ def best(
         Bytes of all buffers that it may take, if there is such a limit.
     """
     structure = Structure(problem, nodes)
-    key = (whole, most, structure.key)
+    key = _key(problem, structure, whole, most)
     known = problem.choices
     if key not in known:
         space = _space(problem, structure, whole)
@@ -92,10 +92,15 @@ def best(
     return found
 
 
+def _key(problem: Problem, structure: Structure, *more: object) -> tuple[object, ...]:
+    """Return all that an answer depends on: copies of a problem share what is known."""
+    return problem.machine, problem.minimise, problem.limits, structure.key, *more
+
+
 def peaks(problem: Problem, nodes: Sequence[int], whole: bool = False) -> set[int]:
     """Return the bytes of all buffers that tiles of a group take."""
     structure = Structure(problem, nodes)
-    key = ("peaks", whole, structure.key)
+    key = _key(problem, structure, whole, "peaks")
     known = problem.choices
     if key not in known:
         space = _space(problem, structure, whole)
@@ -155,7 +160,7 @@ def fault(structure: Structure, tile: Tile) -> str | None:
 
 def tried(problem: Problem, structure: Structure, tile: Tile, whole: bool) -> bool:
     """Whether a tile that fits is one of those among which the best one is found."""
-    key = ("tried", whole, tile, structure.key)
+    key = _key(problem, structure, whole, tile)
     if key not in problem.choices:
         problem.choices[key] = _tried(problem, structure, tile, whole)
     found: bool = problem.choices[key]
