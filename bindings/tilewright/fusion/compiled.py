@@ -47,9 +47,10 @@ FEATURE = RELEASED + 2
 """Places in `Pass.machine`: images at a time; bytes of a value times MHz, to be divided by the rates of LOAD
 and SAVE; cycles of issue; the convolution array's sizes; operands per cycle."""
 
-(KERNELS, DEPTH, KEEPS, BY_KERNELS, SPLITS, PASSES, PLACES) = range(9, 16)
+(KERNELS, DEPTH, KEEPS, BY_KERNELS, SPLITS, PASSES, PLACES, MOST) = range(9, 17)
 """Places in `Pass.machine`: channels and input channels of a turn; whether halos are kept, the loop over
-kernels is outside, input channels are split, parameters pass; places for parameters of turns, 0 for all."""
+kernels is outside, input channels are split, parameters pass; places for parameters of turns, 0 for all; and
+the cycle from which on nobody wants to know the end."""
 
 
 class Pass(NamedTuple):
@@ -68,6 +69,8 @@ class Pass(NamedTuple):
         Of the machine and the tile.
     now
         When each engine is done with what it was given.
+    left
+        Cycles that each engine still has to work, at least.
     fetched : shape (features, turns, parts, 3)
         For parameters that are on chip: since when, until when they are used, and the number of the load.
     dropped
@@ -86,6 +89,7 @@ class Pass(NamedTuple):
     across: Ints
     machine: Ints
     now: Ints
+    left: Ints
     fetched: Ints
     dropped: Ints
     counts: Ints
@@ -130,6 +134,7 @@ def _issue(
     start = max(p.now[engine], after)
     finish = start + max(1, cycles)
     p.now[engine] = finish
+    p.left[engine] -= finish - start
     _record(p, engine, what, feature, start, finish, plane, channels, summed)
     return finish
 
@@ -337,9 +342,18 @@ def _close(p: Any, tile: int) -> None:
             _leave(p, feature, tile, (0, p.features[feature, CHANNELS]))
 
 
+@inner
+def _end(p: Any) -> Any:
+    """Return a cycle before which the last instruction cannot end."""
+    end = 0
+    for engine in range(len(p.now)):
+        end = max(end, p.now[engine] + max(0, p.left[engine]))
+    return end
+
+
 @njit(cache=True, nogil=True)
 def run(p: Any) -> int:
-    """Issue all instructions; return the cycle at which the last one ends."""
+    """Issue all instructions; return the cycle at which the last one ends, or one that is late enough."""
     stages = len(p.begins) - 1
     tiles = p.down.shape[1] * p.across.shape[1]
     if p.machine[BY_KERNELS]:
@@ -350,6 +364,8 @@ def run(p: Any) -> int:
                 _open(p, tile, 0, turn)
                 _turn(p, tile, 0, chunk)
                 _close(p, tile)
+                if _end(p) >= p.machine[MOST]:
+                    return int(_end(p))
             if not p.machine[PASSES]:
                 for feature in p.order:
                     _drop(p, feature, chunk, (0, p.features[feature, SUMMED]))
@@ -366,6 +382,8 @@ def run(p: Any) -> int:
                         (turn * p.machine[KERNELS], min((turn + 1) * p.machine[KERNELS], channels)),
                     )
             _close(p, tile)
+            if _end(p) >= p.machine[MOST]:
+                return int(_end(p))
         if not p.machine[PASSES]:
             for feature in p.order:
                 channels = p.features[feature, CHANNELS]

@@ -21,6 +21,10 @@ from tilewright.fusion.structure import Structure
 
 Range = tuple[int, int]
 
+_NEVER = np.iinfo(np.int64).max
+_NOTHING = np.zeros((0, RECORD), dtype=np.int64)
+_NO_WORK = np.zeros(len(ENGINES), dtype=np.int64)
+
 
 class Instruction(NamedTuple):
     """An instruction, or the end of a stay on chip, and when it happens.
@@ -83,11 +87,11 @@ class Layout:
         twice = by_kernels & self.whole if keeps else (self.slots == 2) & ~(self.splits & loaded)
         self.doubled = (self.tiles > 1) & (down | across) & twice
 
-    def _run(self, records: Ints) -> tuple[int, int]:
-        """Return the cycle at which all is done, and the number of records."""
+    def _run(self, records: Ints, most: int, work: Ints) -> tuple[int, int]:
+        """Return the cycle at which all is done, if it is below `most`, and the number of records."""
         structure, tile, machine = self.structure, self.tile, self.structure.machine
         features = structure.table.copy()
-        features[:, [WHOLE, SLOTS, DOUBLED]] = np.stack([self.whole, self.slots, self.doubled], axis=1)
+        features[:, WHOLE], features[:, SLOTS], features[:, DOUBLED] = self.whole, self.slots, self.doubled
         by_kernels = tile.order == "kernels"
         passes = structure.passes(tile)
         # Parameters of one turn, or of a round of all operations, beside those of the next; all if they stay.
@@ -98,7 +102,7 @@ class Layout:
             *(machine.arrays, machine.element_bytes * machine.clock_mhz),
             *(machine.load_mb_per_s, machine.save_mb_per_s, machine.issue_cycles),
             *(*machine.conv_array, machine.operands_per_cycle),
-            *(tile.kernels, depth, tile.halo == "keep", by_kernels, self.splits, passes, places),
+            *(tile.kernels, depth, tile.halo == "keep", by_kernels, self.splits, passes, places, most),
         )
         turns = -(-int(features[:, CHANNELS].max()) // tile.kernels)
         counts = np.zeros(2, dtype=np.int64)
@@ -111,6 +115,7 @@ class Layout:
                 *self._spans,
                 np.array(numbers, dtype=np.int64),
                 np.full(len(ENGINES), machine.issue_cycles, dtype=np.int64),
+                work.copy(),
                 np.zeros((len(features), turns, -(-deepest // depth), 3), dtype=np.int64),
                 np.zeros(max(1, places), dtype=np.int64),
                 counts,
@@ -119,19 +124,29 @@ class Layout:
         )
         return int(cycles), int(counts[0])
 
-    @cached_property
-    def _counted(self) -> tuple[int, int]:
-        return self._run(np.zeros((0, RECORD), dtype=np.int64))
-
     @property
     def cycles(self) -> int:
         """The cycle at which the last instruction ends."""
         return self._counted[0]
 
+    def cycles_below(self, most: int, work: Ints) -> int:
+        """Return the cycle at which the last instruction ends, or any from `most` on if it is not below.
+
+        Parameters
+        ----------
+        work : int, shape (engines,)
+            Cycles that each engine works, at least.
+        """
+        return self._run(_NOTHING, most, work)[0]
+
+    @cached_property
+    def _counted(self) -> tuple[int, int]:
+        return self._run(_NOTHING, _NEVER, _NO_WORK)
+
     def schedule(self) -> Iterator[Instruction]:
         """Return all instructions, in the order in which they are issued."""
         records = np.zeros((self._counted[1], RECORD), dtype=np.int64)
-        self._run(records)
+        self._run(records, _NEVER, _NO_WORK)
         for engine, what, feature, start, finish, *box, place in records.tolist():
             rows, columns, channels, summed = ((box[k], box[k + 1]) for k in range(0, 8, 2))
             name = ENGINES[engine] if engine >= 0 else None

@@ -258,6 +258,18 @@ class Measured:
 
     # Cycles ------------------------------------------------------------------------------------------
 
+    @cached_property
+    def work(self) -> dict[str, Grid]:
+        """The least cycles that each engine works, by the engines that do."""
+        found: dict[str, Grid] = {
+            LOAD: self._cycles(LOAD, self.loads),
+            SAVE: self._cycles(SAVE, self.saves),
+        }
+        for place in self.structure.members:
+            engine = self.structure.op(place).engine
+            found[engine] = found.get(engine, 0) + self._work(place)
+        return found
+
     def bound(self) -> Grid:
         """Return cycles that no schedule is below.
 
@@ -266,10 +278,6 @@ class Measured:
         """
         structure, rows, columns = self.structure, self._rows, self._columns
         alone = len(structure.stages) == 1
-        work: dict[str, Grid] = {}
-        for place in structure.members:
-            engine = structure.op(place).engine
-            work[engine] = work.get(engine, 0) + self._work(place)
         results = [place for place in structure.members if not structure.readers[place]]
         saved = [place for place in structure.members if structure.features[place].saved]
         begin = self._cycles(LOAD, self._first_load()) + self._cycles(LOAD, self._first_fetch)
@@ -282,12 +290,12 @@ class Measured:
             first = begin + _least([self._turn(place, rows.first, columns.first, False) for place in saved])
             if not self.keeps:
                 last = _least([self._turn(place, rows.last, columns.last, True) for place in results])
-        longest = np.maximum(
-            self._cycles(LOAD, self.loads) + last + end, first + self._cycles(SAVE, self.saves)
-        )
+        longest = np.maximum(self.work[LOAD] + last + end, first + self.work[SAVE])
         engines = {structure.op(place).engine for place in results}
         head = structure.op(structure.loaded).engine
-        for engine, cycles in work.items():
+        for engine, cycles in self.work.items():
+            if engine in (LOAD, SAVE):
+                continue
             before = begin if alone or engine == head else 0
             after = end if engine in engines else last + end
             longest = np.maximum(longest, before + cycles + after)

@@ -17,7 +17,7 @@ from tilewright.errors import InputError
 from tilewright.fusion.layout import Layout
 from tilewright.fusion.measure import Along, Grid, Measured
 from tilewright.fusion.plan import HALOS, Tile
-from tilewright.fusion.problem import BUFFERS, HOST, EngineMachine, Problem
+from tilewright.fusion.problem import BUFFERS, ENGINES, HOST, EngineMachine, Problem
 from tilewright.fusion.structure import Structure
 
 _NEVER = np.iinfo(np.int64).max
@@ -231,6 +231,8 @@ class _Space(NamedTuple):
         All else.
     bounds, traffic, macs, peaks : shape (ways, rows, columns)
         Bounds on the cycles, `_NEVER` where a tile does not fit, and what is known exactly.
+    work : shape (ways, rows, columns, engines)
+        The least cycles that each engine works.
     """
 
     structure: Structure
@@ -241,6 +243,7 @@ class _Space(NamedTuple):
     traffic: Grid
     macs: Grid
     peaks: Grid
+    work: Grid
 
 
 def _fitting(
@@ -280,7 +283,9 @@ def _fitting(
             ways += tiles
             bound = np.where(fits, measured.bound(), _NEVER)
             exact = (measured.traffic, measured.macs, sum(measured.buffers))
-            tables.append((bound, *(np.broadcast_to(table, bound.shape) for table in exact)))
+            work = [np.broadcast_to(measured.work.get(engine, 0), bound.shape) for engine in ENGINES]
+            same = (np.broadcast_to(table, bound.shape) for table in exact)
+            tables.append((bound, *same, np.stack(work, axis=-1)))
     if not ways:
         return None
     return _Space(
@@ -303,13 +308,16 @@ def _least(problem: Problem, space: _Space, most: int | None) -> Choice | None:
         costs = np.where(space.peaks <= most, costs, _NEVER)
     costs = costs.reshape(-1)
     least, found = (_NEVER, _NEVER), None
+    timed = problem.minimise in ("cycles", "memory")
     for place in np.argsort(costs, kind="stable").tolist():
         if costs[place] >= least[0]:
             break
         way, row, column = (int(axis) for axis in np.unravel_index(place, space.bounds.shape))
         tile = replace(space.ways[way], rows=space.rows.sizes[row], columns=space.columns.sizes[column])
         spans = space.rows.spans[row], space.columns.spans[column]
-        cycles = Layout(space.structure, tile, spans).cycles
+        layout = Layout(space.structure, tile, spans)
+        work = space.work[way, row, column]
+        cycles = layout.cycles_below(least[0], work) if timed else layout.cycles
         cost = int(_cost(problem, cycles, *(table[way, row, column] for table in exact)))
         if (cost, cycles) < least:
             least, found = (cost, cycles), tile
