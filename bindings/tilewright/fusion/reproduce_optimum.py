@@ -127,7 +127,9 @@ def _print_loss(found: Mapping[str, Solved], say: Say) -> None:
     say(f"The paper's algorithm loses most on {name}: {more[name]:.1%} more cycles than the optimum")
     loss = losses(one)[0]
     cases = dict.fromkeys(special_case(one, group) for group in loss.paper)
-    lost = [case for case in cases if case in ("siblings", "joined to a branch")] or ["no fusion past barriers"]
+    lost = [case for case in cases if case in ("siblings", "joined to a branch")] or [
+        "no fusion past barriers"
+    ]
     say(f"Where it loses most of that, by: {', '.join(lost)}")
     for words, groups in (("paper", loss.paper), ("optimum", loss.optimum)):
         for group in groups:

@@ -37,7 +37,7 @@ class Template(Spec):
     edges : (producer, consumer)
         Places in `nodes`. There are no other edges between the operations.
     whole : bool
-        Nothing is tiled, all maps and parameters are on chip at once (section 4.3, second condition).
+        Nothing is tiled, all maps are on chip at once (section 4.3, second condition); parameters can pass.
     block : bool
         Instead of nodes and edges: all operations after one and up to another, if all ways that lead to the
         second pass through the first, and all that lead on from the first through the second; never tiled.
@@ -99,7 +99,7 @@ class Template(Spec):
 
     @property
     def untiled(self) -> bool:
-        """Whether its groups are executed with all maps and parameters on chip at once."""
+        """Whether its groups are executed with all maps on chip at once."""
         return self.whole or self.block
 
 
