@@ -189,7 +189,7 @@ def googlenet() -> Network:
 
 def bundled() -> Iterator[Network]:
     """Return the networks that come with tilewright."""
-    yield from (resnet(50), resnet(152), googlenet())
+    yield from (vgg16(), resnet(50), resnet(152), googlenet())
 
 
 if __name__ == "__main__":
