@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -265,7 +266,7 @@ class _Data:
             names = [OWN_INPUT if p < 0 else problem.ops[p].name for p in op.producers]
             structure = Structure(problem, (op.number,))
             each = structure.parameters(structure.loaded, (0, structure.summed(structure.loaded)))
-            if each:
+            if each and op.engine != HOST:
                 self.parameters[op.name] = random_parameters(op, each, self.rng)
             inputs = [self.maps[name] for name in names]
             self.maps[op.name] = reference(op, inputs, self.parameters.get(op.name))
@@ -319,8 +320,6 @@ def simulation_seconds(problem: Problem, steps: int) -> float:
 
 def numeric_elements(problem: Problem) -> int:
     """Elements of the largest tensors, as a numeric simulation holds them."""
-    from math import prod
-
     return 4 * problem.machine.arrays * max(prod(op.spec.input) + prod(op.spec.output) for op in problem.ops)
 
 

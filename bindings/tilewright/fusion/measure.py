@@ -17,7 +17,7 @@ from tilewright.fusion.compiled import Ints
 from tilewright.fusion.plan import Tile
 from tilewright.fusion.problem import CONV, LOAD, SAVE
 from tilewright.fusion.structure import Structure
-from tilewright.network import Pool
+from tilewright.layer import Layer
 
 Grid = Any
 """Values of all tiles of a search, shape (ways, rows, columns), or what broadcasts to it."""
@@ -186,13 +186,10 @@ class Measured:
         turns = {place: each * self._chunk(place) for place, each in every.items()}
         if self._splits.any():
             head = structure.loaded
-            first = np.where(
-                self._summed > 0, structure.parameters(head, (0, 1)) - structure.parameters(head, (1, 2)), 0
-            )
             window = structure.parameters(head, (1, 2))
-            turns[head] = np.where(
-                self._splits, (first + window * self._summed) * self._chunk(head), turns[head]
-            )
+            bias = structure.parameters(head, (0, 1)) - window
+            part = (bias + window * self._summed) * self._chunk(head)
+            turns[head] = np.where(self._splits, part, turns[head])
         self._first_fetch = turns[structure.loaded]
         total = sum(each * structure.features[place].shape[0] for place, each in every.items())
         taken: Grid = total
@@ -216,12 +213,8 @@ class Measured:
         structure = self.structure
         chunks = sum(self._chunks(stage[0]) for stage in structure.stages)
         deep = structure.summed(structure.loaded)
-        return np.array(
-            np.broadcast_to(
-                self.tiles * chunks * np.where(self._splits, -(-deep // np.maximum(1, self._summed)), 1),
-                self.shape,
-            )
-        )
+        parts = np.where(self._splits, -(-deep // np.maximum(1, self._summed)), 1)
+        return np.array(np.broadcast_to(self.tiles * chunks * parts, self.shape))
 
     @property
     def buffers(self) -> tuple[Grid, Grid, Grid]:
@@ -322,8 +315,8 @@ class Measured:
 
     def _window(self, place: int) -> int:
         spec = self.structure.op(place).spec
-        assert not isinstance(spec, Pool)
-        return prod(getattr(spec, "kernel", (1, 1)))
+        assert isinstance(spec, Layer)
+        return prod(spec.kernel)
 
     def _first_load(self) -> Grid:
         """Return the values that the first operation needs before it can begin."""
