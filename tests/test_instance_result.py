@@ -594,7 +594,7 @@ def test_another_format_is_refused(path: Path, version: Any) -> None:
     assert "reads format 1" in str(error)
 
 
-OPTIONAL = {"bound_by", "failures", "interrupted", "trace", "versions"}
+OPTIONAL = {"bound_by", "grounds", "failures", "interrupted", "trace", "versions"}
 
 
 @pytest.mark.parametrize("key", sorted(OPTIONAL))

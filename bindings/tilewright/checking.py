@@ -166,4 +166,5 @@ def _prove_again(
     if bound is None:
         return Finding(what, again.status == "infeasible", f"{claim}; run again it says {again.status}")
     proven = again.bound is not None and again.bound >= bound
-    return Finding(what, proven, f"{claim}; run again for {again.seconds:.0f} s it proves {again.bound}")
+    told = f"{claim}; run again for {again.seconds:.0f} s it proves {again.bound}"
+    return Finding(what, proven, told + (f" ({again.grounds})" if again.grounds else ""))

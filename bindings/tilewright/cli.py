@@ -253,6 +253,8 @@ def _print_result(problem: Instance, result: Result) -> None:
             ]
     if result.warm_start:
         rows.append(("warm start", result.warm_start))
+    if result.grounds is not None:
+        rows.append(("grounds", result.grounds))
     rows += [("failure", message) for message in result.failures]
     rows.append(("time", f"{result.seconds:.1f} s"))
     if report is not None and not report["violation"] and hasattr(room, "table"):

@@ -41,6 +41,7 @@ class Result:
     plan: Any
     report: dict[str, Any] | None
     bound_by: str | None = None
+    grounds: str | None = None
     failures: list[str] = field(default_factory=list)
     interrupted: bool = False
     trace: list[tuple[float, int | None, int | None]] = field(default_factory=list)
@@ -122,6 +123,7 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
     "warm_start": lambda v: v is None or isinstance(v, str),
     "report": lambda v: v is None or isinstance(v, dict),
     "bound_by": lambda v: v is None or isinstance(v, str),
+    "grounds": lambda v: v is None or isinstance(v, str),
     "failures": lambda v: isinstance(v, list) and all(isinstance(text, str) for text in v),
     "interrupted": lambda v: isinstance(v, bool),
     "trace": lambda v: isinstance(v, list) and all(_is_trace_point(point) for point in v),

@@ -20,7 +20,7 @@ class OutOfTimeError(Exception):
     """The deadline passed before there was an answer."""
 
 
-def _ignore(_value: Any) -> None:
+def _ignore(*_values: Any) -> None:
     """Take a report that nobody waits for."""
 
 
@@ -42,7 +42,8 @@ class Search:
         A proven lower bound on the objective that is known already, or None; a plan that meets it ends
         the search.
     on_plan, on_bound
-        Called with every better plan and every better proven bound, as soon as it is known.
+        Called with every better plan and every better proven bound, as soon as it is known. A bound may come
+        with a sentence on what proves it.
     """
 
     start: Any = None
@@ -51,7 +52,7 @@ class Search:
     threads: int = 1
     bound: int | None = None
     on_plan: Callable[[Any], None] = _ignore
-    on_bound: Callable[[int], None] = _ignore
+    on_bound: Callable[..., None] = _ignore
 
     def remaining(self) -> float:
         """Seconds until the deadline, never negative."""

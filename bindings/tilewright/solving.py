@@ -39,6 +39,7 @@ class Incumbent:
         self.objective: int | None = None
         self.bound: int | None = None
         self.bound_by: str | None = None
+        self.grounds: str | None = None
         self.fault: str | None = None
         self.infeasible = False
         self.trace: list[tuple[float, int | None, int | None]] = []
@@ -61,10 +62,10 @@ class Incumbent:
         elif proven and objective == self.objective:
             self.plan = plan  # methods that prove choose among the best
 
-    def raise_bound(self, bound: int, by: str) -> None:
+    def raise_bound(self, bound: int, by: str, grounds: str | None = None) -> None:
         """Take a proven bound if it is better."""
         if self.bound is None or bound > self.bound:
-            self.bound, self.bound_by = bound, by
+            self.bound, self.bound_by, self.grounds = bound, by, grounds
             self._note()
 
     @property
@@ -264,7 +265,7 @@ class _Run:
         if kind == "plan":
             incumbent.offer(incumbent.room.Plan.from_json(event["plan"]), proven=proves(self.room, method))
         elif kind == "bound":
-            incumbent.raise_bound(event["bound"], method)
+            incumbent.raise_bound(event["bound"], method, event["grounds"])
         elif kind == "started":
             self.versions |= event["versions"]
         elif kind == "failure":
@@ -398,6 +399,7 @@ def _judge(
         plan=plan,
         report=summary,
         bound_by=incumbent.bound_by,
+        grounds=incumbent.grounds,
         failures=run.failures,
         interrupted=interrupted,
         trace=incumbent.trace,

@@ -83,7 +83,7 @@ def _run(job: dict[str, Any], events: IO[str]) -> Outcome:
         threads=job["threads"],
         bound=job["bound"],
         on_plan=lambda plan: _send(events, event="plan", plan=plan.to_json()),
-        on_bound=lambda bound: _send(events, event="bound", bound=bound),
+        on_bound=lambda bound, grounds=None: _send(events, event="bound", bound=bound, grounds=grounds),
     )
     parts = room.parts(problem) if hasattr(room, "parts") else [("", problem)]
     if parts[0][1] is problem:
@@ -162,7 +162,7 @@ class _Parts:
             if all(plan is not None for plan in self.plans.values()):
                 self.search.on_plan(self.room.Plan.joined([self.plans[k] for k in self.sequence]))
 
-    def _proved(self, key: int, bound: int) -> None:
+    def _proved(self, key: int, bound: int, _grounds: str | None = None) -> None:
         if bound > self.bounds[key]:
             self.bounds[key] = bound
             self.search.on_bound(sum(self.bounds[k] for k in self.sequence))

@@ -102,6 +102,35 @@ def solve(
     return asyncio.run(stages.run_all(bridge.relax(problem) if relax is None else relax))
 
 
+Known = dict[Path, tuple[list[tuple[str, int]], dict[str, Any]]]
+
+
+class _Instance(minizinc.Instance):  # type: ignore[misc]
+    """A formulation and its data; MiniZinc says once what the formulation takes and gives.
+
+    It takes as long for that as for an easy search.
+    """
+
+    _known: Known = {}  # noqa: RUF012
+
+    def __init__(self, formulation: Path) -> None:
+        self._formulation = formulation
+        super().__init__(minizinc.Solver.lookup("gecode"), minizinc.Model(formulation))
+
+    def analyse(self) -> None:
+        """Ask MiniZinc, unless it has said it of these very files."""
+        folder = self._formulation.parent
+        files = sorted((file.name, file.stat().st_mtime_ns) for file in folder.glob("*.mzn"))
+        asked, said = self._known.get(self._formulation, ([], {}))
+        if asked == files:
+            self.__dict__.update(said)
+            return
+        before = dict(self.__dict__)
+        super().analyse()
+        said = {name: value for name, value in self.__dict__.items() if before.get(name) is not value}
+        self._known[self._formulation] = files, said
+
+
 class _Stages:
     """The processes of one call of `solve` and what they have found together."""
 
@@ -116,7 +145,6 @@ class _Stages:
         self.warm_start: str | None = None
         self.error: Exception | None = None
         self.versions = versions()
-        self.gecode = minizinc.Solver.lookup("gecode")
 
     def _beside_core(self, formulation: Path) -> Path:
         """Return the formulation where it finds its room's core.mzn, which may stand in another folder."""
@@ -194,8 +222,7 @@ class _Stages:
 
     async def _solutions(self, seconds: float, hint: bool, first_only: bool, relax: int) -> bool:
         """Pass every solution of one process on; its status tells whether the search was complete."""
-        model = minizinc.Model(self.formulation)
-        instance = minizinc.Instance(self.gecode, model)
+        instance = _Instance(self.formulation)
         value = best = self.run.value
         known = self.start if value is None else self.bridge.start(self.run.problem, self.run.plan)
         parameters = {

@@ -336,7 +336,8 @@ class Structure:
                     begin[piece] = np.minimum(begin[piece], np.append(0, ends[:-1]))
                     end[piece] = np.maximum(end[piece], ends)
             spans[place, :, 0], spans[place, :, 1] = begin, end
-        return np.split(spans, pieces[1:-1], axis=1)
+        # In a row each: `tilewright.fusion.compiled` is compiled for one kind of array, once.
+        return [np.ascontiguousarray(piece) for piece in np.split(spans, pieces[1:-1], axis=1)]
 
 
 def _runs(problem: Problem, nodes: Sequence[int]) -> list[tuple[int, ...]]:

@@ -1,0 +1,96 @@
+"""Sets of patches and of pixels as bits of 64-bit words, and how the symmetries of a layer move them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.grouping.problem import Problem
+from tilewright.grouping.structure import Cell
+
+Words = NDArray[np.uint64]
+
+
+class Bits(NamedTuple):
+    """What a compiled search needs to know of a layer; pixels that no patch needs have no number here.
+
+    Attributes
+    ----------
+    patch_pixels : uint64, shape (patches, words of pixels)
+        The pixels of each patch.
+    pixel_patches : uint64, shape (pixels, words of patches)
+        The patches that need each pixel.
+    patch_images : uint64, shape (symmetries, bytes, 256, words of patches)
+        Where each symmetry of the layer moves the patches of every byte of a set.
+    pixel_images : uint64, shape (symmetries, bytes, 256, words of pixels)
+        The same for pixels.
+    """
+
+    patch_pixels: Words
+    pixel_patches: Words
+    patch_images: Words
+    pixel_images: Words
+
+    @classmethod
+    def of(cls, problem: Problem, parts: list[Cell], images: list[NDArray[np.int64]]) -> Bits:
+        """Number the needed pixels in their order and pack all sets.
+
+        Parameters
+        ----------
+        parts, images
+            `cells` and `symmetries` of the problem.
+        """
+        n_patches = problem.n_patches
+        number = {pixel: i for i, pixel in enumerate(sorted(p for part in parts for p in part.pixels))}
+        pairs = [(number[pixel], patch) for part in parts for pixel in part.pixels for patch in part.patches]
+        pixel, patch = np.array(pairs).T
+        needs = np.zeros((n_patches, len(number)), bool)
+        needs[patch, pixel] = True
+        # Pixels that the same patches need go, in their order, to those that the patches' images need.
+        by_patches = {part.patches: part.pixels for part in parts}
+        moved = []
+        for image in images:
+            target = np.empty(len(number), np.int64)
+            for part in parts:
+                goal = by_patches[tuple(sorted(int(image[p]) for p in part.patches))]
+                target[[number[p] for p in part.pixels]] = [number[p] for p in goal]
+            moved.append(target)
+        return cls(pack(needs), pack(needs.T), _image_table(images), _image_table(moved))
+
+
+def pack(members: NDArray[np.bool_]) -> Words:
+    """Pack the last axis into words, the first member into the lowest bit.
+
+    Parameters
+    ----------
+    members : bool, shape (..., n)
+
+    Returns
+    -------
+    uint64, shape (..., ceil(n / 64))
+    """
+    n = members.shape[-1]
+    padded = np.zeros((*members.shape[:-1], -(-n // 64) * 64), bool)
+    padded[..., :n] = members
+    packed = np.packbits(padded, axis=-1, bitorder="little")
+    return np.ascontiguousarray(packed).view("<u8").astype(np.uint64)
+
+
+def unpack(words: Words, n: int) -> NDArray[np.bool_]:
+    """Undo `pack` for sets over `n` members."""
+    octets = np.ascontiguousarray(words.astype("<u8")).view(np.uint8)
+    return np.unpackbits(octets, axis=-1, bitorder="little")[..., :n].astype(bool)
+
+
+def _image_table(images: list[NDArray[np.int64]]) -> Words:
+    """Tabulate for each permutation and each byte of a set where the byte's members go."""
+    n = len(images[0])
+    table = np.zeros((len(images), -(-n // 8), 256, -(-n // 64)), np.uint64)
+    values = np.arange(256)
+    for s, image in enumerate(images):
+        for member, target in enumerate(image.tolist()):
+            has = values >> (member % 8) & 1 == 1
+            table[s, member // 8, has, target // 64] |= np.uint64(1 << target % 64)
+    return table

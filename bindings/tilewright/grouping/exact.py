@@ -1,0 +1,571 @@
+"""The exact search for grouping: walks through disjoint groups, and partial plans stage by stage.
+
+Twice the cost of loads is the length of a walk: from the empty memory through the pixels of every group back to
+the empty memory, where a step from pixels A to pixels B has the length of their symmetric difference. *Chains* are
+any disjoint groups one after the other; tables tell how short chains can be, and thereby what the rest of a
+plan must cost. Plans are searched stage by stage, a stage being the partial plans that have computed
+equally many patches in equally many steps, and what cannot end below a given cost is left out.
+docs/bounds.md proves what is claimed here; `tilewright.grouping.extending` is the compiled part.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import comb
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.grouping.bitsets import Bits, Words, unpack
+from tilewright.grouping.bounds import fewest_pixels
+from tilewright.grouping.extending import NEVER, Rules, Table, extend, grow, undominated
+from tilewright.grouping.plan import Plan
+from tilewright.grouping.problem import Problem
+from tilewright.grouping.structure import cells, last_useful_step, scale, scaled_costs, symmetries
+from tilewright.grouping.validity import fault
+from tilewright.search import OutOfTimeError
+
+Key = tuple[int, int]
+"""A stage: steps done (0 where their number is free) and patches done."""
+
+Ints = NDArray[np.int32]
+
+MAX_PATCHES = 192
+"""Most patches of a layer that is searched."""
+
+MAX_ROWS = 60_000_000
+"""Most partial plans that are kept at a time: some 4 GB."""
+
+SPLITS = 8
+"""About so many places are tried at which a chain is cut into two."""
+
+MAX_GROUPS = 2_000_000
+"""Most groups that chains are started with."""
+
+FIRST_SLACK, FIRST_SLICE = 3, 1.0
+"""How far above known bounds chains are followed at first; seconds of the first turn of each search."""
+
+CHUNK = 20_000
+"""Partial plans that are extended between two looks at the clock."""
+
+
+class TooLargeError(Exception):
+    """More partial plans than fit."""
+
+
+class Space:
+    """The stages of a problem, and what all searches in it share.
+
+    Costs are counted in halves of the units of `scale`.
+
+    Attributes
+    ----------
+    load, step
+        Half of what a load costs, and what a step costs.
+    room : int64, shape (g + 1,)
+        Most pixels of a group of so many patches.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        parts = cells(problem)
+        self.images = symmetries(problem, parts)
+        self.bits = Bits.of(problem, parts, self.images)
+        self.n_done, self.n_held = self.bits.pixel_patches.shape[1], self.bits.patch_pixels.shape[1]
+        self.load, step = scaled_costs(problem)
+        self.step = 2 * step
+        self.n_patches, self.size = problem.n_patches, problem.group_size
+        self.steps, most = problem.steps_range
+        self.fixed = self.steps == most
+        self.missing = self.steps * self.size - self.n_patches
+        patch = int(problem.patch_sizes.max())
+        self.room = np.minimum(problem.group_room, np.arange(self.size + 1) * patch)
+        self.most_pixels = int(self.room.max())
+        self.fewest = fewest_pixels(problem)
+        self.pixels = np.arange(self.most_pixels + 1)
+
+    @property
+    def end(self) -> Key:
+        """The stage of complete plans."""
+        return (self.steps if self.fixed else 0, self.n_patches)
+
+    def possible(self, key: Key) -> bool:
+        """Whether a plan can have steps in succession with so many patches together."""
+        if not self.fixed:
+            return 0 < key[1] <= self.n_patches
+        short = key[0] * self.size - key[1]
+        return 0 < key[0] <= min(key[1], self.steps) and 0 <= short <= self.missing
+
+    def keys(self) -> list[Key]:
+        """All stages but the first, in the order of the search."""
+        steps = range(1, self.steps + 1) if self.fixed else (0,)
+        return [(k, n) for k in steps for n in range(1, self.n_patches + 1) if self.possible((k, n))]
+
+    def groups(self, key: Key) -> Iterator[tuple[int, Key]]:
+        """Sizes of the group that may come next in a plan, and where each leads."""
+        for size in range(1, min(self.size, self.n_patches - key[1]) + 1):
+            after = (key[0] + 1 if self.fixed else 0, key[1] + size)
+            enough = not self.fixed or self.steps - after[0] <= self.n_patches - after[1]
+            if self.room[size] > 0 and self.possible(after) and enough:
+                yield size, after
+
+    def rest(self, whole: Key, key: Key, size: int) -> Key:
+        """Return the chain that is left of another when `key` of it is there and its last group shared."""
+        return (whole[0] - key[0] + 1 if self.fixed else 0, whole[1] - key[1] + size)
+
+    def edges(self, key: Key) -> int:
+        """Fewest steps after the first one of a chain."""
+        return key[0] - 1 if self.fixed else -(-key[1] // self.size) - 1
+
+
+MostOf = Callable[[Key, int], NDArray[np.int64]]
+
+
+@dataclass
+class Stage:
+    """Partial plans with equally many patches and steps, sorted by the patches done and then by cost.
+
+    Attributes
+    ----------
+    rows : uint64, shape (n, words)
+    costs : int32, shape (n,)
+    parents, stages : int32, shape (n,)
+        Where each was reached from: the row and the number of its stage.
+    """
+
+    rows: Words
+    costs: Ints
+    parents: Ints
+    stages: Ints
+
+
+class Sweep:
+    """One search, stage by stage, from the empty memory on.
+
+    Parameters
+    ----------
+    most
+        Longest walk that is kept to a group of so many patches at a stage, by the group's pixels.
+    free
+        Whether the first group costs nothing.
+    total
+        Largest cost of a complete plan that is looked for; negative where chains are.
+    watched
+        Whether no pixel may be loaded more than twice.
+    spare
+        How many pixels any step may throw away.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        most: MostOf,
+        deadline: float,
+        *,
+        free: bool = False,
+        total: int = -1,
+        watched: bool = False,
+        spare: int = 2**30,
+    ) -> None:
+        self.space, self.most, self.deadline = space, most, deadline
+        self.free, self.total, self.watched, self.spare = free, total, watched, spare
+        self.stages: list[Stage] = []
+        self.keys: list[Key] = []
+        self.rows = 0
+        self.open: dict[Key, Table] = {(0, 0): self._table(1)}
+        # The first step of a chain is no step from one group to another.
+        self.open[0, 0].cost[0] = 0 if total >= 0 else -space.step
+        self.open[0, 0].used[0] = 1
+
+    def run(self) -> Iterator[tuple[Key, Ints]]:
+        """Extend one stage after the other; give each with the shortest walks that lead there.
+
+        Raises
+        ------
+        OutOfTimeError, TooLargeError
+        """
+        while self.open:
+            key = min(self.open)
+            table = self.open.pop(key)
+            stage = self._stage(table)
+            if key != (0, 0):
+                yield key, table.found
+            self.keys.append(key)
+            self.stages.append(stage)
+            self.rows += len(stage.rows)
+            for size, after in self.space.groups(key):
+                self._extend(stage, key == (0, 0), size, after)
+            if self.total < 0:
+                # Nobody will ask how a chain was made.
+                self.rows -= len(stage.rows)
+                self.stages[-1] = Stage(*(column[:0] for column in vars(stage).values()))
+
+    @property
+    def complete(self) -> bool:
+        """Whether a complete plan was reached."""
+        return self.space.end in self.keys and len(self.stages[self.keys.index(self.space.end)].rows) > 0
+
+    def _table(self, size: int) -> Table:
+        space = self.space
+        words = space.n_done + space.n_held * (2 if self.watched else 1)
+        return Table(
+            np.zeros((size, words), np.uint64),
+            np.full(size, -NEVER, np.int32),
+            np.zeros(size, np.int32),
+            np.zeros(size, np.int32),
+            np.zeros(1, np.int64),
+            np.full((space.size + 1, space.most_pixels + 1), NEVER, np.int32),
+        )
+
+    def _stage(self, table: Table) -> Stage:
+        used = np.flatnonzero(table.cost > -NEVER)
+        rows, costs = table.rows[used], table.cost[used]
+        order = np.lexsort((costs, *(rows[:, w] for w in range(self.space.n_done))))
+        rows, costs = rows[order], costs[order]
+        kept = undominated(self.space.bits, rows, costs, self.space.load, self.watched)
+        chosen = used[order][kept]
+        return Stage(rows[kept], costs[kept], table.parent[chosen], table.stage[chosen])
+
+    def _extend(self, stage: Stage, first: bool, size: int, after: Key) -> None:
+        space = self.space
+        table = self.open.get(after) or self._table(1 << 12)
+        ahead = 0 if space.fixed else space.step * -(-(space.n_patches - after[1]) // space.size)
+        rules = Rules(
+            np.array(
+                [size, space.step, space.load, space.step + ahead, self.free and first, self.watched, self.spare]
+            ),
+            np.where(space.pixels <= space.room[size], self.most(after, size), -NEVER),
+            self.total,
+        )
+        done = 0
+        while done < len(stage.rows):
+            if time.monotonic() > self.deadline:
+                raise OutOfTimeError
+            part = stage.rows[: done + CHUNK], stage.costs[: done + CHUNK]
+            reached = extend(space.bits, rules, *part, done, len(self.stages) - 1, table)
+            if reached < len(part[0]):
+                if self.rows + 2 * len(table.cost) > MAX_ROWS:
+                    raise TooLargeError
+                larger = self._table(4 * len(table.cost))
+                grow(table, larger)
+                table = larger
+            done = reached
+        self.open[after] = table
+
+    def plan(self) -> Plan:
+        """Follow the cheapest complete plan back to its start."""
+        space = self.space
+        number = self.keys.index(space.end)
+        row = int(self.stages[number].costs.argmin())
+        # How the patches of the present row are moved to where the plan has them.
+        frame = np.arange(space.n_patches)
+        groups: list[NDArray[np.int64]] = []
+        while number:
+            stage = self.stages[number]
+            earlier = self.stages[stage.stages[row]]
+            parent = stage.parents[row]
+            here, before = self._done(stage, row), self._done(earlier, parent)
+            image = next(
+                image for image in space.images if self._leads(earlier, parent, image, stage, row)
+            )
+            came = np.zeros_like(here)
+            came[image[before]] = True
+            groups.append(frame[np.flatnonzero(here & ~came)])
+            frame = frame[image]
+            number, row = int(stage.stages[row]), int(parent)
+        return Plan.from_groups(space.problem, groups[::-1])
+
+    def _done(self, stage: Stage, row: int) -> NDArray[np.bool_]:
+        return unpack(stage.rows[row, : self.space.n_done], self.space.n_patches)
+
+    def _leads(
+        self, earlier: Stage, parent: int, image: NDArray[np.int64], stage: Stage, row: int
+    ) -> bool:
+        """Whether a row follows from its parent when the parent is moved by a symmetry."""
+        space = self.space
+        here, before = self._done(stage, row), self._done(earlier, parent)
+        moved = np.zeros_like(here)
+        moved[image[before]] = True
+        if (moved & ~here).any():
+            return False
+        # Back in the frame of the parent: what the group would load, and what would be left of it.
+        group = here[image] & ~before
+        pixels = unpack(space.bits.patch_pixels, len(space.bits.pixel_patches))
+        held = unpack(earlier.rows[parent, space.n_done : space.n_done + space.n_held], pixels.shape[1])
+        covered = pixels[group].any(axis=0)
+        loads = int((covered & ~held).sum())
+        if earlier.costs[parent] + space.step + 2 * space.load * loads != stage.costs[row]:
+            return False
+        kept = covered & pixels[~here[image]].any(axis=0)
+        number = next(i for i, other in enumerate(space.images) if other is image)
+        return bool((self._moved(kept, number) == stage.rows[row, space.n_done : space.n_done + space.n_held]).all())
+
+    def _moved(self, members: NDArray[np.bool_], image: int) -> Words:
+        octets = np.packbits(members, bitorder="little")
+        table = self.space.bits.pixel_images[image]
+        return np.bitwise_or.reduce(table[np.arange(len(octets)), octets], axis=0)
+
+
+class Chains:
+    """Lower bounds on the length of chains, by their stage and by the group at one end.
+
+    Attributes
+    ----------
+    free, anchored : dict of Key to int32, shape (g + 1, pixels of a group + 1)
+        Shortest chain with so many steps and patches that ends in a group of so many patches and pixels:
+        without the loads of its first group, and with half of their cost.
+    slack
+        How far above the bounds of the last complete tables chains were followed; None before.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.free: dict[Key, Ints] = {}
+        self.anchored: dict[Key, Ints] = {}
+        self.slack: int | None = None
+        for key in space.keys():
+            steps = space.step * space.edges(key)
+            shape = (space.size + 1, space.most_pixels + 1)
+            self.free[key] = np.full(shape, steps, np.int32)
+            # From the empty memory all pixels must come, however the patches are cut into groups.
+            lengths = steps + space.load * (2 * int(space.fewest[key[1]]) - space.pixels)
+            self.anchored[key] = np.broadcast_to(np.maximum(lengths, 0), shape).astype(np.int32)
+            sizes = np.arange(space.size + 1)[:, None]
+            exists = (sizes > 0) & (space.fewest[sizes] <= space.pixels) & (space.pixels <= space.room[sizes])
+            if space.fixed:
+                short = key[0] * space.size - key[1]
+                exists = exists & (space.size - sizes <= short) & ((sizes == key[1]) == (key[0] == 1))
+            self.free[key][~exists] = NEVER
+            self.anchored[key][~exists] = NEVER
+
+    @property
+    def total(self) -> int:
+        """What every plan costs at least."""
+        lengths = self.anchored[self.space.end] + self.space.load * self.space.pixels
+        return int(lengths[1:].min()) + self.space.step
+
+    def __str__(self) -> str:
+        return "no table of chains" if self.slack is None else f"chains up to {self.slack} above their bounds"
+
+    def improve(self, slack: int, deadline: float) -> None:
+        """Follow all chains that are at most so much longer than known bounds, and raise these.
+
+        Raises
+        ------
+        OutOfTimeError, TooLargeError
+            What was raised before stays.
+        """
+        for free in (True, False):
+            self._follow(self.free if free else self.anchored, free, slack, deadline)
+        self.slack = slack
+
+    def _follow(self, tables: dict[Key, Ints], free: bool, slack: int, deadline: float) -> None:
+        space = self.space
+        limits: dict[Key, int] = {}
+
+        def most(after: Key, _size: int) -> NDArray[np.int64]:
+            if after not in limits:
+                least = max(int(tables[after][1:].min()), self._composed(tables, after))
+                limits[after] = least + slack
+            return np.full(space.most_pixels + 1, limits[after])
+
+        known: list[Key] = []
+        for key, found in Sweep(space, most, deadline, free=free).run():
+            # A chain that was not followed got too long at some stage, and still had the rest to go.
+            left_out = limits[key] + 1
+            for earlier in known:
+                rest = self._least_rest(key, earlier, single=not free)
+                left_out = min(left_out, limits[earlier] + 1 + rest)
+            tables[key] = np.maximum(tables[key], np.minimum(found, min(left_out, int(NEVER))))
+            known.append(key)
+
+    def _least_rest(self, whole: Key, key: Key, single: bool) -> int:
+        """Return the least length of what follows `key` in a chain; NEVER if nothing can.
+
+        Parameters
+        ----------
+        single
+            Whether the group at `key` may be the first one.
+        """
+        lengths = [int(self.free[rest][size].min()) for size, rest in self._rests(whole, key, single)]
+        return min(lengths, default=int(NEVER))
+
+    def _rests(self, whole: Key, key: Key, single: bool) -> Iterator[tuple[int, Key]]:
+        """Give what chains are left behind `key`, by the patches of the group that is shared."""
+        space = self.space
+        if key[1] >= whole[1] or (space.fixed and (key[0] >= whole[0] or (key[0] == 1 and not single))):
+            return
+        for size in range(1, min(space.size, key[1]) + 1):
+            alone = size == key[1]
+            if (alone and not single) if not space.fixed else alone != (key[0] == 1):
+                continue
+            rest = space.rest(whole, key, size)
+            if rest in self.free:
+                yield size, rest
+
+    def _composed(self, tables: dict[Key, Ints], whole: Key) -> int:
+        """Bound a chain by two shorter ones that share a group.
+
+        Of all chains some group is the first that completes so many patches, or the so-manieth.
+        """
+        space = self.space
+        anchored = tables is self.anchored
+        if space.fixed:
+            splits = [[(k, n) for n in range(1, whole[1])] for k in range(1 if anchored else 2, whole[0])]
+        else:
+            reach = range(1 if anchored else space.size + 1, whole[1] - space.size + 1)
+            splits = [[(0, n) for n in range(t, t + space.size)] for t in reach]
+        best = 0
+        for split in splits[:: max(1, len(splits) // SPLITS)]:
+            lengths = [
+                int((tables[key][size] + self.free[rest][size]).min())
+                for key in split
+                if key in tables
+                for size, rest in self._rests(whole, key, anchored)
+            ]
+            best = max(best, min(lengths, default=0))
+        return best
+
+
+def plans_within(
+    space: Space, chains: Chains, total: int, deadline: float, *, watched: bool = False
+) -> Sweep:
+    """Follow all partial plans that may end at a cost of at most `total`.
+
+    Returns
+    -------
+    Sweep
+        Without a stage `Space.end` there is no such plan, by what the chains prove of the rest.
+
+    Raises
+    ------
+    OutOfTimeError, TooLargeError
+    """
+
+    def most(after: Key, size: int) -> NDArray[np.int64]:
+        rest = (space.steps - after[0] + 1 if space.fixed else 0, space.n_patches - after[1] + size)
+        return total - chains.anchored[rest][size].astype(np.int64)
+
+    spare = 0 if space.problem.max_loads == 1 else 2**30
+    sweep = Sweep(space, most, deadline, total=total, watched=watched, spare=spare)
+    for _ in sweep.run():
+        pass
+    return sweep
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is known after a part of the search.
+
+    Attributes
+    ----------
+    bound
+        Proven lower bound on the objective.
+    plan
+        A plan that costs as much, or None.
+    impossible
+        Whether no plan keeps the limits.
+    grounds
+        What the bound rests on.
+    """
+
+    bound: int
+    plan: Plan | None
+    impossible: bool
+    grounds: str
+
+
+def answers(problem: Problem, deadline: float, known: int, objective: int | None = None) -> Iterator[Found]:
+    """Raise the bound, objective by objective, until a plan is found, time is up or memory is full.
+
+    Sweeps for plans and better tables of chains take turns in slices of time that grow, so that neither waits
+    long for the other and what is given up costs no more than what is completed.
+
+    Parameters
+    ----------
+    known
+        A bound that is proven already.
+    objective
+        Of a valid plan: nothing above it is searched.
+    """
+    space = Space(problem)
+    chains = Chains(space)
+    levels = _Levels(space)
+    bound = levels.up(max(known, levels.value(chains.total)))
+    grounds = "before any search"
+    slack, length = FIRST_SLACK, FIRST_SLICE
+    watched, full, exhausted = False, False, comb(space.n_patches, space.size) > MAX_GROUPS
+    while objective is None or bound < objective:
+        if bound > levels.highest:
+            yield Found(bound, None, True, grounds)
+            return
+        until = min(deadline, time.monotonic() + length)
+        try:
+            while not full and (objective is None or bound < objective):
+                sweep = plans_within(space, chains, levels.total(bound), until, watched=watched)
+                plan = sweep.plan() if sweep.complete else None
+                if plan is not None and not watched and fault(problem, plan) is not None:
+                    if problem.max_loads != 2:
+                        return  # cheaper plans load some pixel too often: what the others cost is not known
+                    watched = True
+                    continue
+                if plan is not None:
+                    yield Found(bound, plan, False, grounds)
+                    return
+                grounds = f"no plan costs {bound} or less: {sweep.rows:,} partial plans, {chains}"
+                bound = levels.up(bound + 1)
+                yield Found(bound, None, False, grounds)
+                if bound > levels.highest:
+                    break
+        except OutOfTimeError:
+            pass
+        except TooLargeError:
+            full = True
+        until = min(deadline, time.monotonic() + length)
+        try:
+            while not exhausted:
+                chains.improve(slack, until)
+                slack, full = slack + 1, False
+                better = levels.up(levels.value(chains.total))
+                if better > bound:
+                    bound, grounds = better, str(chains)
+                    yield Found(bound, None, False, grounds)
+        except OutOfTimeError:
+            pass
+        except TooLargeError:
+            exhausted = True
+        if time.monotonic() >= deadline or (full and exhausted):
+            return
+        length *= 2
+
+
+class _Levels:
+    """Which objectives plans can have, and what they are in the halves that searches count in."""
+
+    def __init__(self, space: Space) -> None:
+        problem = space.problem
+        self.problem = problem
+        self.offset, self.unit = scale(problem)
+        self.load, self.step = 2 * space.load, space.step
+        self.fewest, self.most = problem.steps_range[0], last_useful_step(problem)
+        self.least = len(problem.needed_pixels)
+        self.highest = problem.cost(problem.max_loads * self.least, problem.steps_range[1])
+
+    def value(self, total: int) -> int:
+        """Return the least objective of a total cost of at least so many halves."""
+        return self.offset + self.unit * -(-(total - self.fewest * self.step) // 2)
+
+    def total(self, value: int) -> int:
+        """Return the total cost of an objective, in halves."""
+        return 2 * (value - self.offset) // self.unit + self.fewest * self.step
+
+    def up(self, value: int) -> int:
+        """Return the least objective from `value` on that some best plan can have."""
+        cost, load = self.problem.cost, self.problem.load_cost
+        best = []
+        for steps in range(self.fewest, self.most + 1):
+            loads = max(self.least, -(-(value - cost(0, steps)) // load))
+            best.append(cost(loads, steps))
+        return max(value, min(best))

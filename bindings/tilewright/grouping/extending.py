@@ -1,0 +1,459 @@
+"""The compiled kernel of the exact search: all groups that may follow a partial plan, within a budget.
+
+A row is a partial plan: the patches done, the pixels on chip that patches to come still need, and, where the
+limit on loads is watched, those of them that may not be loaded again. `tilewright.grouping.exact` tells what
+is searched for and why nothing is lost.
+"""
+
+# Numba infers the types of compiled functions; docstrings state them where it matters.
+# mypy: allow-untyped-defs, allow-untyped-calls
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from tilewright.grouping.bitsets import Bits, Words
+
+inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+"""For functions that only compiled ones call: without the ways in from Python they compile faster."""
+
+Ints = NDArray[np.int64]
+
+(SIZE, STEP, LOAD, SPENT, FREE, WATCHED, SPARE) = range(7)
+"""Places in `Rules.numbers`: patches of the group; cost of a step and half of the cost of a load, in halves;
+what this step and those to come cost at least; whether the first group is free; whether loads are watched; and how
+many pixels on chip may be thrown away at most."""
+
+NEVER = np.int32(2**28)
+"""Above every cost."""
+
+RIVALS = 64
+"""How many rows with the same patches a row is compared with."""
+
+_ONE, _ZERO = np.uint64(1), np.uint64(0)
+
+
+class Rules(NamedTuple):
+    """Which groups may follow.
+
+    Attributes
+    ----------
+    numbers : int64, shape (7,)
+        See the constants above.
+    most : int64, shape (pixels of a group + 1,)
+        Longest walk to a group with so many pixels; negative where the memory has no room for it.
+    total
+        Largest total cost that the pixels thrown away may lead to; negative for any.
+    """
+
+    numbers: Ints
+    most: Ints
+    total: int
+
+
+class Table(NamedTuple):
+    """Partial plans of one stage, by hashing; a row of cost ``-NEVER`` is empty.
+
+    Attributes
+    ----------
+    rows : uint64, shape (size, words)
+    cost : int32, shape (size,)
+        Least cost at which the row was reached, in halves.
+    parent : int32, shape (size,)
+        Row of the earlier stage that it was reached from, and which stage that was.
+    stage : int32, shape (size,)
+    used : int64, shape (1,)
+        Number of rows in use.
+    found : int32, shape (patches of a group + 1, pixels of a group + 1)
+        Shortest walk to a group of so many patches with so many pixels, kept or not.
+    """
+
+    rows: Words
+    cost: NDArray[np.int32]
+    parent: NDArray[np.int32]
+    stage: NDArray[np.int32]
+    used: Ints
+    found: NDArray[np.int32]
+
+
+@inner
+def _count(x):
+    """Number of bits of a word."""
+    x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((x * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@inner
+def _lowest(x):
+    """Place of the lowest bit of a word that is not zero."""
+    return _count((x & (~x + _ONE)) - _ONE)
+
+
+@inner
+def _hash(row):
+    value = np.uint64(0x9E3779B97F4A7C15)
+    for word in row:
+        value = (value ^ word) * np.uint64(0xBF58476D1CE4E5B9)
+        value ^= value >> np.uint64(29)
+    return value ^ (value >> np.uint64(32))
+
+
+@inner
+def _place(rows, cost, row):
+    """Return the place of a row in a table, or the empty one where it belongs."""
+    mask = np.uint64(len(cost) - 1)
+    at = _hash(row) & mask
+    while cost[at] > -NEVER:
+        same = True
+        for word in range(len(row)):
+            if rows[at, word] != row[word]:
+                same = False
+                break
+        if same:
+            break
+        at = (at + _ONE) & mask
+    return at
+
+
+@njit(cache=True)
+def grow(table: Table, larger: Table) -> None:
+    """Move all rows into a larger table."""
+    for i in range(len(table.cost)):
+        if table.cost[i] > -NEVER:
+            at = _place(larger.rows, larger.cost, table.rows[i])
+            larger.rows[at] = table.rows[i]
+            larger.cost[at] = table.cost[i]
+            larger.parent[at] = table.parent[i]
+            larger.stage[at] = table.stage[i]
+    larger.used[0] = table.used[0]
+    larger.found[:] = table.found
+
+
+@inner
+def _move(images, s, words, out, first):
+    """Write the image of a set under a symmetry to ``out[first:]``."""
+    n = images.shape[3]
+    for w in range(n):
+        out[first + w] = _ZERO
+    for b in range(images.shape[1]):
+        byte = (words[b >> 3] >> np.uint64(8 * (b & 7))) & np.uint64(255)
+        if byte:
+            for w in range(n):
+                out[first + w] |= images[s, b, byte, w]
+
+
+@inner
+def _canonical(bits, done, held, kept, watched, image, row):
+    """Write the least image of a partial plan under all symmetries to `row`."""
+    n_done, n_held = len(done), len(held)
+    end = n_done + n_held * (2 if watched else 1)
+    for s in range(len(bits.patch_images)):
+        _move(bits.patch_images, s, done, image, 0)
+        order = -1 if s == 0 else 0
+        if s:
+            for w in range(n_done):
+                if image[w] != row[w]:
+                    order = -1 if image[w] < row[w] else 1
+                    break
+        if order > 0:
+            continue
+        _move(bits.pixel_images, s, held, image, n_done)
+        if watched:
+            _move(bits.pixel_images, s, kept, image, n_done + n_held)
+        if order == 0:
+            for w in range(n_done, end):
+                if image[w] != row[w]:
+                    order = -1 if image[w] < row[w] else 1
+                    break
+        if order < 0:
+            for w in range(end):
+                row[w] = image[w]
+
+
+@inner
+def _shed(pixel_patches, done, group, still):
+    """Write those pixels of a group to `still` that patches to come need."""
+    for w in range(len(group)):
+        still[w] = group[w]
+        bag = group[w]
+        while bag:
+            low = bag & (~bag + _ONE)
+            bag ^= low
+            pixel = 64 * w + _count(low - _ONE)
+            wanted = False
+            for v in range(len(done)):
+                if pixel_patches[pixel, v] & ~done[v]:
+                    wanted = True
+            if not wanted:
+                still[w] ^= low
+
+
+@inner
+def _keep(table, row, cost, parent, stage):
+    """Add a partial plan if it is new or cheaper; return whether there was room."""
+    place = _place(table.rows, table.cost, row)
+    if table.cost[place] == -NEVER:
+        if 8 * table.used[0] > 7 * len(table.cost):
+            return False
+        table.used[0] += 1
+        for w in range(len(row)):
+            table.rows[place, w] = row[w]
+    elif table.cost[place] <= cost:
+        return True
+    table.cost[place] = cost
+    table.parent[place] = parent
+    table.stage[place] = stage
+    return True
+
+
+@njit(cache=True)
+def extend(
+    bits: Bits, rules: Rules, rows: Words, costs: NDArray[np.int32], first: int, stage: int, table: Table
+) -> int:
+    """Add all that may follow ``rows[first:]`` to a table; return the row at which it got too full.
+
+    Groups are found by branching: a pixel on chip that is still needed is covered by one of its patches, in
+    turn, or thrown away; when all are decided, the patches that are left are free. Each decision that
+    costs more than the rules allow ends its branch.
+    """
+    size, step, load = rules.numbers[SIZE], rules.numbers[STEP], rules.numbers[LOAD]
+    free, watched = rules.numbers[FREE] > 0, rules.numbers[WATCHED] > 0
+    patch_pixels, pixel_patches = bits.patch_pixels, bits.pixel_patches
+    n_patches, n_held = patch_pixels.shape
+    n_pixels, n_done = pixel_patches.shape
+    # Pixels of the largest patch: what a patch can cover at most.
+    largest = 0
+    for p in range(n_patches):
+        total = 0
+        for w in range(n_held):
+            total += _count(patch_pixels[p, w])
+        largest = max(largest, total)
+    highest = rules.most.max()
+
+    depth = size + n_pixels + 2
+    union = np.zeros((depth, n_held), np.uint64)
+    given = np.zeros((depth, n_held), np.uint64)
+    barred = np.zeros((depth, n_done), np.uint64)
+    chosen = np.zeros((depth, n_done), np.uint64)
+    taken = np.zeros(depth, np.int64)
+    thrown = np.zeros(depth, np.int64)
+    options = np.zeros((depth, n_patches), np.int32)
+    n_options = np.zeros(depth, np.int64)
+    at = np.zeros(depth, np.int64)
+    pivot = np.zeros(depth, np.int64)
+
+    held = np.zeros(n_held, np.uint64)
+    kept = np.zeros(n_held, np.uint64)
+    seen = np.zeros(n_held, np.uint64)
+    needed = np.zeros(n_held, np.uint64)
+    done = np.zeros(n_done, np.uint64)
+    left = np.zeros(n_done, np.uint64)
+    rest = np.zeros(n_held, np.uint64)
+    still = np.zeros(n_held, np.uint64)
+    group = np.zeros(n_held, np.uint64)
+    fixed = np.zeros(n_held, np.uint64)
+    image = np.zeros(table.rows.shape[1], np.uint64)
+    row = np.zeros(table.rows.shape[1], np.uint64)
+
+    for i in range(first, len(rows)):
+        if 4 * table.used[0] > 3 * len(table.cost):
+            return i
+        # What the partial plan holds, and what the patches to come need beside that.
+        for w in range(n_done):
+            left[w] = ~rows[i, w]
+        for w in range(n_held):
+            held[w] = rows[i, n_done + w]
+            kept[w] = rows[i, n_done + n_held + w] if watched else _ZERO
+            seen[w] = _ZERO
+            needed[w] = _ZERO
+        for p in range(n_patches):
+            ahead = (left[p >> 6] >> np.uint64(p & 63)) & _ONE
+            for w in range(n_held):
+                if ahead:
+                    needed[w] |= patch_pixels[p, w]
+                else:
+                    seen[w] |= patch_pixels[p, w]
+        n_chip, n_missing = 0, 0
+        for w in range(n_held):
+            n_chip += _count(held[w])
+            n_missing += _count(needed[w] & ~held[w])
+        if free:
+            budget = n_pixels * size
+        else:
+            budget = (highest - costs[i] - step) // load + n_chip
+        if rules.total >= 0:
+            # Each pixel thrown away is loaded once more; all others that are needed are loaded, too.
+            sure = costs[i] + 2 * load * n_missing + rules.numbers[SPENT]
+            spare = (rules.total - sure) // (2 * load)
+        else:
+            spare = n_chip
+        spare = min(spare, rules.numbers[SPARE])
+        if spare < 0 or budget < 0:
+            continue
+
+        level = 0
+        for w in range(n_held):
+            union[0, w] = _ZERO
+            given[0, w] = _ZERO
+        for w in range(n_done):
+            barred[0, w] = ~left[w]
+            chosen[0, w] = _ZERO
+        taken[0] = thrown[0] = 0
+        n_options[0] = -1
+        while level >= 0:
+            if n_options[level] < 0:
+                # A new node: what is covered, what it costs, and how to go on.
+                total, fresh, open_pixels = 0, 0, 0
+                for w in range(n_held):
+                    total += _count(union[level, w])
+                    fresh += _count(union[level, w] & ~held[w])
+                    rest[w] = held[w] & ~union[level, w] & ~given[level, w]
+                    open_pixels += _count(rest[w])
+                slots = size - taken[level]
+                lost = thrown[level] + max(0, open_pixels - slots * largest)
+                if lost > spare or fresh + lost > budget:
+                    level -= 1
+                    continue
+                if slots == 1:
+                    # The last patch: each is tried at once.
+                    for p in range(n_patches):
+                        here = np.uint64(1) << np.uint64(p & 63)
+                        if barred[level, p >> 6] & here:
+                            continue
+                        pixels, more, lost = total, fresh, thrown[level]
+                        fine = True
+                        for w in range(n_held):
+                            new = patch_pixels[p, w] & ~union[level, w]
+                            pixels += _count(new)
+                            more += _count(new & ~held[w])
+                            lost += _count(rest[w] & ~patch_pixels[p, w])
+                            if watched and rest[w] & kept[w] & ~patch_pixels[p, w]:
+                                fine = False
+                        if not fine or lost > spare or more + lost > budget or rules.most[pixels] < 0:
+                            continue
+                        walk = costs[i] + step + load * (more + lost - n_chip)
+                        if free:
+                            walk = np.int64(0)
+                        table.found[size, pixels] = min(table.found[size, pixels], np.int32(walk))
+                        if walk > rules.most[pixels]:
+                            continue
+                        for w in range(n_done):
+                            done[w] = ~left[w] | chosen[level, w]
+                        done[p >> 6] |= here
+                        for w in range(n_held):
+                            group[w] = union[level, w] | patch_pixels[p, w]
+                        _shed(pixel_patches, done, group, still)
+                        if watched:
+                            for w in range(n_held):
+                                fixed[w] = (kept[w] | (group[w] & seen[w] & ~held[w])) & still[w]
+                        _canonical(bits, done, still, fixed, watched, image, row)
+                        if not _keep(table, row, np.int32(walk + load * pixels), i, stage):
+                            return i
+                    level -= 1
+                    continue
+                # No patch can cover more of what is open than the best one.
+                best = 0
+                for p in range(n_patches):
+                    if barred[level, p >> 6] >> np.uint64(p & 63) & _ONE:
+                        continue
+                    covered = 0
+                    for w in range(n_held):
+                        covered += _count(rest[w] & patch_pixels[p, w])
+                    best = max(best, covered)
+                lost = thrown[level] + max(0, open_pixels - slots * best)
+                if lost > spare or fresh + lost > budget:
+                    level -= 1
+                    continue
+                # Branch on the open pixel that the fewest patches can cover.
+                fewest, pivot[level] = n_patches + 1, -1
+                for w in range(n_held):
+                    bag = rest[w]
+                    while bag and fewest:
+                        low = bag & (~bag + _ONE)
+                        bag ^= low
+                        pixel = 64 * w + _count(low - _ONE)
+                        count = 0
+                        for v in range(n_done):
+                            count += _count(pixel_patches[pixel, v] & ~barred[level, v])
+                        if count < fewest:
+                            fewest, pivot[level] = count, pixel
+                n = 0
+                for v in range(n_done):
+                    bag = ~barred[level, v]
+                    if pivot[level] >= 0:
+                        bag &= pixel_patches[pivot[level], v]
+                    while bag:
+                        low = bag & (~bag + _ONE)
+                        bag ^= low
+                        p = 64 * v + _count(low - _ONE)
+                        if p < n_patches:
+                            options[level, n] = p
+                            n += 1
+                n_options[level] = n
+                at[level] = 0
+            if at[level] < n_options[level]:
+                # Cover it by the next patch; later branches do without this one.
+                p = options[level, at[level]]
+                at[level] += 1
+                here = np.uint64(1) << np.uint64(p & 63)
+                barred[level, p >> 6] |= here
+                level += 1
+                for w in range(n_held):
+                    union[level, w] = union[level - 1, w] | patch_pixels[p, w]
+                    given[level, w] = given[level - 1, w]
+                for w in range(n_done):
+                    barred[level, w] = barred[level - 1, w]
+                    chosen[level, w] = chosen[level - 1, w]
+                chosen[level, p >> 6] |= here
+                taken[level] = taken[level - 1] + 1
+                thrown[level] = thrown[level - 1]
+                n_options[level] = -1
+                continue
+            word, here = pivot[level] >> 6, np.uint64(1) << np.uint64(pivot[level] & 63)
+            if pivot[level] < 0 or kept[word] & here:
+                level -= 1
+                continue
+            # Throw it away: none of its patches is in the group.
+            given[level, word] |= here
+            thrown[level] += 1
+            n_options[level] = -1
+    return len(rows)
+
+
+@njit(cache=True)
+def undominated(bits: Bits, rows: Words, costs: NDArray[np.int32], load: int, watched: bool):
+    """Mark the rows that no other row with the same patches done makes useless; rows are sorted by these.
+
+    A plan that goes on from one row can go on from another that holds other pixels if it loads what that
+    one lacks. Where loads are watched it must lack none, and may not have loaded more.
+    """
+    n_held, n_done = bits.patch_pixels.shape[1], bits.pixel_patches.shape[1]
+    keep = np.ones(len(rows), np.bool_)
+    first = 0
+    for i in range(len(rows)):
+        for w in range(n_done):
+            if rows[i, w] != rows[first, w]:
+                first = i
+                break
+        # Rows with the same patches stand in the order of their costs.
+        for j in range(first, min(i, first + RIVALS)):
+            if not keep[j]:
+                continue
+            lacks = 0
+            worse = False
+            for w in range(n_held):
+                lacks += _count(rows[i, n_done + w] & ~rows[j, n_done + w])
+                if watched and rows[j, n_done + n_held + w] & ~rows[i, n_done + n_held + w]:
+                    worse = True
+            if watched and (worse or lacks):
+                continue
+            if costs[j] + 2 * load * lacks <= costs[i]:
+                keep[i] = False
+                break
+    return keep
