@@ -11,8 +11,8 @@ from tilewright.search import Outcome, Search
 
 
 def suits(problem: Problem) -> bool:
-    """Whether the method takes a problem: sets of patches fit into a few words, and loads cost something."""
-    return problem.n_patches <= MAX_PATCHES and problem.load_cost > 0
+    """Whether the method takes a problem: sets of patches fit into a few words, and there are loads to save."""
+    return problem.n_patches <= MAX_PATCHES and problem.load_cost > 0 and len(problem.needed_pixels) > 0
 
 
 def solve(problem: Problem, search: Search) -> Outcome:
@@ -22,7 +22,7 @@ def solve(problem: Problem, search: Search) -> Outcome:
         plan = None
     value = None if plan is None else objective(problem, plan)
     bound = max(bound, search.bound or bound)
-    for found in answers(problem, search.deadline, bound, value):
+    for found in answers(problem, search.deadline, bound, value, search.threads):
         if found.impossible:
             return Outcome("infeasible")
         if found.bound > bound:

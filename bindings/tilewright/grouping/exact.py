@@ -10,8 +10,10 @@ docs/bounds.md proves what is claimed here; `tilewright.grouping.extending` is t
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import comb
 
@@ -44,10 +46,16 @@ SPLITS = 8
 MAX_GROUPS = 2_000_000
 """Most groups that chains are started with."""
 
-FIRST_SLACK, FIRST_SLICE = 3, 1.0
-"""How far above known bounds chains are followed at first; seconds of the first turn of each search."""
+FIRST_SLACK = 3
+"""How far above known bounds chains are followed at first."""
 
-CHUNK = 20_000
+GROWTH, PATIENCE = 3.0, 5.0
+"""How much longer the next turn of a search takes, about, and after how many times the expected time it is given up."""
+
+FEW = 256
+"""So few partial plans are not shared among threads."""
+
+CHUNK = 5_000
 """Partial plans that are extended between two looks at the clock."""
 
 
@@ -82,7 +90,7 @@ class Space:
         self.missing = self.steps * self.size - self.n_patches
         patch = int(problem.patch_sizes.max())
         self.room = np.minimum(problem.group_room, np.arange(self.size + 1) * patch)
-        self.most_pixels = int(self.room.max())
+        self.most_pixels = min(self.size * patch, len(problem.needed_pixels))
         self.fewest = fewest_pixels(problem)
         self.pixels = np.arange(self.most_pixels + 1)
 
@@ -156,6 +164,8 @@ class Sweep:
         Whether no pixel may be loaded more than twice.
     spare
         How many pixels any step may throw away.
+    threads
+        How many threads share the work of a stage.
     """
 
     def __init__(
@@ -168,16 +178,17 @@ class Sweep:
         total: int = -1,
         watched: bool = False,
         spare: int = 2**30,
+        threads: int = 1,
     ) -> None:
-        self.space, self.most, self.deadline = space, most, deadline
+        self.space, self.most, self.deadline, self.threads = space, most, deadline, threads
         self.free, self.total, self.watched, self.spare = free, total, watched, spare
         self.stages: list[Stage] = []
         self.keys: list[Key] = []
         self.rows = 0
-        self.open: dict[Key, Table] = {(0, 0): self._table(1)}
+        root = self._table(1)
         # The first step of a chain is no step from one group to another.
-        self.open[0, 0].cost[0] = 0 if total >= 0 else -space.step
-        self.open[0, 0].used[0] = 1
+        root.cost[0] = 0 if total >= 0 else -space.step
+        self.open: dict[Key, list[Table]] = {(0, 0): [root]}
 
     def run(self) -> Iterator[tuple[Key, Ints]]:
         """Extend one stage after the other; give each with the shortest walks that lead there.
@@ -188,10 +199,10 @@ class Sweep:
         """
         while self.open:
             key = min(self.open)
-            table = self.open.pop(key)
-            stage = self._stage(table)
+            tables = self.open.pop(key)
+            stage = self._stage(tables)
             if key != (0, 0):
-                yield key, table.found
+                yield key, np.minimum.reduce([table.found for table in tables])
             self.keys.append(key)
             self.stages.append(stage)
             self.rows += len(stage.rows)
@@ -219,40 +230,67 @@ class Sweep:
             np.full((space.size + 1, space.most_pixels + 1), NEVER, np.int32),
         )
 
-    def _stage(self, table: Table) -> Stage:
-        used = np.flatnonzero(table.cost > -NEVER)
-        rows, costs = table.rows[used], table.cost[used]
-        order = np.lexsort((costs, *(rows[:, w] for w in range(self.space.n_done))))
-        rows, costs = rows[order], costs[order]
+    def _stage(self, tables: list[Table]) -> Stage:
+        """Sort what was reached, and leave out what something else makes useless."""
+        used = [np.flatnonzero(table.cost > -NEVER) for table in tables]
+        columns = [
+            np.concatenate([column[place] for column, place in zip(group, used, strict=True)])
+            for group in zip(*(table[:4] for table in tables), strict=True)
+        ]
+        order = np.lexsort((columns[1], *(columns[0][:, w] for w in range(self.space.n_done))))
+        rows, costs, parents, stages = (column[order] for column in columns)
         kept = undominated(self.space.bits, rows, costs, self.space.load, self.watched)
-        chosen = used[order][kept]
-        return Stage(rows[kept], costs[kept], table.parent[chosen], table.stage[chosen])
+        return Stage(rows[kept], costs[kept], parents[kept], stages[kept])
 
     def _extend(self, stage: Stage, first: bool, size: int, after: Key) -> None:
         space = self.space
-        table = self.open.get(after) or self._table(1 << 12)
+        tables = self.open.setdefault(after, [self._table(1 << 12) for _ in range(self.threads)])
         ahead = 0 if space.fixed else space.step * -(-(space.n_patches - after[1]) // space.size)
         rules = Rules(
             np.array(
-                [size, space.step, space.load, space.step + ahead, self.free and first, self.watched, self.spare]
+                [
+                    size,
+                    space.step,
+                    space.load,
+                    space.step + ahead,
+                    self.free and first,
+                    self.watched,
+                    self.spare,
+                ]
             ),
             np.where(space.pixels <= space.room[size], self.most(after, size), -NEVER),
             self.total,
         )
-        done = 0
-        while done < len(stage.rows):
-            if time.monotonic() > self.deadline:
-                raise OutOfTimeError
-            part = stage.rows[: done + CHUNK], stage.costs[: done + CHUNK]
-            reached = extend(space.bits, rules, *part, done, len(self.stages) - 1, table)
-            if reached < len(part[0]):
-                if self.rows + 2 * len(table.cost) > MAX_ROWS:
-                    raise TooLargeError
-                larger = self._table(4 * len(table.cost))
-                grow(table, larger)
-                table = larger
-            done = reached
-        self.open[after] = table
+        chunk = max(1, min(CHUNK, -(-len(stage.rows) // self.threads)))
+        todo = iter(range(0, len(stage.rows), chunk))
+        lock = threading.Lock()
+
+        def work(thread: int) -> None:
+            while True:
+                with lock:
+                    done = next(todo, None)
+                if done is None:
+                    return
+                end = min(done + chunk, len(stage.rows))
+                while done < end:
+                    if time.monotonic() > self.deadline:
+                        raise OutOfTimeError
+                    number = len(self.stages) - 1
+                    done = extend(
+                        space.bits, rules, stage.rows, stage.costs, done, end, number, tables[thread]
+                    )
+                    if done < end:
+                        if self.rows + sum(4 * len(table.cost) for table in tables) > MAX_ROWS:
+                            raise TooLargeError
+                        larger = self._table(4 * len(tables[thread].cost))
+                        grow(tables[thread], larger)
+                        tables[thread] = larger
+
+        if self.threads == 1 or len(stage.rows) < FEW:
+            work(0)
+        else:
+            with ThreadPoolExecutor(self.threads) as pool:
+                list(pool.map(work, range(self.threads)))
 
     def plan(self) -> Plan:
         """Follow the cheapest complete plan back to its start."""
@@ -267,9 +305,7 @@ class Sweep:
             earlier = self.stages[stage.stages[row]]
             parent = stage.parents[row]
             here, before = self._done(stage, row), self._done(earlier, parent)
-            image = next(
-                image for image in space.images if self._leads(earlier, parent, image, stage, row)
-            )
+            image = next(image for image in space.images if self._leads(earlier, parent, image, stage, row))
             came = np.zeros_like(here)
             came[image[before]] = True
             groups.append(frame[np.flatnonzero(here & ~came)])
@@ -280,9 +316,7 @@ class Sweep:
     def _done(self, stage: Stage, row: int) -> NDArray[np.bool_]:
         return unpack(stage.rows[row, : self.space.n_done], self.space.n_patches)
 
-    def _leads(
-        self, earlier: Stage, parent: int, image: NDArray[np.int64], stage: Stage, row: int
-    ) -> bool:
+    def _leads(self, earlier: Stage, parent: int, image: NDArray[np.int64], stage: Stage, row: int) -> bool:
         """Whether a row follows from its parent when the parent is moved by a symmetry."""
         space = self.space
         here, before = self._done(stage, row), self._done(earlier, parent)
@@ -300,7 +334,9 @@ class Sweep:
             return False
         kept = covered & pixels[~here[image]].any(axis=0)
         number = next(i for i, other in enumerate(space.images) if other is image)
-        return bool((self._moved(kept, number) == stage.rows[row, space.n_done : space.n_done + space.n_held]).all())
+        return bool(
+            (self._moved(kept, number) == stage.rows[row, space.n_done : space.n_done + space.n_held]).all()
+        )
 
     def _moved(self, members: NDArray[np.bool_], image: int) -> Words:
         octets = np.packbits(members, bitorder="little")
@@ -349,19 +385,29 @@ class Chains:
     def __str__(self) -> str:
         return "no table of chains" if self.slack is None else f"chains up to {self.slack} above their bounds"
 
-    def improve(self, slack: int, deadline: float) -> None:
+    def improve(self, slack: int, deadline: float, threads: int = 1) -> bool:
         """Follow all chains that are at most so much longer than known bounds, and raise these.
+
+        Returns
+        -------
+        bool
+            Whether some stage's bound is higher now, so that the same may raise it again.
 
         Raises
         ------
         OutOfTimeError, TooLargeError
             What was raised before stays.
         """
+        before = self._sum()
         for free in (True, False):
-            self._follow(self.free if free else self.anchored, free, slack, deadline)
+            self._follow(self.free if free else self.anchored, free, slack, deadline, threads)
         self.slack = slack
+        return self._sum() > before
 
-    def _follow(self, tables: dict[Key, Ints], free: bool, slack: int, deadline: float) -> None:
+    def _sum(self) -> int:
+        return sum(int(table.min()) for tables in (self.free, self.anchored) for table in tables.values())
+
+    def _follow(self, tables: dict[Key, Ints], free: bool, slack: int, deadline: float, threads: int) -> None:
         space = self.space
         limits: dict[Key, int] = {}
 
@@ -372,7 +418,7 @@ class Chains:
             return np.full(space.most_pixels + 1, limits[after])
 
         known: list[Key] = []
-        for key, found in Sweep(space, most, deadline, free=free).run():
+        for key, found in Sweep(space, most, deadline, free=free, threads=threads).run():
             # A chain that was not followed got too long at some stage, and still had the rest to go.
             left_out = limits[key] + 1
             for earlier in known:
@@ -430,7 +476,7 @@ class Chains:
 
 
 def plans_within(
-    space: Space, chains: Chains, total: int, deadline: float, *, watched: bool = False
+    space: Space, chains: Chains, total: int, deadline: float, *, watched: bool = False, threads: int = 1
 ) -> Sweep:
     """Follow all partial plans that may end at a cost of at most `total`.
 
@@ -449,7 +495,7 @@ def plans_within(
         return total - chains.anchored[rest][size].astype(np.int64)
 
     spare = 0 if space.problem.max_loads == 1 else 2**30
-    sweep = Sweep(space, most, deadline, total=total, watched=watched, spare=spare)
+    sweep = Sweep(space, most, deadline, total=total, watched=watched, spare=spare, threads=threads)
     for _ in sweep.run():
         pass
     return sweep
@@ -477,11 +523,12 @@ class Found:
     grounds: str
 
 
-def answers(problem: Problem, deadline: float, known: int, objective: int | None = None) -> Iterator[Found]:
+def answers(
+    problem: Problem, deadline: float, known: int, objective: int | None = None, threads: int = 1
+) -> Iterator[Found]:
     """Raise the bound, objective by objective, until a plan is found, time is up or memory is full.
 
-    Sweeps for plans and better tables of chains take turns in slices of time that grow, so that neither waits
-    long for the other and what is given up costs no more than what is completed.
+    Searches for plans and better tables of chains take turns: what is likely to be done sooner comes first.
 
     Parameters
     ----------
@@ -489,22 +536,31 @@ def answers(problem: Problem, deadline: float, known: int, objective: int | None
         A bound that is proven already.
     objective
         Of a valid plan: nothing above it is searched.
+    threads
+        How many threads work.
     """
     space = Space(problem)
     chains = Chains(space)
     levels = _Levels(space)
-    bound = levels.up(max(known, levels.value(chains.total)))
-    grounds = "before any search"
-    slack, length = FIRST_SLACK, FIRST_SLICE
-    watched, full, exhausted = False, False, comb(space.n_patches, space.size) > MAX_GROUPS
+    bound, grounds = levels.up(max(known, levels.value(chains.total))), "before any search"
+    watched = False
+    plans, tables = _Pace(), _Pace()
+    if comb(space.n_patches, space.size) > MAX_GROUPS:
+        tables.expected = float("inf")
+    slack = FIRST_SLACK
     while objective is None or bound < objective:
         if bound > levels.highest:
             yield Found(bound, None, True, grounds)
             return
-        until = min(deadline, time.monotonic() + length)
+        pace = min(plans, tables, key=lambda pace: pace.expected)
+        if pace.expected == float("inf") or time.monotonic() >= deadline:
+            return
+        pace.start()
+        until = min(deadline, time.monotonic() + PATIENCE * pace.expected)
         try:
-            while not full and (objective is None or bound < objective):
-                sweep = plans_within(space, chains, levels.total(bound), until, watched=watched)
+            if pace is plans:
+                total = levels.total(bound)
+                sweep = plans_within(space, chains, total, until, watched=watched, threads=threads)
                 plan = sweep.plan() if sweep.complete else None
                 if plan is not None and not watched and fault(problem, plan) is not None:
                     if problem.max_loads != 2:
@@ -514,31 +570,39 @@ def answers(problem: Problem, deadline: float, known: int, objective: int | None
                 if plan is not None:
                     yield Found(bound, plan, False, grounds)
                     return
+                plans.ended(GROWTH)
                 grounds = f"no plan costs {bound} or less: {sweep.rows:,} partial plans, {chains}"
                 bound = levels.up(bound + 1)
-                yield Found(bound, None, False, grounds)
-                if bound > levels.highest:
-                    break
-        except OutOfTimeError:
-            pass
-        except TooLargeError:
-            full = True
-        until = min(deadline, time.monotonic() + length)
-        try:
-            while not exhausted:
-                chains.improve(slack, until)
-                slack, full = slack + 1, False
+            else:
+                raised = chains.improve(slack, until, threads)
+                tables.ended(1 if raised else GROWTH)
+                slack += not raised
+                # What the tables prove the search for plans need not find.
+                plans.expected /= GROWTH
                 better = levels.up(levels.value(chains.total))
                 if better > bound:
                     bound, grounds = better, str(chains)
-                    yield Found(bound, None, False, grounds)
+            yield Found(bound, None, False, grounds)
         except OutOfTimeError:
-            pass
+            pace.ended(GROWTH)
         except TooLargeError:
-            exhausted = True
-        if time.monotonic() >= deadline or (full and exhausted):
-            return
-        length *= 2
+            pace.expected = float("inf")
+
+
+class _Pace:
+    """How long the next turn of a search is expected to take."""
+
+    def __init__(self) -> None:
+        self.expected = 0.1
+        self.began = 0.0
+
+    def start(self) -> None:
+        """Note when a turn begins."""
+        self.began = time.monotonic()
+
+    def ended(self, growth: float) -> None:
+        """Expect the next turn to take so many times as long as the one that ends now."""
+        self.expected = max(0.1, growth * (time.monotonic() - self.began))
 
 
 class _Levels:

@@ -10,10 +10,11 @@ is searched for and why nothing is lost.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import njit, types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from tilewright.grouping.bitsets import Bits, Words
@@ -80,19 +81,10 @@ class Table(NamedTuple):
     found: NDArray[np.int32]
 
 
-@inner
-def _count(x):
-    """Number of bits of a word."""
-    x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.int64((x * np.uint64(0x0101010101010101)) >> np.uint64(56))
-
-
-@inner
-def _lowest(x):
-    """Place of the lowest bit of a word that is not zero."""
-    return _count((x & (~x + _ONE)) - _ONE)
+@intrinsic
+def _count(_context: Any, _word: Any) -> Any:
+    """Number of bits of a word: one instruction of the processor."""
+    return types.int64(types.uint64), lambda _c, builder, _s, words: builder.ctpop(words[0])
 
 
 @inner
@@ -212,11 +204,18 @@ def _keep(table, row, cost, parent, stage):
     return True
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def extend(
-    bits: Bits, rules: Rules, rows: Words, costs: NDArray[np.int32], first: int, stage: int, table: Table
+    bits: Bits,
+    rules: Rules,
+    rows: Words,
+    costs: NDArray[np.int32],
+    first: int,
+    last: int,
+    stage: int,
+    table: Table,
 ) -> int:
-    """Add all that may follow ``rows[first:]`` to a table; return the row at which it got too full.
+    """Add all that may follow ``rows[first:last]`` to a table; return the row at which it got too full.
 
     Groups are found by branching: a pixel on chip that is still needed is covered by one of its patches, in
     turn, or thrown away; when all are decided, the patches that are left are free. Each decision that
@@ -236,7 +235,7 @@ def extend(
         largest = max(largest, total)
     highest = rules.most.max()
 
-    depth = size + n_pixels + 2
+    depth = size + 1
     union = np.zeros((depth, n_held), np.uint64)
     given = np.zeros((depth, n_held), np.uint64)
     barred = np.zeros((depth, n_done), np.uint64)
@@ -261,7 +260,7 @@ def extend(
     image = np.zeros(table.rows.shape[1], np.uint64)
     row = np.zeros(table.rows.shape[1], np.uint64)
 
-    for i in range(first, len(rows)):
+    for i in range(first, last):
         if 4 * table.used[0] > 3 * len(table.cost):
             return i
         # What the partial plan holds, and what the patches to come need beside that.
@@ -423,7 +422,7 @@ def extend(
             given[level, word] |= here
             thrown[level] += 1
             n_options[level] = -1
-    return len(rows)
+    return last
 
 
 @njit(cache=True)

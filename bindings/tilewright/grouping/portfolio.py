@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
-
 from tilewright.grouping.problem import Problem
 
-SMALL = 1_000
-"""Patches times steps up to which exact formulations can be expected to prove something."""
+SMALL = 144
+"""Patches up to which the exact search can be expected to prove something."""
 
 
 def portfolio(problem: Problem, threads: int) -> list[tuple[float, list[str]]]:
     """Return phases as (share of the time, methods that run side by side).
 
-    The improvers start from the best constructive plan, each with a seed of its own. On small layers an
-    exact formulation follows and starts from what was found: the constraint program, which closes more
-    cells of the S1 paper's grid than the integer program, or that one where MiniZinc is missing.
+    The improvers start from the best constructive plan, each with a seed of its own. On small layers the exact
+    search follows, with all threads; the improvers get what it leaves.
     """
     improvers = ["lns"] * threads
-    if problem.n_patches * problem.kmin > SMALL:
+    if problem.n_patches > SMALL or problem.load_cost == 0 or len(problem.needed_pixels) == 0:
         return [(1.0, improvers)]
-    exact = "ordered@gecode" if shutil.which("minizinc") else "lives@highs"
-    return [(0.05, improvers), (0.95, [exact, *improvers[1:]])]
+    return [(0.1, improvers), (0.7, ["exact"]), (0.2, improvers)]
