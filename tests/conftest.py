@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tilewright import cli
 from tilewright.grouping import Problem
 
 ROOT = Path(__file__).parents[1]
@@ -42,9 +47,12 @@ def make_problem(
     )
 
 
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
 @pytest.fixture
-def tilewright(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run the command line in a folder of its own."""
+def tilewright_process(tmp_path: Path) -> Run:
+    """Run the command line in a folder and a process of its own."""
 
     def run(*arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -57,3 +65,57 @@ def tilewright(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]
         )
 
     return run
+
+
+@pytest.fixture
+def tilewright(tmp_path: Path) -> Run:
+    """Run the command line in a folder of its own, but in this process, which has imported everything."""
+
+    def run(*arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+        def too_long(_signal: int, _frame: Any) -> None:
+            raise subprocess.TimeoutExpired(["tilewright", *arguments], timeout)
+
+        out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGTERM)}
+        status: Any = 0
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(tmp_path)
+            patch.setattr(sys, "argv", ["tilewright", *arguments])
+            patch.setattr(sys, "stdout", out)
+            patch.setattr(sys, "stderr", err)
+            patch.setattr(cli, "STARTED", time.monotonic())
+            signal.signal(signal.SIGALRM, too_long)
+            signal.setitimer(signal.ITIMER_REAL, timeout)
+            try:
+                cli.main()
+            except SystemExit as end:
+                status = end.code or 0
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                for number, handler in handlers.items():
+                    signal.signal(number, handler)
+        said, complained = (stream.buffer.getvalue().decode() for stream in (out, err))
+        return subprocess.CompletedProcess(["tilewright", *arguments], status, said, complained)
+
+    return run
+
+
+SOLVED: dict[tuple[Any, ...], tuple[str, str]] = {}
+
+
+@pytest.fixture
+def solved(tilewright: Run, tmp_path: Path) -> Callable[..., Any]:
+    """Solve an instance that stands in the folder; what a test before has solved is not solved again."""
+
+    def solve(name: str, *arguments: str) -> Any:
+        files = sorted((path.name, path.read_text()) for path in tmp_path.glob("*.toml"))
+        key = (name, *arguments, *files)
+        if key not in SOLVED:
+            done = tilewright("solve", name, "-o", "result.json", "--json", *arguments)
+            assert done.returncode == 0, done.stderr
+            SOLVED[key] = done.stdout, (tmp_path / "result.json").read_text()
+        said, result = SOLVED[key]
+        (tmp_path / "result.json").write_text(result)
+        return json.loads(said)
+
+    return solve

@@ -22,12 +22,15 @@ BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 PLACE = re.compile(r"[#%] (\S+/\S+\.(?:py|mzn))(, in DRIVERS)?\n")
 
 
-def write_examples(text: str, folder: Path) -> None:
-    """Put the page's example files where their first lines say, into a copy of the sources."""
-    for _, block in BLOCK.findall(text):
-        place = PLACE.match(block)
-        if place is None:
-            continue
+def sources_with_examples(text: str, folder: Path) -> Path:
+    """Return the sources; if the page has example files, a copy with these where their first lines say."""
+    examples = [(block, place) for _, block in BLOCK.findall(text) if (place := PLACE.match(block))]
+    if not examples:
+        return ROOT
+    for name in ("bindings", "models", "heuristics", "instances"):
+        # With the times of the files and what is compiled of them, so that nothing is compiled again.
+        shutil.copytree(ROOT / name, folder / name)
+    for block, place in examples:
         path = folder / place[1]
         if place[2]:
             entry = block[place.end() :]
@@ -35,14 +38,13 @@ def write_examples(text: str, folder: Path) -> None:
         else:
             assert not path.exists(), f"{path} exists already"
             path.write_text(block)
+    return folder
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_run(page: Path, tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    for name in ("bindings", "models", "heuristics", "instances"):
-        shutil.copytree(ROOT / name, tmp_path / "copy" / name, ignore=shutil.ignore_patterns("__pycache__"))
-    write_examples(text, tmp_path / "copy")
+    sources = sources_with_examples(text, tmp_path / "copy")
     (tmp_path / "work").mkdir()
     for line in COMMAND.findall(text):
         done = subprocess.run(
@@ -51,7 +53,7 @@ def test_commands_run(page: Path, tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             timeout=300,
-            env={**os.environ, "PYTHONPATH": str(tmp_path / "copy" / "bindings")},
+            env={**os.environ, "PYTHONPATH": str(sources / "bindings")},
         )
         assert done.returncode == 0, f"{page.name}: {line}\n{done.stdout}{done.stderr}"
         assert " WRONG " not in done.stdout

@@ -74,16 +74,12 @@ def write(tmp_path):
     return instance
 
 
-def solved(tilewright, instance, *arguments):
-    done = tilewright("solve", instance, "-o", "result.json", "--json", *arguments)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
 @pytest.mark.parametrize("minimise", ["cycles", "traffic", "energy", "memory"])
-def test_network_is_solved_checked_simulated(tilewright, write, minimise):
+def test_network_is_solved_checked_simulated(tilewright, write, tmp_path, minimise):
     name = write("fused.toml", f'[objective]\nminimise = "{minimise}"\n{LAYERS}{MACHINE}')
-    result = solved(tilewright, name)
+    done = tilewright("solve", name, "-o", "result.json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "result.json").read_text())
     assert result["status"] == "optimal"
     facts = result["report"]["facts"]
     assert facts[minimise] == result["objective"]
@@ -94,21 +90,21 @@ def test_network_is_solved_checked_simulated(tilewright, write, minimise):
     simulated = tilewright("simulate", name, "result.json", "--numeric")
     assert simulated.returncode == 0
     assert "equal to the reference, bit for bit" in simulated.stdout
-    shown = tilewright("solve", name).stdout
+    shown = done.stdout
     operations = [line.split()[1] for line in shown.splitlines() if line[:6].strip().isdigit()]
     assert operations
     assert all(op in shown for op in ("squeeze", "narrow", "wide", "sum", "pool"))
 
 
-def test_no_method_beats_the_proven_optimum(tilewright, write):
+def test_no_method_beats_the_proven_optimum(solved, write):
     name = write("fused.toml", LAYERS + MACHINE)
-    best = solved(tilewright, name)
+    best = solved(name)
     for method in ("layerwise", "greedy", "dnnvm"):
-        other = solved(tilewright, name, "--with", method)
+        other = solved(name, "--with", method)
         assert other["status"] == "feasible"
         assert other["objective"] >= best["objective"]
-    assert solved(tilewright, name, "--with", "layerwise")["objective"] > best["objective"]
-    again = solved(tilewright, name, "--with", "downsets", "--warm-start", "greedy")
+    assert solved(name, "--with", "layerwise")["objective"] > best["objective"]
+    again = solved(name, "--with", "downsets", "--warm-start", "greedy")
     assert again["objective"] == again["bound"] == best["objective"]
 
 
@@ -128,17 +124,17 @@ def tampered(result, change, path: Path) -> None:
         (lambda r: r["report"]["facts"].update(traffic=1), "report"),
     ],
 )
-def test_what_is_wrong_is_found(tilewright, write, tmp_path, change, wrong):
+def test_what_is_wrong_is_found(tilewright, solved, write, tmp_path, change, wrong):
     name = write("fused.toml", LAYERS + MACHINE)
-    tampered(solved(tilewright, name), change, tmp_path / "wrong.json")
+    tampered(solved(name), change, tmp_path / "wrong.json")
     checked = tilewright("check", name, "wrong.json")
     assert checked.returncode == 1
     assert wrong in [line.split()[1] for line in checked.stdout.splitlines() if line.startswith("WRONG")]
 
 
-def test_a_better_plan_than_the_claimed_bound_allows_is_found(tilewright, write, tmp_path):
+def test_a_better_plan_than_the_claimed_bound_allows_is_found(tilewright, solved, write, tmp_path):
     name = write("fused.toml", LAYERS + MACHINE)
-    slow = solved(tilewright, name, "--with", "layerwise")
+    slow = solved(name, "--with", "layerwise")
 
     def claim(result):
         result.update(status="optimal", bound=result["objective"], gap=0.0, bound_by="downsets")
@@ -157,15 +153,15 @@ edges = [[0, 1]]
 """
 
 
-def test_templates_of_the_user_are_all_that_is_fused(tilewright, write, tmp_path):
+def test_templates_of_the_user_are_all_that_is_fused(solved, write, tmp_path):
     (tmp_path / "mine.toml").write_text(OWN)
     inside = write("inside.toml", LAYERS + MACHINE + OWN)
     named = write("named.toml", 'templates = "mine.toml"\n' + LAYERS + MACHINE)
-    first, second = (solved(tilewright, name) for name in (inside, named))
+    first, second = (solved(name) for name in (inside, named))
     assert first["plan"] == second["plan"]
     fused = [group["nodes"] for group in first["plan"]["groups"] if len(group["nodes"]) > 1]
     assert fused in ([["narrow", "sum"]], [["wide", "sum"]])
-    assert first["objective"] >= solved(tilewright, write("all.toml", LAYERS + MACHINE))["objective"]
+    assert first["objective"] >= solved(write("all.toml", LAYERS + MACHINE))["objective"]
 
 
 @pytest.mark.parametrize(
@@ -189,13 +185,13 @@ def test_bad_input_is_refused_before_anything_starts(tilewright, write, body, to
     assert "bad.toml" in done.stderr or "none.toml" in done.stderr
 
 
-def test_a_network_from_onnx_is_fused(tilewright, tmp_path):
+def test_a_network_from_onnx_is_fused(tilewright, solved, tmp_path):
     light = Path(onnx.__file__).parent / "backend/test/data/light/light_squeezenet.onnx"
     done = tilewright("import", str(light), "-o", ".", "--room", "fusion", "--machine", "dnnvm-zu2")
     assert done.returncode == 0, done.stderr
-    result = solved(tilewright, "light_squeezenet-fusion.toml")
+    result = solved("light_squeezenet-fusion.toml")
     assert result["status"] == "optimal"
-    alone = solved(tilewright, "light_squeezenet-fusion.toml", "--with", "layerwise")
+    alone = solved("light_squeezenet-fusion.toml", "--with", "layerwise")
     facts, others = (each["report"]["facts"] for each in (result, alone))
     assert len(facts["groups"]) < len(others["groups"]) == facts["operations"] - len(facts["on_host"])
     assert facts["traffic"] < others["traffic"]

@@ -78,7 +78,7 @@ PROBLEMS = {
     "side by side": problem(*(layer(f"conv{number}", inputs=["input"]) for number in range(12))),
     "no issue": problem(layer("a"), layer("b"), machine={"issue_cycles": 0}),
     "long names": problem(*(layer("part/" * 30 + str(number)) for number in range(9))),
-    "hundreds": problem(*(layer(f"block{number // 3}/conv{number}") for number in range(230))),
+    "hundreds": problem(*(layer(f"block{number // 3}/conv{number}") for number in range(110))),
     "squeezenet": bundled("squeezenet"),
 }
 CASES = [(name, how) for name in PROBLEMS for how in ("greedy", "layerwise")]

@@ -560,6 +560,7 @@ def check_overlapped(program: Program) -> None:
 
 @pytest.mark.usefixtures("blocks")
 @given(pipelines(), st.integers(0, 99))
+@settings(max_examples=40)
 def test_pipelines(drawn: tuple[Pipeline, Program], seed: int) -> None:
     pipeline, program = drawn
     report, plain = agree(program, lockstep=False)

@@ -318,9 +318,9 @@ def test_search_that_runs_out_of_time_claims_nothing(minimise):
 
 
 def test_blocks_do_not_change_what_is_found(monkeypatch):
-    layer = {"input": [6, 9, 11], "kernels": 10, "kernel": [3, 3], "batch": 3}
+    layer = {"input": [4, 7, 8], "kernels": 6, "kernel": [3, 3], "batch": 2}
     problems = [
-        make(layer, {"memory_bytes": 900}, minimise=m) for m in ("accesses", "cycles", "energy", "pareto")
+        make(layer, {"memory_bytes": 500}, minimise=m) for m in ("accesses", "cycles", "energy", "pareto")
     ]
     whole = [exhaustive(problem, INFINITE) for problem in problems]
     monkeypatch.setattr(search, "MAX_BLOCK", 5)
