@@ -246,18 +246,10 @@ class Sweep:
         space = self.space
         tables = self.open.setdefault(after, [self._table(1 << 12) for _ in range(self.threads)])
         ahead = 0 if space.fixed else space.step * -(-(space.n_patches - after[1]) // space.size)
+        following = min(space.size, space.n_patches - after[1])
+        numbers = [size, space.step, space.load, space.step + ahead, self.free and first, self.watched]
         rules = Rules(
-            np.array(
-                [
-                    size,
-                    space.step,
-                    space.load,
-                    space.step + ahead,
-                    self.free and first,
-                    self.watched,
-                    self.spare,
-                ]
-            ),
+            np.array([*numbers, self.spare, following], np.int64),
             np.where(space.pixels <= space.room[size], self.most(after, size), -NEVER),
             self.total,
         )
@@ -492,7 +484,11 @@ def plans_within(
 
     def most(after: Key, size: int) -> NDArray[np.int64]:
         rest = (space.steps - after[0] + 1 if space.fixed else 0, space.n_patches - after[1] + size)
-        return total - chains.anchored[rest][size].astype(np.int64)
+        longest = total - chains.anchored[rest][size].astype(np.int64)
+        if after[1] - size < space.n_patches / 2 <= after[1]:
+            # Of a plan and its reverse, one is no longer than half up to the group that completes one half.
+            longest = np.minimum(longest, (total + space.step) // 2)
+        return longest
 
     spare = 0 if space.problem.max_loads == 1 else 2**30
     sweep = Sweep(space, most, deadline, total=total, watched=watched, spare=spare, threads=threads)

@@ -24,10 +24,10 @@ inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 Ints = NDArray[np.int64]
 
-(SIZE, STEP, LOAD, SPENT, FREE, WATCHED, SPARE) = range(7)
+(SIZE, STEP, LOAD, SPENT, FREE, WATCHED, SPARE, NEXT) = range(8)
 """Places in `Rules.numbers`: patches of the group; cost of a step and half of the cost of a load, in halves;
-what this step and those to come cost at least; whether the first group is free; whether loads are watched; and how
-many pixels on chip may be thrown away at most."""
+what this step and those to come cost at least; whether the first group is free; whether loads are watched;
+how many pixels on chip may be thrown away at most; and most patches of the group after this one."""
 
 NEVER = np.int32(2**28)
 """Above every cost."""
@@ -43,7 +43,7 @@ class Rules(NamedTuple):
 
     Attributes
     ----------
-    numbers : int64, shape (7,)
+    numbers : int64, shape (8,)
         See the constants above.
     most : int64, shape (pixels of a group + 1,)
         Longest walk to a group with so many pixels; negative where the memory has no room for it.
@@ -187,6 +187,40 @@ def _shed(pixel_patches, done, group, still):
 
 
 @inner
+def _apart(pixel_patches, pixels, done, slots, limit, apart):
+    """Count pixels no two of which a patch to come can cover, until there are more than `limit`.
+
+    Pixels that as many more patches as there are slots might finish do not count.
+    """
+    n = 0
+    for w in range(len(pixels)):
+        bag = pixels[w]
+        while bag:
+            low = bag & (~bag + _ONE)
+            bag ^= low
+            pixel = 64 * w + _count(low - _ONE)
+            coming = 0
+            for v in range(len(done)):
+                coming += _count(pixel_patches[pixel, v] & ~done[v])
+            if coming <= slots:
+                continue
+            alone = True
+            for i in range(n):
+                for v in range(len(done)):
+                    if pixel_patches[pixel, v] & pixel_patches[apart[i], v] & ~done[v]:
+                        alone = False
+                        break
+                if not alone:
+                    break
+            if alone:
+                apart[n] = pixel
+                n += 1
+                if n > limit:
+                    return n
+    return n
+
+
+@inner
 def _keep(table, row, cost, parent, stage):
     """Add a partial plan if it is new or cheaper; return whether there was room."""
     place = _place(table.rows, table.cost, row)
@@ -234,6 +268,9 @@ def extend(
             total += _count(patch_pixels[p, w])
         largest = max(largest, total)
     highest = rules.most.max()
+    # What the group after this one can cover matters where complete plans are looked for.
+    following, looks = rules.numbers[NEXT], rules.total >= 0 and rules.numbers[NEXT] > 0
+    apart = np.zeros(n_pixels, np.int64)
 
     depth = size + 1
     union = np.zeros((depth, n_held), np.uint64)
@@ -348,6 +385,10 @@ def extend(
                         for w in range(n_held):
                             group[w] = union[level, w] | patch_pixels[p, w]
                         _shed(pixel_patches, done, group, still)
+                        if looks:
+                            limit = following + spare - lost
+                            if _apart(pixel_patches, still, done, 0, limit, apart) > limit:
+                                continue
                         if watched:
                             for w in range(n_held):
                                 fixed[w] = (kept[w] | (group[w] & seen[w] & ~held[w])) & still[w]
@@ -356,6 +397,13 @@ def extend(
                             return i
                     level -= 1
                     continue
+                if looks and open_pixels == 0 and taken[level]:
+                    for w in range(n_done):
+                        done[w] = ~left[w] | chosen[level, w]
+                    limit = following + spare - thrown[level]
+                    if _apart(pixel_patches, union[level], done, slots, limit, apart) > limit:
+                        level -= 1
+                        continue
                 # No patch can cover more of what is open than the best one.
                 best = 0
                 for p in range(n_patches):

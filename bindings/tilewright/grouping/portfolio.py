@@ -17,4 +17,4 @@ def portfolio(problem: Problem, threads: int) -> list[tuple[float, list[str]]]:
     improvers = ["lns"] * threads
     if problem.n_patches > SMALL or problem.load_cost == 0 or len(problem.needed_pixels) == 0:
         return [(1.0, improvers)]
-    return [(0.1, improvers), (0.7, ["exact"]), (0.2, improvers)]
+    return [(0.03, improvers), (0.77, ["exact"]), (0.2, improvers)]
