@@ -1,4 +1,4 @@
-"""The room's own exact method: partial plans stage by stage, with tables of how short chains of groups can be.
+"""The room's own exact method: partial plans stage by stage, and tables of how short chains of groups can be.
 
 Why nothing is lost is proven in docs/bounds.md; the search is ``tilewright.grouping.exact``.
 """
@@ -6,13 +6,13 @@ Why nothing is lost is proven in docs/bounds.md; the search is ``tilewright.grou
 from __future__ import annotations
 
 from tilewright.grouping import Problem, best_bound, fault, objective
-from tilewright.grouping.exact import MAX_PATCHES, answers
+from tilewright.grouping.exact import answers, fits
 from tilewright.search import Outcome, Search
 
 
 def suits(problem: Problem) -> bool:
-    """Whether the method takes a problem: sets of patches fit into a few words, and there are loads to save."""
-    return problem.n_patches <= MAX_PATCHES and problem.load_cost > 0 and len(problem.needed_pixels) > 0
+    """Whether the method takes a problem: its sets fit into a few words, and there are loads to save."""
+    return fits(problem)
 
 
 def solve(problem: Problem, search: Search) -> Outcome:

@@ -35,7 +35,7 @@ class Bits(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem, parts: list[Cell], images: list[NDArray[np.int64]]) -> Bits:
-        """Number the needed pixels in their order and pack all sets.
+        """Give the needed pixels numbers in their order, and pack all sets.
 
         Parameters
         ----------

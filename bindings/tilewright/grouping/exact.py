@@ -1,11 +1,11 @@
 """The exact search for grouping: walks through disjoint groups, and partial plans stage by stage.
 
-Twice the cost of loads is the length of a walk: from the empty memory through the pixels of every group back to
-the empty memory, where a step from pixels A to pixels B has the length of their symmetric difference. *Chains* are
-any disjoint groups one after the other; tables tell how short chains can be, and thereby what the rest of a
-plan must cost. Plans are searched stage by stage, a stage being the partial plans that have computed
-equally many patches in equally many steps, and what cannot end below a given cost is left out.
-docs/bounds.md proves what is claimed here; `tilewright.grouping.extending` is the compiled part.
+Twice the cost of loads is the length of a walk: from the empty memory through the pixels of every group
+back to the empty memory, where a step from pixels A to pixels B has the length of their symmetric
+difference. *Chains* are any disjoint groups one after the other; tables tell how short chains can be, and
+thereby what the rest of a plan must cost. Plans are searched stage by stage, a stage being the partial
+plans that have computed equally many patches in equally many steps, and what cannot end below a given cost
+is left out. docs/bounds.md proves what is claimed here; `tilewright.grouping.extending` is the compiled part.
 """
 
 from __future__ import annotations
@@ -50,13 +50,22 @@ FIRST_SLACK = 3
 """How far above known bounds chains are followed at first."""
 
 GROWTH, PATIENCE = 3.0, 5.0
-"""How much longer the next turn of a search takes, about, and after how many times the expected time it is given up."""
+"""How much longer the next turn of a search takes, about; and after how many times what was expected it is
+given up."""
 
 FEW = 256
 """So few partial plans are not shared among threads."""
 
 CHUNK = 5_000
 """Partial plans that are extended between two looks at the clock."""
+
+
+def fits(problem: Problem) -> bool:
+    """Tell whether the search takes a problem: few patches, moderate costs, and loads to save."""
+    if problem.n_patches > MAX_PATCHES or problem.load_cost == 0 or len(problem.needed_pixels) == 0:
+        return False
+    load, step = scaled_costs(problem)
+    return bool(2 * (load * problem.patch_pixels.size + step * problem.kmax) < NEVER)
 
 
 class TooLargeError(Exception):
@@ -106,8 +115,8 @@ class Space:
         short = key[0] * self.size - key[1]
         return 0 < key[0] <= min(key[1], self.steps) and 0 <= short <= self.missing
 
-    def keys(self) -> list[Key]:
-        """All stages but the first, in the order of the search."""
+    def all_stages(self) -> list[Key]:
+        """Return all stages but the first, in the order of the search."""
         steps = range(1, self.steps + 1) if self.fixed else (0,)
         return [(k, n) for k in steps for n in range(1, self.n_patches + 1) if self.possible((k, n))]
 
@@ -324,7 +333,7 @@ class Sweep:
         loads = int((covered & ~held).sum())
         if earlier.costs[parent] + space.step + 2 * space.load * loads != stage.costs[row]:
             return False
-        kept = covered & pixels[~here[image]].any(axis=0)
+        kept = np.asarray(covered & pixels[~here[image]].any(axis=0))
         number = next(i for i, other in enumerate(space.images) if other is image)
         return bool(
             (self._moved(kept, number) == stage.rows[row, space.n_done : space.n_done + space.n_held]).all()
@@ -333,7 +342,8 @@ class Sweep:
     def _moved(self, members: NDArray[np.bool_], image: int) -> Words:
         octets = np.packbits(members, bitorder="little")
         table = self.space.bits.pixel_images[image]
-        return np.bitwise_or.reduce(table[np.arange(len(octets)), octets], axis=0)
+        words: Words = np.bitwise_or.reduce(table[np.arange(len(octets)), octets], axis=0)
+        return words
 
 
 class Chains:
@@ -353,7 +363,7 @@ class Chains:
         self.free: dict[Key, Ints] = {}
         self.anchored: dict[Key, Ints] = {}
         self.slack: int | None = None
-        for key in space.keys():
+        for key in space.all_stages():
             steps = space.step * space.edges(key)
             shape = (space.size + 1, space.most_pixels + 1)
             self.free[key] = np.full(shape, steps, np.int32)
@@ -361,7 +371,8 @@ class Chains:
             lengths = steps + space.load * (2 * int(space.fewest[key[1]]) - space.pixels)
             self.anchored[key] = np.broadcast_to(np.maximum(lengths, 0), shape).astype(np.int32)
             sizes = np.arange(space.size + 1)[:, None]
-            exists = (sizes > 0) & (space.fewest[sizes] <= space.pixels) & (space.pixels <= space.room[sizes])
+            exists = (sizes > 0) & (sizes <= key[1])
+            exists = exists & (space.fewest[sizes] <= space.pixels) & (space.pixels <= space.room[sizes])
             if space.fixed:
                 short = key[0] * space.size - key[1]
                 exists = exists & (space.size - sizes <= short) & ((sizes == key[1]) == (key[0] == 1))
@@ -484,7 +495,7 @@ def plans_within(
 
     def most(after: Key, size: int) -> NDArray[np.int64]:
         rest = (space.steps - after[0] + 1 if space.fixed else 0, space.n_patches - after[1] + size)
-        longest = total - chains.anchored[rest][size].astype(np.int64)
+        longest: NDArray[np.int64] = total - chains.anchored[rest][size].astype(np.int64)
         if after[1] - size < space.n_patches / 2 <= after[1]:
             # Of a plan and its reverse, one is no longer than half up to the group that completes one half.
             longest = np.minimum(longest, (total + space.step) // 2)

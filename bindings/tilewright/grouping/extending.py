@@ -83,7 +83,7 @@ class Table(NamedTuple):
 
 @intrinsic
 def _count(_context: Any, _word: Any) -> Any:
-    """Number of bits of a word: one instruction of the processor."""
+    """Count the bits of a word, by one instruction of the processor."""
     return types.int64(types.uint64), lambda _c, builder, _s, words: builder.ctpop(words[0])
 
 
@@ -319,10 +319,7 @@ def extend(
         for w in range(n_held):
             n_chip += _count(held[w])
             n_missing += _count(needed[w] & ~held[w])
-        if free:
-            budget = n_pixels * size
-        else:
-            budget = (highest - costs[i] - step) // load + n_chip
+        budget = n_pixels * size if free else (highest - costs[i] - step) // load + n_chip
         if rules.total >= 0:
             # Each pixel thrown away is loaded once more; all others that are needed are loaded, too.
             sure = costs[i] + 2 * load * n_missing + rules.numbers[SPENT]
@@ -474,7 +471,9 @@ def extend(
 
 
 @njit(cache=True)
-def undominated(bits: Bits, rows: Words, costs: NDArray[np.int32], load: int, watched: bool):
+def undominated(
+    bits: Bits, rows: Words, costs: NDArray[np.int32], load: int, watched: bool
+) -> NDArray[np.bool_]:
     """Mark the rows that no other row with the same patches done makes useless; rows are sorted by these.
 
     A plan that goes on from one row can go on from another that holds other pixels if it loads what that

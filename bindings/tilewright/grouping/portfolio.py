@@ -11,10 +11,12 @@ SMALL = 144
 def portfolio(problem: Problem, threads: int) -> list[tuple[float, list[str]]]:
     """Return phases as (share of the time, methods that run side by side).
 
-    The improvers start from the best constructive plan, each with a seed of its own. On small layers the exact
-    search follows, with all threads; the improvers get what it leaves.
+    The improvers start from the best constructive plan, each with a seed of its own. On small layers the
+    exact search follows, with all threads; the improvers get what it leaves.
     """
+    from tilewright.grouping.exact import fits  # late: it brings the compiler along
+
     improvers = ["lns"] * threads
-    if problem.n_patches > SMALL or problem.load_cost == 0 or len(problem.needed_pixels) == 0:
+    if problem.n_patches > SMALL or not fits(problem):
         return [(1.0, improvers)]
     return [(0.03, improvers), (0.77, ["exact"]), (0.2, improvers)]
