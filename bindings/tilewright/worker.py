@@ -193,7 +193,9 @@ def _run_method(job: dict[str, Any], events: IO[str], problem: Any, search: Sear
         outcome: Outcome = driver.solve(problem, formulation, search)
         return outcome
     if method in catalogue.exact_methods(job["room"]):
-        proven: Outcome = catalogue.formulation(job["room"], method).solve(problem, search)  # type: ignore[union-attr]
+        exact = catalogue.formulation(job["room"], method)
+        _refuse_unsuited(exact, method, problem)
+        proven: Outcome = exact.solve(problem, search)  # type: ignore[union-attr]
         return proven
     module = catalogue.heuristic(job["room"], method)
     _refuse_unsuited(module, method, problem)
@@ -204,7 +206,7 @@ def _run_method(job: dict[str, Any], events: IO[str], problem: Any, search: Sear
 
 def _refuse_unsuited(chosen: ModuleType | Path, method: str, problem: Any) -> None:
     if not catalogue.suits(chosen, problem):
-        raise InputError("method", method, "does not take this kind of machine or objective")
+        raise InputError("method", method, "does not take this kind of machine or objective, or one so large")
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from tilewright.errors import InputError
 from tilewright.grouping import Plan, Problem
 from tilewright.grouping.plan import count_loads, objective
 from tilewright.grouping.problem import GroupingLimits, GroupingMachine, GroupingObjective
-from tilewright.heuristics.grouping import lns, row_by_row, s1_baseline, strips, zigzag
-from tilewright.heuristics.grouping._measure import Value, value
+from tilewright.heuristics.grouping import beam, lns, row_by_row, s1_baseline, strips, zigzag
+from tilewright.heuristics.grouping._measure import Value, near, room, value
 from tilewright.layer import Layer
 from tilewright.search import Search
 
@@ -158,6 +158,40 @@ def test_strips_beat_the_paper_on_wide_layers() -> None:
     # corner of 2 x 3 pixels that stays on chip at each turn.
     assert int(count_loads(problem, plan.steps(problem)).sum()) == 58 * 58 + 6 * (2 * 58 - 2 * 3)
     assert objective(problem, plan) < 0.8 * objective(problem, row_by_row.plan(problem))
+
+
+def test_a_wide_strip_grows_best_from_its_middle() -> None:
+    """LeNet-5's first convolution in one strip, nearly twice as wide as a group."""
+    problem = Problem(
+        layer=Layer(input=(1, 32, 32), kernels=6, kernel=(5, 5)), machine=GroupingMachine(group_size=16)
+    )
+    loads = {}
+    for middle in (0.0, 0.5):
+        groups = beam.grow(
+            problem, near(problem), room(problem), 1, False, problem.kmin, 25, beam.STYLES, 0, middle
+        )
+        assert groups is not None
+        plan = Plan.from_groups(problem, groups)
+        check_partition(problem, plan)
+        loads[middle] = int(count_loads(problem, plan.steps(problem)).sum())
+    assert 32 * 32 <= loads[0.5] <= 32 * 32 + 20 < loads[0.0]
+
+
+@pytest.mark.parametrize("layer", [(28, 28), (56, 40), (8, 30), (1, 9)])
+@pytest.mark.parametrize("group_size", [1, 4, 16])
+def test_ways_to_cut(layer: tuple[int, int], group_size: int) -> None:
+    """No strip is narrower than a group need be; a layer that is its own mirror image is cut upright only."""
+    height, width = layer
+    problem = Problem(
+        layer=Layer(input=(1, height + 2, width + 2), kernels=1, kernel=(3, 3)),
+        machine=GroupingMachine(group_size=group_size),
+    )
+    ways = beam.ways_to_cut(problem)
+    assert len(set(ways)) == len(ways) > 0
+    assert (-(-width // problem.group_size), False) in ways
+    for count, lying in ways:
+        assert 1 + lying <= count <= -(-(height if lying else width) // problem.group_size)
+        assert not (lying and height == width)
 
 
 def test_limits_come_before_the_objective() -> None:
