@@ -30,9 +30,10 @@ def main(limit: float, steps: str) -> None:
             bound, optimal = found.bound, found.plan is not None
         seconds = time.monotonic() - began
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        label = f"{size}x{size} g={group}"
+        proven = "yes" if optimal else "no"
         print(
-            f"{label:<12} {bound:>6} {'yes' if optimal else 'no':>8} {seconds:>8.1f} {peak:>8.0f}", flush=True
+            f"{f'{size}x{size} g={group}':<12} {bound:>6} {proven:>8} {seconds:>8.1f} {peak:>8.0f}",
+            flush=True,
         )
 
 
