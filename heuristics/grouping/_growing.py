@@ -24,7 +24,7 @@ BUCKETS, BUCKETS_PER_POINT = 4096, 100
 
 
 @njit(cache=True, nogil=True)
-def grow(pixels, near, needs, chip, room, n_steps, max_loads, width, style, seed):
+def grow(pixels, near, needs, chip, room, bias, n_steps, max_loads, width, style, seed):
     """Grow plans of `n_steps` groups; return the step of each patch in the best, and its evictions.
 
     The slots of all groups are filled one after the other. A slot may stay empty while there are more slots
@@ -43,6 +43,9 @@ def grow(pixels, near, needs, chip, room, n_steps, max_loads, width, style, seed
         Which pixels are on chip at the beginning (`PREVIOUS`), and ``ONE_LOAD`` times their loads so far.
     room : int32, shape (group_size + 1,)
         Most pixels of a group with so many patches.
+    bias : float, shape (patches,)
+        What is added to the score of a plan for each patch that it has computed: where it is low, the front
+        is drawn ahead.
     n_steps, max_loads, width : int
         Number of groups; most loads of a pixel; plans kept side by side.
     style : (open, patience, hold, crowd, noise, price)
@@ -81,6 +84,7 @@ def grow(pixels, near, needs, chip, room, n_steps, max_loads, width, style, seed
     book = np.zeros((2, width, 5), np.int32)
     price = int(price)
     front = np.zeros((2, width))
+    drift = np.zeros((2, width))
     keys = np.zeros((2, width, 2), np.int64)
     parent = np.zeros((slots, width), np.int32)
     choice = np.zeros((slots, width), np.int32)
@@ -140,9 +144,10 @@ def grow(pixels, near, needs, chip, room, n_steps, max_loads, width, style, seed
                 evicted = book[old, b, EVICTED]
                 uncovered = book[old, b, UNCOVERED]
                 held = book[old, b, HELD]
-                ahead = front[old, b]
+                ahead = front[old, b] + drift[old, b]
                 now = keys[old, b, 1] + 77
                 if y >= 0:
+                    ahead += bias[y]
                     for q in range(k):
                         j = pixels[y, q]
                         if j < 0:
@@ -194,8 +199,10 @@ def grow(pixels, near, needs, chip, room, n_steps, max_loads, width, style, seed
             keys[new, a, 0] = keys[old, b, 0]
             keys[new, a, 1] = keys[old, b, 1]
             front[new, a] = front[old, b]
+            drift[new, a] = drift[old, b]
             if y >= 0:
                 done[new, a, y] = 1
+                drift[new, a] += bias[y]
                 member[new, a, capacity + filled] = y
                 keys[new, a, 0] ^= key_done[y]
                 keys[new, a, 1] ^= key_now[y]

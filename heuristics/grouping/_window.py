@@ -12,18 +12,31 @@ from tilewright.grouping import Problem
 from tilewright.heuristics.grouping import _growing
 from tilewright.heuristics.grouping._measure import Group
 
-Style = tuple[float, float, float, float, float, float]
-"""Taste of the beam search, see `_growing.grow`."""
+Style = tuple[float, float, float, float, float, float, float]
+"""Taste of the beam search: that of `_growing.grow`, and how much the front is held back per line."""
 
 
 def draw_style(rng: np.random.Generator) -> Style:
-    """Draw a taste of the beam search; the ranges hold what did well on small layers."""
-    open_, patience = rng.uniform(0.1, 0.9), rng.uniform(0.8, 1.0)
-    crowd = float(rng.choice([0.0, 0.0, 0.5, 1.0]))
-    hold = rng.uniform(0.05, 0.3) * 4.0**-crowd
+    """Draw a taste of the beam search; the ranges hold what did well on many layers.
+
+    Where a front is much longer than a group, caring little for its length does best.
+    """
+    open_, patience = rng.uniform(0.1, 1.0), rng.uniform(0.75, 1.0)
+    crowd = float(rng.choice([0.0, 0.0, 0.5, 1.0, 1.5]))
+    few = rng.random() < 0.5
+    hold = float(np.exp(rng.uniform(np.log(0.01 if few else 0.05), np.log(0.3)))) * 4.0**-crowd
     # Some loads too many can be repaired afterwards; forbidding them altogether can lead astray.
     price = float(rng.choice([1.0, 3.0, 100.0]))
-    return open_, patience, hold, crowd, float(rng.choice([0.01, 0.3])), price
+    noise = float(rng.choice([0.01, 0.1, 0.3]))
+    pull = float(np.exp(rng.uniform(np.log(0.002), np.log(0.2)))) if rng.random() < 0.5 else 0.0
+    return open_, patience, hold, crowd, noise, price, pull
+
+
+def vary(style: Style, rng: np.random.Generator) -> Style:
+    """Change a taste a little."""
+    open_, patience, hold, crowd, noise, price, pull = style
+    change = rng.uniform(0.8, 1.25, 3)
+    return open_ * change[0], patience, hold * change[1], crowd, noise, price, pull * change[2]
 
 
 @dataclass
@@ -33,13 +46,15 @@ class Window:
     Attributes
     ----------
     patches
-        The patches to arrange.
+        The patches to arrange, roughly in the order in which they will be computed.
     pixels : shape (patches, k)
         Their pixels, numbered within the window, -1 for none.
     known
         Which pixel of the layer each pixel within the window is; the others are of no interest to it.
     near
         Close patches, numbered within the window.
+    ahead : shape (patches,)
+        How far ahead each patch stands in the direction in which the front moves through the window.
     before, after : bool, shape (n_pixels,)
         Which pixels the steps around the window hold.
     loads : shape (n_pixels,)
@@ -50,6 +65,7 @@ class Window:
     pixels: NDArray[np.int32]
     known: NDArray[np.int32]
     near: NDArray[np.int32]
+    ahead: NDArray[np.float64]
     before: NDArray[np.bool_]
     after: NDArray[np.bool_]
     loads: NDArray[np.int64]
@@ -63,18 +79,21 @@ class Window:
         before: Group | None = None,
         after: Group | None = None,
     ) -> Window:
-        """Cut out `patches`, between two groups."""
+        """Cut out `patches`, between the pixels of two sets of patches, groups as a rule."""
         table = problem.patch_pixels
         known, local = np.unique(table[patches], return_inverse=True)
         missing = int(known[0] < 0)
         known = known[missing:]
         number = np.full(problem.n_patches + 1, -1, np.int32)  # the last entry answers for -1
         number[patches] = np.arange(len(patches))
+        place = np.stack(np.divmod(patches, problem.grid[1]), axis=1).astype(float)
+        way = (np.arange(len(patches)) - (len(patches) - 1) / 2) @ place
         return cls(
             patches=patches,
             pixels=np.ascontiguousarray(local.reshape(len(patches), -1) - missing, dtype=np.int32),
             known=known,
             near=number[near[patches]],
+            ahead=place @ way / max(1.0, float(np.linalg.norm(way))),
             before=np.isin(known, table[before]) if before is not None else np.zeros(len(known), np.bool_),
             after=np.isin(known, table[after]) if after is not None else np.zeros(len(known), np.bool_),
             loads=np.zeros(len(known), np.int64),
@@ -86,17 +105,30 @@ class Window:
         return len(self.known)
 
     def grow(
-        self, room: NDArray[np.int32], n_steps: int, max_loads: int, width: int, style: Style, seed: int
+        self,
+        room: NDArray[np.int32],
+        n_steps: int,
+        max_loads: int,
+        width: int,
+        styles: Sequence[Style],
+        seed: int,
     ) -> list[Group] | None:
-        """Arrange the patches anew in so many steps; None if the search died."""
+        """Arrange the patches anew in so many steps, the best that any taste finds; None if all died."""
         needs = np.bincount(self.pixels[self.pixels >= 0], minlength=self.n_pixels) + self.after
-        outside = np.minimum(np.maximum(self.loads - self.after, 0), _growing.MOST_LOADS)
+        outside = np.minimum(self.loads, _growing.MOST_LOADS)
         chip = _growing.PREVIOUS * self.before + _growing.ONE_LOAD * outside
-        steps, evictions = _growing.grow(
-            self.pixels, self.near, needs.astype(np.int16), chip.astype(np.uint8), room, n_steps,
-            max_loads, width, style, seed,
-        )  # fmt: skip
-        return None if evictions < 0 else self.groups(steps, n_steps)
+        found: list[tuple[int, int, int, list[Group]]] = []
+        for number, style in enumerate(styles):
+            steps, evictions = _growing.grow(
+                self.pixels, self.near, needs.astype(np.int16), chip.astype(np.uint8), room,
+                style[-1] * self.ahead, n_steps, max_loads, width, style[:-1], seed,
+            )  # fmt: skip
+            if evictions >= 0:
+                groups = self.groups(steps, n_steps)
+                starts = self.starts(groups)
+                over = int(np.maximum(self.loads + starts - max_loads, 0).sum())
+                found.append((over, int(starts.sum()), number, groups))
+        return min(found)[-1] if found else None
 
     def groups(self, steps: NDArray[np.int32], n_steps: int) -> list[Group]:
         """Return the patches of each step."""
@@ -104,9 +136,9 @@ class Window:
         cuts = np.searchsorted(steps[order], np.arange(1, n_steps))
         return [self.patches[part] for part in np.split(order, cuts)]
 
-    def starts(self, problem: Problem, groups: Sequence[Group]) -> NDArray[np.int64]:
+    def starts(self, groups: Sequence[Group]) -> NDArray[np.int64]:
         """Count the loads of each pixel by these groups and, where it can change, by the one after them."""
-        number = np.zeros(problem.n_patches, np.int64)
+        number = np.zeros(int(self.patches.max()) + 1, np.int64)
         number[self.patches] = np.arange(len(self.patches))
         held = np.zeros((len(groups) + 2, self.n_pixels + 1), np.bool_)  # the last column answers for -1
         held[0, :-1], held[-1, :-1] = self.before, self.after

@@ -6,11 +6,14 @@ these are counted, and what threatens to become one: pixels of the previous grou
 not cover yet, and to a lesser degree all pixels that have to be kept.
 
 A group can keep a front of limited length on chip, so layers much wider than a group are cut into strips
-that are grown one after the other.
+that are grown one after the other. Strips somewhat wider than a group still lose next to nothing if they are
+grown from a straight front in their middle, to one end forwards and to the other backwards.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -22,15 +25,21 @@ from tilewright.heuristics.grouping._measure import Group, best, near, room
 from tilewright.heuristics.grouping._window import Style, Window
 
 STYLES: tuple[Style, ...] = (
-    (0.3, 0.8, 0.2, 0.0, 0.01, 100.0),
-    (0.5, 0.8, 0.1, 0.0, 0.01, 100.0),
-    (0.5, 0.9, 0.03, 1.0, 0.01, 100.0),
-    (0.3, 0.8, 0.1, 0.5, 0.01, 100.0),
+    (0.85, 0.85, 0.01, 0.5, 0.01, 100.0, 0.0),
+    (0.85, 0.9, 0.05, 0.5, 0.1, 100.0, 0.15),
+    (0.7, 0.95, 0.015, 1.0, 0.1, 100.0, 0.02),
+    (0.3, 0.8, 0.2, 0.0, 0.01, 100.0, 0.0),
+    (0.5, 0.8, 0.003, 1.0, 0.1, 100.0, 0.004),
+    (0.5, 0.9, 0.03, 1.0, 0.01, 100.0, 0.0),
+    (0.5, 0.8, 0.1, 0.0, 0.01, 100.0, 0.0),
 )
 """Tastes that did well on many layers, the most reliable first."""
 
 SLOW = True
 """On large layers this takes seconds: the others go first."""
+
+WIDTH = 25
+"""Plans kept side by side: more help less than another taste."""
 
 WORK = 3e9
 """Bytes that the searches may move together; one or two seconds."""
@@ -39,31 +48,58 @@ WORK = 3e9
 def plan(problem: Problem) -> Plan:
     """Grow plans for the whole layer and strip by strip; return the best.
 
-    Where even narrow beams would take too long, the answer is that of `strips`.
+    Where even one taste would take too long, the answer is that of `strips`.
     """
     plans = [strips.plan(problem)]
     close, space = near(problem), room(problem)
-    cuts = [(count, lying) for lying in (False, True) for count in sensible_counts(problem, lying)]
-    width = int(min(200, WORK / len(STYLES) / sum(work(problem, count) for count, _ in cuts)))
-    if width >= 10:
-        for count, lying in cuts:
-            for style in STYLES:
-                groups = grow(problem, close, space, count, lying, plans[0].n_steps, width, style, 0)
-                if groups is not None:
-                    plans.append(Plan.from_groups(problem, groups))
+    cuts = ways_to_cut(problem)
+    affordable = WORK / sum(work(problem, count) for count, _ in cuts)
+    tastes = STYLES[: int(affordable / WIDTH)]
+    width = max(WIDTH, int(min(200, affordable / len(STYLES))))
+    for count, lying in cuts if tastes else []:
+        start = middle(problem, count, lying)
+        groups = grow(problem, close, space, count, lying, plans[0].n_steps, width, tastes, 0, start)
+        if groups is not None:
+            plans.append(Plan.from_groups(problem, groups))
     chosen: Plan = best(problem, plans)
     return chosen
 
 
-def sensible_counts(problem: Problem, lying: bool) -> list[int]:
-    """Return the numbers of strips to try: from the fewest that a group can span down, and 1 if near."""
+def ways_to_cut(problem: Problem) -> list[tuple[int, bool]]:
+    """Return the numbers of strips to try, upright and, unless that is the same, lying ones.
+
+    A strip is as wide as a group (g), or wider: w. Its front moves at both borders with every step, lest
+    pixels are lost there, so in the L steps of this it falls behind by ``(w - g) * L`` patches between
+    them. It can be ahead by ``w * s / 2`` at first and behind by as much at last, if its length of w + s
+    is no more than what a group keeps on chip, c * g for some c that grows with the kernel.
+    """
+    layer = problem.layer
+    height, width = problem.grid
+    mirrored = height == width and all(
+        first == second
+        for first, second in (
+            layer.kernel,
+            layer.stride,
+            layer.dilation,
+            (layer.padding[:2], layer.padding[2:]),
+        )
+    )
+    found = []
+    for lying in (False,) if mirrored else (False, True):
+        length, across = (width, height) if lying else (height, width)
+        size = problem.group_size
+        sum_ = length - (max(layer.kernel) + 3) / 2 * size
+        widest = (math.sqrt(sum_**2 + 4 * size * length) - sum_) / 2
+        # The whole plane is the same upright and lying.
+        fewest = max(int(across / widest), 2 if lying else 1)
+        found += [(count, lying) for count in range(fewest, -(-across // size) + 1)]
+    return found
+
+
+def middle(problem: Problem, count: int, lying: bool) -> float:
+    """Return where to begin in strips: in the middle if they are wider than a group, lest turns get worse."""
     across = problem.grid[0 if lying else 1]
-    full = -(-across // problem.group_size)
-    counts = {count for count in (full, full - 1, full - 2) if count > 1}
-    # The whole plane is the same upright and lying.
-    if full <= 5 and not lying:
-        counts.add(1)
-    return sorted(counts)
+    return 0.5 if count * problem.group_size < across else 0.0
 
 
 def work(problem: Problem, count: int) -> float:
@@ -81,8 +117,9 @@ def grow(
     lying: bool,
     n_steps: int,
     width: int,
-    style: Style,
+    styles: Sequence[Style],
     seed: int,
+    middle: float,
 ) -> list[Group] | None:
     """Grow a plan strip by strip; None if the search died.
 
@@ -95,8 +132,10 @@ def grow(
         straight line.
     n_steps
         Number of steps.
-    width, style, seed
-        See `_growing.grow`.
+    width, styles, seed
+        See `_growing.grow`; each part of a strip is the best that any of the tastes finds.
+    middle
+        Where in a strip growing begins, see `_grow_strip`.
     """
     numbers = np.arange(problem.n_patches).reshape(problem.grid)
     order = (numbers if lying else numbers.T).ravel()
@@ -106,18 +145,68 @@ def grow(
     steps = [round(round(i * lines / count) * length / size) for i in range(count)] + [n_steps]
     loads = np.zeros(problem.n_pixels + 1, np.int64)  # the last entry answers for -1
     groups: list[Group] = []
-    for first, last in pairwise(steps):
+    for number, (first, last) in enumerate(pairwise(steps)):
         begin, end = (min(len(order), round(step * size)) for step in (first, last))
         if begin == end:
             continue
-        window = Window.of(problem, close, order[begin:end], groups[-1] if groups else None)
+        strip = order[begin:end]
+        # Along the strip, down the first and up the next.
+        row, col = np.divmod(strip, problem.grid[1])
+        strip = strip[np.lexsort((row, col) if lying else (col, row))][:: -1 if number % 2 else 1]
+        before = groups[-1] if groups else None
         # What later strips need again, they will load again.
-        loads[np.unique(table[order[end:]])] += 1
-        window.loads = loads[window.known].copy()
-        loads[np.unique(table[order[end:]])] -= 1
-        part = window.grow(space, last - first, problem.max_loads, width, style, seed)
+        later = np.unique(table[order[end:]])
+        loads[later] += 1
+        part = _grow_strip(
+            problem, close, space, strip, before, loads, last - first, width, styles, seed, middle
+        )
+        loads[later] -= 1
         if part is None:
             return None
-        loads[window.known] += window.starts(problem, part)
+        window = Window.of(problem, close, strip, before)
+        loads[window.known] += window.starts(part)
         groups += part
+    return groups
+
+
+def _grow_strip(
+    problem: Problem,
+    close: NDArray[np.int32],
+    space: NDArray[np.int32],
+    strip: Group,
+    before: Group | None,
+    loads: NDArray[np.int64],
+    n_steps: int,
+    width: int,
+    styles: Sequence[Style],
+    seed: int,
+    middle: float,
+) -> list[Group] | None:
+    """Grow a strip from a straight front across its middle: what follows forwards, what precedes backwards.
+
+    A plan read backwards costs the same. A front that moves at both borders of a strip with every step, so
+    that no pixel there is lost, falls behind between them if the strip is wider than a group. It
+    can do so for as long as it does not get too long; begun straight in the middle, that is twice as long.
+    """
+    n_first = int(middle * n_steps)
+    cut = round(n_first * len(strip) / n_steps)
+    head, tail = strip[:cut], strip[cut:]
+    groups: list[Group] = []
+    for patches, steps, chip, after in (
+        (tail, n_steps - n_first, head if cut else before, None),
+        (head[::-1], n_first, None, before),
+    ):
+        if steps == 0:
+            continue
+        if chip is None and groups:
+            chip = groups[0]
+        window = Window.of(problem, close, patches, chip, after)
+        window.loads = loads[window.known]
+        if cut:
+            # What both parts hold is loaded once, and so is what stays on chip from strip to strip.
+            window.loads = window.loads + window.before - window.after
+        part = window.grow(space, steps, problem.max_loads, width, styles, seed)
+        if part is None:
+            return None
+        groups = part if patches is tail else part[::-1] + groups
     return groups

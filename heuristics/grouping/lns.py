@@ -1,8 +1,11 @@
 """Large-neighbourhood search: parts of the best plan are torn out and rebuilt until time is up.
 
-Three ways to rebuild take turns, the more often the more they gain:
+At first whole plans are grown by the beam search of `beam`, for every sensible way to cut the layer into
+strips. They and the start compete for a while: all are improved, and the worse ones are given up. The rest of
+the time belongs to the winner. Ways to improve a plan take turns, a little more often if they gain:
 
-- *regrow*: the patches of some consecutive steps are arranged anew by the beam search of `beam`;
+- *regrow*: the patches of some consecutive steps are arranged anew by the beam search, forwards or
+  backwards;
 - *anneal*: the groups around some place, neighbours in the plane or in time, exchange patches and
   places under simulated annealing;
 - *restart*: where the layer is small, the whole plan is grown anew with another taste.
@@ -12,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,17 +24,32 @@ from tilewright.grouping import Plan, Problem
 from tilewright.grouping.plan import count_loads
 from tilewright.heuristics.grouping import _annealing, beam, row_by_row, strips, zigzag
 from tilewright.heuristics.grouping._measure import Group, Value, best, distinct, near, room, value
-from tilewright.heuristics.grouping._window import Style, Window, draw_style
+from tilewright.heuristics.grouping._window import Style, Window, draw_style, vary
 from tilewright.search import Search
+
+WIDTH, TASTES = 25, 8
+"""Plans that a restart grows side by side, and tastes that it tries: wider helps less than another taste."""
+
+HOPELESS = 1.015
+"""How much more than the best a plan may cost before it is improved, if it is to be improved at all."""
+
+GROWTH = 0.3
+"""Part of the time in which plans are grown."""
+
+COMPETITION = 0.5
+"""Part of the time after which only the best of the plans that cut the layer differently is improved."""
 
 SLICE = 0.1
 """Seconds that an attempt should take, so that the deadline is kept and others hear of progress."""
 
-LONGEST = 1.0
-"""Seconds that growing a whole plan may take; where not even 20 side by side can, none is tried."""
+LONGEST = 4.0
+"""Seconds that growing a whole plan may take; where not even one taste can be tried in it, none is."""
 
 CELLS = 4_000_000
 """Entries of the table of counts (groups times pixels) that one annealing may fill."""
+
+Cut = tuple[int, bool]
+"""Number of strips, and whether they lie along the rows."""
 
 
 def plan(problem: Problem, search: Search, attempts: int | None = None) -> Plan:
@@ -52,20 +70,29 @@ def plan(problem: Problem, search: Search, attempts: int | None = None) -> Plan:
     return run.plan()
 
 
+class _State(NamedTuple):
+    """A plan under change: its value, groups and the loads of each pixel."""
+
+    value: Value
+    groups: list[Group]
+    loads: NDArray[np.int64]
+
+
 class _Run:
-    """The best plan as a list of groups, and the ways to improve it."""
+    """The present plan as a list of groups, and the ways to improve it."""
 
     def __init__(self, problem: Problem, search: Search, start: Plan, timed: bool) -> None:
         self.problem = problem
         self.search = search
         self.timed = timed
+        self.attempts: int | None = None
+        self.done = 0
+        self.began = time.monotonic()
         self.rng = np.random.default_rng(search.seed)
         self.near = near(problem)
         self.room = room(problem)
         self.pixels = problem.patch_pixels
-        self.groups: list[Group] = start.indices(problem)
-        self.loads = count_loads(problem, start.steps(problem))
-        self.value = value(problem, start)
+        self.take(start)
         # What no plan can undercut: every needed pixel once, in the fewest steps.
         least = problem.cost(len(problem.needed_pixels), problem.steps_range[0])
         self.goal = Value(0, max(least, search.bound or 0))
@@ -73,49 +100,117 @@ class _Run:
         self.last_report = -float("inf")
         # Seconds per unit of work, learnt; the first guesses are careful.
         self.pace = {"regrow": 2e-6, "anneal": 1e-6, "restart": 1e-9}
-        # Ways to cut the layer for a restart, the width and the best taste that each has reached.
-        affordable = LONGEST / (20 * self.pace["restart"])
-        self.cuts = [
-            (count, lying)
-            for lying in (False, True)
-            for count in beam.sensible_counts(problem, lying)
-            if beam.work(problem, count) < affordable
-        ]
-        self.widths = {count: 100.0 for count, _ in self.cuts}
-        self.styles: dict[int, tuple[Value, Style]] = {}
+        self.gained = dict.fromkeys(self.pace, 0.0)
+        self.spent = dict.fromkeys(self.pace, 1e-3)
+        # Ways to cut the layer for a restart, how many tastes each has tried, and its best.
+        self.cuts = [cut for cut in beam.ways_to_cut(problem) if self.taste_seconds(cut) < LONGEST]
+        self.tried: dict[Cut, int] = {}
+        self.styles: dict[Cut, tuple[int, Style]] = {}
+        self.small = bool(self.cuts) and max(map(self.taste_seconds, self.cuts)) < SLICE
+        self.n_steps = len(self.groups)
+
+    def take(self, plan: Plan) -> None:
+        """Make a plan the present one."""
+        self.groups: list[Group] = plan.indices(self.problem)
+        self.loads = count_loads(self.problem, plan.steps(self.problem))
+        self.value = value(self.problem, plan)
+
+    @property
+    def state(self) -> _State:
+        """The present plan, to come back to."""
+        return _State(self.value, self.groups, self.loads.copy())
+
+    @state.setter
+    def state(self, state: _State) -> None:
+        self.value, self.groups, self.loads = state.value, state.groups, state.loads.copy()
 
     def plan(self) -> Plan:
-        """Return the best plan."""
+        """Return the present plan; after `improve`, the best."""
         return Plan.from_groups(self.problem, self.groups)
 
     def improve(self, attempts: int | None) -> None:
         """Attempt improvements until time is up, the attempts are used or the goal is met."""
-        ways: dict[str, Callable[[], None]] = {"regrow": self.regrow, "anneal": self.anneal}
-        if self.cuts:
-            ways["restart"] = self.restart
-        names = list(ways)
-        gained = dict.fromkeys(names, 0.0)
-        spent = dict.fromkeys(names, 1e-3)
-        done = 0
+        self.attempts = attempts
         self.report(now=True)
-        while self.value > self.goal and (attempts is None or done < attempts):
-            if self.out_of_time():
-                break
-            # Mostly the way that has gained most per second of late; in turns, if time must not matter.
-            if not self.timed:
-                name = names[done % len(names)]
-            elif self.rng.random() < 0.5:
-                name = names[self.rng.integers(len(names))]
-            else:
-                name = max(names, key=lambda n: gained[n] / spent[n])
-            before, began = self.value, time.monotonic()
-            ways[name]()
-            done += 1
-            gained[name] = 0.95 * gained[name] + before.objective - self.value.objective
-            gained[name] += 1e6 * (before.violations - self.value.violations)
-            spent[name] = 0.95 * spent[name] + time.monotonic() - began
-            self.report(now=False)
+        self.compete()
+        while self.goes_on():
+            self.attempt(["regrow", "anneal", "restart"] if self.small else ["regrow", "anneal"])
         self.report(now=True)
+
+    def goes_on(self) -> bool:
+        """Tell whether there are time, attempts and something left to improve."""
+        return self.value > self.goal and self.progress() < 1 and not self.out_of_time()
+
+    def progress(self) -> float:
+        """Return which part of the attempts, or of the time, is over."""
+        if self.attempts is not None:
+            return self.done / max(1, self.attempts)
+        spent = time.monotonic() - self.began
+        return spent / (spent + self.search.remaining())
+
+    def compete(self) -> None:
+        """Improve the start and a plan for each way to cut the layer; the worse half gives up, and so on.
+
+        Which way is best shows only when its plans have been improved for a while.
+        """
+        best = self.state
+        grown: dict[Cut, _State] = {}
+        idle = 0
+        # Each way once, then the best one again as long as that helps.
+        waiting = self.cuts.copy()
+        while self.goes_on() and (
+            waiting or (grown and self.timed and idle < 4 and self.progress() < GROWTH)
+        ):
+            cut = waiting.pop() if waiting else min(grown, key=lambda c: self.price(grown[c].value))
+            if self.timed and self.taste_seconds(cut) > 0.1 * self.search.remaining():
+                if grown and not waiting:
+                    break
+                continue
+            self.state = best
+            self.restart(cut)
+            self.done += 1
+            idle += 1
+            if cut not in grown or self.price(self.value) < self.price(grown[cut].value):
+                grown[cut], idle = self.state, 0
+            best = min(best, self.state, key=lambda s: s.value)
+        self.state = best
+        most = HOPELESS * min(self.price(rival.value) for rival in (best, *grown.values()))
+        rivals = [rival for rival in (best, *grown.values()) if self.price(rival.value) <= most]
+        began, rounds = self.progress(), len(rivals).bit_length()
+        for turn in range(rounds):
+            for number, rival in enumerate(rivals):
+                self.state = rival
+                share = (turn + (number + 1) / len(rivals)) / rounds
+                while self.goes_on() and self.progress() < began + (COMPETITION - began) * share:
+                    self.attempt(["regrow", "anneal"])
+                self.report(now=True)
+                rivals[number] = self.state
+                best = min(best, self.state, key=lambda s: s.value)
+                if self.value <= self.goal:
+                    return
+            rivals = sorted(rivals, key=lambda s: self.price(s.value))[: (len(rivals) + 1) // 2]
+        self.state = best
+
+    def attempt(self, names: list[str]) -> None:
+        """Attempt an improvement, every now and then in the way that has gained most per second of late."""
+        if not self.timed:
+            name = names[self.done % len(names)]  # time must not matter
+        elif self.rng.random() < 0.8:
+            name = names[self.rng.integers(len(names))]
+        else:
+            name = max(names, key=lambda n: self.gained[n] / self.spent[n])
+        before, began = self.value, time.monotonic()
+        ways: dict[str, Callable[[], None]] = {
+            "regrow": self.regrow,
+            "anneal": self.anneal,
+            "restart": self.try_restart,
+        }
+        ways[name]()
+        self.done += 1
+        gain = before.objective - self.value.objective + 1e6 * (before.violations - self.value.violations)
+        self.gained[name] = 0.95 * self.gained[name] + gain
+        self.spent[name] = 0.95 * self.spent[name] + time.monotonic() - began
+        self.report(now=False)
 
     def report(self, now: bool) -> None:
         """Tell of a better plan, at most a few times per second; of none that breaks a limit."""
@@ -136,39 +231,60 @@ class _Run:
             self.pace[name] += 0.2 * (seconds / work - self.pace[name])
 
     def regrow(self) -> None:
-        """Rearrange the patches of some consecutive steps."""
+        """Rearrange the patches of some consecutive steps, forwards or backwards."""
         problem, rng = self.problem, self.rng
-        most = rng.integers(30, 200)
+        largest = min(800, max(60, problem.n_patches))
+        most = int(np.exp(rng.uniform(np.log(30), np.log(largest))))
         length = int(np.clip(most // problem.group_size, 2, len(self.groups)))
-        first = int(rng.integers(len(self.groups) - length + 1))
-        old = self.groups[first : first + length]
-        after = self.groups[first + length] if first + length < len(self.groups) else None
+        first = int(np.clip(self.draw_place() - rng.integers(length), 0, len(self.groups) - length))
+        last = first + length
+        old = self.groups[first:last]
         before = self.groups[first - 1] if first > 0 else None
-        patches = np.concatenate(old)
-        window = Window.of(problem, self.near, patches, before, after)
-        starts = window.starts(problem, old)
+        after = self.groups[last] if last < len(self.groups) else None
+        # A plan read backwards costs the same.
+        turn = -1 if rng.random() < 0.5 else 1
+        patches = np.concatenate(old[::turn])
+        window = Window.of(problem, self.near, patches, *(before, after)[::turn])
+        starts = window.starts(old[::turn])
         window.loads = self.loads[window.known] - starts
         steps = self.draw_steps(length, len(patches))
-        width = int(rng.integers(20, 300))
+        width = int(np.exp(rng.uniform(np.log(6), np.log(100))))
         if self.timed:
             width = int(min(width, max(5, SLICE / (self.pace["regrow"] * len(patches)))))
         began = time.monotonic()
-        groups = window.grow(
-            self.room, steps, problem.max_loads, width, draw_style(rng), int(rng.integers(2**31))
+        grown = window.grow(
+            self.room, steps, problem.max_loads, width, [draw_style(rng)], int(rng.integers(2**31))
         )
         self.learn("regrow", len(patches) * width, time.monotonic() - began)
-        if groups is None:
+        if grown is None:
             return
-        change = window.starts(problem, groups) - starts
+        groups = grown[::turn]
+        change = window.starts(grown) - starts
         loads = self.loads[window.known]
         over = np.maximum(loads + change - problem.max_loads, 0) - np.maximum(loads - problem.max_loads, 0)
         self.consider(
             int(over.sum()) + self.too_full(groups) - self.too_full(old),
             int(change.sum()),
-            self.groups[:first] + groups + self.groups[first + length :],
+            self.groups[:first] + groups + self.groups[last:],
             window.known,
             loads + change,
         )
+
+    def draw_place(self) -> int:
+        """Choose a step to begin with, mostly one that loads some pixel again, or too often."""
+        again = np.flatnonzero(self.loads > (self.problem.max_loads if self.value.violations else 1))
+        if len(again) == 0 or self.rng.random() < 0.3:
+            return int(self.rng.integers(len(self.groups)))
+        pixel = self.rng.choice(again)
+        steps = np.unique(self.steps()[(self.pixels == pixel).any(axis=1)])
+        return int(self.rng.choice(steps[1:][np.diff(steps) > 1]))
+
+    def steps(self) -> NDArray[np.int64]:
+        """Return the step of each patch."""
+        sizes = [len(group) for group in self.groups]
+        steps = np.empty(self.problem.n_patches, np.int64)
+        steps[np.concatenate(self.groups)] = np.repeat(np.arange(len(sizes)), sizes)
+        return steps
 
     def draw_steps(self, length: int, patches: int) -> int:
         """Choose how many steps should replace `length` steps with so many patches."""
@@ -294,9 +410,7 @@ class _Run:
 
     def around(self, centre: int, most: int) -> list[int]:
         """Return up to `most` steps that compute patches near a patch, and the steps next to them."""
-        steps = np.empty(self.problem.n_patches, np.int64)
-        sizes = [len(group) for group in self.groups]
-        steps[np.concatenate(self.groups)] = np.repeat(np.arange(len(sizes)), sizes)
+        steps = self.steps()
         row, col = self.problem.patch(centre)
         height, width = self.problem.grid
         found: list[int] = []
@@ -333,46 +447,69 @@ class _Run:
             groups += after.get(anchor.get(step, -1), [])
         return groups
 
-    def restart(self) -> None:
-        """Grow a whole plan anew, wider each time, and anneal it a little."""
-        problem, rng = self.problem, self.rng
-        # Mostly the number of strips that has done best.
-        counts = [count for count, _ in self.cuts]
-        count = counts[rng.integers(len(counts))]
-        if len(self.styles) == len(self.widths) and rng.random() < 0.7:
-            count = min(self.styles, key=lambda c: self.styles[c][0])
-        lying = bool(rng.random() < 0.5) if (count, True) in self.cuts else False
-        lying = lying or (count, False) not in self.cuts
-        style, width = draw_style(rng), self.widths[count]
-        if count in self.styles and rng.random() < 0.5:
-            # A taste that has done well here, a little changed.
-            old = self.styles[count][1]
-            style = (*(x * rng.uniform(0.8, 1.25) for x in old[:3]), *old[3:])
+    def taste_seconds(self, cut: Cut) -> float:
+        """Return how long growing a whole plan with one taste takes."""
+        seconds: float = self.pace["restart"] * WIDTH * beam.work(self.problem, cut[0])
+        return seconds
+
+    def try_restart(self) -> None:
+        """Grow a whole plan anew, mostly cut in the way that has done best, and take it if it is better."""
+        kept = self.state
+        cut = self.cuts[self.rng.integers(len(self.cuts))]
+        if self.styles and self.rng.random() < 0.7:
+            cut = min(self.styles, key=lambda c: self.styles[c][0])
+        self.restart(cut)
+        if self.value > kept.value:
+            self.state = kept
+
+    def restart(self, cut: Cut) -> None:
+        """Grow a whole plan anew and polish it, if it is promising."""
+        problem, rng, kept = self.problem, self.rng, self.value
+        tastes, width = 3, WIDTH
         if self.timed:
-            limit = min(LONGEST, self.search.remaining())
-            width = min(width, limit / (self.pace["restart"] * beam.work(problem, count)))
+            if self.small:
+                width *= int(2 ** rng.integers(5))
+            seconds = min(LONGEST, 0.1 * self.search.remaining())
+            tastes = int(np.clip(seconds / self.taste_seconds(cut), 1, TASTES)) * WIDTH // width or 1
+        styles = [draw_style(rng) for _ in range(tastes)]
+        # What did well elsewhere comes first.
+        tried = self.tried.get(cut, 0)
+        known = beam.STYLES[tried : tried + tastes]
+        self.tried[cut] = tried + tastes
+        styles = [*known, *styles[len(known) :]]
+        if cut in self.styles and not known and rng.random() < 0.5:
+            # A taste that has done well here, a little changed.
+            styles[0] = vary(self.styles[cut][1], rng)
+        usual = bool(known) or rng.random() < 0.7
+        middle = beam.middle(problem, *cut)
         began = time.monotonic()
-        n_steps = self.draw_steps(len(self.groups), problem.n_patches)
+        n_steps = self.draw_steps(self.n_steps, problem.n_patches)
         groups = beam.grow(
-            problem, self.near, self.room, count, lying, n_steps, max(5, int(width)), style,
-            int(rng.integers(2**31)),
+            problem, self.near, self.room, *cut, n_steps, width, styles,
+            int(rng.integers(2**31)), middle if usual else 0.5 - middle,
         )  # fmt: skip
-        self.learn("restart", width * beam.work(problem, count), time.monotonic() - began)
-        self.widths[count] = min(self.widths[count] * 1.1, 1e4)
+        self.learn("restart", tastes * width * beam.work(problem, cut[0]), time.monotonic() - began)
         if groups is None:
             return
-        kept = self.value, self.groups, self.loads
-        new = Plan.from_groups(problem, groups)
-        self.value, self.groups = value(problem, new), groups
-        self.loads = count_loads(problem, new.steps(problem))
-        if count not in self.styles or self.value < self.styles[count][0]:
-            self.styles[count] = self.value, style
-        # A promising plan is polished, and rid of loads too many, as long as that gets on.
-        if self.value.objective < 1.04 * kept[0].objective and len(groups) * problem.n_pixels < CELLS:
-            for _ in range(8):
-                before = self.value
-                self.anneal(whole=True, heat=0.4)
-                if self.value == before or self.out_of_time():
-                    break
-        if self.value > kept[0]:
-            self.value, self.groups, self.loads = kept
+        self.take(Plan.from_groups(problem, groups))
+        if self.price(self.value) < 1.04 * kept.objective:
+            self.polish()
+        if cut not in self.styles or self.price(self.value) < self.styles[cut][0]:
+            self.styles[cut] = self.price(self.value), styles[0]
+
+    def polish(self) -> None:
+        """Rid a new plan of loads too many and of what costs most, as long as that gets on."""
+        whole = len(self.groups) * self.problem.n_pixels < CELLS
+        idle = 0
+        while idle < (8 if self.value.violations else 2) and not self.out_of_time():
+            before = self.value
+            if idle % 2 == 0:
+                self.anneal(whole=whole, heat=0.4)
+            else:
+                self.regrow()
+            idle = 0 if self.value < before else idle + 1
+
+    def price(self, found: Value) -> int:
+        """Return what a plan will cost when its violations are repaired, roughly."""
+        price: int = found.objective + 4 * self.problem.load_cost * found.violations
+        return price
