@@ -10,8 +10,8 @@ is left out. docs/bounds.md proves what is claimed here; `tilewright.grouping.ex
 
 from __future__ import annotations
 
-import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -263,25 +263,23 @@ class Sweep:
             self.total,
         )
         chunk = max(1, min(CHUNK, -(-len(stage.rows) // self.threads)))
-        todo = iter(range(0, len(stage.rows), chunk))
-        lock = threading.Lock()
+        todo = deque(range(0, len(stage.rows), chunk))
 
         def work(thread: int) -> None:
             while True:
-                with lock:
-                    done = next(todo, None)
-                if done is None:
+                try:
+                    done = todo.popleft()
+                except IndexError:
                     return
                 end = min(done + chunk, len(stage.rows))
                 while done < end:
                     if time.monotonic() > self.deadline:
                         raise OutOfTimeError
-                    number = len(self.stages) - 1
-                    done = extend(
-                        space.bits, rules, stage.rows, stage.costs, done, end, number, tables[thread]
-                    )
+                    part = stage.rows, stage.costs, done, end, len(self.stages) - 1
+                    done = extend(space.bits, rules, *part, tables[thread])
                     if done < end:
                         if self.rows + sum(4 * len(table.cost) for table in tables) > MAX_ROWS:
+                            todo.clear()
                             raise TooLargeError
                         larger = self._table(4 * len(tables[thread].cost))
                         grow(tables[thread], larger)
@@ -306,7 +304,11 @@ class Sweep:
             earlier = self.stages[stage.stages[row]]
             parent = stage.parents[row]
             here, before = self._done(stage, row), self._done(earlier, parent)
-            image = next(image for image in space.images if self._leads(earlier, parent, image, stage, row))
+            image = next(
+                image
+                for place, image in enumerate(space.images)
+                if self._leads(earlier, int(parent), place, stage, row)
+            )
             came = np.zeros_like(here)
             came[image[before]] = True
             groups.append(frame[np.flatnonzero(here & ~came)])
@@ -317,31 +319,31 @@ class Sweep:
     def _done(self, stage: Stage, row: int) -> NDArray[np.bool_]:
         return unpack(stage.rows[row, : self.space.n_done], self.space.n_patches)
 
-    def _leads(self, earlier: Stage, parent: int, image: NDArray[np.int64], stage: Stage, row: int) -> bool:
+    def _leads(self, earlier: Stage, parent: int, number: int, stage: Stage, row: int) -> bool:
         """Whether a row follows from its parent when the parent is moved by a symmetry."""
         space = self.space
+        image = space.images[number]
         here, before = self._done(stage, row), self._done(earlier, parent)
         moved = np.zeros_like(here)
         moved[image[before]] = True
         if (moved & ~here).any():
             return False
         # Back in the frame of the parent: what the group would load, and what would be left of it.
-        group = here[image] & ~before
         pixels = unpack(space.bits.patch_pixels, len(space.bits.pixel_patches))
-        held = unpack(earlier.rows[parent, space.n_done : space.n_done + space.n_held], pixels.shape[1])
-        covered = pixels[group].any(axis=0)
-        loads = int((covered & ~held).sum())
-        if earlier.costs[parent] + space.step + 2 * space.load * loads != stage.costs[row]:
+        words = earlier.rows[parent, space.n_done :].reshape(-1, space.n_held)
+        held, *kept = unpack(words, pixels.shape[1])
+        covered = np.asarray(pixels[here[image] & ~before].any(axis=0))
+        loaded = covered & ~held
+        if earlier.costs[parent] + space.step + 2 * space.load * int(loaded.sum()) != stage.costs[row]:
             return False
-        kept = np.asarray(covered & pixels[~here[image]].any(axis=0))
-        number = next(i for i, other in enumerate(space.images) if other is image)
-        return bool(
-            (self._moved(kept, number) == stage.rows[row, space.n_done : space.n_done + space.n_held]).all()
-        )
+        still = covered & pixels[~here[image]].any(axis=0)
+        sets = [still, *((old | (loaded & pixels[before].any(axis=0))) & still for old in kept)]
+        found = np.concatenate([self._moved(members, number) for members in sets])
+        return bool((found == stage.rows[row, space.n_done :]).all())
 
-    def _moved(self, members: NDArray[np.bool_], image: int) -> Words:
+    def _moved(self, members: NDArray[np.bool_], number: int) -> Words:
         octets = np.packbits(members, bitorder="little")
-        table = self.space.bits.pixel_images[image]
+        table = self.space.bits.pixel_images[number]
         words: Words = np.bitwise_or.reduce(table[np.arange(len(octets)), octets], axis=0)
         return words
 
@@ -457,7 +459,7 @@ class Chains:
     def _composed(self, tables: dict[Key, Ints], whole: Key) -> int:
         """Bound a chain by two shorter ones that share a group.
 
-        Of all chains some group is the first that completes so many patches, or the so-manieth.
+        That is the group at a given place, or the first that completes so many patches.
         """
         space = self.space
         anchored = tables is self.anchored
