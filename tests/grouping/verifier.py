@@ -1,9 +1,9 @@
-"""A slow second proof that no plan of a layer is cheaper than claimed, for layers of up to 64 pixels and patches.
+"""A slow second proof that no plan is cheaper than claimed, for layers of up to 64 pixels and patches.
 
-It shares the pixels of patches with the package, and nothing else. A state is the set of patches done and the set of
-pixels on chip that the others still need, a word each; every group of the patches left is tried in every state.
-What is left out is what counting alone excludes: with the loads so far, those pixels that still have to come
-at all, and the fewest steps that are left, a plan costs as much as is claimed.
+It shares the pixels of patches with the package, and nothing else. A state is the set of patches done and the
+set of pixels on chip that the others still need, a word each; every group of the patches left is tried in
+every state. What is left out is what counting alone excludes: with the loads so far, those that must come
+whatever the plan, and the fewest steps that are left, a plan costs as much as is claimed.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ PAIRS = 1 << 21
 
 def count(words: Words) -> Ints:
     """Number of members of sets."""
+    if hasattr(np, "bitwise_count"):
+        found: Ints = np.bitwise_count(words).astype(np.int64)
+        return found
     words = words - ((words >> np.uint64(1)) & np.uint64(0x5555555555555555))
     low = np.uint64(0x3333333333333333)
     words = (words & low) + ((words >> np.uint64(2)) & low)
@@ -62,7 +65,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class States:
-    """Partial plans: patches done, pixels on chip that are still needed, those of them loaded twice; loads."""
+    """Partial plans: patches done; pixels on chip still needed; those of them loaded twice; loads."""
 
     done: Words
     held: Words
@@ -75,7 +78,9 @@ class States:
     @staticmethod
     def merged(parts: list[States]) -> States:
         """Keep the fewest loads of each state."""
-        columns = [np.concatenate(column) for column in zip(*(vars(part).values() for part in parts), strict=True)]
+        columns = [
+            np.concatenate(column) for column in zip(*(vars(part).values() for part in parts), strict=True)
+        ]
         done, held, twice, loads = columns
         order = np.lexsort((loads, twice, held, done))
         whole = States(done, held, twice, loads)[order]
@@ -118,7 +123,9 @@ def cheaper(problem: Problem, claimed: int, *, watched: bool = False) -> bool:
                 most_loads = _most_loads(problem, claimed - 1, step + later)
                 chunk = max(1, PAIRS // max(1, len(words)))
                 for first in range(0, len(present.done), chunk):
-                    after = _extended(layer, present[first : first + chunk], words, pixels, everyone, watched, most_loads)
+                    after = _extended(
+                        layer, present[first : first + chunk], words, pixels, everyone, watched, most_loads
+                    )
                     if len(after.done) and not rest:
                         return True
                     if len(after.done):
@@ -133,16 +140,25 @@ def _most_loads(problem: Problem, cost: int, steps: int) -> int:
 
 
 def _extended(
-    layer: Layer, states: States, words: Words, pixels: Words, everyone: np.uint64, watched: bool, most_loads: int
+    layer: Layer,
+    states: States,
+    words: Words,
+    pixels: Words,
+    everyone: np.uint64,
+    watched: bool,
+    most_loads: int,
 ) -> States:
     """Let every group follow every state, within so many loads."""
-    state, group = np.nonzero((states.done[:, None] & words) == 0)
-    # What a step throws away that is still needed must come again: told first, because it is soon computed.
+    # Of what the patches left need, what is not on chip comes, and once more what the step throws away.
+    least = states.loads + count(layer.union(everyone & ~states.done) & ~states.held)
+    spare = (most_loads - least)[:, None]
+    fits = ((states.done[:, None] & words) == 0) & (count(states.held[:, None] & ~pixels) <= spare)
+    state, group = np.nonzero(fits)
     before, covers = states[state], pixels[group]
     done = before.done | words[group]
+    needed = layer.union(everyone & ~done)
     loaded = covers & ~before.held
     loads = before.loads + count(loaded)
-    needed = layer.union(everyone & ~done)
     good = loads + count(needed & ~covers) <= most_loads
     twice = before.twice
     if watched:

@@ -18,6 +18,8 @@ from tilewright.drivers import DRIVERS
 from tilewright.grouping import Plan, Problem
 from tilewright.grouping.plan import count_loads, objective
 from tilewright.grouping.structure import canonical, cells, is_canonical, last_useful_step, merged, symmetries
+from tilewright.models.grouping import exact
+from tilewright.search import Search
 
 FOLDER = Path(next(iter(tilewright.models.grouping.__path__)))
 METHODS = sorted(
@@ -124,6 +126,22 @@ def test_agrees_with_enumeration(path, solver, name, extras):
     assert outcome.status == "optimal"
     assert objective(TINY[name], outcome.plan) == outcome.bound == expected
     assert bounds == sorted(set(bounds))
+    assert max(bounds, default=0) <= expected
+    check(TINY[name], outcome.plan)
+
+
+@pytest.mark.parametrize("name", [name for name, case in TINY.items() if exact.suits(case)])
+def test_the_exact_method_agrees_with_enumeration(name):
+    bounds: list[int] = []
+    search = Search(deadline=time.monotonic() + 60, on_bound=lambda bound, _grounds: bounds.append(bound))
+    outcome = exact.solve(TINY[name], search)
+    expected = enumerated(name)
+    assert bounds == sorted(set(bounds))
+    if expected is None:
+        assert (outcome.status, outcome.plan) == ("infeasible", None)
+        return
+    assert outcome.status == "optimal"
+    assert objective(TINY[name], outcome.plan) == outcome.bound == expected
     assert max(bounds, default=0) <= expected
     check(TINY[name], outcome.plan)
 

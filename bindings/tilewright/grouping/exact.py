@@ -10,6 +10,7 @@ is left out. docs/bounds.md proves what is claimed here; `tilewright.grouping.ex
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -27,7 +28,7 @@ from tilewright.grouping.plan import Plan
 from tilewright.grouping.problem import Problem
 from tilewright.grouping.structure import cells, last_useful_step, scale, scaled_costs, symmetries
 from tilewright.grouping.validity import fault
-from tilewright.search import OutOfTimeError
+from tilewright.search import MAX_SECONDS, OutOfTimeError
 
 Key = tuple[int, int]
 """A stage: steps done (0 where their number is free) and patches done."""
@@ -125,7 +126,7 @@ class Space:
         for size in range(1, min(self.size, self.n_patches - key[1]) + 1):
             after = (key[0] + 1 if self.fixed else 0, key[1] + size)
             enough = not self.fixed or self.steps - after[0] <= self.n_patches - after[1]
-            if self.room[size] > 0 and self.possible(after) and enough:
+            if self.room[size] >= 0 and self.possible(after) and enough:
                 yield size, after
 
     def rest(self, whole: Key, key: Key, size: int) -> Key:
@@ -194,6 +195,7 @@ class Sweep:
         self.stages: list[Stage] = []
         self.keys: list[Key] = []
         self.rows = 0
+        self.stop = np.zeros(1, bool)
         root = self._table(1)
         # The first step of a chain is no step from one group to another.
         root.cost[0] = 0 if total >= 0 else -space.step
@@ -206,6 +208,16 @@ class Sweep:
         ------
         OutOfTimeError, TooLargeError
         """
+        # One call of compiled code can take long: a clock beside it ends it.
+        clock = threading.Timer(min(self.deadline - time.monotonic(), MAX_SECONDS), self.stop.fill, (True,))
+        clock.daemon = True
+        clock.start()
+        try:
+            yield from self._run()
+        finally:
+            clock.cancel()
+
+    def _run(self) -> Iterator[tuple[Key, Ints]]:
         while self.open:
             key = min(self.open)
             tables = self.open.pop(key)
@@ -261,6 +273,7 @@ class Sweep:
             np.array([*numbers, self.spare, following], np.int64),
             np.where(space.pixels <= space.room[size], self.most(after, size), -NEVER),
             self.total,
+            self.stop,
         )
         chunk = max(1, min(CHUNK, -(-len(stage.rows) // self.threads)))
         todo = deque(range(0, len(stage.rows), chunk))
@@ -273,10 +286,10 @@ class Sweep:
                     return
                 end = min(done + chunk, len(stage.rows))
                 while done < end:
-                    if time.monotonic() > self.deadline:
-                        raise OutOfTimeError
                     part = stage.rows, stage.costs, done, end, len(self.stages) - 1
                     done = extend(space.bits, rules, *part, tables[thread])
+                    if self.stop[0] or time.monotonic() > self.deadline:
+                        raise OutOfTimeError
                     if done < end:
                         if self.rows + sum(4 * len(table.cost) for table in tables) > MAX_ROWS:
                             todo.clear()
@@ -537,7 +550,8 @@ def answers(
 ) -> Iterator[Found]:
     """Raise the bound, objective by objective, until a plan is found, time is up or memory is full.
 
-    Searches for plans and better tables of chains take turns: what is likely to be done sooner comes first.
+    Searches for plans and better tables of chains take turns, so that neither takes much more time than the
+    other: who knows which of them pays.
 
     Parameters
     ----------
@@ -561,7 +575,7 @@ def answers(
         if bound > levels.highest:
             yield Found(bound, None, True, grounds)
             return
-        pace = min(plans, tables, key=lambda pace: pace.expected)
+        pace = min(plans, tables, key=lambda pace: pace.spent + pace.expected)
         if pace.expected == float("inf") or time.monotonic() >= deadline:
             return
         pace.start()
@@ -599,11 +613,11 @@ def answers(
 
 
 class _Pace:
-    """How long the next turn of a search is expected to take."""
+    """How long a search took, and how long its next turn is expected to take."""
 
     def __init__(self) -> None:
         self.expected = 0.1
-        self.began = 0.0
+        self.began = self.spent = 0.0
 
     def start(self) -> None:
         """Note when a turn begins."""
@@ -611,7 +625,9 @@ class _Pace:
 
     def ended(self, growth: float) -> None:
         """Expect the next turn to take so many times as long as the one that ends now."""
-        self.expected = max(0.1, growth * (time.monotonic() - self.began))
+        seconds = time.monotonic() - self.began
+        self.spent += seconds
+        self.expected = max(0.1, growth * seconds)
 
 
 class _Levels:

@@ -49,11 +49,14 @@ class Rules(NamedTuple):
         Longest walk to a group with so many pixels; negative where the memory has no room for it.
     total
         Largest total cost that the pixels thrown away may lead to; negative for any.
+    stop : bool, shape (1,)
+        Set from outside when time is up.
     """
 
     numbers: Ints
     most: Ints
     total: int
+    stop: NDArray[np.bool_]
 
 
 class Table(NamedTuple):
@@ -249,7 +252,7 @@ def extend(
     stage: int,
     table: Table,
 ) -> int:
-    """Add all that may follow ``rows[first:last]`` to a table; return the row at which it got too full.
+    """Add all that may follow ``rows[first:last]`` to a table; return the row at which it ended early.
 
     Groups are found by branching: a pixel on chip that is still needed is covered by one of its patches, in
     turn, or thrown away; when all are decided, the patches that are left are free. Each decision that
@@ -341,6 +344,8 @@ def extend(
         n_options[0] = -1
         while level >= 0:
             if n_options[level] < 0:
+                if rules.stop[0]:
+                    return i
                 # A new node: what is covered, what it costs, and how to go on.
                 total, fresh, open_pixels = 0, 0, 0
                 for w in range(n_held):
