@@ -113,8 +113,7 @@ class Space:
         """Whether a plan can have steps in succession with so many patches together."""
         if not self.fixed:
             return 0 < key[1] <= self.n_patches
-        short = key[0] * self.size - key[1]
-        return 0 < key[0] <= min(key[1], self.steps) and 0 <= short <= self.missing
+        return 0 < key[0] <= min(key[1], self.steps) and 0 <= self.short(key) <= self.missing
 
     def all_stages(self) -> list[Key]:
         """Return all stages but the first, in the order of the search."""
@@ -132,6 +131,10 @@ class Space:
     def rest(self, whole: Key, key: Key, size: int) -> Key:
         """Return the chain that is left of another when `key` of it is there and its last group shared."""
         return (whole[0] - key[0] + 1 if self.fixed else 0, whole[1] - key[1] + size)
+
+    def short(self, key: Key) -> int:
+        """Return how many patches are missing to as many full groups."""
+        return key[0] * self.size - key[1]
 
     def edges(self, key: Key) -> int:
         """Fewest steps after the first one of a chain."""
@@ -389,8 +392,8 @@ class Chains:
             exists = (sizes > 0) & (sizes <= key[1])
             exists = exists & (space.fewest[sizes] <= space.pixels) & (space.pixels <= space.room[sizes])
             if space.fixed:
-                short = key[0] * space.size - key[1]
-                exists = exists & (space.size - sizes <= short) & ((sizes == key[1]) == (key[0] == 1))
+                exists = exists & (space.size - sizes <= space.short(key))
+                exists = exists & ((sizes == key[1]) == (key[0] == 1))
             self.free[key][~exists] = NEVER
             self.anchored[key][~exists] = NEVER
 
@@ -461,7 +464,14 @@ class Chains:
         space = self.space
         if key[1] >= whole[1] or (space.fixed and (key[0] >= whole[0] or (key[0] == 1 and not single))):
             return
-        for size in range(1, min(space.size, key[1]) + 1):
+        least = 1
+        if space.fixed:
+            # Patches that are missing to full groups only get more.
+            short = space.short(key)
+            if short > space.short(whole):
+                return
+            least = max(1, space.size - short)
+        for size in range(least, min(space.size, key[1]) + 1):
             alone = size == key[1]
             if (alone and not single) if not space.fixed else alone != (key[0] == 1):
                 continue
