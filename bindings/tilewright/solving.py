@@ -22,6 +22,9 @@ Progress = Callable[[float, int | None, int | None], None]
 CONSTRUCTION_SHARE, CONSTRUCTION_SECONDS = 0.3, 2.0
 """Share of the time, or seconds, that constructive heuristics may take before what starts from them."""
 
+JUDGING_SHARE = 0.01
+"""Share of the time that is left for the simulation of the answer, at least."""
+
 ENDING_SECONDS = 0.2
 """What a method has between its deadline and its killing."""
 
@@ -180,7 +183,7 @@ def solve(
     interrupted = False
     try:
         bound = room.best_bound(problem)
-        judging = room.simulation_seconds(problem, bound.steps)
+        judging = max(room.simulation_seconds(problem, bound.steps), JUDGING_SHARE * time_limit)
         run.deadline = started + time_limit - min(0.25 * time_limit, judging)
         incumbent.raise_bound(bound.value, str(bound))
         incumbent.infeasible = bound.impossible is not None

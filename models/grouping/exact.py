@@ -6,7 +6,8 @@ Why nothing is lost is proven in docs/bounds.md; the search is ``tilewright.grou
 from __future__ import annotations
 
 from tilewright.grouping import Problem, best_bound, fault, objective
-from tilewright.grouping.exact import answers, fits
+from tilewright.grouping.bitsets import fits
+from tilewright.grouping.exact import answers
 from tilewright.search import Outcome, Search
 
 

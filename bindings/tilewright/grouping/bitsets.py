@@ -8,9 +8,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.grouping.problem import Problem
-from tilewright.grouping.structure import Cell
+from tilewright.grouping.structure import Cell, scaled_costs
 
 Words = NDArray[np.uint64]
+
+MAX_PATCHES = 192
+"""Most patches of a layer that is searched with sets of bits."""
+
+NEVER = np.int32(2**28)
+"""Above every cost."""
+
+
+def fits(problem: Problem) -> bool:
+    """Tell whether the exact search takes a problem: few patches, moderate costs, and loads to save."""
+    if problem.n_patches > MAX_PATCHES or problem.load_cost == 0 or len(problem.needed_pixels) == 0:
+        return False
+    load, step = scaled_costs(problem)
+    return bool(2 * (load * problem.patch_pixels.size + step * problem.kmax) < NEVER)
 
 
 class Bits(NamedTuple):

@@ -21,9 +21,9 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.grouping.bitsets import Bits, Words, unpack
+from tilewright.grouping.bitsets import NEVER, Bits, Words, unpack
 from tilewright.grouping.bounds import fewest_pixels
-from tilewright.grouping.extending import NEVER, Rules, Table, extend, grow, undominated
+from tilewright.grouping.extending import Rules, Table, extend, grow, undominated
 from tilewright.grouping.plan import Plan
 from tilewright.grouping.problem import Problem
 from tilewright.grouping.structure import cells, last_useful_step, scale, scaled_costs, symmetries
@@ -34,9 +34,6 @@ Key = tuple[int, int]
 """A stage: steps done (0 where their number is free) and patches done."""
 
 Ints = NDArray[np.int32]
-
-MAX_PATCHES = 192
-"""Most patches of a layer that is searched."""
 
 MAX_ROWS = 60_000_000
 """Most partial plans that are kept at a time: some 4 GB."""
@@ -59,14 +56,6 @@ FEW = 256
 
 CHUNK = 5_000
 """Partial plans that are extended between two looks at the clock."""
-
-
-def fits(problem: Problem) -> bool:
-    """Tell whether the search takes a problem: few patches, moderate costs, and loads to save."""
-    if problem.n_patches > MAX_PATCHES or problem.load_cost == 0 or len(problem.needed_pixels) == 0:
-        return False
-    load, step = scaled_costs(problem)
-    return bool(2 * (load * problem.patch_pixels.size + step * problem.kmax) < NEVER)
 
 
 class TooLargeError(Exception):

@@ -17,7 +17,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from tilewright.grouping.bitsets import Bits, Words
+from tilewright.grouping.bitsets import NEVER, Bits, Words
 
 inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 """For functions that only compiled ones call: without the ways in from Python they compile faster."""
@@ -28,9 +28,6 @@ Ints = NDArray[np.int64]
 """Places in `Rules.numbers`: patches of the group; cost of a step and half of the cost of a load, in halves;
 what this step and those to come cost at least; whether the first group is free; whether loads are watched;
 how many pixels on chip may be thrown away at most; and most patches of the group after this one."""
-
-NEVER = np.int32(2**28)
-"""Above every cost."""
 
 RIVALS = 64
 """How many rows with the same patches a row is compared with."""

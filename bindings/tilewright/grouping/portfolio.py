@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.grouping.bitsets import fits
 from tilewright.grouping.problem import Problem
 
 SMALL = 144
@@ -14,8 +15,6 @@ def portfolio(problem: Problem, threads: int) -> list[tuple[float, list[str]]]:
     The improvers start from the best constructive plan, each with a seed of its own. On small layers the
     exact search follows, with all threads; the improvers get what it leaves.
     """
-    from tilewright.grouping.exact import fits  # late: it brings the compiler along
-
     improvers = ["lns"] * threads
     if problem.n_patches > SMALL or not fits(problem):
         return [(1.0, improvers)]
