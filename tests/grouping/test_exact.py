@@ -399,6 +399,30 @@ def test_the_tables_prove_what_counting_does_not() -> None:
     assert 62 < levels.value(chains.total) <= 72
 
 
+# Several costs at once -------------------------------------------------------------------------------------
+
+
+@settings(max_examples=80)
+@given(problem=tiny(work=1000), above=st.integers(1, 40), patient=st.booleans())
+def test_dearer_plans_may_be_looked_for_first(problem: Problem, above: int, patient: bool) -> None:
+    """A search that skips costs below those of a poor plan proves no more than holds, and finds the optimum."""
+    expected = optimum(problem)
+    assume(expected is not None)
+    with pytest.MonkeyPatch.context() as patch:
+        # Where the next cost seems to take no more time than the last, the highest is refuted at once.
+        patch.setattr(search, "GROWTH", 50.0 if patient else 1.0)
+        last = None
+        for found in search.answers(problem, soon(), 0, expected + above):
+            last = found
+            assert not found.impossible
+            assert found.bound <= expected, found
+            if found.plan is not None:
+                assert fault(problem, found.plan) is None
+                assert objective(problem, found.plan) == found.bound == expected
+    if last is not None and problem.limits.reloads < 3:
+        assert last.bound == expected
+
+
 # A second proof --------------------------------------------------------------------------------------------
 
 

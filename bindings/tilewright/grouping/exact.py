@@ -25,6 +25,7 @@ from tilewright.grouping.bitsets import NEVER, Bits, Words, unpack
 from tilewright.grouping.bounds import fewest_pixels
 from tilewright.grouping.extending import Rules, Table, extend, grow, undominated
 from tilewright.grouping.plan import Plan
+from tilewright.grouping.plan import objective as cost
 from tilewright.grouping.problem import Problem
 from tilewright.grouping.structure import cells, last_useful_step, scale, scaled_costs, symmetries
 from tilewright.grouping.validity import fault
@@ -35,21 +36,30 @@ Key = tuple[int, int]
 
 Ints = NDArray[np.int32]
 
-MAX_ROWS = 60_000_000
-"""Most partial plans that are kept at a time: some 4 GB."""
+MAX_ROWS = 100_000_000
+"""Most partial plans that are kept at a time: some 6 GB."""
+
+LARGE = 1 << 20
+"""From so many rows on a table grows to twice its size at a time."""
 
 SPLITS = 8
 """About so many places are tried at which a chain is cut into two."""
 
-MAX_GROUPS = 2_000_000
+MAX_GROUPS = 5_000_000
 """Most groups that chains are started with."""
 
-FIRST_SLACK = 3
-"""How far above known bounds chains are followed at first."""
+FIRST_SLACK = 0
+"""How far above known bounds, or what these lead to expect, chains are followed at first."""
 
-GROWTH, PATIENCE = 3.0, 5.0
-"""How much longer the next turn of a search takes, about; and after how many times what was expected it is
-given up."""
+TREND = 3
+"""So many differences of bounds tell what to expect of the next one."""
+
+GROWTH, WIDER = 2.4, 4.0
+"""How much longer the next turn of a search for plans takes, about, and of one for chains, which makes those
+for plans as much shorter."""
+
+PATIENCE = 5.0
+"""A turn that takes so many times what was expected is given up."""
 
 FEW = 256
 """So few partial plans are not shared among threads."""
@@ -283,10 +293,11 @@ class Sweep:
                     if self.stop[0] or time.monotonic() > self.deadline:
                         raise OutOfTimeError
                     if done < end:
-                        if self.rows + sum(4 * len(table.cost) for table in tables) > MAX_ROWS:
+                        places = len(tables[thread].cost)
+                        if self.rows + sum(len(table.cost) for table in tables) + 2 * places > MAX_ROWS:
                             todo.clear()
                             raise TooLargeError
-                        larger = self._table(4 * len(tables[thread].cost))
+                        larger = self._table((4 if places < LARGE else 2) * places)
                         grow(tables[thread], larger)
                         tables[thread] = larger
 
@@ -395,27 +406,17 @@ class Chains:
     def __str__(self) -> str:
         return "no table of chains" if self.slack is None else f"chains up to {self.slack} above their bounds"
 
-    def improve(self, slack: int, deadline: float, threads: int = 1) -> bool:
-        """Follow all chains that are at most so much longer than known bounds, and raise these.
-
-        Returns
-        -------
-        bool
-            Whether some stage's bound is higher now, so that the same may raise it again.
+    def improve(self, slack: int, deadline: float, threads: int = 1) -> None:
+        """Follow all chains that are at most so much longer than bounds let expect, and raise these.
 
         Raises
         ------
         OutOfTimeError, TooLargeError
             What was raised before stays.
         """
-        before = self._sum()
         for free in (True, False):
             self._follow(self.free if free else self.anchored, free, slack, deadline, threads)
         self.slack = slack
-        return self._sum() > before
-
-    def _sum(self) -> int:
-        return sum(int(table.min()) for tables in (self.free, self.anchored) for table in tables.values())
 
     def _follow(self, tables: dict[Key, Ints], free: bool, slack: int, deadline: float, threads: int) -> None:
         space = self.space
@@ -423,8 +424,8 @@ class Chains:
 
         def most(after: Key, _size: int) -> NDArray[np.int64]:
             if after not in limits:
-                least = max(int(tables[after][1:].min()), self._composed(tables, after))
-                limits[after] = least + slack
+                known = max(int(tables[after][1:].min()), self._composed(tables, after))
+                limits[after] = max(known, self._trend(tables, after)) + slack
             return np.full(space.most_pixels + 1, limits[after])
 
         known: list[Key] = []
@@ -436,6 +437,17 @@ class Chains:
                 left_out = min(left_out, limits[earlier] + 1 + rest)
             tables[key] = np.maximum(tables[key], np.minimum(found, min(left_out, int(NEVER))))
             known.append(key)
+
+    def _trend(self, tables: dict[Key, Ints], key: Key) -> int:
+        """Continue the bounds on chains with one full group less, two full groups less, and so on."""
+        lengths = []
+        for _ in range(TREND + 1):
+            key = (key[0] - 1 if self.space.fixed else 0, key[1] - self.space.size)
+            least = int(tables[key][1:].min()) if key in tables else int(NEVER)
+            if least >= NEVER:
+                break
+            lengths.append(least)
+        return lengths[0] + -(-(lengths[0] - lengths[-1]) // (len(lengths) - 1)) if len(lengths) > 1 else 0
 
     def _least_rest(self, whole: Key, key: Key, single: bool) -> int:
         """Return the least length of what follows `key` in a chain; NEVER if nothing can.
@@ -565,7 +577,7 @@ def answers(
     chains = Chains(space)
     levels = _Levels(space)
     bound, grounds = levels.up(max(known, levels.value(chains.total))), "before any search"
-    watched = False
+    watched, skips = False, True
     plans, tables = _Pace(), _Pace()
     if comb(space.n_patches, space.size) > MAX_GROUPS:
         tables.expected = float("inf")
@@ -578,29 +590,40 @@ def answers(
         if pace.expected == float("inf") or time.monotonic() >= deadline:
             return
         pace.start()
-        until = min(deadline, time.monotonic() + PATIENCE * pace.expected)
+        target, seconds = bound, pace.expected
+        if pace is plans and objective is not None and skips and tables.expected < float("inf"):
+            # Cheaper plans are refuted with dearer ones, as far as the tables are worth that time, too.
+            left = min(tables.spent + tables.expected - plans.spent, deadline - time.monotonic())
+            while (higher := levels.up(target + 1)) < objective and GROWTH * seconds <= left:
+                target, seconds = higher, GROWTH * seconds
+        until = min(deadline, time.monotonic() + PATIENCE * seconds)
         try:
             if pace is plans:
-                total = levels.total(bound)
+                total = levels.total(target)
                 sweep = plans_within(space, chains, total, until, watched=watched, threads=threads)
                 plan = sweep.plan() if sweep.complete else None
-                if plan is not None and not watched and fault(problem, plan) is not None:
-                    if problem.max_loads != 2:
-                        return  # cheaper plans load some pixel too often: what the others cost is not known
-                    watched = True
-                    continue
-                if plan is not None:
+                if plan is None:
+                    plans.ended(GROWTH)
+                    proven, bound = target, levels.up(target + 1)
+                else:
+                    # Among all plans of at most the target this is the cheapest.
+                    bound = cost(problem, plan)
+                    proven = bound - 1
+                grounds = f"no plan costs {proven} or less: {sweep.rows:,} partial plans, {chains}"
+                if plan is not None and (watched or fault(problem, plan) is None):
                     yield Found(bound, plan, False, grounds)
                     return
-                plans.ended(GROWTH)
-                grounds = f"no plan costs {bound} or less: {sweep.rows:,} partial plans, {chains}"
-                bound = levels.up(bound + 1)
+                if plan is not None and problem.max_loads != 2:
+                    # Cheaper plans load some pixel too often: what the others cost is not known.
+                    yield Found(bound, None, False, grounds)
+                    return
+                watched = watched or plan is not None
             else:
-                raised = chains.improve(slack, until, threads)
-                tables.ended(1 if raised else GROWTH)
-                slack += not raised
+                chains.improve(slack, until, threads)
+                tables.ended(WIDER)
+                slack += 1
                 # What the tables prove the search for plans need not find.
-                plans.expected /= GROWTH
+                plans.expected /= WIDER
                 better = levels.up(levels.value(chains.total))
                 if better > bound:
                     bound, grounds = better, str(chains)
@@ -608,7 +631,9 @@ def answers(
         except OutOfTimeError:
             pace.ended(GROWTH)
         except TooLargeError:
-            pace.expected = float("inf")
+            if target == bound:
+                pace.expected = float("inf")
+            skips = False
 
 
 class _Pace:

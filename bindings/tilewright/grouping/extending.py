@@ -290,6 +290,7 @@ def extend(
     needed = np.zeros(n_held, np.uint64)
     done = np.zeros(n_done, np.uint64)
     left = np.zeros(n_done, np.uint64)
+    candidates = np.zeros(n_done, np.uint64)
     rest = np.zeros(n_held, np.uint64)
     still = np.zeros(n_held, np.uint64)
     group = np.zeros(n_held, np.uint64)
@@ -351,15 +352,30 @@ def extend(
                     rest[w] = held[w] & ~union[level, w] & ~given[level, w]
                     open_pixels += _count(rest[w])
                 slots = size - taken[level]
-                lost = thrown[level] + max(0, open_pixels - slots * largest)
-                if lost > spare or fresh + lost > budget:
+                # So many more pixels may be thrown away.
+                allowed = min(spare, budget - fresh) - thrown[level]
+                if open_pixels - slots * largest > allowed or allowed < 0:
                     level -= 1
                     continue
                 if slots == 1:
-                    # The last patch: each is tried at once.
+                    # It covers one of any pixels that are too many to be thrown away.
+                    for v in range(n_done):
+                        candidates[v] = _ZERO if open_pixels > allowed else ~barred[level, v]
+                    if open_pixels > allowed:
+                        several = allowed + 1
+                        for w in range(n_held):
+                            bag = rest[w]
+                            while bag and several:
+                                low = bag & (~bag + _ONE)
+                                bag ^= low
+                                several -= 1
+                                for v in range(n_done):
+                                    candidates[v] |= (
+                                        pixel_patches[64 * w + _count(low - _ONE), v] & ~barred[level, v]
+                                    )
                     for p in range(n_patches):
                         here = np.uint64(1) << np.uint64(p & 63)
-                        if barred[level, p >> 6] & here:
+                        if not candidates[p >> 6] & here:
                             continue
                         pixels, more, lost = total, fresh, thrown[level]
                         fine = True
@@ -404,18 +420,18 @@ def extend(
                         level -= 1
                         continue
                 # No patch can cover more of what is open than the best one.
-                best = 0
-                for p in range(n_patches):
-                    if barred[level, p >> 6] >> np.uint64(p & 63) & _ONE:
+                if open_pixels > allowed:
+                    best = 0
+                    for p in range(n_patches):
+                        if barred[level, p >> 6] >> np.uint64(p & 63) & _ONE:
+                            continue
+                        covered = 0
+                        for w in range(n_held):
+                            covered += _count(rest[w] & patch_pixels[p, w])
+                        best = max(best, covered)
+                    if open_pixels - slots * best > allowed:
+                        level -= 1
                         continue
-                    covered = 0
-                    for w in range(n_held):
-                        covered += _count(rest[w] & patch_pixels[p, w])
-                    best = max(best, covered)
-                lost = thrown[level] + max(0, open_pixels - slots * best)
-                if lost > spare or fresh + lost > budget:
-                    level -= 1
-                    continue
                 # Branch on the open pixel that the fewest patches can cover.
                 fewest, pivot[level] = n_patches + 1, -1
                 for w in range(n_held):
