@@ -405,7 +405,7 @@ def test_the_tables_prove_what_counting_does_not() -> None:
 @settings(max_examples=80)
 @given(problem=tiny(work=1000), above=st.integers(1, 40), patient=st.booleans())
 def test_dearer_plans_may_be_looked_for_first(problem: Problem, above: int, patient: bool) -> None:
-    """A search that skips costs below those of a poor plan proves no more than holds, and finds the optimum."""
+    """A search that skips costs below a poor plan's proves no more than holds and finds the optimum."""
     expected = optimum(problem)
     assume(expected is not None)
     with pytest.MonkeyPatch.context() as patch:
