@@ -630,6 +630,7 @@ def answers(
             yield Found(bound, None, False, grounds)
         except OutOfTimeError:
             pace.ended(GROWTH)
+            skips = skips and target == bound
         except TooLargeError:
             if target == bound:
                 pace.expected = float("inf")
