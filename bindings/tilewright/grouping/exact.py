@@ -37,7 +37,7 @@ Key = tuple[int, int]
 Ints = NDArray[np.int32]
 
 MAX_ROWS = 100_000_000
-"""Most partial plans that are kept at a time: some 6 GB."""
+"""Most partial plans that are kept at a time: some 6 GB, and more while a stage is sorted."""
 
 LARGE = 1 << 20
 """From so many rows on a table grows to twice its size at a time."""
