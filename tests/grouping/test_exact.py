@@ -771,14 +771,20 @@ def test_children_are_all_that_brute_force_finds(
     most = np.where(space.pixels <= problem_room(problem, size), np.array(allowed), -NEVER).astype(np.int64)
     children = drawn.children(size, [int(value) for value in most])
     numbers = np.array([size, space.step, space.load, space.step, 0, watched, 2**30, 0], np.int64)
-    found = extended(drawn, Rules(numbers, most, -1, np.zeros(1, bool)))
+    stop = np.zeros(1, bool)
+    everywhere = (*space.anywhere[0], stop)
+    found = extended(drawn, Rules(numbers, most, -1, *everywhere))
     assert found == cheapest([(row, cost) for row, cost, _, _ in children])
     # The first group of a chain costs nothing, whatever was done.
     if not watched and drawn.done == 0:
         numbers[FREE] = 1
-        of_chains = extended(drawn, Rules(numbers, most, -1, np.zeros(1, bool)))
+        of_chains = extended(drawn, Rules(numbers, most, -1, *everywhere))
         everything = drawn.children(size, [NEVER if value >= 0 else -1 for value in most.tolist()])
         assert set(of_chains) == {row for row, *_ in everything}
+        # But for symmetry it has one of the patches that are given, and none of those before.
+        if size > 1:
+            divided = [extended(drawn, Rules(numbers, most, -1, *part, stop)) for part in space.starts]
+            assert {row for rows in divided for row in rows} == set(of_chains)
 
     # The same where pixels thrown away must fit into a total, with a look at the group after.
     missing = (drawn.pixels(~drawn.done) & ~drawn.held).bit_count()
@@ -786,11 +792,11 @@ def test_children_are_all_that_brute_force_finds(
     total = drawn.cost + 2 * space.load * (missing + spare) + space.step
     numbers[FREE] = 0
     numbers[NEXT] = 0
-    found = extended(drawn, Rules(numbers, most, total, np.zeros(1, bool)))
+    found = extended(drawn, Rules(numbers, most, total, *everywhere))
     within = cheapest([(row, cost) for row, cost, lost, _ in children if lost <= spare])
     assert found == within
     numbers[NEXT] = min(space.size, drawn.n - drawn.done.bit_count() - size)
-    looked = extended(drawn, Rules(numbers, most, total, np.zeros(1, bool)))
+    looked = extended(drawn, Rules(numbers, most, total, *everywhere))
     can_go_on = [(row, cost) for row, cost, lost, after in children if lost + after <= spare]
     assert set(looked) <= set(within)
     for row, cost in cheapest(can_go_on).items():

@@ -21,7 +21,7 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.grouping.bitsets import NEVER, Bits, Words, unpack
+from tilewright.grouping.bitsets import NEVER, Bits, Words, pack, unpack
 from tilewright.grouping.bounds import fewest_pixels
 from tilewright.grouping.extending import Rules, Table, extend, grow, undominated
 from tilewright.grouping.plan import Plan
@@ -36,6 +36,9 @@ Key = tuple[int, int]
 
 Ints = NDArray[np.int32]
 
+Start = tuple[int, Words]
+"""A patch that a group has, or -1, and the set of those that it has not."""
+
 MAX_ROWS = 100_000_000
 """Most partial plans that are kept at a time: some 6 GB, and more while a stage is sorted."""
 
@@ -46,7 +49,7 @@ SPLITS = 8
 """About so many places are tried at which a chain is cut into two."""
 
 MAX_GROUPS = 5_000_000
-"""Most groups that chains are started with."""
+"""Most groups that chains are started with, but for symmetry."""
 
 FIRST_SLACK = 0
 """How far above known bounds, or what these lead to expect, chains are followed at first."""
@@ -83,6 +86,11 @@ class Space:
         Half of what a load costs, and what a step costs.
     room : int64, shape (g + 1,)
         Most pixels of a group of so many patches.
+    starts
+        The first groups, divided by a patch that they have and others that they do not: one of each set of
+        equal groups is enough.
+    anywhere
+        The same for groups that follow others: all of them.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -102,11 +110,23 @@ class Space:
         self.most_pixels = min(self.size * patch, len(problem.needed_pixels))
         self.fewest = fewest_pixels(problem)
         self.pixels = np.arange(self.most_pixels + 1)
+        self.anywhere: list[Start] = [(-1, np.zeros(self.n_done, np.uint64))]
+        self.starts = self._starts()
 
     @property
     def end(self) -> Key:
         """The stage of complete plans."""
         return (self.steps if self.fixed else 0, self.n_patches)
+
+    def _starts(self) -> list[Start]:
+        """Take the patches that symmetries map onto each other together; groups have one of these or none."""
+        orbits = {tuple(sorted({int(image[p]) for image in self.images})) for p in range(self.n_patches)}
+        starts: list[Start] = []
+        earlier = np.zeros(64 * self.n_done, bool)
+        for orbit in sorted(orbits):
+            starts.append((orbit[0], pack(earlier)))
+            earlier[list(orbit)] = True
+        return starts
 
     def possible(self, key: Key) -> bool:
         """Whether a plan can have steps in succession with so many patches together."""
@@ -271,19 +291,17 @@ class Sweep:
         ahead = 0 if space.fixed else space.step * -(-(space.n_patches - after[1]) // space.size)
         following = min(space.size, space.n_patches - after[1])
         numbers = [size, space.step, space.load, space.step + ahead, self.free and first, self.watched]
-        rules = Rules(
-            np.array([*numbers, self.spare, following], np.int64),
-            np.where(space.pixels <= space.room[size], self.most(after, size), -NEVER),
-            self.total,
-            self.stop,
-        )
+        most = np.where(space.pixels <= space.room[size], self.most(after, size), -NEVER)
+        parts = space.starts if first and size > 1 else space.anywhere
+        limits = np.array([*numbers, self.spare, following], np.int64)
+        all_rules = [Rules(limits, most, self.total, *part, self.stop) for part in parts]
         chunk = max(1, min(CHUNK, -(-len(stage.rows) // self.threads)))
-        todo = deque(range(0, len(stage.rows), chunk))
+        todo = deque((rules, row) for rules in all_rules for row in range(0, len(stage.rows), chunk))
 
         def work(thread: int) -> None:
             while True:
                 try:
-                    done = todo.popleft()
+                    rules, done = todo.popleft()
                 except IndexError:
                     return
                 end = min(done + chunk, len(stage.rows))
@@ -301,7 +319,7 @@ class Sweep:
                         grow(tables[thread], larger)
                         tables[thread] = larger
 
-        if self.threads == 1 or len(stage.rows) < FEW:
+        if self.threads == 1 or (len(stage.rows) < FEW and len(all_rules) == 1):
             work(0)
         else:
             with ThreadPoolExecutor(self.threads) as pool:
@@ -579,7 +597,7 @@ def answers(
     bound, grounds = levels.up(max(known, levels.value(chains.total))), "before any search"
     watched, skips = False, True
     plans, tables = _Pace(), _Pace()
-    if comb(space.n_patches, space.size) > MAX_GROUPS:
+    if comb(space.n_patches, space.size) > MAX_GROUPS * len(space.images):
         tables.expected = float("inf")
     slack = FIRST_SLACK
     while objective is None or bound < objective:

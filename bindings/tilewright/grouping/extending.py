@@ -46,6 +46,10 @@ class Rules(NamedTuple):
         Longest walk to a group with so many pixels; negative where the memory has no room for it.
     total
         Largest total cost that the pixels thrown away may lead to; negative for any.
+    member
+        A patch that is in all groups, or -1.
+    left_out : uint64, shape (words of patches,)
+        Patches that are in none.
     stop : bool, shape (1,)
         Set from outside when time is up.
     """
@@ -53,6 +57,8 @@ class Rules(NamedTuple):
     numbers: Ints
     most: Ints
     total: int
+    member: int
+    left_out: Words
     stop: NDArray[np.bool_]
 
 
@@ -336,9 +342,16 @@ def extend(
             union[0, w] = _ZERO
             given[0, w] = _ZERO
         for w in range(n_done):
-            barred[0, w] = ~left[w]
+            barred[0, w] = ~left[w] | rules.left_out[w]
             chosen[0, w] = _ZERO
         taken[0] = thrown[0] = 0
+        if rules.member >= 0:
+            here = np.uint64(1) << np.uint64(rules.member & 63)
+            barred[0, rules.member >> 6] |= here
+            chosen[0, rules.member >> 6] = here
+            for w in range(n_held):
+                union[0, w] = patch_pixels[rules.member, w]
+            taken[0] = 1
         n_options[0] = -1
         while level >= 0:
             if n_options[level] < 0:
