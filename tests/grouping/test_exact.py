@@ -6,6 +6,8 @@ import json
 import math
 import random
 import time
+from collections import deque
+from collections.abc import Iterator
 from functools import cache
 from itertools import combinations
 from typing import Any
@@ -22,7 +24,7 @@ from tilewright import catalogue
 from tilewright.grouping import Plan, Problem, best_bound, fault, measured_objective, objective, simulate
 from tilewright.grouping import exact as search
 from tilewright.grouping.bitsets import Bits, pack, unpack
-from tilewright.grouping.exact import Chains, Key, Space, plans_within
+from tilewright.grouping.exact import Chains, Key, Space
 from tilewright.grouping.extending import FREE, NEVER, NEXT, Rules, Table, extend, undominated
 from tilewright.grouping.structure import cells, last_useful_step, symmetries
 from tilewright.models.grouping import exact
@@ -34,6 +36,17 @@ SECONDS = 60.0
 
 def soon() -> float:
     return time.monotonic() + SECONDS
+
+
+def followed(stages: Iterator[object]) -> None:
+    """Follow a search to its end."""
+    deque(stages, maxlen=0)
+
+
+def all_plans(*arguments: Any, **options: Any) -> search.Sweep:
+    sweep = search.plans_within(*arguments, **options)
+    followed(sweep.run())
+    return sweep
 
 
 # Layers ----------------------------------------------------------------------------------------------------
@@ -243,21 +256,21 @@ def test_a_search_for_less_than_the_optimum_finds_nothing(problem: Problem) -> N
     watched = problem.max_loads == 2
     for slack in (None, 0, 0, 1, 3):
         if slack is not None:
-            chains.improve(slack, soon())
+            followed(chains.improve(slack, soon()))
         assert levels.value(chains.total) <= expected
-        sweep = plans_within(space, chains, levels.total(expected), soon(), watched=watched)
+        sweep = all_plans(space, chains, levels.total(expected), soon(), watched=watched)
         assert sweep.complete
         found = sweep.plan()
         if problem.limits.reloads <= 2:
             assert fault(problem, found) is None
             assert objective(problem, found) == expected
             # One half of a unit below, too.
-            less = plans_within(space, chains, levels.total(expected) - 1, soon(), watched=watched)
+            less = all_plans(space, chains, levels.total(expected) - 1, soon(), watched=watched)
             assert not less.complete
         else:
             assert objective(problem, found) <= expected
         if watched:
-            relaxed = plans_within(space, chains, levels.total(expected), soon())
+            relaxed = all_plans(space, chains, levels.total(expected), soon())
             assert relaxed.complete
             assert objective(problem, relaxed.plan()) <= expected
 
@@ -350,9 +363,9 @@ def test_no_table_is_above_the_shortest_chain(problem: Problem, slacks: list[int
     chains = Chains(Space(problem))
     check_tables(chains, wide=False)
     for slack in slacks:
-        chains.improve(slack, soon())
+        followed(chains.improve(slack, soon()))
         check_tables(chains, wide=False)
-    chains.improve(10**6, soon())
+    followed(chains.improve(10**6, soon()))
     check_tables(chains, wide=True)
 
 
@@ -372,7 +385,7 @@ def test_tables_of_longer_chains(problem: Problem, slacks: tuple[int, ...]) -> N
     """With eight patches and more, bounds are composed of shorter chains' too."""
     chains = Chains(Space(problem))
     for slack in slacks:
-        chains.improve(slack, soon())
+        followed(chains.improve(slack, soon()))
         check_tables(chains, wide=False)
 
 
@@ -381,7 +394,7 @@ def test_tables_only_rise() -> None:
     before = chains.total
     for slack in (0, 1, 1, 2):
         tables = [*chains.free.values(), *chains.anchored.values()]
-        chains.improve(slack, soon())
+        followed(chains.improve(slack, soon()))
         after = [*chains.free.values(), *chains.anchored.values()]
         assert all((new >= old).all() for new, old in zip(after, tables, strict=True))
         assert chains.total >= before
@@ -395,7 +408,7 @@ def test_the_tables_prove_what_counting_does_not() -> None:
     levels = search._Levels(space)
     assert best_bound(space.problem).value <= levels.value(chains.total) <= 72
     for slack in (0, 0, 1, 1, 2, 2, 3, 3):
-        chains.improve(slack, soon())
+        followed(chains.improve(slack, soon()))
     assert 62 < levels.value(chains.total) <= 72
 
 
@@ -911,12 +924,12 @@ def test_too_many_partial_plans_are_an_error(monkeypatch: pytest.MonkeyPatch) ->
     chains = Chains(space)
     before = {key: table.copy() for key, table in chains.anchored.items()}
     with pytest.raises(search.TooLargeError):
-        chains.improve(10**6, soon())
+        followed(chains.improve(10**6, soon()))
     assert all((chains.anchored[key] >= before[key]).all() for key in before)
     with pytest.raises(search.TooLargeError):
-        plans_within(space, chains, search._Levels(space).total(80), soon())
+        all_plans(space, chains, search._Levels(space).total(80), soon())
     with pytest.raises(search.OutOfTimeError):
-        plans_within(space, chains, search._Levels(space).total(80), time.monotonic() - 1)
+        all_plans(space, chains, search._Levels(space).total(80), time.monotonic() - 1)
     check_total(space, chains)
 
 

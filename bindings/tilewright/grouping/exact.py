@@ -39,8 +39,8 @@ Ints = NDArray[np.int32]
 Start = tuple[int, Words]
 """A patch that a group has, or -1, and the set of those that it has not."""
 
-MAX_ROWS = 100_000_000
-"""Most partial plans that are kept at a time: some 6 GB, and more while a stage is sorted."""
+MAX_ROWS = 60_000_000
+"""Most partial plans that one of two searches keeps: some 4 GB, and more while a stage is sorted."""
 
 LARGE = 1 << 20
 """From so many rows on a table grows to twice its size at a time."""
@@ -48,7 +48,7 @@ LARGE = 1 << 20
 SPLITS = 8
 """About so many places are tried at which a chain is cut into two."""
 
-MAX_GROUPS = 5_000_000
+MAX_GROUPS = 600_000
 """Most groups that chains are started with, but for symmetry."""
 
 FIRST_SLACK = 0
@@ -62,7 +62,7 @@ GROWTH, WIDER = 2.4, 4.0
 for plans as much shorter."""
 
 PATIENCE = 5.0
-"""A turn that takes so many times what was expected is given up."""
+"""A turn that would refute several costs at once is left when it takes so many times what was expected."""
 
 FEW = 256
 """So few partial plans are not shared among threads."""
@@ -422,10 +422,12 @@ class Chains:
         return int(lengths[1:].min()) + self.space.step
 
     def __str__(self) -> str:
-        return "no table of chains" if self.slack is None else f"chains up to {self.slack} above their bounds"
+        return "no tables of chains" if self.slack is None else f"tables of chains with slack {self.slack}"
 
-    def improve(self, slack: int, deadline: float, threads: int = 1) -> None:
+    def improve(self, slack: int, deadline: float, threads: int = 1) -> Iterator[Key]:
         """Follow all chains that are at most so much longer than bounds let expect, and raise these.
+
+        Gives each stage that it is done with.
 
         Raises
         ------
@@ -433,10 +435,12 @@ class Chains:
             What was raised before stays.
         """
         for free in (True, False):
-            self._follow(self.free if free else self.anchored, free, slack, deadline, threads)
+            yield from self._follow(self.free if free else self.anchored, free, slack, deadline, threads)
         self.slack = slack
 
-    def _follow(self, tables: dict[Key, Ints], free: bool, slack: int, deadline: float, threads: int) -> None:
+    def _follow(
+        self, tables: dict[Key, Ints], free: bool, slack: int, deadline: float, threads: int
+    ) -> Iterator[Key]:
         space = self.space
         limits: dict[Key, int] = {}
 
@@ -455,6 +459,7 @@ class Chains:
                 left_out = min(left_out, limits[earlier] + 1 + rest)
             tables[key] = np.maximum(tables[key], np.minimum(found, min(left_out, int(NEVER))))
             known.append(key)
+            yield key
 
     def _trend(self, tables: dict[Key, Ints], key: Key) -> int:
         """Continue the bounds on chains with one full group less, two full groups less, and so on."""
@@ -530,11 +535,8 @@ def plans_within(
     Returns
     -------
     Sweep
-        Without a stage `Space.end` there is no such plan, by what the chains prove of the rest.
-
-    Raises
-    ------
-    OutOfTimeError, TooLargeError
+        Not yet run. If it then is without a stage `Space.end` there is no such plan, by what the chains
+        prove of the rest; they may get better in between.
     """
 
     def most(after: Key, size: int) -> NDArray[np.int64]:
@@ -546,10 +548,7 @@ def plans_within(
         return longest
 
     spare = 0 if space.problem.max_loads == 1 else 2**30
-    sweep = Sweep(space, most, deadline, total=total, watched=watched, spare=spare, threads=threads)
-    for _ in sweep.run():
-        pass
-    return sweep
+    return Sweep(space, most, deadline, total=total, watched=watched, spare=spare, threads=threads)
 
 
 @dataclass(frozen=True)
@@ -579,8 +578,8 @@ def answers(
 ) -> Iterator[Found]:
     """Raise the bound, objective by objective, until a plan is found, time is up or memory is full.
 
-    Searches for plans and better tables of chains take turns, so that neither takes much more time than the
-    other: who knows which of them pays.
+    Searches for plans and better tables of chains take turns, stage by stage, so that neither takes much more
+    time than the other: who knows which of them pays.
 
     Parameters
     ----------
@@ -596,81 +595,132 @@ def answers(
     levels = _Levels(space)
     bound, grounds = levels.up(max(known, levels.value(chains.total))), "before any search"
     watched, skips = False, True
-    plans, tables = _Pace(), _Pace()
+    plans, tables = _Work(), _Work()
     if comb(space.n_patches, space.size) > MAX_GROUPS * len(space.images):
         tables.expected = float("inf")
-    slack = FIRST_SLACK
+    slack, target = FIRST_SLACK, bound
     while objective is None or bound < objective:
         if bound > levels.highest:
             yield Found(bound, None, True, grounds)
             return
-        pace = min(plans, tables, key=lambda pace: pace.spent + pace.expected)
-        if pace.expected == float("inf") or time.monotonic() >= deadline:
+        if target < bound:
+            # The tables have proven what is being searched for.
+            plans.leave()
+        work = min(plans, tables, key=lambda work: work.due)
+        if work.due == float("inf"):
             return
-        pace.start()
-        target, seconds = bound, pace.expected
-        if pace is plans and objective is not None and skips and tables.expected < float("inf"):
-            # Cheaper plans are refuted with dearer ones, as far as the tables are worth that time, too.
-            left = min(tables.spent + tables.expected - plans.spent, deadline - time.monotonic())
-            while (higher := levels.up(target + 1)) < objective and GROWTH * seconds <= left:
-                target, seconds = higher, GROWTH * seconds
-        until = min(deadline, time.monotonic() + PATIENCE * seconds)
+        if work is tables and not work.begun:
+            work.begin(chains.improve(slack, deadline, threads))
+        elif not work.begun:
+            target, seconds = bound, plans.expected
+            if objective is not None and skips and tables.expected < float("inf"):
+                # Cheaper plans are refuted with dearer ones, as far as the tables are worth that time, too.
+                left = min(tables.due - plans.spent, deadline - time.monotonic())
+                while (higher := levels.up(target + 1)) < objective and GROWTH * seconds <= left:
+                    target, seconds = higher, GROWTH * seconds
+            until = time.monotonic() + PATIENCE * seconds
+            sweep = plans_within(
+                space, chains, levels.total(target), deadline, watched=watched, threads=threads
+            )
+            work.begin(sweep.run())
         try:
-            if pace is plans:
-                total = levels.total(target)
-                sweep = plans_within(space, chains, total, until, watched=watched, threads=threads)
-                plan = sweep.plan() if sweep.complete else None
-                if plan is None:
-                    plans.ended(GROWTH)
-                    proven, bound = target, levels.up(target + 1)
-                else:
-                    # Among all plans of at most the target this is the cheapest.
-                    bound = cost(problem, plan)
-                    proven = bound - 1
-                grounds = f"no plan costs {proven} or less: {sweep.rows:,} partial plans, {chains}"
-                if plan is not None and (watched or fault(problem, plan) is None):
-                    yield Found(bound, plan, False, grounds)
-                    return
-                if plan is not None and problem.max_loads != 2:
-                    # Cheaper plans load some pixel too often: what the others cost is not known.
-                    yield Found(bound, None, False, grounds)
-                    return
-                watched = watched or plan is not None
+            if work.go_on():
+                if work is plans and target > bound and time.monotonic() > until:
+                    skips = False
+                    work.leave()
+                continue
+        except OutOfTimeError:
+            return
+        except TooLargeError:
+            work.leave()
+            if work is tables or target == bound:
+                work.expected = float("inf")
+            skips = False
+            continue
+        if work is plans:
+            plan = sweep.plan() if sweep.complete else None
+            if plan is None:
+                work.end(GROWTH)
+                proven, bound = target, levels.up(target + 1)
             else:
-                chains.improve(slack, until, threads)
-                tables.ended(WIDER)
-                slack += 1
+                # Among all plans of at most the target this is the cheapest.
+                work.leave()
+                bound = cost(problem, plan)
+                proven = bound - 1
+            grounds = f"no plan costs {proven} or less: {sweep.rows:,} partial plans, {chains}"
+            if plan is not None and (watched or fault(problem, plan) is None):
+                yield Found(bound, plan, False, grounds)
+                return
+            if plan is not None and problem.max_loads != 2:
+                # Cheaper plans load some pixel too often: what the others cost is not known.
+                yield Found(bound, None, False, grounds)
+                return
+            watched = watched or plan is not None
+        else:
+            work.end(WIDER)
+            slack += 1
+            if not plans.begun:
                 # What the tables prove the search for plans need not find.
                 plans.expected /= WIDER
-                better = levels.up(levels.value(chains.total))
-                if better > bound:
-                    bound, grounds = better, str(chains)
-            yield Found(bound, None, False, grounds)
-        except OutOfTimeError:
-            pace.ended(GROWTH)
-            skips = skips and target == bound
-        except TooLargeError:
-            if target == bound:
-                pace.expected = float("inf")
-            skips = False
+            better = levels.up(levels.value(chains.total))
+            if better > bound:
+                bound, grounds = better, str(chains)
+        yield Found(bound, None, False, grounds)
 
 
-class _Pace:
-    """How long a search took, and how long its next turn is expected to take."""
+class _Work:
+    """A search that goes on turn by turn and stage by stage, and how long it takes.
+
+    Attributes
+    ----------
+    expected
+        How many seconds a turn is expected to take.
+    used, spent
+        How many were used by this turn and spent on those before.
+    """
 
     def __init__(self) -> None:
         self.expected = 0.1
-        self.began = self.spent = 0.0
+        self.used = self.spent = 0.0
+        self._stages: Iterator[object] | None = None
 
-    def start(self) -> None:
-        """Note when a turn begins."""
-        self.began = time.monotonic()
+    @property
+    def begun(self) -> bool:
+        """Whether a turn is going on."""
+        return self._stages is not None
 
-    def ended(self, growth: float) -> None:
-        """Expect the next turn to take so many times as long as the one that ends now."""
-        seconds = time.monotonic() - self.began
-        self.spent += seconds
-        self.expected = max(0.1, growth * seconds)
+    @property
+    def due(self) -> float:
+        """Seconds spent when this turn, or the next, is over; one that takes long may take as long again."""
+        return self.spent + max(self.expected, 2 * self.used)
+
+    def begin(self, stages: Iterator[object]) -> None:
+        """Begin a turn."""
+        self._stages = stages
+
+    def go_on(self) -> bool:
+        """Follow one more stage of the turn; return whether there was one.
+
+        Raises
+        ------
+        OutOfTimeError, TooLargeError
+        """
+        began = time.monotonic()
+        try:
+            return self._stages is not None and next(self._stages, None) is not None
+        finally:
+            self.used += time.monotonic() - began
+
+    def leave(self) -> None:
+        """Leave a turn; the next one takes as long as this one was expected to."""
+        self.spent += self.used
+        self.used = 0.0
+        self._stages = None
+
+    def end(self, growth: float) -> None:
+        """End a turn, and expect the next one to take so many times as long."""
+        self.expected = max(0.1, growth * self.used)
+        self.leave()
 
 
 class _Levels:
