@@ -58,11 +58,11 @@ TREND = 3
 """So many differences of bounds tell what to expect of the next one."""
 
 GROWTH, WIDER = 2.4, 4.0
-"""How much longer the next turn of a search for plans takes, about, and of one for chains, which makes those
-for plans as much shorter."""
+"""How much longer the next turn of a search for plans takes, about, and of one for chains."""
 
 PATIENCE = 5.0
-"""A turn that would refute several costs at once is left when it takes so many times what was expected."""
+"""A turn that takes so many times what was expected lets the other search go on; one that would refute
+several costs at once is left."""
 
 FEW = 256
 """So few partial plans are not shared among threads."""
@@ -659,9 +659,6 @@ def answers(
         else:
             work.end(WIDER)
             slack += 1
-            if not plans.begun:
-                # What the tables prove the search for plans need not find.
-                plans.expected /= WIDER
             better = levels.up(levels.value(chains.total))
             if better > bound:
                 bound, grounds = better, str(chains)
@@ -691,8 +688,9 @@ class _Work:
 
     @property
     def due(self) -> float:
-        """Seconds spent when this turn, or the next, is over; one that takes long may take as long again."""
-        return self.spent + max(self.expected, 2 * self.used)
+        """Seconds spent when this turn, or the next, is over; one that is late may take as long again."""
+        late = self.used > PATIENCE * self.expected
+        return self.spent + (2 * self.used if late else self.expected)
 
     def begin(self, stages: Iterator[object]) -> None:
         """Begin a turn."""
