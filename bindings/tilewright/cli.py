@@ -459,12 +459,12 @@ def _print_comparison(entries: list[Entry], unit: str) -> None:
 @click.option(
     "--time-limit",
     type=SECONDS,
-    default=60.0,
+    default=None,
     metavar="S",
-    help="Seconds to prove a solver's claim again. [60]",
+    help="Seconds to prove a solver's claim again. [60, or twice what the result took]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON and nothing else.")
-def check(instance: str, result: str, time_limit: float, as_json: bool) -> None:
+def check(instance: str, result: str, time_limit: float | None, as_json: bool) -> None:
     """Verify a RESULT anew: plan, numbers, objective, bound and status. Exit status 0 or 1."""
     from dataclasses import asdict
 
@@ -472,7 +472,10 @@ def check(instance: str, result: str, time_limit: float, as_json: bool) -> None:
     from tilewright.instance import read
     from tilewright.result import Result
 
-    findings = run(read(instance), Result.read(result), time_limit=time_limit)
+    claims = Result.read(result)
+    if time_limit is None:
+        time_limit = min(max(60.0, 2 * claims.seconds), MAX_SECONDS)
+    findings = run(read(instance), claims, time_limit=time_limit)
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings]))
     else:
