@@ -10,7 +10,7 @@ from tilewright import catalogue
 from tilewright.errors import TilewrightError
 from tilewright.instance import Instance
 from tilewright.result import Result, relative_gap
-from tilewright.search import OutOfTimeError
+from tilewright.search import MAX_SECONDS, OutOfTimeError
 from tilewright.simulator import MAX_NUMERIC_ELEMENTS
 from tilewright.solving import methods, solve
 
@@ -31,19 +31,21 @@ class Finding:
 
 
 def check(
-    instance: Instance, result: Result, *, numeric: bool = True, time_limit: float = 60.0
+    instance: Instance, result: Result, *, numeric: bool = True, time_limit: float | None = None
 ) -> list[Finding]:
     """Check a result against its instance.
 
     The plan is simulated within the time limit, with real numbers if `numeric`. A claimed bound is computed
     anew; where the room's own bounds do not reach it, the method that proved it must do so again within
-    the time limit.
+    the time limit: by default a minute, or twice as long as the result took.
 
     Returns
     -------
     list of Finding
         In the order of checking; the result stands if all hold.
     """
+    if time_limit is None:
+        time_limit = min(max(60.0, 2 * result.seconds), MAX_SECONDS)
     findings = [
         Finding(
             "instance",

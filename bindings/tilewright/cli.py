@@ -472,10 +472,7 @@ def check(instance: str, result: str, time_limit: float | None, as_json: bool) -
     from tilewright.instance import read
     from tilewright.result import Result
 
-    claims = Result.read(result)
-    if time_limit is None:
-        time_limit = min(max(60.0, 2 * claims.seconds), MAX_SECONDS)
-    findings = run(read(instance), claims, time_limit=time_limit)
+    findings = run(read(instance), Result.read(result), time_limit=time_limit)
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings]))
     else:

@@ -119,7 +119,7 @@ class Space:
         return (self.steps if self.fixed else 0, self.n_patches)
 
     def _starts(self) -> list[Start]:
-        """Take the patches that symmetries map onto each other together; groups have one of these or none."""
+        """Divide the first groups by the first orbit of patches, under the symmetries, that they meet."""
         orbits = {tuple(sorted({int(image[p]) for image in self.images})) for p in range(self.n_patches)}
         starts: list[Start] = []
         earlier = np.zeros(64 * self.n_done, bool)
