@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tilewright import catalogue
 from tilewright.errors import InputError
 from tilewright.grouping import Plan, Problem, best_bound, fault, measured_objective, objective, simulate
-from tilewright.grouping.bounds import Bound, compulsory, fewest_pixels, most_pixels, windows
+from tilewright.grouping.bounds import Bound, compulsory, crossing, fewest_pixels, most_pixels, windows
 from tilewright.grouping.problem import GroupingLimits
 
 
@@ -116,6 +116,7 @@ def bounds(problem: Problem) -> Iterator[Bound]:
     yield compulsory(problem)
     for count in range(2, problem.n_patches // problem.group_size + 1):
         yield windows(problem, count)
+    yield crossing(problem)
     yield best_bound(problem)
 
 
@@ -367,6 +368,37 @@ def test_windows_can_be_stronger_than_compulsory() -> None:
     problem = make_problem({"input": [1, 62, 62], "kernel": [3, 3]}, {"group_size": 4})
     assert best_bound(problem).name == "windows"
     assert best_bound(problem).loads > compulsory(problem).loads
+
+
+def test_the_crossing_bound_by_hand() -> None:
+    """Four patches of 2x2 pixels, one a step: of three rows of pixels one is not touched."""
+    problem = make_problem(
+        {"input": [1, 3, 3], "kernels": 1, "kernel": [2, 2]}, {"group_size": 1, "compute": 0}
+    )
+    bound = crossing(problem)
+    assert str(bound) == "crossing bound: at least 10 pixel loads (rows 1, columns 1)"
+    assert bound.loads == min(least_loads(problem).values())
+
+
+@pytest.mark.parametrize("grid", [(1, 6), (2, 2), (2, 4), (3, 3)])
+@pytest.mark.parametrize("kernel", [(2, 2), (3, 3), (4, 4), (4, 2)])
+@pytest.mark.parametrize("group_size", [1, 2])
+def test_the_crossing_bound_holds_and_is_not_idle(
+    grid: tuple[int, int], kernel: tuple[int, int], group_size: int
+) -> None:
+    """Where a group cannot touch all rows or all columns of pixels, the bound is above compulsory loads."""
+    layer = {"input": [1, *(g + k - 1 for g, k in zip(grid, kernel, strict=True))], "kernel": list(kernel)}
+    problem = make_problem(layer, {"group_size": group_size, "compute": 0}, {"reloads": 0})
+    bound = crossing(problem)
+    assert bound.loads <= min(least_loads(problem).values())
+    spans = [g + k - 1 <= k * group_size for g, k in zip(grid, kernel, strict=True)]
+    assert (bound.loads > compulsory(problem).loads) == (not any(spans))
+
+
+def test_crossing_is_stronger_than_windows_where_layers_are_small() -> None:
+    for size, group_size in ((34, 8), (58, 16)):
+        problem = make_problem({"input": [1, size, size], "kernel": [3, 3]}, {"group_size": group_size})
+        assert best_bound(problem).loads == size**2 + 2 * (size - 3 * group_size)
 
 
 @pytest.mark.parametrize("layer", [{"input": [1, 24, 24]}, {"input": [1, 5, 120]}])

@@ -21,7 +21,7 @@ class Bound:
     Attributes
     ----------
     name
-        The argument: ``compulsory`` or ``windows``.
+        The argument: ``compulsory``, ``windows`` or ``crossing``.
     loads
         Fewest pixel loads.
     value
@@ -71,7 +71,7 @@ def best_bound(problem: Problem) -> Bound:
     while reach:
         best = try_counts([best - reach, best + reach])
         reach //= 2
-    return max([trivial, *tried.values()], key=lambda bound: bound.value)
+    return max([trivial, crossing(problem, facts.group), *tried.values()], key=lambda bound: bound.value)
 
 
 def compulsory(problem: Problem) -> Bound:
@@ -105,6 +105,53 @@ def windows(problem: Problem, count: int, facts: _Facts | None = None) -> Bound:
         loads = (facts.first if i == 1 else facts.later)[length]
         ends, best = reach, (best[:, None] + loads).min(axis=0)
     return _bound(problem, "windows", int(best[-1]), {"windows": count})
+
+
+def crossing(problem: Problem, group: int | None = None) -> Bound:
+    """When the first line of patches is complete, all lines across it have begun and most cannot be touched.
+
+    Let a column be the first line that is done. Then some row of pixels is not touched in that step if
+    the group's patches, in ``H_K`` rows of pixels each, are too few for all rows. In a row that is not
+    touched, patches that are done and patches to come stand beside each other, and the pixels they share
+    are loaded again (docs/bounds.md, theorem 3). The same holds for a row; the weaker one counts.
+
+    Parameters
+    ----------
+    group
+        Most patches of a group, computed if not given.
+    """
+    group = group or largest_group(problem, fewest_pixels(problem))
+    rows, shared_h = _lines(problem, columns=False)
+    cols, shared_w = _lines(problem, columns=True)
+    untouched = [_untouched(lines, group) for lines in (rows, cols)]
+    extra = min(untouched[0] * shared_w, untouched[1] * shared_h)
+    parameters = {"rows": untouched[0], "columns": untouched[1]}
+    return _bound(problem, "crossing", len(problem.needed_pixels) + extra, parameters)
+
+
+def _lines(problem: Problem, columns: bool) -> tuple[NDArray[np.int64], int]:
+    """Return the rows (or columns) of pixels under each one of patches, and how many two neighbours share.
+
+    The first has shape ``(outputs, kernel)``; -1 stands for padding that is generated. The second is the
+    fewest of any two neighbours, none where there is one line only.
+    """
+    layer, axis = problem.layer, int(columns)
+    positions = layer.positions(columns)
+    if problem.machine.padding == "generated":
+        before = layer.padding[2 * axis]
+        real = (positions >= before) & (positions < before + layer.input[axis + 1])
+        positions = np.where(real, positions, -1)
+    apart, rest = divmod(layer.stride[axis], layer.dilation[axis])
+    if rest or len(positions) == 1:
+        return positions, 0
+    # Tap k + apart of a line stands where tap k of the next one does.
+    return positions, int((positions[:-1, apart:] >= 0).sum(axis=1).min())
+
+
+def _untouched(lines: NDArray[np.int64], group: int) -> int:
+    """Return how many of the needed rows of pixels a group leaves untouched at least."""
+    needed = np.unique(lines[lines >= 0])
+    return max(0, len(needed) - group * int((lines >= 0).sum(axis=1).max()))
 
 
 @dataclass(frozen=True)
