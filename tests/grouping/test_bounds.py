@@ -17,7 +17,15 @@ from hypothesis import strategies as st
 from tilewright import catalogue
 from tilewright.errors import InputError
 from tilewright.grouping import Plan, Problem, best_bound, fault, measured_objective, objective, simulate
-from tilewright.grouping.bounds import Bound, compulsory, crossing, fewest_pixels, most_pixels, windows
+from tilewright.grouping.bounds import (
+    Bound,
+    compulsory,
+    crossing,
+    fewest_pixels,
+    most_pixels,
+    surplus,
+    windows,
+)
 from tilewright.grouping.problem import GroupingLimits
 
 
@@ -117,6 +125,8 @@ def bounds(problem: Problem) -> Iterator[Bound]:
     for count in range(2, problem.n_patches // problem.group_size + 1):
         yield windows(problem, count)
     yield crossing(problem)
+    if (bound := surplus(problem)) is not None:
+        yield bound
     yield best_bound(problem)
 
 

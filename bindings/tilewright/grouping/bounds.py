@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.grouping.problem import Problem
+from tilewright.grouping.surplus import least_surplus
 
 MAX_WORK = 100_000_000
 """Most entries of tables that `best_bound` computes: under a second. Large groups need no windows."""
@@ -21,7 +22,7 @@ class Bound:
     Attributes
     ----------
     name
-        The argument: ``compulsory``, ``windows`` or ``crossing``.
+        The argument: ``compulsory``, ``windows``, ``crossing`` or ``surplus``.
     loads
         Fewest pixel loads.
     value
@@ -71,7 +72,8 @@ def best_bound(problem: Problem) -> Bound:
     while reach:
         best = try_counts([best - reach, best + reach])
         reach //= 2
-    return max([trivial, crossing(problem, facts.group), *tried.values()], key=lambda bound: bound.value)
+    others = [trivial, crossing(problem, facts.group), surplus(problem, facts.group)]
+    return max([bound for bound in others if bound] + list(tried.values()), key=lambda bound: bound.value)
 
 
 def compulsory(problem: Problem) -> Bound:
@@ -127,6 +129,28 @@ def crossing(problem: Problem, group: int | None = None) -> Bound:
     extra = min(untouched[0] * shared_w, untouched[1] * shared_h)
     parameters = {"rows": untouched[0], "columns": untouched[1]}
     return _bound(problem, "crossing", len(problem.needed_pixels) + extra, parameters)
+
+
+def surplus(problem: Problem, group: int | None = None) -> Bound | None:
+    """Plans of small groups load K - 1 pixels a step more than they have patches (docs/bounds.md, theorem 4).
+
+    Parameters
+    ----------
+    group
+        Most patches of a group, computed if not given.
+
+    Returns
+    -------
+    Bound or None
+        None where `least_surplus` is not known.
+    """
+    group = group or largest_group(problem, fewest_pixels(problem))
+    known = least_surplus(problem, group)
+    if known is None:
+        return None
+    least, more = min(known.values()), problem.layer.kernel[0] - 1
+    loads = problem.n_patches + more * _fewest_steps(problem) + least
+    return _bound(problem, "surplus", loads, {"least": least})
 
 
 def _lines(problem: Problem, columns: bool) -> tuple[NDArray[np.int64], int]:
@@ -233,10 +257,7 @@ def most_pixels(problem: Problem) -> NDArray[np.int64]:
 
 
 def _bound(problem: Problem, name: str, loads: int, parameters: dict[str, Any]) -> Bound:
-    fewest, most = problem.steps_range
-    needed = fewest
-    if problem.machine.memory is not None:
-        needed = max(fewest, -(-problem.n_patches // largest_group(problem, fewest_pixels(problem))))
+    needed, most = _fewest_steps(problem), problem.steps_range[1]
     impossible = None
     if needed > most:
         impossible = f"the memory asks for at least {needed} steps, {most} are allowed"
@@ -244,3 +265,11 @@ def _bound(problem: Problem, name: str, loads: int, parameters: dict[str, Any]) 
         allowed = f"{problem.max_loads} for each of {len(problem.needed_pixels)} pixels"
         impossible = f"the limit on loads allows {allowed}"
     return Bound(name, loads, needed, problem.cost(loads, needed), parameters, impossible)
+
+
+def _fewest_steps(problem: Problem) -> int:
+    """Return the fewest steps that the limits and the memory leave."""
+    fewest, _ = problem.steps_range
+    if problem.machine.memory is None:
+        return fewest
+    return max(fewest, -(-problem.n_patches // largest_group(problem, fewest_pixels(problem))))

@@ -28,6 +28,7 @@ from tilewright.grouping.plan import Plan
 from tilewright.grouping.plan import objective as cost
 from tilewright.grouping.problem import Problem
 from tilewright.grouping.structure import cells, last_useful_step, scale, scaled_costs, symmetries
+from tilewright.grouping.surplus import least_surplus
 from tilewright.grouping.validity import fault
 from tilewright.search import MAX_SECONDS, OutOfTimeError
 
@@ -399,6 +400,7 @@ class Chains:
         self.free: dict[Key, Ints] = {}
         self.anchored: dict[Key, Ints] = {}
         self.slack: int | None = None
+        ends = self._ends()
         for key in space.all_stages():
             steps = space.step * space.edges(key)
             shape = (space.size + 1, space.most_pixels + 1)
@@ -406,6 +408,13 @@ class Chains:
             # From the empty memory all pixels must come, however the patches are cut into groups.
             lengths = steps + space.load * (2 * int(space.fewest[key[1]]) - space.pixels)
             self.anchored[key] = np.broadcast_to(np.maximum(lengths, 0), shape).astype(np.int32)
+            if ends is not None:
+                # Twice the loads are the walk and what its ends hold; each end has a surplus of its own.
+                both = 2 * (key[1] + (space.problem.layer.kernel[0] - 1) * (space.edges(key) + 1))
+                free = steps + space.load * (both + ends + ends.min())
+                anchored = steps + space.load * (both + 2 * ends + space.pixels)
+                self.free[key] = np.maximum(self.free[key], free)
+                self.anchored[key] = np.maximum(self.anchored[key], anchored)
             sizes = np.arange(space.size + 1)[:, None]
             exists = (sizes > 0) & (sizes <= key[1])
             exists = exists & (space.fewest[sizes] <= space.pixels) & (space.pixels <= space.room[sizes])
@@ -414,6 +423,18 @@ class Chains:
                 exists = exists & ((sizes == key[1]) == (key[0] == 1))
             self.free[key][~exists] = NEVER
             self.anchored[key][~exists] = NEVER
+
+    def _ends(self) -> Ints | None:
+        """Return the least surplus of chains less their last pixels, by the last group, if known."""
+        space = self.space
+        known = least_surplus(space.problem, space.size)
+        if known is None:
+            return None
+        ends = np.zeros((space.size + 1, space.most_pixels + 1), np.int32)
+        for (patches, pixels), surplus in known.items():
+            if pixels <= space.most_pixels:
+                ends[patches, pixels] = surplus - pixels
+        return ends
 
     @property
     def total(self) -> int:

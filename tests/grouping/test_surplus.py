@@ -1,0 +1,100 @@
+"""The least surplus in the plane, beside all sequences in small boxes and random ones in larger ones."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations
+
+import pytest
+from conftest import make_problem
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilewright.grouping import best_bound
+from tilewright.grouping.bounds import surplus
+from tilewright.grouping.surplus import LARGEST, in_the_plane
+
+Patch = tuple[int, int]
+
+
+def pixels(patches: tuple[Patch, ...], kernel: int) -> frozenset[Patch]:
+    side = range(kernel)
+    return frozenset((x + i, y + j) for x, y in patches for i in side for j in side)
+
+
+def exhaustive(box: tuple[int, int], kernel: int, group: int) -> dict[tuple[int, int], int]:
+    """Least surplus of all sequences in a box, by the patches and pixels of the last group."""
+    cells = [(x, y) for x in range(box[0]) for y in range(box[1])]
+    needs = {}
+    for size in range(1, group + 1):
+        for chosen in combinations(range(len(cells)), size):
+            needs[sum(1 << i for i in chosen)] = size, pixels(tuple(cells[i] for i in chosen), kernel)
+    # What is done only grows, so the least number comes first.
+    front = {number: {number: len(need) - size - (kernel - 1)} for number, (size, need) in needs.items()}
+    least: dict[tuple[int, int], int] = {}
+    for done in range(1, 1 << len(cells)):
+        for last, value in front.get(done, {}).items():
+            size, need = needs[last]
+            key = size, len(need)
+            least[key] = min(value, least.get(key, value))
+            for number, (more, wanted) in needs.items():
+                if not number & done:
+                    after = value + len(wanted - need) - more - (kernel - 1)
+                    states = front.setdefault(done | number, {})
+                    if after < states.get(number, after + 1):
+                        states[number] = after
+    return least
+
+
+@pytest.mark.parametrize(
+    ("box", "kernel", "group"),
+    [((3, 3), 2, 2), ((2, 5), 2, 2), ((3, 3), 3, 2), ((1, 9), 3, 2), ((2, 4), 3, 2), ((3, 3), 3, 1)],
+)
+def test_no_sequence_in_a_box_has_less(box: tuple[int, int], kernel: int, group: int) -> None:
+    least = in_the_plane(kernel, group)
+    found = exhaustive(box, kernel, group)
+    assert all(least[last] <= value for last, value in found.items())
+    assert min(found.values()) == min(least.values())
+
+
+@given(st.sampled_from([2, 3]), st.integers(2, 8), st.integers(0, 2**32))
+@settings(max_examples=150)
+def test_no_sequence_at_random_has_less(kernel: int, side: int, seed: int) -> None:
+    """Greedy sequences: the next group is one of a few that loads least for its size."""
+    rng = random.Random(seed)
+    least = in_the_plane(kernel, LARGEST[kernel])
+    left = {(x, y) for x in range(side) for y in range(side)}
+    held: frozenset[Patch] = frozenset()
+    total = 0
+    while left and rng.random() > 0.02:
+        tried = [
+            tuple(rng.sample(sorted(left), min(len(left), rng.randint(1, LARGEST[kernel]))))
+            for _ in range(30)
+        ]
+        group = min(tried, key=lambda patches: len(pixels(patches, kernel) - held) - len(patches))
+        need = pixels(group, kernel)
+        total += len(need - held) - len(group) - (kernel - 1)
+        left, held = left - set(group), need
+        assert total >= least[len(group), len(need)]
+
+
+def test_the_bound_says_what_it_rests_on() -> None:
+    problem = make_problem({"input": [1, 12, 12], "kernel": [3, 3]}, {"group_size": 2})
+    bound = surplus(problem)
+    assert bound is not None
+    assert str(bound) == "surplus bound: at least 206 pixel loads (least 6)"
+    assert (bound.value, best_bound(problem).name) == (256, "surplus")
+
+
+@pytest.mark.parametrize(
+    ("layer", "machine"),
+    [
+        ({"input": [1, 12, 12], "kernel": [3, 3]}, {"group_size": 3}),
+        ({"input": [1, 12, 12], "kernel": [3, 2]}, {"group_size": 2}),
+        ({"input": [1, 12, 12], "kernel": [3, 3], "stride": [1, 2]}, {"group_size": 2}),
+        ({"input": [1, 12, 12], "kernel": [3, 3], "dilation": [2, 1]}, {"group_size": 2}),
+        ({"input": [1, 12, 12], "padding": [1] * 4}, {"group_size": 2, "padding": "generated"}),
+    ],
+)
+def test_nothing_is_claimed_where_nothing_is_proven(layer: dict, machine: dict) -> None:
+    assert surplus(make_problem(layer, machine)) is None
