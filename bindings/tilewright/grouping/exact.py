@@ -614,7 +614,7 @@ def answers(
     space = Space(problem)
     chains = Chains(space)
     levels = _Levels(space)
-    bound, grounds = levels.up(max(known, levels.value(chains.total))), "before any search"
+    bound, grounds = levels.up(max(known, levels.value(chains.total))), "bounds of chains, before any search"
     watched, skips = False, True
     plans, tables = _Work(), _Work()
     if comb(space.n_patches, space.size) > MAX_GROUPS * len(space.images):
