@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.grouping.problem import Problem
-from tilewright.grouping.surplus import least_surplus
+from tilewright.grouping.surplus import least_surplus, plain_kernel
 
 MAX_WORK = 100_000_000
 """Most entries of tables that `best_bound` computes: under a second. Large groups need no windows."""
@@ -22,7 +22,7 @@ class Bound:
     Attributes
     ----------
     name
-        The argument: ``compulsory``, ``windows``, ``crossing`` or ``surplus``.
+        The argument: ``compulsory``, ``windows``, ``crossing``, ``surplus`` or ``ring``.
     loads
         Fewest pixel loads.
     value
@@ -72,8 +72,9 @@ def best_bound(problem: Problem) -> Bound:
     while reach:
         best = try_counts([best - reach, best + reach])
         reach //= 2
-    others = [trivial, crossing(problem, facts.group), surplus(problem, facts.group)]
-    return max([bound for bound in others if bound] + list(tried.values()), key=lambda bound: bound.value)
+    others = [crossing(problem, facts.group), surplus(problem, facts.group), ring(problem, facts)]
+    found = [trivial, *(bound for bound in others if bound), *tried.values()]
+    return max(found, key=lambda bound: bound.value)
 
 
 def compulsory(problem: Problem) -> Bound:
@@ -151,6 +152,53 @@ def surplus(problem: Problem, group: int | None = None) -> Bound | None:
     least, more = min(known.values()), problem.layer.kernel[0] - 1
     loads = problem.n_patches + more * _fewest_steps(problem) + least
     return _bound(problem, "surplus", loads, {"least": least})
+
+
+def ring(problem: Problem, facts: _Facts | None = None) -> Bound | None:
+    """While the patches at the border are partly done, a step without two of them loads pixels again.
+
+    A border patch that is done and one beside it that is not share K - 1 pixels of the outermost line, which
+    only patches at the border can hold. There are at least two such places until nearly all of the border is
+    done, and it has too few patches for all steps. But in steps before and after that, what is done, or
+    left, has no border to lean on, and soon more pixels wait for other patches than a group can hold
+    (docs/bounds.md, theorem 5).
+
+    Parameters
+    ----------
+    facts
+        What `best_bound` computes once for all bounds.
+
+    Returns
+    -------
+    Bound or None
+        None where the proof does not hold or gives no more than compulsory loads.
+    """
+    kernel = plain_kernel(problem)
+    if kernel is None or kernel < 2 or min(problem.grid) < 2 * kernel:
+        return None
+    facts = facts or _Facts.of(problem)
+    around = 2 * sum(problem.grid) - 4
+    if facts.group * (around // 2) >= problem.n_patches:
+        # The ring is enough for all steps.
+        return None
+    waiting = fewest_waiting(problem, facts.first, facts.group)
+    # So many patches of the ring may be done early, or late, and so many pixels at the edges need no others.
+    done = np.arange(2 * kernel - 2)
+    closed = (done + 1) ** 2 // 4
+
+    def most_patches(extra: int) -> int:
+        """Return a limit on the patches of plans that load no more than `extra` pixels again."""
+        lost = extra // (kernel - 1)
+        missing = lost * (extra + lost * (kernel - 1))
+        early = np.searchsorted(waiting, extra + closed, side="right") - 1
+        between = (around + missing - done[:, None] - done) // 2
+        return int((early[:, None] + early + facts.group * between).max())
+
+    extra, limit = 0, min(3, kernel) * (kernel - 1)
+    while extra < limit and most_patches(extra) < problem.n_patches:
+        extra += 1
+    loads = len(problem.needed_pixels) + extra
+    return _bound(problem, "ring", loads, {"ring": around}) if extra else None
 
 
 def _lines(problem: Problem, columns: bool) -> tuple[NDArray[np.int64], int]:
@@ -243,6 +291,29 @@ def fewest_pixels(problem: Problem) -> NDArray[np.int64]:
     fewest[0] = 0
     # More patches never need fewer pixels, which also mends the slack of generated padding.
     return np.maximum.accumulate(np.maximum(fewest, 0))
+
+
+def fewest_waiting(problem: Problem, fewest: NDArray[np.int64], group: int) -> NDArray[np.int64]:
+    """Fewest pixels beyond those on chip that wait in a step after which m patches or more are done.
+
+    A pixel waits if it is needed by a patch that is done after the step and by one that was not before it.
+    Pixels near the edges of the plane, which fewer than K x K patches need, may all have ceased to wait
+    without being noticed here: they are left to the caller (docs/bounds.md, theorem 5).
+
+    Parameters
+    ----------
+    fewest
+        `fewest_pixels` of the problem.
+    group
+        Most patches of a group.
+    """
+    most = most_pixels(problem)
+    closed = np.searchsorted(fewest, np.arange(len(fewest)), side="right") - 1
+    waiting = np.full(len(fewest), np.iinfo(np.int64).max)
+    waiting[0] = 0
+    for a in range(1, group + 1):
+        waiting[a:] = np.minimum(waiting[a:], fewest[a:] - closed[:-a] - most[a])
+    return np.minimum.accumulate(waiting[::-1])[::-1]
 
 
 def _line(kernel: int, stride: int, dilation: int, padding: int) -> tuple[int, int]:

@@ -44,12 +44,18 @@ def least_surplus(problem: Problem, group: int) -> dict[tuple[int, int], int] | 
         None where it is not known: for large groups, and other than square kernels with stride 1 whose
         padding, if there is any, is loaded.
     """
+    kernel = plain_kernel(problem)
+    if kernel is None or group > LARGEST.get(kernel, 0):
+        return None
+    return in_the_plane(kernel, group)
+
+
+def plain_kernel(problem: Problem) -> int | None:
+    """Return the side of a square kernel with stride 1 whose padding, if any, is loaded; else None."""
     layer, (kernel, width) = problem.layer, problem.layer.kernel
     dense = kernel == width and {*layer.stride, *layer.dilation} == {1}
     generated = problem.machine.padding == "generated" and any(layer.padding)
-    if not dense or generated or group > LARGEST.get(kernel, 0):
-        return None
-    return in_the_plane(kernel, group)
+    return kernel if dense and not generated else None
 
 
 @cache
