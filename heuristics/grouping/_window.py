@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.grouping import Problem
-from tilewright.heuristics.grouping import _growing
+from tilewright.heuristics.grouping import _covering, _growing
 from tilewright.heuristics.grouping._measure import Group
 
 Style = tuple[float, float, float, float, float, float, float]
 """Taste of the beam search: that of `_growing.grow`, and how much the front is held back per line."""
+
+CoverStyle = tuple[float, float, float, float, float]
+"""Taste of `_covering.grow`."""
+
+
+def draw_cover_style(rng: np.random.Generator) -> CoverStyle:
+    """Draw a taste of `_covering.grow`; the ranges hold what did well on several layers."""
+    crowd = float(rng.choice([0.0, 0.5, 1.0]))
+    pull, noise = np.exp(rng.uniform(np.log([1.0, 0.3]), np.log([5.0, 6.0])))
+    hold, length = np.exp(rng.uniform(np.log([0.03, 0.001]), np.log([0.6, 0.1]))) * 5.0**-crowd
+    return float(pull), float(hold), crowd, float(noise), float(length)
 
 
 def draw_style(rng: np.random.Generator) -> Style:
@@ -114,13 +126,12 @@ class Window:
         seed: int,
     ) -> list[Group] | None:
         """Arrange the patches anew in so many steps, the best that any taste finds; None if all died."""
-        needs = np.bincount(self.pixels[self.pixels >= 0], minlength=self.n_pixels) + self.after
         outside = np.minimum(self.loads, _growing.MOST_LOADS)
         chip = _growing.PREVIOUS * self.before + _growing.ONE_LOAD * outside
         found: list[tuple[int, int, int, list[Group]]] = []
         for number, style in enumerate(styles):
             steps, evictions = _growing.grow(
-                self.pixels, self.near, needs.astype(np.int16), chip.astype(np.uint8), room,
+                self.pixels, self.near, self.needs, chip.astype(np.uint8), room,
                 style[-1] * self.ahead, n_steps, max_loads, width, style[:-1], seed,
             )  # fmt: skip
             if evictions >= 0:
@@ -129,6 +140,44 @@ class Window:
                 over = int(np.maximum(self.loads + starts - max_loads, 0).sum())
                 found.append((over, int(starts.sum()), number, groups))
         return min(found)[-1] if found else None
+
+    @cached_property
+    def needs(self) -> NDArray[np.int16]:
+        """How many patches need each pixel, and one more where it is needed after the window."""
+        needed = np.bincount(self.pixels[self.pixels >= 0], minlength=self.n_pixels) + self.after
+        return needed.astype(np.int16)
+
+    @cached_property
+    def owners(self) -> NDArray[np.int32]:
+        """The patches that need each pixel, -1 for none."""
+        patch, place = np.nonzero(self.pixels >= 0)
+        pixel = self.pixels[patch, place]
+        order = np.argsort(pixel, kind="stable")
+        count = np.bincount(pixel, minlength=self.n_pixels)
+        column = np.arange(len(order)) - np.repeat(np.cumsum(count) - count, count)
+        owners = np.full((self.n_pixels, int(count.max())), -1, np.int32)
+        owners[pixel[order], column] = patch[order]
+        return owners
+
+    def cover(
+        self,
+        capacity: int,
+        n_steps: int,
+        timetable: NDArray[np.float64],
+        width: int,
+        tries: int,
+        style: CoverStyle,
+        seed: int,
+    ) -> list[Group]:
+        """Arrange the patches anew in so many steps, roughly by a timetable; no limit but `capacity` is kept.
+
+        There must be a patch for every step; see `_covering.grow` for the parameters.
+        """
+        steps, _ = _covering.grow(
+            self.pixels, self.owners, self.near, self.needs, self.before, capacity, timetable, n_steps,
+            width, tries, style, seed,
+        )  # fmt: skip
+        return self.groups(steps, n_steps)
 
     def groups(self, steps: NDArray[np.int32], n_steps: int) -> list[Group]:
         """Return the patches of each step."""

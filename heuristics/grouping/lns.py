@@ -1,13 +1,16 @@
 """Large-neighbourhood search: parts of the best plan are torn out and rebuilt until time is up.
 
 At first whole plans are grown by the beam search of `beam`, for every sensible way to cut the layer into
-strips. They and the start compete for a while: all are improved, and the worse ones are given up. The rest of
-the time belongs to the winner. Ways to improve a plan take turns, a little more often if they gain:
+strips, and by `sweep`. They and the start compete for a while: all are improved, and the worse ones are given
+up. The rest of the time belongs to the winner. Ways to improve a plan take turns, a little more often if they
+gain:
 
 - *regrow*: the patches of some consecutive steps are arranged anew by the beam search, forwards or
   backwards;
 - *anneal*: the groups around some place, neighbours in the plane or in time, exchange patches and
   places under simulated annealing;
+- *cover*: where few steps let a front sweep the whole layer, so that next to nothing need be loaded twice,
+  some consecutive steps or all are swept anew, by the present plan, smoothed, as the timetable;
 - *restart*: where the layer is small, the whole plan is grown anew with another taste.
 """
 
@@ -22,9 +25,9 @@ from numpy.typing import NDArray
 
 from tilewright.grouping import Plan, Problem
 from tilewright.grouping.plan import count_loads
-from tilewright.heuristics.grouping import _annealing, beam, row_by_row, strips, zigzag
+from tilewright.heuristics.grouping import _annealing, beam, row_by_row, strips, sweep, zigzag
 from tilewright.heuristics.grouping._measure import Group, Value, best, distinct, near, room, value
-from tilewright.heuristics.grouping._window import Style, Window, draw_style, vary
+from tilewright.heuristics.grouping._window import Style, Window, draw_cover_style, draw_style, vary
 from tilewright.search import Search
 
 WIDTH, TASTES = 25, 8
@@ -50,6 +53,12 @@ CELLS = 4_000_000
 
 Cut = tuple[int, bool]
 """Number of strips, and whether they lie along the rows."""
+
+SWEEP: Cut = (0, False)
+"""No strips at all: a sweep."""
+
+POOL = 8
+"""Tastes of sweeps to remember, those that did best."""
 
 
 def plan(problem: Problem, search: Search, attempts: int | None = None) -> Plan:
@@ -99,15 +108,24 @@ class _Run:
         self.reported = value(problem, search.start) if search.start is not None else None
         self.last_report = -float("inf")
         # Seconds per unit of work, learnt; the first guesses are careful.
-        self.pace = {"regrow": 2e-6, "anneal": 1e-6, "restart": 1e-9}
+        self.pace = {"regrow": 2e-6, "anneal": 1e-6, "cover": 1e-8, "restart": 1e-9}
         self.gained = dict.fromkeys(self.pace, 0.0)
         self.spent = dict.fromkeys(self.pace, 1e-3)
         # Ways to cut the layer for a restart, how many tastes each has tried, and its best.
         self.cuts = [cut for cut in beam.ways_to_cut(problem) if self.taste_seconds(cut) < LONGEST]
         self.tried: dict[Cut, int] = {}
-        self.styles: dict[Cut, tuple[int, Style]] = {}
+        self.styles: dict[Cut, tuple[int, Style | None]] = {}
         self.small = bool(self.cuts) and max(map(self.taste_seconds, self.cuts)) < SLICE
         self.n_steps = len(self.groups)
+        # Tastes of sweeps with what their plans would cost, the best first.
+        self.sweeps: list[tuple[int, sweep.Taste]] = []
+        # On small layers the other ways are quick enough to find as much.
+        self.sweeping = (
+            not self.small and sweep.suits(problem, self.n_steps) and self.taste_seconds(SWEEP) < LONGEST
+        )
+        if self.sweeping:
+            self.cuts.append(SWEEP)
+        self.ways = ["anneal", "regrow", "cover"] if self.sweeping else ["anneal", "regrow"]
 
     def take(self, plan: Plan) -> None:
         """Make a plan the present one."""
@@ -134,7 +152,7 @@ class _Run:
         self.report(now=True)
         self.compete()
         while self.goes_on():
-            self.attempt(["regrow", "anneal", "restart"] if self.small else ["regrow", "anneal"])
+            self.attempt([*self.ways, "restart"] if self.small else self.ways)
         self.report(now=True)
 
     def goes_on(self) -> bool:
@@ -156,12 +174,17 @@ class _Run:
         best = self.state
         grown: dict[Cut, _State] = {}
         idle = 0
-        # Each way once, then the best one again as long as that helps.
+        # Each way once, then the best one again as long as that helps, in turn with sweeps: these learn.
         waiting = self.cuts.copy()
         while self.goes_on() and (
             waiting or (grown and self.timed and idle < 4 and self.progress() < GROWTH)
         ):
-            cut = waiting.pop() if waiting else min(grown, key=lambda c: self.price(grown[c].value))
+            if waiting:
+                cut = waiting.pop()
+            elif SWEEP in grown and self.done % 2:
+                cut = SWEEP
+            else:
+                cut = min(grown, key=lambda c: self.price(grown[c].value))
             if self.timed and self.taste_seconds(cut) > 0.1 * self.search.remaining():
                 if grown and not waiting:
                     break
@@ -182,7 +205,7 @@ class _Run:
                 self.state = rival
                 share = (turn + (number + 1) / len(rivals)) / rounds
                 while self.goes_on() and self.progress() < began + (COMPETITION - began) * share:
-                    self.attempt(["regrow", "anneal"])
+                    self.attempt(self.ways)
                 self.report(now=True)
                 rivals[number] = self.state
                 best = min(best, self.state, key=lambda s: s.value)
@@ -203,6 +226,7 @@ class _Run:
         ways: dict[str, Callable[[], None]] = {
             "regrow": self.regrow,
             "anneal": self.anneal,
+            "cover": self.cover,
             "restart": self.try_restart,
         }
         ways[name]()
@@ -236,17 +260,8 @@ class _Run:
         largest = min(800, max(60, problem.n_patches))
         most = int(np.exp(rng.uniform(np.log(30), np.log(largest))))
         length = int(np.clip(most // problem.group_size, 2, len(self.groups)))
-        first = int(np.clip(self.draw_place() - rng.integers(length), 0, len(self.groups) - length))
-        last = first + length
-        old = self.groups[first:last]
-        before = self.groups[first - 1] if first > 0 else None
-        after = self.groups[last] if last < len(self.groups) else None
-        # A plan read backwards costs the same.
-        turn = -1 if rng.random() < 0.5 else 1
-        patches = np.concatenate(old[::turn])
-        window = Window.of(problem, self.near, patches, *(before, after)[::turn])
-        starts = window.starts(old[::turn])
-        window.loads = self.loads[window.known] - starts
+        first, turn, window = self.cut_out(length)
+        patches = window.patches
         steps = self.draw_steps(length, len(patches))
         width = int(np.exp(rng.uniform(np.log(6), np.log(100))))
         if self.timed:
@@ -256,19 +271,71 @@ class _Run:
             self.room, steps, problem.max_loads, width, [draw_style(rng)], int(rng.integers(2**31))
         )
         self.learn("regrow", len(patches) * width, time.monotonic() - began)
-        if grown is None:
-            return
-        groups = grown[::turn]
-        change = window.starts(grown) - starts
-        loads = self.loads[window.known]
-        over = np.maximum(loads + change - problem.max_loads, 0) - np.maximum(loads - problem.max_loads, 0)
+        if grown is not None:
+            self.replace(first, length, turn, window, grown)
+
+    def cut_out(self, length: int) -> tuple[int, int, Window]:
+        """Cut `length` consecutive steps out of the plan, turned round half of the time.
+
+        Returns
+        -------
+        first : int
+            The first of these steps.
+        turn : int
+            1, or -1 if the window is turned round: a plan read backwards costs the same.
+        window : Window
+        """
+        rng = self.rng
+        first = int(np.clip(self.draw_place() - rng.integers(length), 0, len(self.groups) - length))
+        last = first + length
+        before = self.groups[first - 1] if first > 0 else None
+        after = self.groups[last] if last < len(self.groups) else None
+        turn = -1 if rng.random() < 0.5 else 1
+        old = self.groups[first:last][::turn]
+        window = Window.of(self.problem, self.near, np.concatenate(old), *(before, after)[::turn])
+        window.loads = self.loads[window.known] - window.starts(old)
+        return first, turn, window
+
+    def replace(self, first: int, length: int, turn: int, window: Window, grown: list[Group]) -> None:
+        """Put what was grown in a window of `cut_out` in the place of its steps, if that is no worse."""
+        most, last = self.problem.max_loads, first + length
+        groups, old = grown[::turn], self.groups[first:last]
+        before, loads = self.loads[window.known], window.loads + window.starts(grown)
+        over = np.maximum(loads - most, 0) - np.maximum(before - most, 0)
         self.consider(
             int(over.sum()) + self.too_full(groups) - self.too_full(old),
-            int(change.sum()),
+            int((loads - before).sum()),
             self.groups[:first] + groups + self.groups[last:],
             window.known,
-            loads + change,
+            loads,
         )
+
+    def cover(self) -> None:
+        """Sweep some consecutive steps, or all, anew, with the present plan, smoothed, as the timetable."""
+        problem, rng, n = self.problem, self.rng, len(self.groups)
+        length = n if n == 2 or rng.random() < 0.4 else int(rng.integers(2, n))
+        work = sweep.work(problem, n) * length / n / sweep.WIDTH
+        width = sweep.WIDTH
+        if self.timed:
+            seconds = min(LONGEST, 0.1 * self.search.remaining())
+            width = int(min(2 ** rng.integers(2, 6), seconds / (self.pace["cover"] * work)))
+            if width == 0:
+                return
+        first, turn, window = self.cut_out(length)
+        table = self.steps().reshape(problem.grid).astype(float)
+        for _ in range(rng.integers(4)):
+            table = sweep.smooth(table)
+        timetable = table.ravel()[window.patches] - first
+        if turn < 0:
+            timetable = length - 1 - timetable
+        timetable += rng.normal(0, 0.3 * rng.integers(3), len(timetable))
+        began = time.monotonic()
+        grown = window.cover(
+            problem.group_size, length, timetable, width, sweep.TRIES, draw_cover_style(rng),
+            int(rng.integers(2**31)),
+        )  # fmt: skip
+        self.learn("cover", work * width, time.monotonic() - began)
+        self.replace(first, length, turn, window, grown)
 
     def draw_place(self) -> int:
         """Choose a step to begin with, mostly one that loads some pixel again, or too often."""
@@ -449,7 +516,10 @@ class _Run:
 
     def taste_seconds(self, cut: Cut) -> float:
         """Return how long growing a whole plan with one taste takes."""
-        seconds: float = self.pace["restart"] * WIDTH * beam.work(self.problem, cut[0])
+        if cut == SWEEP:
+            seconds: float = self.pace["cover"] * sweep.work(self.problem, self.n_steps)
+            return seconds
+        seconds = self.pace["restart"] * WIDTH * beam.work(self.problem, cut[0])
         return seconds
 
     def try_restart(self) -> None:
@@ -464,22 +534,35 @@ class _Run:
 
     def restart(self, cut: Cut) -> None:
         """Grow a whole plan anew and polish it, if it is promising."""
-        problem, rng, kept = self.problem, self.rng, self.value
+        kept = self.value
+        groups, style = (self.swept(), None) if cut == SWEEP else self.grown(cut)
+        if groups is None:
+            return
+        self.take(Plan.from_groups(self.problem, groups))
+        if self.price(self.value) < 1.04 * kept.objective:
+            self.polish()
+        if cut not in self.styles or self.price(self.value) < self.styles[cut][0]:
+            self.styles[cut] = self.price(self.value), style
+
+    def grown(self, cut: Cut) -> tuple[list[Group] | None, Style]:
+        """Grow a plan strip by strip; return the first of the tastes, too."""
+        problem, rng = self.problem, self.rng
         tastes, width = 3, WIDTH
         if self.timed:
             if self.small:
                 width *= int(2 ** rng.integers(5))
-            seconds = min(LONGEST, 0.1 * self.search.remaining())
-            tastes = int(np.clip(seconds / self.taste_seconds(cut), 1, TASTES)) * WIDTH // width or 1
+            tastes = self.affordable(cut) * WIDTH // width or 1
         styles = [draw_style(rng) for _ in range(tastes)]
         # What did well elsewhere comes first.
         tried = self.tried.get(cut, 0)
         known = beam.STYLES[tried : tried + tastes]
         self.tried[cut] = tried + tastes
         styles = [*known, *styles[len(known) :]]
-        if cut in self.styles and not known and rng.random() < 0.5:
-            # A taste that has done well here, a little changed.
-            styles[0] = vary(self.styles[cut][1], rng)
+        if not known and rng.random() < 0.5:
+            _, style = self.styles.get(cut, (0, None))
+            if style is not None:
+                # A taste that has done well here, a little changed.
+                styles[0] = vary(style, rng)
         usual = bool(known) or rng.random() < 0.7
         middle = beam.middle(problem, *cut)
         began = time.monotonic()
@@ -489,24 +572,49 @@ class _Run:
             int(rng.integers(2**31)), middle if usual else 0.5 - middle,
         )  # fmt: skip
         self.learn("restart", tastes * width * beam.work(problem, cut[0]), time.monotonic() - began)
-        if groups is None:
-            return
-        self.take(Plan.from_groups(problem, groups))
-        if self.price(self.value) < 1.04 * kept.objective:
-            self.polish()
-        if cut not in self.styles or self.price(self.value) < self.styles[cut][0]:
-            self.styles[cut] = self.price(self.value), styles[0]
+        return groups, styles[0]
+
+    def swept(self) -> list[Group]:
+        """Sweep the layer with some tastes, and return the best plan; tastes that do well are varied."""
+        problem, rng = self.problem, self.rng
+        n_steps = self.draw_steps(self.n_steps, problem.n_patches)
+        window = Window.of(problem, self.near, np.arange(problem.n_patches))
+        found: list[tuple[int, list[Group]]] = []
+        for _ in range(self.affordable(SWEEP) if self.timed else 3):
+            tried = self.tried.get(SWEEP, 0)
+            self.tried[SWEEP] = tried + 1
+            if tried < len(sweep.TASTES):
+                taste = sweep.TASTES[tried]
+            elif rng.random() < 0.3:
+                taste = sweep.draw_taste(rng)
+            else:
+                taste = sweep.vary(self.sweeps[int(len(self.sweeps) * rng.random() ** 2)][1], rng)
+            began = time.monotonic()
+            groups = sweep.sweep(problem, window, n_steps, taste, int(rng.integers(2**31)))
+            self.learn("cover", sweep.work(problem, n_steps), time.monotonic() - began)
+            price = self.price(value(problem, Plan.from_groups(problem, groups)))
+            found.append((price, groups))
+            self.sweeps = sorted([*self.sweeps, (price, taste)])[:POOL]
+        return min(found, key=lambda plan: plan[0])[1]
+
+    def affordable(self, cut: Cut) -> int:
+        """Return how many tastes a restart may try."""
+        seconds = min(LONGEST, 0.1 * self.search.remaining())
+        return int(np.clip(seconds / self.taste_seconds(cut), 1, TASTES))
 
     def polish(self) -> None:
         """Rid a new plan of loads too many and of what costs most, as long as that gets on."""
         whole = len(self.groups) * self.problem.n_pixels < CELLS
         idle = 0
-        while idle < (8 if self.value.violations else 2) and not self.out_of_time():
+        while idle < (8 if self.value.violations else len(self.ways)) and not self.out_of_time():
             before = self.value
-            if idle % 2 == 0:
+            way = self.ways[idle % len(self.ways)]
+            if way == "anneal":
                 self.anneal(whole=whole, heat=0.4)
-            else:
+            elif way == "regrow":
                 self.regrow()
+            else:
+                self.cover()
             idle = 0 if self.value < before else idle + 1
 
     def price(self, found: Value) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import time
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,8 +15,18 @@ from tilewright.errors import InputError
 from tilewright.grouping import Plan, Problem
 from tilewright.grouping.plan import count_loads, objective
 from tilewright.grouping.problem import GroupingLimits, GroupingMachine, GroupingObjective
-from tilewright.heuristics.grouping import beam, lns, row_by_row, s1_baseline, strips, zigzag
+from tilewright.heuristics.grouping import (
+    _covering,
+    beam,
+    lns,
+    row_by_row,
+    s1_baseline,
+    strips,
+    sweep,
+    zigzag,
+)
 from tilewright.heuristics.grouping._measure import Value, near, room, value
+from tilewright.heuristics.grouping._window import Window, draw_cover_style
 from tilewright.layer import Layer
 from tilewright.search import Search
 
@@ -106,6 +117,42 @@ def test_improver_keeps_its_books_and_never_gets_worse(problem: Problem, seed: i
         assert value(problem, reported[-1]) == run.value
 
 
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(problem=problems(), seed=st.integers(0, 1000), data=st.data())
+def test_covering_counts_what_it_evicts(problem: Problem, seed: int, data: st.DataObject) -> None:
+    """Every patch once, slots left empty spread evenly, and as many evictions as pixels loaded again."""
+    rng = np.random.default_rng(seed)
+    window = Window.of(problem, near(problem), np.arange(problem.n_patches))
+    n_steps = data.draw(st.integers(problem.kmin, problem.kmax))
+    steps, evictions = _covering.grow(
+        window.pixels, window.owners, window.near, window.needs, window.before, problem.group_size,
+        rng.uniform(0, n_steps, problem.n_patches), n_steps, 3, 2, draw_cover_style(rng), seed,
+    )  # fmt: skip
+    plan = Plan.from_steps(problem, steps)
+    check_partition(problem, plan)
+    sizes = [len(group) for group in plan.groups]
+    assert len(sizes) == n_steps
+    assert max(sizes) <= min(sizes) + 1
+    assert count_loads(problem, steps).sum() == len(problem.needed_pixels) + evictions
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(size=st.integers(5, 12), group_size=st.integers(2, 8), seed=st.integers(0, 1000))
+def test_covering_keeps_the_books_of_an_improver(size: int, group_size: int, seed: int) -> None:
+    problem = make(size, group_size)
+    start = zigzag.plan(problem)
+    run = lns._Run(problem, Search(start=start, seed=seed), start, timed=False)
+    for _ in range(3):
+        run.cover()
+    assert run.value <= value(problem, start)
+    if sweep.suits(problem, problem.kmin):
+        run.restart(lns.SWEEP)
+    plan = run.plan()
+    check_partition(problem, plan)
+    assert run.value == value(problem, plan)
+    assert (run.loads == count_loads(problem, plan.steps(problem))).all()
+
+
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(problem=problems(), seed=st.integers(0, 1000))
 def test_same_seed_same_plan(problem: Problem, seed: int) -> None:
@@ -139,8 +186,11 @@ def test_start_outside_the_limits_is_replaced_and_the_replacement_reported() -> 
     assert value(problem, plan).violations == 0
 
 
-def test_deadline_is_kept() -> None:
-    problem = make(40, 6)
+@pytest.mark.parametrize(("size", "group_size"), [(40, 6), (40, 24)])
+def test_deadline_is_kept(size: int, group_size: int) -> None:
+    """A layer too long for a sweep, and one that is swept."""
+    problem = make(size, group_size)
+    assert sweep.suits(problem, problem.kmin) == (group_size == 24)
     lns.plan(problem, Search(deadline=time.monotonic()), attempts=3)  # compiles if need be
     for seconds in (0.5, 1.5):
         began = time.monotonic()
@@ -175,6 +225,35 @@ def test_a_wide_strip_grows_best_from_its_middle() -> None:
         check_partition(problem, plan)
         loads[middle] = int(count_loads(problem, plan.steps(problem)).sum())
     assert 32 * 32 <= loads[0.5] <= 32 * 32 + 20 < loads[0.0]
+
+
+@pytest.mark.parametrize(("grid", "n_steps"), [((28, 28), 49), ((20, 31), 44), ((3, 3), 2), ((3, 9), 27)])
+@pytest.mark.parametrize(("place", "lead"), [(0.0, 0.0), (1 / 16, 1.5), (0.3, 3.0)])
+def test_timetable(grid: tuple[int, int], n_steps: int, place: float, lead: float) -> None:
+    """Every step has its share of patches, and the border is passed from one place to the opposite one."""
+    table = sweep.timetable(grid, n_steps, place, lead)
+    due = np.sort(table) + 0.5
+    assert np.allclose(np.diff(due), n_steps / len(due))
+    assert 0 < due[0] < due[-1] < n_steps
+    rows, cols = sweep.border(grid)
+    assert len({*zip(rows.tolist(), cols.tolist(), strict=True)}) == len(rows) == 2 * sum(grid) - 4
+    assert ((rows % (grid[0] - 1) == 0) | (cols % (grid[1] - 1) == 0)).all()
+    assert (np.abs(np.diff(rows)) + np.abs(np.diff(cols)) == 1).all()
+    along = table.reshape(grid)[rows, cols]
+    first = round(place * len(rows))
+    if min(grid) > 3:
+        assert along[first] < np.median(along) < along[(first + len(rows) // 2) % len(rows)]
+
+
+def test_a_sweep_loads_next_to_nothing_twice() -> None:
+    """LeNet-5's first convolution: half the border has 54 patches, enough for 44 steps."""
+    problem = Problem(
+        layer=Layer(input=(1, 32, 32), kernels=6, kernel=(5, 5)), machine=GroupingMachine(group_size=18)
+    )
+    plan = sweep.plan(problem)
+    assert value(problem, plan).violations == 0
+    assert plan.n_steps == problem.kmin == 44
+    assert 32 * 32 <= count_loads(problem, plan.steps(problem)).sum() <= 32 * 32 + 5
 
 
 @pytest.mark.parametrize("layer", [(28, 28), (56, 40), (8, 30), (1, 9)])
