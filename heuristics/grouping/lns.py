@@ -121,7 +121,9 @@ class _Run:
         self.sweeps: list[tuple[int, sweep.Taste]] = []
         # On small layers the other ways are quick enough to find as much.
         self.sweeping = (
-            not self.small and sweep.suits(problem, self.n_steps) and self.taste_seconds(SWEEP) < LONGEST
+            not self.small
+            and sweep.border_lasts(problem, self.n_steps)
+            and self.taste_seconds(SWEEP) < LONGEST
         )
         if self.sweeping:
             self.cuts.append(SWEEP)

@@ -67,7 +67,7 @@ def plan(problem: Problem) -> Plan:
     """
     plans = [strips.plan(problem)]
     n_steps = plans[0].n_steps
-    if suits(problem, n_steps):
+    if border_lasts(problem, n_steps):
         window = Window.of(problem, near(problem), np.arange(problem.n_patches))
         for taste in TASTES[: int(WORK / work(problem, n_steps))]:
             plans.append(Plan.from_groups(problem, sweep(problem, window, n_steps, taste, 0)))
@@ -75,7 +75,7 @@ def plan(problem: Problem) -> Plan:
     return chosen
 
 
-def suits(problem: Problem, n_steps: int) -> bool:
+def border_lasts(problem: Problem, n_steps: int) -> bool:
     """Tell whether half the border lasts for so many steps, nearly, and memory does not matter."""
     height, width = problem.grid
     if problem.machine.memory is not None:

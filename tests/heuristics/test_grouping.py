@@ -145,7 +145,7 @@ def test_covering_keeps_the_books_of_an_improver(size: int, group_size: int, see
     for _ in range(3):
         run.cover()
     assert run.value <= value(problem, start)
-    if sweep.suits(problem, problem.kmin):
+    if sweep.border_lasts(problem, problem.kmin):
         run.restart(lns.SWEEP)
     plan = run.plan()
     check_partition(problem, plan)
@@ -190,7 +190,7 @@ def test_start_outside_the_limits_is_replaced_and_the_replacement_reported() -> 
 def test_deadline_is_kept(size: int, group_size: int) -> None:
     """A layer too long for a sweep, and one that is swept."""
     problem = make(size, group_size)
-    assert sweep.suits(problem, problem.kmin) == (group_size == 24)
+    assert sweep.border_lasts(problem, problem.kmin) == (group_size == 24)
     lns.plan(problem, Search(deadline=time.monotonic()), attempts=3)  # compiles if need be
     for seconds in (0.5, 1.5):
         began = time.monotonic()
