@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from fractions import Fraction
 from itertools import combinations
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from tilewright.grouping import best_bound
 from tilewright.grouping.bounds import surplus
-from tilewright.grouping.surplus import LARGEST, in_the_plane
+from tilewright.grouping.surplus import ENDS, KNOWN, Known, in_the_plane
 
 Patch = tuple[int, int]
 
@@ -22,7 +23,7 @@ def pixels(patches: tuple[Patch, ...], kernel: int) -> frozenset[Patch]:
     return frozenset((x + i, y + j) for x, y in patches for i in side for j in side)
 
 
-def exhaustive(box: tuple[int, int], kernel: int, group: int) -> dict[tuple[int, int], int]:
+def exhaustive(box: tuple[int, int], kernel: int, group: int, rate: Fraction) -> dict[Patch, Fraction]:
     """Least surplus of all sequences in a box, by the patches and pixels of the last group."""
     cells = [(x, y) for x in range(box[0]) for y in range(box[1])]
     needs = {}
@@ -30,8 +31,8 @@ def exhaustive(box: tuple[int, int], kernel: int, group: int) -> dict[tuple[int,
         for chosen in combinations(range(len(cells)), size):
             needs[sum(1 << i for i in chosen)] = size, pixels(tuple(cells[i] for i in chosen), kernel)
     # What is done only grows, so the least number comes first.
-    front = {number: {number: len(need) - size - (kernel - 1)} for number, (size, need) in needs.items()}
-    least: dict[tuple[int, int], int] = {}
+    front = {number: {number: len(need) - size - rate} for number, (size, need) in needs.items()}
+    least: dict[Patch, Fraction] = {}
     for done in range(1, 1 << len(cells)):
         for last, value in front.get(done, {}).items():
             size, need = needs[last]
@@ -39,57 +40,83 @@ def exhaustive(box: tuple[int, int], kernel: int, group: int) -> dict[tuple[int,
             least[key] = min(value, least.get(key, value))
             for number, (more, wanted) in needs.items():
                 if not number & done:
-                    after = value + len(wanted - need) - more - (kernel - 1)
+                    after = value + len(wanted - need) - more - rate
                     states = front.setdefault(done | number, {})
                     if after < states.get(number, after + 1):
                         states[number] = after
     return least
 
 
+@pytest.mark.parametrize("kernel", [2, 3])
+def test_searches_find_what_is_known_of_two_patches(kernel: int) -> None:
+    rate = Fraction(kernel - 1)
+    assert in_the_plane(kernel, 2, rate, 10_000) == ENDS[kernel]
+    assert Known(kernel, 2, rate, Fraction(min(ENDS[kernel].values()))) in KNOWN
+
+
 @pytest.mark.parametrize(
-    ("box", "kernel", "group"),
-    [((3, 3), 2, 2), ((2, 5), 2, 2), ((3, 3), 3, 2), ((1, 9), 3, 2), ((2, 4), 3, 2), ((3, 3), 3, 1)],
+    ("box", "kernel", "group", "rate"),
+    [
+        ((3, 3), 2, 2, Fraction(1)),
+        ((2, 5), 2, 2, Fraction(1)),
+        ((3, 3), 3, 2, Fraction(2)),
+        ((1, 9), 3, 2, Fraction(2)),
+        ((2, 4), 3, 2, Fraction(2)),
+        ((3, 3), 3, 1, Fraction(2)),
+        ((2, 4), 3, 3, Fraction(1)),
+        ((1, 8), 3, 3, Fraction(1)),
+        ((2, 4), 3, 3, Fraction(2, 3)),
+    ],
 )
-def test_no_sequence_in_a_box_has_less(box: tuple[int, int], kernel: int, group: int) -> None:
-    least = in_the_plane(kernel, group)
-    found = exhaustive(box, kernel, group)
+def test_no_sequence_in_a_box_has_less(box: tuple[int, int], kernel: int, group: int, rate: Fraction) -> None:
+    least = in_the_plane(kernel, group, rate, 100_000)
+    found = exhaustive(box, kernel, group, rate)
     assert all(least[last] <= value for last, value in found.items())
     assert min(found.values()) == min(least.values())
 
 
-@given(st.sampled_from([2, 3]), st.integers(2, 8), st.integers(0, 2**32))
+@given(st.sampled_from(KNOWN), st.integers(2, 8), st.integers(0, 2**32))
 @settings(max_examples=150)
-def test_no_sequence_at_random_has_less(kernel: int, side: int, seed: int) -> None:
+def test_no_sequence_at_random_has_less(known: Known, side: int, seed: int) -> None:
     """Greedy sequences: the next group is one of a few that loads least for its size."""
     rng = random.Random(seed)
-    least = in_the_plane(kernel, LARGEST[kernel])
     left = {(x, y) for x in range(side) for y in range(side)}
     held: frozenset[Patch] = frozenset()
-    total = 0
+    total = Fraction(0)
     while left and rng.random() > 0.02:
         tried = [
-            tuple(rng.sample(sorted(left), min(len(left), rng.randint(1, LARGEST[kernel]))))
-            for _ in range(30)
+            tuple(rng.sample(sorted(left), min(len(left), rng.randint(1, known.group)))) for _ in range(30)
         ]
-        group = min(tried, key=lambda patches: len(pixels(patches, kernel) - held) - len(patches))
-        need = pixels(group, kernel)
-        total += len(need - held) - len(group) - (kernel - 1)
+        group = min(tried, key=lambda patches: len(pixels(patches, known.kernel) - held) - len(patches))
+        need = pixels(group, known.kernel)
+        total += len(need - held) - len(group) - known.rate
         left, held = left - set(group), need
-        assert total >= least[len(group), len(need)]
+        assert total >= known.least
+        if known.group == 2:
+            assert total >= ENDS[known.kernel][len(group), len(need)]
+
+
+def test_a_search_that_does_not_fit_or_is_not_made_for_a_kernel_says_so() -> None:
+    with pytest.raises(MemoryError, match="more than 100 states"):
+        in_the_plane(3, 3, Fraction(1), 100)
+    with pytest.raises(ValueError, match="kernel 4, group 2"):
+        in_the_plane(4, 2, Fraction(1))
 
 
 def test_the_bound_says_what_it_rests_on() -> None:
     problem = make_problem({"input": [1, 12, 12], "kernel": [3, 3]}, {"group_size": 2})
     bound = surplus(problem)
     assert bound is not None
-    assert str(bound) == "surplus bound: at least 206 pixel loads (least 6)"
+    assert str(bound) == "surplus bound: at least 206 pixel loads (rate 2, least 6)"
     assert (bound.value, best_bound(problem).name) == (256, "surplus")
+    three = surplus(make_problem({"input": [1, 12, 12], "kernel": [3, 3]}, {"group_size": 3}))
+    assert str(three) == "surplus bound: at least 158 pixel loads (rate 3/2, least 13/2)"
 
 
 @pytest.mark.parametrize(
     ("layer", "machine"),
     [
-        ({"input": [1, 12, 12], "kernel": [3, 3]}, {"group_size": 3}),
+        ({"input": [1, 12, 12], "kernel": [3, 3]}, {"group_size": 5}),
         ({"input": [1, 12, 12], "kernel": [3, 2]}, {"group_size": 2}),
         ({"input": [1, 12, 12], "kernel": [3, 3], "stride": [1, 2]}, {"group_size": 2}),
         ({"input": [1, 12, 12], "kernel": [3, 3], "dilation": [2, 1]}, {"group_size": 2}),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.grouping.problem import Problem
-from tilewright.grouping.surplus import least_surplus, plain_kernel
+from tilewright.grouping.surplus import known, plain_kernel
 
 MAX_WORK = 100_000_000
 """Most entries of tables that `best_bound` computes: under a second. Large groups need no windows."""
@@ -133,7 +134,7 @@ def crossing(problem: Problem, group: int | None = None) -> Bound:
 
 
 def surplus(problem: Problem, group: int | None = None) -> Bound | None:
-    """Plans of small groups load K - 1 pixels a step more than they have patches (docs/bounds.md, theorem 4).
+    """Count the pixels that each step of a small group loads beyond its patches (docs/bounds.md, theorem 4).
 
     Parameters
     ----------
@@ -143,15 +144,18 @@ def surplus(problem: Problem, group: int | None = None) -> Bound | None:
     Returns
     -------
     Bound or None
-        None where `least_surplus` is not known.
+        None where nothing is `known`.
     """
     group = group or largest_group(problem, fewest_pixels(problem))
-    known = least_surplus(problem, group)
-    if known is None:
+    steps = _fewest_steps(problem)
+    found = [
+        (ceil(problem.n_patches + theorem.rate * steps + theorem.least), theorem)
+        for theorem in known(problem, group)
+    ]
+    if not found:
         return None
-    least, more = min(known.values()), problem.layer.kernel[0] - 1
-    loads = problem.n_patches + more * _fewest_steps(problem) + least
-    return _bound(problem, "surplus", loads, {"least": least})
+    loads, theorem = max(found, key=lambda pair: pair[0])
+    return _bound(problem, "surplus", loads, {"rate": theorem.rate, "least": theorem.least})
 
 
 def ring(problem: Problem, facts: _Facts | None = None) -> Bound | None:

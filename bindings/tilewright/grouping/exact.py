@@ -28,7 +28,7 @@ from tilewright.grouping.plan import Plan
 from tilewright.grouping.plan import objective as cost
 from tilewright.grouping.problem import Problem
 from tilewright.grouping.structure import cells, last_useful_step, scale, scaled_costs, symmetries
-from tilewright.grouping.surplus import least_surplus
+from tilewright.grouping.surplus import least_by_last
 from tilewright.grouping.validity import fault
 from tilewright.search import MAX_SECONDS, OutOfTimeError
 
@@ -427,7 +427,7 @@ class Chains:
     def _ends(self) -> Ints | None:
         """Return the least surplus of chains less their last pixels, by the last group, if known."""
         space = self.space
-        known = least_surplus(space.problem, space.size)
+        known = least_by_last(space.problem, space.size)
         if known is None:
             return None
         ends = np.zeros((space.size + 1, space.most_pixels + 1), np.int32)

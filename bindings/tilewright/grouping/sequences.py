@@ -1,0 +1,613 @@
+"""The compiled search behind `tilewright.grouping.surplus`: all that can follow a group in the plane.
+
+A *state* is the last group of a sequence, what is done beside it, and its *lead*: how much less surplus the
+sequence has than a fresh start from its last group. Patches of the last group that no patch touches together
+are in different *clusters*; how far these are apart, and which way they are turned, is forgotten. A state is
+followed while its lead is positive. Surplus and lead are counted in parts, so that the rate need not be
+a whole number. docs/bounds.md, theorem 4, proves that nothing is lost.
+"""
+
+# Numba infers the types of compiled functions; docstrings state them where it matters.
+# mypy: allow-untyped-defs, allow-untyped-calls
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+MOST = 4
+"""Largest group: a board has room for so many clusters, and 64 bits for their pixels."""
+
+_BESIDE = 8 * MOST
+"""Most patches that are done beside a cluster."""
+_ROW = 1 + MOST * (2 + MOST + _BESIDE)
+"""Numbers in a row: of clusters; and of each how many patches, how many done beside them, and both."""
+_APART = 40
+"""Between clusters on the board."""
+_EDGE = 14
+"""Between the first cluster and the edges of the board."""
+_WIDE, _HIGH = 2 * _EDGE + (2 * MOST) * _APART, 2 * _EDGE + _APART
+MUCH = 1 << 20
+
+inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+"""For functions that only compiled ones call. What calls itself can not be loaded from numba's cache."""
+
+
+class Kind(NamedTuple):
+    """What is searched.
+
+    Attributes
+    ----------
+    kernel
+        Side of the kernel.
+    group
+        Most patches of a group.
+    parts
+        How many parts a pixel counts.
+    step
+        How many parts a step counts.
+    """
+
+    kernel: int
+    group: int
+    parts: int
+    step: int
+
+
+class Store(NamedTuple):
+    """The states that are kept, and room to work in.
+
+    Attributes
+    ----------
+    rows : int16, shape (states, _ROW)
+        States in canonical form.
+    lead, following, waiting : int64, shape (states,)
+        Of each state the lead, or -1 if a better one was found; the next one of the same hash, or -1; and
+        the next one with the same lead that is not followed yet, or -1.
+    heads : int64, shape (power of two,)
+        First state of each hash, or -1.
+    tops : int64, shape (leads,)
+        First state of each lead that is not followed yet, or -1.
+    least : int64, shape (patches, pixels)
+        Least surplus by the last group, in parts.
+    used : int64, shape (1,)
+        How many states there are.
+    number, owner : int64, shape (_WIDE, _HIGH)
+        The number of a pixel of the last group, or -1; and scratch.
+    gone : bool, shape (_WIDE, _HIGH)
+        Patches that are done.
+    """
+
+    rows: NDArray[np.int16]
+    lead: Ints
+    following: Ints
+    waiting: Ints
+    heads: Ints
+    tops: Ints
+    least: Ints
+    used: Ints
+    number: Ints
+    owner: Ints
+    gone: NDArray[np.bool_]
+
+
+def store(states: int) -> Store:
+    """Make room for so many states."""
+    return Store(
+        np.zeros((states, _ROW), np.int16),
+        np.full(states, -1, np.int64),
+        np.full(states, -1, np.int64),
+        np.full(states, -1, np.int64),
+        np.full(1 << max(10, states.bit_length()), -1, np.int64),
+        np.full(4096, -1, np.int64),
+        np.full((MOST + 1, 65), MUCH, np.int64),
+        np.zeros(1, np.int64),
+        np.full((_WIDE, _HIGH), -1, np.int64),
+        np.full((_WIDE, _HIGH), -1, np.int64),
+        np.zeros((_WIDE, _HIGH), np.bool_),
+    )
+
+
+@inner
+def _bits(x):
+    n = 0
+    while x:
+        x &= x - np.uint64(1)
+        n += 1
+    return n
+
+
+@inner
+def _image(i, x, y):
+    """Return one of the eight images of a patch."""
+    if i & 1:
+        x = -x
+    if i & 2:
+        y = -y
+    if i & 4:
+        return y, x
+    return x, y
+
+
+@inner
+def _sorted(codes, n):
+    for i in range(1, n):
+        code, j = codes[i], i - 1
+        while j >= 0 and codes[j] > code:
+            codes[j + 1] = codes[j]
+            j -= 1
+        codes[j + 1] = code
+
+
+@inner
+def _less(a, na, b, nb):
+    """Compare sequences of codes: -1, 0 or 1."""
+    for i in range(min(na, nb)):
+        if a[i] != b[i]:
+            return -1 if a[i] < b[i] else 1
+    return 0 if na == nb else (-1 if na < nb else 1)
+
+
+@inner
+def _canonical(kind, px, py, n, dx, dy, nd, row):
+    """Write the row of a group and of what is done near it; patches far from all clusters are left out."""
+    reach = 2 * (kind.kernel - 1)
+    cluster = np.full(n, -1, np.int64)
+    n_clusters = 0
+    for i in range(n):
+        if cluster[i] >= 0:
+            continue
+        cluster[i] = n_clusters
+        grown = True
+        while grown:
+            grown = False
+            for a in range(n):
+                if cluster[a] != n_clusters:
+                    continue
+                for b in range(n):
+                    if cluster[b] < 0 and abs(px[a] - px[b]) <= reach and abs(py[a] - py[b]) <= reach:
+                        cluster[b] = n_clusters
+                        grown = True
+        n_clusters += 1
+    # Of each cluster: how many patches, how many done, both as codes.
+    width = 2 + MOST + _BESIDE
+    forms = np.zeros((n_clusters, width), np.int64)
+    codes, others = np.zeros(MOST, np.int64), np.zeros(_BESIDE, np.int64)
+    ex, ey = np.zeros(_BESIDE, np.int64), np.zeros(_BESIDE, np.int64)
+    for c in range(n_clusters):
+        beside = 0
+        for q in range(nd):
+            near = False
+            for i in range(n):
+                if cluster[i] == c and abs(px[i] - dx[q]) <= 1 and abs(py[i] - dy[q]) <= 1:
+                    near = True
+                    break
+            # Pieces that were laid out may have the same one beside them.
+            for i in range(beside):
+                if ex[i] == dx[q] and ey[i] == dy[q]:
+                    near = False
+                    break
+            if near:
+                ex[beside], ey[beside] = dx[q], dy[q]
+                beside += 1
+        found = False
+        for image in range(8):
+            size, left, low = 0, MUCH, MUCH
+            for i in range(n):
+                if cluster[i] == c:
+                    x, y = _image(image, px[i], py[i])
+                    left, low = min(left, x), min(low, y)
+            for i in range(n):
+                if cluster[i] == c:
+                    x, y = _image(image, px[i], py[i])
+                    codes[size] = (x - left + 1) * 64 + y - low + 1
+                    size += 1
+            _sorted(codes, size)
+            order = -1
+            if found:
+                order = _less(codes, size, forms[c, 2:], size)
+                if order > 0:
+                    continue
+            for q in range(beside):
+                x, y = _image(image, ex[q], ey[q])
+                others[q] = (x - left + 1) * 64 + y - low + 1
+            _sorted(others, beside)
+            if order == 0 and _less(others, beside, forms[c, 2 + MOST :], beside) >= 0:
+                continue
+            found = True
+            forms[c, 0], forms[c, 1] = size, beside
+            forms[c, 2 : 2 + size] = codes[:size]
+            forms[c, 2 + MOST : 2 + MOST + beside] = others[:beside]
+    row[:] = 0
+    row[0] = n_clusters
+    used = np.zeros(n_clusters, np.bool_)
+    for place in range(n_clusters):
+        first = -1
+        for c in range(n_clusters):
+            if used[c]:
+                continue
+            if first < 0:
+                first = c
+                continue
+            order = _less(forms[c, 2:], forms[c, 0], forms[first, 2:], forms[first, 0])
+            if order == 0:
+                order = _less(forms[c, 2 + MOST :], forms[c, 1], forms[first, 2 + MOST :], forms[first, 1])
+            if order < 0:
+                first = c
+        used[first] = True
+        row[1 + place * width : 1 + (place + 1) * width] = forms[first]
+
+
+@inner
+def _laid_out(row, px, py, dx, dy):
+    """Put clusters on the board; return how many patches there are, and how many done ones."""
+    width = 2 + MOST + _BESIDE
+    n = nd = 0
+    for c in range(row[0]):
+        at = 1 + c * width
+        shift = _EDGE + c * _APART
+        for i in range(row[at]):
+            code = row[at + 2 + i]
+            px[n], py[n] = code // 64 - 1 + shift, code % 64 - 1 + _EDGE
+            n += 1
+        for i in range(row[at + 1]):
+            code = row[at + 2 + MOST + i]
+            dx[nd], dy[nd] = code // 64 - 1 + shift, code % 64 - 1 + _EDGE
+            nd += 1
+    return n, nd
+
+
+@inner
+def _next(kind, store, px, py, n, dx, dy, nd, qx, qy, masks, shares):
+    """Find the patches that may follow and what they share; return how many, and the pixels of the group."""
+    kernel, number, gone, owner = kind.kernel, store.number, store.gone, store.owner
+    pixels = 0
+    for i in range(n):
+        gone[px[i], py[i]] = True
+        for x in range(px[i], px[i] + kernel):
+            for y in range(py[i], py[i] + kernel):
+                if number[x, y] < 0:
+                    number[x, y] = pixels
+                    pixels += 1
+    for i in range(nd):
+        gone[dx[i], dy[i]] = True
+    found = 0
+    for i in range(n):
+        for x in range(px[i] - kernel + 1, px[i] + kernel):
+            for y in range(py[i] - kernel + 1, py[i] + kernel):
+                if gone[x, y] or owner[x, y] >= 0:
+                    continue
+                owner[x, y] = 0
+                mask = np.uint64(0)
+                for u in range(x, x + kernel):
+                    for v in range(y, y + kernel):
+                        if number[u, v] >= 0:
+                            mask |= np.uint64(1) << np.uint64(number[u, v])
+                share = _bits(mask)
+                # The largest shares first.
+                j = found - 1
+                while j >= 0 and shares[j] < share:
+                    qx[j + 1], qy[j + 1], masks[j + 1], shares[j + 1] = qx[j], qy[j], masks[j], shares[j]
+                    j -= 1
+                qx[j + 1], qy[j + 1], masks[j + 1], shares[j + 1] = x, y, mask, share
+                found += 1
+    for i in range(found):
+        owner[qx[i], qy[i]] = -1
+    for i in range(n):
+        gone[px[i], py[i]] = False
+        for x in range(px[i], px[i] + kernel):
+            for y in range(py[i], py[i] + kernel):
+                number[x, y] = -1
+    for i in range(nd):
+        gone[dx[i], dy[i]] = False
+    return found, pixels
+
+
+@inner
+def _need(kind, pixels, n, lead):
+    """Return how many pixels of a group of n patches the next group must share to keep a lead."""
+    return max(1, pixels - (kind.parts * n + kind.step + lead - 1) // kind.parts)
+
+
+@inner
+def _covers(masks, shares, found, first, slots, mask, need):
+    """Whether so many more patches can share enough pixels."""
+    have = _bits(mask)
+    if have >= need:
+        return True
+    if slots == 0:
+        return False
+    for i in range(first, found):
+        if have + slots * shares[i] < need:
+            return False
+        if _covers(masks, shares, found, i + 1, slots - 1, mask | masks[i], need):
+            return True
+    return False
+
+
+@inner
+def _beside(row, other, width):
+    """Whether no cluster of a row has others done beside it than that of another row of the same shape."""
+    for c in range(row[0]):
+        at = 1 + c * width
+        j, m = 0, other[at + 1]
+        for i in range(row[at + 1]):
+            code = row[at + 2 + MOST + i]
+            while j < m and other[at + 2 + MOST + j] < code:
+                j += 1
+            if j == m or other[at + 2 + MOST + j] != code:
+                return False
+    return True
+
+
+@inner
+def _keep(kind, store, px, py, n, dx, dy, nd, lead):
+    """Keep a state unless one as good is known or nothing can follow; return whether there was room."""
+    width = 2 + MOST + _BESIDE
+    at = store.used[0]
+    if at == len(store.rows):
+        return False
+    row = store.rows[at]
+    _canonical(kind, px, py, n, dx, dy, nd, row)
+    code = np.uint64(1469598103934665603)
+    for c in range(row[0]):
+        for i in range(MOST):
+            code = (code ^ np.uint64(row[1 + c * width + 2 + i])) * np.uint64(1099511628211)
+        code = (code ^ np.uint64(row[1 + c * width])) * np.uint64(1099511628211)
+    code ^= code >> np.uint64(29)
+    slot = np.int64(code & np.uint64(len(store.heads) - 1))
+    i = store.heads[slot]
+    while i >= 0:
+        if store.lead[i] >= lead and _same(row, store.rows[i], width) and _beside(store.rows[i], row, width):
+            return True
+        i = store.following[i]
+    ax, ay = np.zeros(MOST, np.int64), np.zeros(MOST, np.int64)
+    bx, by = np.zeros(MOST * _BESIDE, np.int64), np.zeros(MOST * _BESIDE, np.int64)
+    near = MOST * (2 * kind.kernel - 1) ** 2
+    qx, qy, shares = np.zeros(near, np.int64), np.zeros(near, np.int64), np.zeros(near, np.int64)
+    masks = np.zeros(near, np.uint64)
+    n, m = _laid_out(row, ax, ay, bx, by)
+    found, pixels = _next(kind, store, ax, ay, n, bx, by, m, qx, qy, masks, shares)
+    surplus = kind.parts * (pixels - n) - kind.step - lead
+    store.least[n, pixels] = min(store.least[n, pixels], surplus)
+    need = _need(kind, pixels, n, lead)
+    if not _covers(masks, shares, found, 0, kind.group, np.uint64(0), need):
+        return True
+    i = store.heads[slot]
+    while i >= 0:
+        if (
+            0 <= store.lead[i] <= lead
+            and _same(row, store.rows[i], width)
+            and _beside(row, store.rows[i], width)
+        ):
+            store.lead[i] = -1
+        i = store.following[i]
+    store.lead[at] = lead
+    store.following[at] = store.heads[slot]
+    store.heads[slot] = at
+    store.waiting[at] = store.tops[lead]
+    store.tops[lead] = at
+    store.used[0] += 1
+    return True
+
+
+@inner
+def _same(row, other, width):
+    """Whether two rows have the same clusters, but for what is done beside them."""
+    if row[0] != other[0]:
+        return False
+    for c in range(row[0]):
+        at = 1 + c * width
+        if row[at] != other[at]:
+            return False
+        for i in range(row[at]):
+            if row[at + 2 + i] != other[at + 2 + i]:
+                return False
+    return True
+
+
+class Pieces(NamedTuple):
+    """Parts of a group whose places are not known.
+
+    Attributes
+    ----------
+    sizes : int64, shape (pieces, 2)
+        How many patches each has, and how many are done beside them.
+    x, y : int64, shape (pieces, _BESIDE * MOST)
+        Patches, then those done beside them.
+    """
+
+    sizes: Ints
+    x: Ints
+    y: Ints
+
+
+@inner
+def _place(kind, store, pieces, k, n_pieces, px, py, n, dx, dy, nd, lead):
+    """Lay out pieces from the k-th on in every way, near others or far; return whether there was room."""
+    if k == n_pieces:
+        return _keep(kind, store, px, py, n, dx, dy, nd, lead)
+    size, beside = pieces.sizes[k]
+    x, y = pieces.x[k], pieces.y[k]
+    right, left = -MUCH, MUCH
+    for i in range(n):
+        right = max(right, px[i])
+    for i in range(size):
+        left = min(left, x[i])
+    for i in range(size):
+        px[n + i], py[n + i] = x[i] - left + right + _APART, y[i]
+    for i in range(beside):
+        dx[nd + i], dy[nd + i] = x[size + i] - left + right + _APART, y[size + i]
+    if not _place(kind, store, pieces, k + 1, n_pieces, px, py, n + size, dx, dy, nd + beside, lead):
+        return False
+    reach = 2 * (kind.kernel - 1)
+    tried: set[tuple[int, int]] = set()
+    turned_x, turned_y = np.zeros(size + beside, np.int64), np.zeros(size + beside, np.int64)
+    for image in range(8 if size + beside > 1 else 1):
+        for i in range(size + beside):
+            turned_x[i], turned_y[i] = _image(image, x[i], y[i])
+        tried.clear()
+        for i in range(n):
+            for j in range(size):
+                for mx in range(px[i] - turned_x[j] - reach, px[i] - turned_x[j] + reach + 1):
+                    for my in range(py[i] - turned_y[j] - reach, py[i] - turned_y[j] + reach + 1):
+                        move = (mx, my)
+                        if move in tried:
+                            continue
+                        tried.add(move)
+                        if _fits(px, py, n, dx, dy, nd, turned_x, turned_y, size, beside, mx, my):
+                            for q in range(size):
+                                px[n + q], py[n + q] = turned_x[q] + mx, turned_y[q] + my
+                            for q in range(beside):
+                                dx[nd + q], dy[nd + q] = turned_x[size + q] + mx, turned_y[size + q] + my
+                            if not _place(
+                                kind,
+                                store,
+                                pieces,
+                                k + 1,
+                                n_pieces,
+                                px,
+                                py,
+                                n + size,
+                                dx,
+                                dy,
+                                nd + beside,
+                                lead,
+                            ):
+                                return False
+    return True
+
+
+@inner
+def _fits(px, py, n, dx, dy, nd, x, y, size, beside, mx, my):
+    """Whether a piece may stand there: no patch is done twice."""
+    for q in range(size + beside):
+        u, v = x[q] + mx, y[q] + my
+        for i in range(n):
+            if px[i] == u and py[i] == v:
+                return False
+        if q < size:
+            for i in range(nd):
+                if dx[i] == u and dy[i] == v:
+                    return False
+    return True
+
+
+@inner
+def _choose(kind, store, row, lead, state, chosen, n_chosen, first, mask, pieces, need):
+    """Choose what touches the last group and place the next one; return whether there was room."""
+    n, masks, shares, found, pixels = state[4], state[8], state[9], state[10], state[11]
+    shared = _bits(mask)
+    if n_chosen and shared >= need:
+        after = lead + kind.parts * (n - pixels + shared) + kind.step
+        if not _placed(kind, store, row, after, state, chosen, n_chosen, pieces):
+            return False
+    if n_chosen == kind.group:
+        return True
+    for i in range(first, found):
+        if shared + (kind.group - n_chosen) * shares[i] < need:
+            break
+        chosen[n_chosen] = i
+        if not _choose(
+            kind, store, row, lead, state, chosen, n_chosen + 1, i + 1, mask | masks[i], pieces, need
+        ):
+            return False
+    return True
+
+
+@inner
+def _placed(kind, store, row, lead, state, chosen, n_chosen, pieces):
+    """Place the chosen patches, by the cluster they touch, and further ones that touch none."""
+    ax, ay, bx, by, n, m, qx, qy, _, _, _, _ = state
+    n_pieces = 0
+    for c in range(row[0]):
+        size = 0
+        for j in range(n_chosen):
+            # Clusters are far from each other on the board.
+            if (qx[chosen[j]] - _EDGE + _APART // 2) // _APART == c:
+                pieces.x[n_pieces, size], pieces.y[n_pieces, size] = qx[chosen[j]], qy[chosen[j]]
+                size += 1
+        if not size:
+            continue
+        beside = 0
+        for q in range(n + m):
+            x, y = (ax[q], ay[q]) if q < n else (bx[q - n], by[q - n])
+            for j in range(size):
+                if abs(pieces.x[n_pieces, j] - x) <= 1 and abs(pieces.y[n_pieces, j] - y) <= 1:
+                    pieces.x[n_pieces, size + beside], pieces.y[n_pieces, size + beside] = x, y
+                    beside += 1
+                    break
+        pieces.sizes[n_pieces, 0], pieces.sizes[n_pieces, 1] = size, beside
+        n_pieces += 1
+    size, beside = pieces.sizes[0]
+    px, py = np.zeros(MOST, np.int64), np.zeros(MOST, np.int64)
+    dx, dy = np.zeros(2 * MOST * _BESIDE, np.int64), np.zeros(2 * MOST * _BESIDE, np.int64)
+    for born in range(kind.group - n_chosen + 1):
+        px[:size], py[:size] = pieces.x[0, :size], pieces.y[0, :size]
+        dx[:beside], dy[:beside] = pieces.x[0, size : size + beside], pieces.y[0, size : size + beside]
+        if not _place(kind, store, pieces, 1, n_pieces, px, py, size, dx, dy, beside, lead):
+            return False
+        if born < kind.group - n_chosen:
+            pieces.sizes[n_pieces, 0], pieces.sizes[n_pieces, 1] = 1, 0
+            pieces.x[n_pieces, 0], pieces.y[n_pieces, 0] = 0, 0
+            n_pieces += 1
+    return True
+
+
+@njit
+def follow(kind, store, most):
+    """Follow at most so many states, those with the largest leads first; begin with all first groups.
+
+    Returns
+    -------
+    int
+        How many states are left to follow; -1 if there was no room for all that have to be kept.
+    """
+    near = MOST * (2 * kind.kernel - 1) ** 2
+    ax, ay = np.zeros(MOST, np.int64), np.zeros(MOST, np.int64)
+    bx, by = np.zeros(2 * MOST * _BESIDE, np.int64), np.zeros(2 * MOST * _BESIDE, np.int64)
+    qx, qy, shares = np.zeros(near, np.int64), np.zeros(near, np.int64), np.zeros(near, np.int64)
+    masks, chosen = np.zeros(near, np.uint64), np.zeros(MOST, np.int64)
+    pieces = Pieces(
+        np.zeros((2 * MOST, 2), np.int64),
+        np.zeros((2 * MOST, MOST + 2 * _BESIDE), np.int64),
+        np.zeros((2 * MOST, MOST + 2 * _BESIDE), np.int64),
+    )
+    if store.used[0] == 0:
+        for size in range(kind.group):
+            # One patch, and others near it and each other or far.
+            pieces.sizes[size, 0] = 1
+            ax[0], ay[0] = 0, 0
+            if not _place(kind, store, pieces, 1, size + 1, ax, ay, 1, bx, by, 0, 0):
+                return -1
+    while most > 0:
+        # What follows may have a larger lead.
+        top = len(store.tops) - 1
+        while top >= 0 and store.tops[top] < 0:
+            top -= 1
+        if top < 0:
+            return 0
+        i = store.tops[top]
+        store.tops[top] = store.waiting[i]
+        if store.lead[i] < 0:
+            continue
+        most -= 1
+        row, lead = store.rows[i].copy(), store.lead[i]
+        n, m = _laid_out(row, ax, ay, bx, by)
+        found, pixels = _next(kind, store, ax, ay, n, bx, by, m, qx, qy, masks, shares)
+        need = _need(kind, pixels, n, lead)
+        state = (ax, ay, bx, by, n, m, qx, qy, masks, shares, found, pixels)
+        if not _choose(kind, store, row, lead, state, chosen, 0, 0, np.uint64(0), pieces, need):
+            return -1
+    left = 0
+    for lead in range(len(store.tops)):
+        i = store.tops[lead]
+        while i >= 0:
+            left += store.lead[i] >= 0
+            i = store.waiting[i]
+    return left
