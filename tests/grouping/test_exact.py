@@ -19,13 +19,24 @@ from conftest import make_problem
 from enumeration import optimum
 from hypothesis import HealthCheck, assume, currently_in_test_context, event, given, settings
 from hypothesis import strategies as st
+from numba import njit
 
 from tilewright import catalogue
 from tilewright.grouping import Plan, Problem, best_bound, fault, measured_objective, objective, simulate
 from tilewright.grouping import exact as search
 from tilewright.grouping.bitsets import Bits, pack, unpack
 from tilewright.grouping.exact import Chains, Key, Space
-from tilewright.grouping.extending import FREE, NEVER, NEXT, Rules, Table, extend, undominated
+from tilewright.grouping.extending import (
+    FREE,
+    NEVER,
+    NEXT,
+    Rules,
+    Table,
+    _late,
+    _scratch,
+    extend,
+    undominated,
+)
 from tilewright.grouping.structure import cells, last_useful_step, symmetries
 from tilewright.models.grouping import exact
 from tilewright.search import Search
@@ -671,6 +682,7 @@ class Drawn:
         self.kept = self.held & draw.getrandbits(64) & draw.getrandbits(64) if watched else 0
         self.seen = seen
         self.cost = draw.randint(0, 40)
+        self.later: dict[tuple[int, int], int] = {}
 
     def pixels(self, patches: int) -> int:
         """Return the pixels of a set of patches."""
@@ -701,7 +713,7 @@ class Drawn:
         return min(images)
 
     def children(self, size: int, longest: list[int]) -> list[tuple[tuple[int, ...], int, int, int]]:
-        """Return (row, cost, pixels thrown away, fewest thrown away next) of each group that may follow."""
+        """Return (row, cost, pixels thrown away, fewest thrown away later) of each group that may follow."""
         space, found = self.space, []
         for members in combinations([p for p in range(self.n) if not self.done >> p & 1], size):
             group = sum(1 << p for p in members)
@@ -716,20 +728,26 @@ class Drawn:
             still = pixels & self.pixels(~done)
             kept = (self.kept | pixels & self.seen & ~self.held) & still if self.watched else 0
             row = self.canonical(done, still, kept)
-            found.append((row, walk + space.load * number, lost, self.thrown_next(done, still)))
+            found.append((row, walk + space.load * number, lost, self.thrown_later(done, still)))
         return found
 
-    def thrown_next(self, done: int, held: int) -> int:
-        """Return how many pixels the next group throws away at least."""
-        left = [p for p in range(self.n) if not done >> p & 1]
-        following = min(self.space.size, len(left))
-        if not following:
-            return 0
-        # More patches cover more: the largest groups are enough, whatever room they would need.
-        return min(
-            (held & ~self.pixels(sum(1 << p for p in members))).bit_count()
-            for members in combinations(left, following)
-        )
+    def thrown_later(self, done: int, held: int) -> int:
+        """Return how many pixels any plan that goes on throws away at least, in however many steps."""
+        key = done, held & self.pixels(~done)
+        if key not in self.later:
+            left = [p for p in range(self.n) if not done >> p & 1]
+            # The room that a group would need does not matter: more plans may throw away less.
+            self.later[key] = min(
+                (
+                    (key[1] & ~self.pixels(group)).bit_count()
+                    + self.thrown_later(done | group, self.pixels(group))
+                    for size in range(1, min(self.space.size, len(left)) + 1)
+                    for members in combinations(left, size)
+                    for group in [sum(1 << p for p in members)]
+                ),
+                default=0,
+            )
+        return self.later[key]
 
 
 def problem_room(problem: Problem, size: int) -> int:
@@ -799,7 +817,7 @@ def test_children_are_all_that_brute_force_finds(
             divided = [extended(drawn, Rules(numbers, most, -1, *part, stop)) for part in space.starts]
             assert {row for rows in divided for row in rows} == set(of_chains)
 
-    # The same where pixels thrown away must fit into a total, with a look at the group after.
+    # The same where pixels thrown away must fit into a total, with a look at the groups after.
     missing = (drawn.pixels(~drawn.done) & ~drawn.held).bit_count()
     spare = draw.randint(0, 4)
     total = drawn.cost + 2 * space.load * (missing + spare) + space.step
@@ -814,6 +832,95 @@ def test_children_are_all_that_brute_force_finds(
     assert set(looked) <= set(within)
     for row, cost in cheapest(can_go_on).items():
         assert looked[row] <= cost
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(problem=tiny(work=20_000))
+def test_first_groups_that_begin_a_plan_are_found(problem: Problem) -> None:
+    """Whatever may be thrown away later, no first group is lost that this is enough for."""
+    drawn = Drawn(problem, random.Random(0), watched=False)
+    drawn.done = drawn.held = drawn.seen = drawn.cost = 0
+    space = drawn.space
+    stop = np.zeros(1, bool)
+    for size in range(1, min(space.size, drawn.n) + 1):
+        most = np.where(space.pixels <= problem_room(problem, size), NEVER, -NEVER).astype(np.int64)
+        children = drawn.children(size, [int(value) for value in most])
+        following = min(space.size, drawn.n - size)
+        numbers = np.array([size, space.step, space.load, space.step, 0, 0, 2**30, following], np.int64)
+        for spare in range(4):
+            total = 2 * space.load * len(problem.needed_pixels) + space.step + 2 * space.load * spare
+            found: dict[tuple[int, ...], int] = {}
+            for part in space.starts if size > 1 else space.anywhere:
+                found |= extended(drawn, Rules(numbers, most, total, *part, stop))
+            assert set(found) <= {row for row, *_ in children}
+            can_go_on = {row for row, _, _, later in children if later <= spare}
+            assert can_go_on <= set(found)
+            event(f"hopeless first groups left out: {len(found) < len({row for row, *_ in children})}")
+
+
+@njit
+def late(bits: Any, done: Any, covered: Any, waiting: Any, slots: int, size: int) -> Any:
+    scratch = _scratch(bits, bits.pixel_patches.shape[0])
+    return _late(bits, done, covered, waiting, slots, size, scratch), scratch.only
+
+
+@settings(max_examples=150)
+@given(
+    side=st.tuples(st.integers(2, 8), st.integers(2, 8)),
+    kernel=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    stride=st.tuples(st.sampled_from([1, 1, 1, 2]), st.sampled_from([1, 1, 1, 2])),
+    dilation=st.tuples(st.sampled_from([1, 1, 1, 2]), st.sampled_from([1, 1, 1, 2])),
+    group=st.integers(1, 8),
+    seed=st.integers(0, 10**6),
+)
+def test_no_plan_is_late(
+    side: tuple[int, int],
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    dilation: tuple[int, int],
+    group: int,
+    seed: int,
+) -> None:
+    """Each part of a group of a sweep passes where the sweep throws nothing away from there on."""
+    draw = random.Random(seed)
+    height, width = (
+        (n - 1) * s + d * (k - 1) + 1 for n, k, s, d in zip(side, kernel, stride, dilation, strict=True)
+    )
+    layer = {"stride": stride, "dilation": dilation}
+    problem = layer_of((height, width), group, kernel=kernel, steps="free", **layer)
+    drawn = Drawn(problem, draw, watched=False)
+    slope = draw.choice([(0, 1), (1, 0), (1, 1), (1, 2), (9, 1), (1, 9)])
+    noise = draw.choice([0.0, 0.5, 2.0])
+    place = {p: slope[0] * (p // side[1]) + slope[1] * (p % side[1]) for p in range(drawn.n)}
+    order = sorted(place, key=lambda p: place[p] + noise * draw.random())
+    groups = []
+    while order:
+        cut = group if draw.random() < 0.9 else draw.randint(1, group)
+        groups.append(order[:cut])
+        order = order[cut:]
+    done, held = 0, 0
+    steps = []
+    for members in groups:
+        mask = sum(1 << p for p in members)
+        needed = held & drawn.pixels(~done)
+        steps.append((done, needed, members, needed & ~drawn.pixels(mask)))
+        done, held = done | mask, drawn.pixels(mask)
+    n_pixels = len(drawn.space.bits.pixel_patches)
+    checked = 0
+    for done, needed, members, thrown in reversed(steps):
+        for taken in range(len(members) + 1):
+            part = sum(1 << p for p in draw.sample(members, taken))
+            covered = drawn.pixels(part)
+            sets = [(done | part, drawn.n), (covered, n_pixels), (needed & ~covered & ~thrown, n_pixels)]
+            words = [pack(np.array([value >> i & 1 for i in range(n)], bool)) for value, n in sets]
+            answer, only = late(drawn.space.bits, *words, len(members) - taken, group)
+            assert not answer
+            assert not sum(1 << p for p in members) & ~part & ~to_int(only)
+        checked += 1
+        if thrown:
+            # What is thrown away here was not to be when earlier groups were made.
+            break
+    event(f"steps: {min(checked, 5)} or more")
 
 
 @settings(max_examples=60)

@@ -563,7 +563,11 @@ def plans_within(
     def most(after: Key, size: int) -> NDArray[np.int64]:
         rest = (space.steps - after[0] + 1 if space.fixed else 0, space.n_patches - after[1] + size)
         longest: NDArray[np.int64] = total - chains.anchored[rest][size].astype(np.int64)
-        if after[1] - size < space.n_patches / 2 <= after[1]:
+        if 0 < space.missing < space.size and space.fixed:
+            # Of a plan and its reverse, one has no more patches missing in its first half of steps.
+            if 2 * after[0] <= space.steps and 2 * space.short(after) > space.missing:
+                return np.full(space.most_pixels + 1, -NEVER, np.int64)
+        elif after[1] - size < space.n_patches / 2 <= after[1]:
             # Of a plan and its reverse, one is no longer than half up to the group that completes one half.
             longest = np.minimum(longest, (total + space.step) // 2)
         return longest

@@ -226,6 +226,142 @@ def _apart(pixel_patches, pixels, done, slots, limit, apart):
     return n
 
 
+class _Scratch(NamedTuple):
+    """Room that `_late` works in, and the pixels of each patch, -1 behind the last.
+
+    Attributes
+    ----------
+    due, coming, queue : int64, shape (pixels,)
+        In which step a pixel is done with, the patches to come that need it, and the pixels known to be due.
+    asked, reserved, only : uint64, shape (words of patches,)
+        Patches that are asked for by some step, with those that others are counted from; and those that the
+        group may still get.
+    """
+
+    members: Ints
+    due: Ints
+    coming: Ints
+    queue: Ints
+    asked: Words
+    reserved: Words
+    only: Words
+
+
+@inner
+def _scratch(bits, largest):
+    """Make room for a layer whose largest patch has so many pixels."""
+    n_patches, (n_pixels, n_done) = len(bits.patch_pixels), bits.pixel_patches.shape
+    members = np.full((n_patches, largest + 1), -1, np.int64)
+    for p in range(n_patches):
+        n = 0
+        for pixel in range(n_pixels):
+            if bits.patch_pixels[p, pixel >> 6] >> np.uint64(pixel & 63) & _ONE:
+                members[p, n] = pixel
+                n += 1
+    pixels = np.zeros((3, n_pixels), np.int64)
+    words = np.zeros((3, n_done), np.uint64)
+    return _Scratch(members, pixels[0], pixels[1], pixels[2], words[0], words[1], words[2])
+
+
+@inner
+def _late(bits, done, covered, waiting, slots, size, scratch):
+    """Whether more patches are due in some steps than these can take if nothing may be thrown away any more.
+
+    A pixel then takes a patch in every step until it is done with. Leaves in ``scratch.only`` all patches
+    that the group may still get without being late.
+
+    Parameters
+    ----------
+    done, covered
+        The patches done and those that the group has so far; the pixels that the latter cover.
+    waiting
+        Other pixels on chip that are still needed.
+    slots, size
+        How many patches this group still gets, and those to come at most.
+    """
+    pixel_patches = bits.pixel_patches
+    due, coming, queue = scratch.due, scratch.coming, scratch.queue
+    asked, reserved = scratch.asked, scratch.reserved
+    left = len(scratch.members)
+    for v in range(len(done)):
+        left -= _count(done[v])
+        asked[v] = _ZERO
+        scratch.only[v] = ~_ZERO
+    # With so many steps no patch is late.
+    last = (left - slots - 1) // size
+    n = 0
+    for pixel in range(len(due)):
+        here, w = np.uint64(1) << np.uint64(pixel & 63), pixel >> 6
+        due[pixel] = last + 1
+        coming[pixel] = 0
+        if (waiting[w] | covered[w]) & here:
+            count = 0
+            for v in range(len(done)):
+                count += _count(pixel_patches[pixel, v] & ~done[v])
+            if count:
+                coming[pixel] = count
+                due[pixel] = count - 1 if waiting[w] & here else count
+                queue[n] = pixel
+                n += 1
+    for step in range(last + 1):
+        i = kept = 0
+        while i < n:
+            pixel = queue[i]
+            i += 1
+            if due[pixel] > step:
+                queue[kept] = pixel
+                kept += 1
+                continue
+            # All its patches are due.
+            due[pixel] = -1
+            for v in range(len(done)):
+                bag = pixel_patches[pixel, v] & ~done[v] & ~asked[v]
+                asked[v] |= bag
+                while bag:
+                    low = bag & (~bag + _ONE)
+                    bag ^= low
+                    # It brings its pixels in, and these are done with some steps later.
+                    for other in scratch.members[64 * v + _count(low - _ONE)]:
+                        if other < 0:
+                            break
+                        if due[other] <= step + 1:
+                            continue
+                        count = 0
+                        for u in range(len(done)):
+                            count += _count(pixel_patches[other, u] & ~done[u])
+                        # The only patch to come of a pixel need not be asked for again.
+                        if count > 1 and step + count - 1 < due[other]:
+                            if coming[other] == 0:
+                                coming[other] = count
+                                queue[n] = other
+                                n += 1
+                            due[other] = step + count - 1
+        n = kept
+        total = 0
+        for v in range(len(done)):
+            reserved[v] = asked[v]
+            total += _count(asked[v])
+        # Pixels that are done with later take patches until then, too.
+        for i in range(n):
+            pixel = queue[i]
+            need = coming[pixel] - (due[pixel] - step)
+            if need <= 0:
+                continue
+            for v in range(len(done)):
+                need -= _count(pixel_patches[pixel, v] & reserved[v])
+            if need > 0:
+                total += need
+                for v in range(len(done)):
+                    reserved[v] |= pixel_patches[pixel, v] & ~done[v]
+        unused = slots + step * size - total
+        if unused < 0:
+            return True
+        if unused == 0:
+            for v in range(len(done)):
+                scratch.only[v] &= reserved[v]
+    return False
+
+
 @inner
 def _keep(table, row, cost, parent, stage):
     """Add a partial plan if it is new or cheaper; return whether there was room."""
@@ -277,6 +413,8 @@ def extend(
     # What the group after this one can cover matters where complete plans are looked for.
     following, looks = rules.numbers[NEXT], rules.total >= 0 and rules.numbers[NEXT] > 0
     apart = np.zeros(n_pixels, np.int64)
+    scratch = _scratch(bits, largest)
+    nothing = np.zeros(n_held, np.uint64)
 
     depth = size + 1
     union = np.zeros((depth, n_held), np.uint64)
@@ -370,6 +508,14 @@ def extend(
                 if open_pixels - slots * largest > allowed or allowed < 0:
                     level -= 1
                     continue
+                if looks and spare == thrown[level]:
+                    for w in range(n_done):
+                        done[w] = ~left[w] | chosen[level, w]
+                    if _late(bits, done, union[level], rest, slots, following, scratch):
+                        level -= 1
+                        continue
+                    for w in range(n_done):
+                        barred[level, w] |= ~scratch.only[w]
                 if slots == 1:
                     # It covers one of any pixels that are too many to be thrown away.
                     for v in range(n_done):
@@ -416,6 +562,8 @@ def extend(
                         if looks:
                             limit = following + spare - lost
                             if _apart(pixel_patches, still, done, 0, limit, apart) > limit:
+                                continue
+                            if spare == lost and _late(bits, done, still, nothing, 0, following, scratch):
                                 continue
                         if watched:
                             for w in range(n_held):
