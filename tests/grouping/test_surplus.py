@@ -109,14 +109,12 @@ def test_the_bound_says_what_it_rests_on() -> None:
     assert bound is not None
     assert str(bound) == "surplus bound: at least 206 pixel loads (rate 2, least 6)"
     assert (bound.value, best_bound(problem).name) == (256, "surplus")
-    three = surplus(make_problem({"input": [1, 12, 12], "kernel": [3, 3]}, {"group_size": 3}))
-    assert str(three) == "surplus bound: at least 158 pixel loads (rate 3/2, least 13/2)"
 
 
 @pytest.mark.parametrize(
     ("layer", "machine"),
     [
-        ({"input": [1, 12, 12], "kernel": [3, 3]}, {"group_size": 5}),
+        ({"input": [1, 12, 12], "kernel": [3, 3]}, {"group_size": 3}),
         ({"input": [1, 12, 12], "kernel": [3, 2]}, {"group_size": 2}),
         ({"input": [1, 12, 12], "kernel": [3, 3], "stride": [1, 2]}, {"group_size": 2}),
         ({"input": [1, 12, 12], "kernel": [3, 3], "dilation": [2, 1]}, {"group_size": 2}),

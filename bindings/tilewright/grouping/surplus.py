@@ -43,9 +43,8 @@ class Known:
 KNOWN = (
     Known(2, 2, Fraction(1), Fraction(2)),
     Known(3, 2, Fraction(2), Fraction(6)),
-    Known(3, 3, Fraction(3, 2), Fraction(13, 2)),
 )
-"""What `in_the_plane` has found; the searches take a second, a second, and half a minute."""
+"""What `in_the_plane` has found; the searches take a second."""
 
 ENDS: dict[int, dict[Last, int]] = {
     2: {(1, 4): 2, (2, 6): 3, (2, 7): 3, (2, 8): 3},
