@@ -428,57 +428,56 @@ class Pieces(NamedTuple):
 
 
 @inner
-def _place(kind, store, pieces, k, n_pieces, px, py, n, dx, dy, nd, lead):
-    """Lay out pieces from the k-th on in every way, near others or far; return whether there was room."""
-    if k == n_pieces:
+def _place(kind, store, pieces, placed, n_fixed, n_pieces, px, py, n, dx, dy, nd, lead):
+    """Lay out the pieces that are not placed yet in every way; return whether there was room.
+
+    A piece stands near one of those before or far from all, so they come in every order: one may join two
+    that are not near each other. Pieces from the `n_fixed`-th on are alike.
+    """
+    if placed == (1 << n_pieces) - 1:
         return _keep(kind, store, px, py, n, dx, dy, nd, lead)
-    size, beside = pieces.sizes[k]
-    x, y = pieces.x[k], pieces.y[k]
-    right, left = -MUCH, MUCH
-    for i in range(n):
-        right = max(right, px[i])
-    for i in range(size):
-        left = min(left, x[i])
-    for i in range(size):
-        px[n + i], py[n + i] = x[i] - left + right + _APART, y[i]
-    for i in range(beside):
-        dx[nd + i], dy[nd + i] = x[size + i] - left + right + _APART, y[size + i]
-    if not _place(kind, store, pieces, k + 1, n_pieces, px, py, n + size, dx, dy, nd + beside, lead):
-        return False
     reach = 2 * (kind.kernel - 1)
     tried: set[tuple[int, int]] = set()
-    turned_x, turned_y = np.zeros(size + beside, np.int64), np.zeros(size + beside, np.int64)
-    for image in range(8 if size + beside > 1 else 1):
-        for i in range(size + beside):
-            turned_x[i], turned_y[i] = _image(image, x[i], y[i])
-        tried.clear()
+    for k in range(n_pieces):
+        if placed >> k & 1 or (k > n_fixed and not placed >> (k - 1) & 1):
+            continue
+        now = placed | 1 << k
+        size, beside = pieces.sizes[k]
+        x, y = pieces.x[k], pieces.y[k]
+        right, left = -MUCH, MUCH
         for i in range(n):
-            for j in range(size):
-                for mx in range(px[i] - turned_x[j] - reach, px[i] - turned_x[j] + reach + 1):
-                    for my in range(py[i] - turned_y[j] - reach, py[i] - turned_y[j] + reach + 1):
-                        move = (mx, my)
-                        if move in tried:
-                            continue
-                        tried.add(move)
-                        if _fits(px, py, n, dx, dy, nd, turned_x, turned_y, size, beside, mx, my):
+            right = max(right, px[i])
+        for i in range(size):
+            left = min(left, x[i])
+        for i in range(size):
+            px[n + i], py[n + i] = x[i] - left + right + _APART, y[i]
+        for i in range(beside):
+            dx[nd + i], dy[nd + i] = x[size + i] - left + right + _APART, y[size + i]
+        m, done = n + size, nd + beside
+        if not _place(kind, store, pieces, now, n_fixed, n_pieces, px, py, m, dx, dy, done, lead):
+            return False
+        turned_x, turned_y = np.zeros(size + beside, np.int64), np.zeros(size + beside, np.int64)
+        for image in range(8 if size + beside > 1 else 1):
+            for i in range(size + beside):
+                turned_x[i], turned_y[i] = _image(image, x[i], y[i])
+            tried.clear()
+            for i in range(n):
+                for j in range(size):
+                    for mx in range(px[i] - turned_x[j] - reach, px[i] - turned_x[j] + reach + 1):
+                        for my in range(py[i] - turned_y[j] - reach, py[i] - turned_y[j] + reach + 1):
+                            move = (mx, my)
+                            if move in tried:
+                                continue
+                            tried.add(move)
+                            if not _fits(px, py, n, dx, dy, nd, turned_x, turned_y, size, beside, mx, my):
+                                continue
                             for q in range(size):
                                 px[n + q], py[n + q] = turned_x[q] + mx, turned_y[q] + my
                             for q in range(beside):
                                 dx[nd + q], dy[nd + q] = turned_x[size + q] + mx, turned_y[size + q] + my
                             if not _place(
-                                kind,
-                                store,
-                                pieces,
-                                k + 1,
-                                n_pieces,
-                                px,
-                                py,
-                                n + size,
-                                dx,
-                                dy,
-                                nd + beside,
-                                lead,
-                            ):
+                                kind, store, pieces, now, n_fixed, n_pieces, px, py, m, dx, dy, done, lead
+                            ):  # fmt: skip
                                 return False
     return True
 
@@ -544,13 +543,14 @@ def _placed(kind, store, row, lead, state, chosen, n_chosen, pieces):
                     break
         pieces.sizes[n_pieces, 0], pieces.sizes[n_pieces, 1] = size, beside
         n_pieces += 1
+    n_fixed = n_pieces
     size, beside = pieces.sizes[0]
     px, py = np.zeros(MOST, np.int64), np.zeros(MOST, np.int64)
     dx, dy = np.zeros(2 * MOST * _BESIDE, np.int64), np.zeros(2 * MOST * _BESIDE, np.int64)
     for born in range(kind.group - n_chosen + 1):
         px[:size], py[:size] = pieces.x[0, :size], pieces.y[0, :size]
         dx[:beside], dy[:beside] = pieces.x[0, size : size + beside], pieces.y[0, size : size + beside]
-        if not _place(kind, store, pieces, 1, n_pieces, px, py, size, dx, dy, beside, lead):
+        if not _place(kind, store, pieces, 1, n_fixed, n_pieces, px, py, size, dx, dy, beside, lead):
             return False
         if born < kind.group - n_chosen:
             pieces.sizes[n_pieces, 0], pieces.sizes[n_pieces, 1] = 1, 0
@@ -583,7 +583,7 @@ def follow(kind, store, most):
             # One patch, and others near it and each other or far.
             pieces.sizes[size, 0] = 1
             ax[0], ay[0] = 0, 0
-            if not _place(kind, store, pieces, 1, size + 1, ax, ay, 1, bx, by, 0, 0):
+            if not _place(kind, store, pieces, 1, 1, size + 1, ax, ay, 1, bx, by, 0, 0):
                 return -1
     while most > 0:
         # What follows may have a larger lead.
