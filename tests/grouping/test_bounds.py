@@ -25,6 +25,7 @@ from tilewright.grouping.bounds import (
     most_pixels,
     surplus,
     windows,
+    with_more_steps,
 )
 from tilewright.grouping.problem import GroupingLimits
 
@@ -181,6 +182,16 @@ def test_bounds_are_never_above_the_optimum_of_larger_layers(problem: Problem) -
         assert bound.loads <= best[0], bound
         assert bound.value <= best[1], bound
         assert bound.impossible is None, bound
+
+
+@given(problems(most_patches=5, side=5))
+@settings(max_examples=150)
+def test_plans_with_more_steps_than_the_fewest_have_a_bound_of_their_own(problem: Problem) -> None:
+    bound, fewest = with_more_steps(problem), best_bound(problem).steps
+    most = problem.steps_range[1]
+    assert (bound is None) == (fewest >= most)
+    found = [enumeration.optimum(problem.with_steps(steps)) for steps in range(fewest + 1, most + 1)]
+    assert all(bound is not None and bound <= best for best in found if best is not None)
 
 
 @given(problems(most_patches=5, side=5), st.integers(1, 2))

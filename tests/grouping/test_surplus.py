@@ -50,26 +50,37 @@ def exhaustive(box: tuple[int, int], kernel: int, group: int, rate: Fraction) ->
 @pytest.mark.parametrize("kernel", [2, 3])
 def test_searches_find_what_is_known_of_two_patches(kernel: int) -> None:
     rate = Fraction(kernel - 1)
-    assert in_the_plane(kernel, 2, rate, 10_000) == ENDS[kernel]
+    assert in_the_plane(kernel, 2, rate, states=10_000) == ENDS[kernel]
     assert Known(kernel, 2, rate, Fraction(min(ENDS[kernel].values()))) in KNOWN
 
 
+@pytest.mark.parametrize("known", [known for known in KNOWN if known.group > 2])
+def test_searches_find_what_is_known_of_more_patches(known: Known) -> None:
+    least = in_the_plane(known.kernel, known.group, known.rate, known.held, 100_000)
+    assert min(least.values()) == known.least
+    found = exhaustive((3, 3), known.kernel, known.group, known.rate)
+    assert all(least[last] <= value for last, value in found.items())
+
+
 @pytest.mark.parametrize(
-    ("box", "kernel", "group", "rate"),
+    ("box", "kernel", "group", "rate", "held"),
     [
-        ((3, 3), 2, 2, Fraction(1)),
-        ((2, 5), 2, 2, Fraction(1)),
-        ((3, 3), 3, 2, Fraction(2)),
-        ((1, 9), 3, 2, Fraction(2)),
-        ((2, 4), 3, 2, Fraction(2)),
-        ((3, 3), 3, 1, Fraction(2)),
-        ((2, 4), 3, 3, Fraction(1)),
-        ((1, 8), 3, 3, Fraction(1)),
-        ((2, 4), 3, 3, Fraction(2, 3)),
+        ((3, 3), 2, 2, Fraction(1), 1),
+        ((2, 5), 2, 2, Fraction(1), 1),
+        ((3, 3), 3, 2, Fraction(2), 1),
+        ((1, 9), 3, 2, Fraction(2), 1),
+        ((2, 4), 3, 2, Fraction(2), 7),
+        ((3, 3), 3, 1, Fraction(2), 1),
+        ((2, 4), 3, 3, Fraction(1), 1),
+        ((1, 8), 3, 3, Fraction(1), 7),
+        ((2, 4), 3, 3, Fraction(2, 3), 1),
+        ((3, 3), 3, 3, Fraction(3, 2), 7),
     ],
 )
-def test_no_sequence_in_a_box_has_less(box: tuple[int, int], kernel: int, group: int, rate: Fraction) -> None:
-    least = in_the_plane(kernel, group, rate, 100_000)
+def test_no_sequence_in_a_box_has_less(
+    box: tuple[int, int], kernel: int, group: int, rate: Fraction, held: int
+) -> None:
+    least = in_the_plane(kernel, group, rate, held, 100_000)
     found = exhaustive(box, kernel, group, rate)
     assert all(least[last] <= value for last, value in found.items())
     assert min(found.values()) == min(least.values())
@@ -98,7 +109,7 @@ def test_no_sequence_at_random_has_less(known: Known, side: int, seed: int) -> N
 
 def test_a_search_that_does_not_fit_or_is_not_made_for_a_kernel_says_so() -> None:
     with pytest.raises(MemoryError, match="more than 100 states"):
-        in_the_plane(3, 3, Fraction(1), 100)
+        in_the_plane(3, 3, Fraction(1), states=100)
     with pytest.raises(ValueError, match="kernel 4, group 2"):
         in_the_plane(4, 2, Fraction(1))
 
@@ -109,12 +120,14 @@ def test_the_bound_says_what_it_rests_on() -> None:
     assert bound is not None
     assert str(bound) == "surplus bound: at least 206 pixel loads (rate 2, least 6)"
     assert (bound.value, best_bound(problem).name) == (256, "surplus")
+    three = surplus(make_problem({"input": [1, 12, 12], "kernel": [3, 3]}, {"group_size": 3}))
+    assert str(three) == "surplus bound: at least 161 pixel loads (rate 8/5, least 32/5)"
 
 
 @pytest.mark.parametrize(
     ("layer", "machine"),
     [
-        ({"input": [1, 12, 12], "kernel": [3, 3]}, {"group_size": 3}),
+        ({"input": [1, 12, 12], "kernel": [3, 3]}, {"group_size": 4}),
         ({"input": [1, 12, 12], "kernel": [3, 2]}, {"group_size": 2}),
         ({"input": [1, 12, 12], "kernel": [3, 3], "stride": [1, 2]}, {"group_size": 2}),
         ({"input": [1, 12, 12], "kernel": [3, 3], "dilation": [2, 1]}, {"group_size": 2}),

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.grouping.problem import Problem
-from tilewright.grouping.surplus import known, plain_kernel
+from tilewright.grouping.surplus import Known, known, plain_kernel
 
 MAX_WORK = 100_000_000
 """Most entries of tables that `best_bound` computes: under a second. Large groups need no windows."""
@@ -147,15 +147,33 @@ def surplus(problem: Problem, group: int | None = None) -> Bound | None:
         None where nothing is `known`.
     """
     group = group or largest_group(problem, fewest_pixels(problem))
-    steps = _fewest_steps(problem)
+    found = _surplus(problem, group, _fewest_steps(problem))
+    if found is None:
+        return None
+    loads, theorem = found
+    return _bound(problem, "surplus", loads, {"rate": theorem.rate, "least": theorem.least})
+
+
+def _surplus(problem: Problem, group: int, steps: int) -> tuple[int, Known] | None:
+    """Return the fewest loads of plans with at least so many steps, and what they rest on."""
     found = [
         (ceil(problem.n_patches + theorem.rate * steps + theorem.least), theorem)
         for theorem in known(problem, group)
     ]
-    if not found:
+    return max(found, key=lambda pair: pair[0], default=None)
+
+
+def with_more_steps(problem: Problem) -> int | None:
+    """Return a bound on the objective of plans with more steps than the fewest, or None if none are allowed.
+
+    Each step more costs time, and small groups load more (docs/bounds.md, theorem 4).
+    """
+    bound = best_bound(problem)
+    steps = bound.steps + 1
+    if steps > problem.steps_range[1]:
         return None
-    loads, theorem = max(found, key=lambda pair: pair[0])
-    return _bound(problem, "surplus", loads, {"rate": theorem.rate, "least": theorem.least})
+    found = _surplus(problem, largest_group(problem, fewest_pixels(problem)), steps)
+    return problem.cost(max(bound.loads, found[0] if found else 0), steps)
 
 
 def ring(problem: Problem, facts: _Facts | None = None) -> Bound | None:

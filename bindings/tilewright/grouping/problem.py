@@ -210,6 +210,11 @@ class Problem(Spec):
             return self.kmin, self.kmax
         return (self.kmin, self.kmin) if steps == "kmin" else (steps, steps)
 
+    def with_steps(self, steps: int) -> Problem:
+        """Return the same problem for plans of exactly so many steps."""
+        limits = GroupingLimits(steps=steps, reloads=self.limits.reloads)
+        return Problem(layer=self.layer, machine=self.machine, limits=limits, objective=self.objective)
+
     @property
     def max_loads(self) -> int:
         """How often one pixel may be loaded; one per step when the limit is lifted."""

@@ -3,8 +3,9 @@
 A *state* is the last group of a sequence, what is done beside it, and its *lead*: how much less surplus the
 sequence has than a fresh start from its last group. Patches of the last group that no patch touches together
 are in different *clusters*; how far these are apart, and which way they are turned, is forgotten. A state is
-followed while its lead is positive. Surplus and lead are counted in parts, so that the rate need not be
-a whole number. docs/bounds.md, theorem 4, proves that nothing is lost.
+followed while its lead is positive. In between, an *open* state is what of the next group touches the last
+one, a piece for each cluster it touches; these are not placed yet. Surplus and lead are counted in parts, so
+that the rate need not be a whole number. docs/bounds.md, theorem 4, proves that nothing is lost.
 """
 
 # Numba infers the types of compiled functions; docstrings state them where it matters.
@@ -25,8 +26,10 @@ MOST = 4
 
 _BESIDE = 8 * MOST
 """Most patches that are done beside a cluster."""
-_ROW = 1 + MOST * (2 + MOST + _BESIDE)
-"""Numbers in a row: of clusters; and of each how many patches, how many done beside them, and both."""
+_WIDTH = 2 + MOST + _BESIDE
+"""Numbers of a cluster: how many patches, how many done beside them, and both."""
+_ROW = 2 + MOST * _WIDTH
+"""Numbers in a row: of clusters; these; and whether they are pieces that are not placed yet."""
 _APART = 40
 """Between clusters on the board."""
 _EDGE = 14
@@ -51,12 +54,15 @@ class Kind(NamedTuple):
         How many parts a pixel counts.
     step
         How many parts a step counts.
+    held
+        A patch that is done is remembered while so many of its pixels are on chip, at least.
     """
 
     kernel: int
     group: int
     parts: int
     step: int
+    held: int
 
 
 class Store(NamedTuple):
@@ -154,10 +160,10 @@ def _less(a, na, b, nb):
 
 
 @inner
-def _canonical(kind, px, py, n, dx, dy, nd, row):
-    """Write the row of a group and of what is done near it; patches far from all clusters are left out."""
+def _clusters(kind, px, py, n, is_open, cluster):
+    """Give each patch the number of its cluster, or of its piece if open; return how many there are."""
     reach = 2 * (kind.kernel - 1)
-    cluster = np.full(n, -1, np.int64)
+    cluster[:n] = -1
     n_clusters = 0
     for i in range(n):
         if cluster[i] >= 0:
@@ -170,23 +176,55 @@ def _canonical(kind, px, py, n, dx, dy, nd, row):
                 if cluster[a] != n_clusters:
                     continue
                 for b in range(n):
-                    if cluster[b] < 0 and abs(px[a] - px[b]) <= reach and abs(py[a] - py[b]) <= reach:
+                    if is_open:
+                        near = _field(px[a]) == _field(px[b])
+                    else:
+                        near = abs(px[a] - px[b]) <= reach and abs(py[a] - py[b]) <= reach
+                    if near and cluster[b] < 0:
                         cluster[b] = n_clusters
                         grown = True
         n_clusters += 1
-    # Of each cluster: how many patches, how many done, both as codes.
-    width = 2 + MOST + _BESIDE
-    forms = np.zeros((n_clusters, width), np.int64)
+    return n_clusters
+
+
+@inner
+def _field(x):
+    """Return which cluster of a board a patch belongs to, by its column."""
+    return (x - _EDGE + _APART // 2) // _APART
+
+
+@inner
+def _remembered(kind, px, py, n, cluster, c, x, y, is_open):
+    """Whether a state keeps in mind that a patch near cluster c is done."""
+    beside = False
+    for i in range(n):
+        if cluster[i] == c and abs(px[i] - x) <= 1 and abs(py[i] - y) <= 1:
+            beside = True
+            break
+    if is_open or not beside or kind.held <= 1:
+        return beside
+    held = 0
+    for u in range(x, x + kind.kernel):
+        for v in range(y, y + kind.kernel):
+            for i in range(n):
+                if cluster[i] == c and 0 <= u - px[i] < kind.kernel and 0 <= v - py[i] < kind.kernel:
+                    held += 1
+                    break
+    return held >= kind.held
+
+
+@inner
+def _canonical(kind, px, py, n, dx, dy, nd, is_open, row):
+    """Write the row of a group, or of pieces on a board, and of what is done beside them."""
+    cluster = np.zeros(MOST, np.int64)
+    n_clusters = _clusters(kind, px, py, n, is_open, cluster)
+    forms = np.zeros((n_clusters, _WIDTH), np.int64)
     codes, others = np.zeros(MOST, np.int64), np.zeros(_BESIDE, np.int64)
     ex, ey = np.zeros(_BESIDE, np.int64), np.zeros(_BESIDE, np.int64)
     for c in range(n_clusters):
         beside = 0
         for q in range(nd):
-            near = False
-            for i in range(n):
-                if cluster[i] == c and abs(px[i] - dx[q]) <= 1 and abs(py[i] - dy[q]) <= 1:
-                    near = True
-                    break
+            near = _remembered(kind, px, py, n, cluster, c, dx[q], dy[q], is_open)
             # Pieces that were laid out may have the same one beside them.
             for i in range(beside):
                 if ex[i] == dx[q] and ey[i] == dy[q]:
@@ -224,7 +262,7 @@ def _canonical(kind, px, py, n, dx, dy, nd, row):
             forms[c, 2 : 2 + size] = codes[:size]
             forms[c, 2 + MOST : 2 + MOST + beside] = others[:beside]
     row[:] = 0
-    row[0] = n_clusters
+    row[0], row[_ROW - 1] = n_clusters, is_open
     used = np.zeros(n_clusters, np.bool_)
     for place in range(n_clusters):
         first = -1
@@ -240,16 +278,15 @@ def _canonical(kind, px, py, n, dx, dy, nd, row):
             if order < 0:
                 first = c
         used[first] = True
-        row[1 + place * width : 1 + (place + 1) * width] = forms[first]
+        row[1 + place * _WIDTH : 1 + (place + 1) * _WIDTH] = forms[first]
 
 
 @inner
 def _laid_out(row, px, py, dx, dy):
     """Put clusters on the board; return how many patches there are, and how many done ones."""
-    width = 2 + MOST + _BESIDE
     n = nd = 0
     for c in range(row[0]):
-        at = 1 + c * width
+        at = 1 + c * _WIDTH
         shift = _EDGE + c * _APART
         for i in range(row[at]):
             code = row[at + 2 + i]
@@ -331,10 +368,10 @@ def _covers(masks, shares, found, first, slots, mask, need):
 
 
 @inner
-def _beside(row, other, width):
+def _beside(row, other):
     """Whether no cluster of a row has others done beside it than that of another row of the same shape."""
     for c in range(row[0]):
-        at = 1 + c * width
+        at = 1 + c * _WIDTH
         j, m = 0, other[at + 1]
         for i in range(row[at + 1]):
             code = row[at + 2 + MOST + i]
@@ -346,45 +383,34 @@ def _beside(row, other, width):
 
 
 @inner
-def _keep(kind, store, px, py, n, dx, dy, nd, lead):
-    """Keep a state unless one as good is known or nothing can follow; return whether there was room."""
-    width = 2 + MOST + _BESIDE
+def _keep(kind, store, px, py, n, dx, dy, nd, is_open, lead):
+    """Keep a state unless one as good is known or nothing can follow; return whether there was room.
+
+    What is open stands on a board, each piece at its own place.
+    """
     at = store.used[0]
     if at == len(store.rows):
         return False
     row = store.rows[at]
-    _canonical(kind, px, py, n, dx, dy, nd, row)
+    _canonical(kind, px, py, n, dx, dy, nd, is_open, row)
     code = np.uint64(1469598103934665603)
     for c in range(row[0]):
         for i in range(MOST):
-            code = (code ^ np.uint64(row[1 + c * width + 2 + i])) * np.uint64(1099511628211)
-        code = (code ^ np.uint64(row[1 + c * width])) * np.uint64(1099511628211)
+            code = (code ^ np.uint64(row[1 + c * _WIDTH + 2 + i])) * np.uint64(1099511628211)
+        code = (code ^ np.uint64(row[1 + c * _WIDTH])) * np.uint64(1099511628211)
+    code = (code ^ np.uint64(is_open)) * np.uint64(1099511628211)
     code ^= code >> np.uint64(29)
     slot = np.int64(code & np.uint64(len(store.heads) - 1))
     i = store.heads[slot]
     while i >= 0:
-        if store.lead[i] >= lead and _same(row, store.rows[i], width) and _beside(store.rows[i], row, width):
+        if store.lead[i] >= lead and _same(row, store.rows[i]) and _beside(store.rows[i], row):
             return True
         i = store.following[i]
-    ax, ay = np.zeros(MOST, np.int64), np.zeros(MOST, np.int64)
-    bx, by = np.zeros(MOST * _BESIDE, np.int64), np.zeros(MOST * _BESIDE, np.int64)
-    near = MOST * (2 * kind.kernel - 1) ** 2
-    qx, qy, shares = np.zeros(near, np.int64), np.zeros(near, np.int64), np.zeros(near, np.int64)
-    masks = np.zeros(near, np.uint64)
-    n, m = _laid_out(row, ax, ay, bx, by)
-    found, pixels = _next(kind, store, ax, ay, n, bx, by, m, qx, qy, masks, shares)
-    surplus = kind.parts * (pixels - n) - kind.step - lead
-    store.least[n, pixels] = min(store.least[n, pixels], surplus)
-    need = _need(kind, pixels, n, lead)
-    if not _covers(masks, shares, found, 0, kind.group, np.uint64(0), need):
+    if not is_open and not _followed(kind, store, row, lead):
         return True
     i = store.heads[slot]
     while i >= 0:
-        if (
-            0 <= store.lead[i] <= lead
-            and _same(row, store.rows[i], width)
-            and _beside(row, store.rows[i], width)
-        ):
+        if 0 <= store.lead[i] <= lead and _same(row, store.rows[i]) and _beside(row, store.rows[i]):
             store.lead[i] = -1
         i = store.following[i]
     store.lead[at] = lead
@@ -397,12 +423,28 @@ def _keep(kind, store, px, py, n, dx, dy, nd, lead):
 
 
 @inner
-def _same(row, other, width):
-    """Whether two rows have the same clusters, but for what is done beside them."""
-    if row[0] != other[0]:
+def _followed(kind, store, row, lead):
+    """Note the surplus of a group; return whether anything can follow it."""
+    ax, ay = np.zeros(MOST, np.int64), np.zeros(MOST, np.int64)
+    bx, by = np.zeros(MOST * _BESIDE, np.int64), np.zeros(MOST * _BESIDE, np.int64)
+    near = MOST * (2 * kind.kernel - 1) ** 2
+    qx, qy, shares = np.zeros(near, np.int64), np.zeros(near, np.int64), np.zeros(near, np.int64)
+    masks = np.zeros(near, np.uint64)
+    n, m = _laid_out(row, ax, ay, bx, by)
+    found, pixels = _next(kind, store, ax, ay, n, bx, by, m, qx, qy, masks, shares)
+    surplus = kind.parts * (pixels - n) - kind.step - lead
+    store.least[n, pixels] = min(store.least[n, pixels], surplus)
+    need = _need(kind, pixels, n, lead)
+    return _covers(masks, shares, found, 0, kind.group, np.uint64(0), need)
+
+
+@inner
+def _same(row, other):
+    """Whether two rows have the same clusters or pieces, but for what is done beside them."""
+    if row[0] != other[0] or row[_ROW - 1] != other[_ROW - 1]:
         return False
     for c in range(row[0]):
-        at = 1 + c * width
+        at = 1 + c * _WIDTH
         if row[at] != other[at]:
             return False
         for i in range(row[at]):
@@ -418,28 +460,34 @@ class Pieces(NamedTuple):
     ----------
     sizes : int64, shape (pieces, 2)
         How many patches each has, and how many are done beside them.
-    x, y : int64, shape (pieces, _BESIDE * MOST)
+    x, y : int64, shape (pieces, MOST + _BESIDE)
         Patches, then those done beside them.
+    images : bool, shape (pieces, 8)
+        Which of its images differ from those before.
+    alike : bool, shape (pieces,)
+        Whether it is the same as the piece before.
     """
 
     sizes: Ints
     x: Ints
     y: Ints
+    images: NDArray[np.bool_]
+    alike: NDArray[np.bool_]
 
 
 @inner
-def _place(kind, store, pieces, placed, n_fixed, n_pieces, px, py, n, dx, dy, nd, lead):
+def _place(kind, store, pieces, placed, n_pieces, px, py, n, dx, dy, nd, lead):
     """Lay out the pieces that are not placed yet in every way; return whether there was room.
 
     A piece stands near one of those before or far from all, so they come in every order: one may join two
-    that are not near each other. Pieces from the `n_fixed`-th on are alike.
+    that are not near each other. Those that are alike come one after the other.
     """
     if placed == (1 << n_pieces) - 1:
-        return _keep(kind, store, px, py, n, dx, dy, nd, lead)
+        return _keep(kind, store, px, py, n, dx, dy, nd, False, lead)
     reach = 2 * (kind.kernel - 1)
     tried: set[tuple[int, int]] = set()
     for k in range(n_pieces):
-        if placed >> k & 1 or (k > n_fixed and not placed >> (k - 1) & 1):
+        if placed >> k & 1 or (pieces.alike[k] and not placed >> (k - 1) & 1):
             continue
         now = placed | 1 << k
         size, beside = pieces.sizes[k]
@@ -454,10 +502,12 @@ def _place(kind, store, pieces, placed, n_fixed, n_pieces, px, py, n, dx, dy, nd
         for i in range(beside):
             dx[nd + i], dy[nd + i] = x[size + i] - left + right + _APART, y[size + i]
         m, done = n + size, nd + beside
-        if not _place(kind, store, pieces, now, n_fixed, n_pieces, px, py, m, dx, dy, done, lead):
+        if not _place(kind, store, pieces, now, n_pieces, px, py, m, dx, dy, done, lead):
             return False
         turned_x, turned_y = np.zeros(size + beside, np.int64), np.zeros(size + beside, np.int64)
-        for image in range(8 if size + beside > 1 else 1):
+        for image in range(8):
+            if not pieces.images[k, image]:
+                continue
             for i in range(size + beside):
                 turned_x[i], turned_y[i] = _image(image, x[i], y[i])
             tried.clear()
@@ -476,7 +526,7 @@ def _place(kind, store, pieces, placed, n_fixed, n_pieces, px, py, n, dx, dy, nd
                             for q in range(beside):
                                 dx[nd + q], dy[nd + q] = turned_x[size + q] + mx, turned_y[size + q] + my
                             if not _place(
-                                kind, store, pieces, now, n_fixed, n_pieces, px, py, m, dx, dy, done, lead
+                                kind, store, pieces, now, n_pieces, px, py, m, dx, dy, done, lead
                             ):  # fmt: skip
                                 return False
     return True
@@ -498,13 +548,13 @@ def _fits(px, py, n, dx, dy, nd, x, y, size, beside, mx, my):
 
 
 @inner
-def _choose(kind, store, row, lead, state, chosen, n_chosen, first, mask, pieces, need):
-    """Choose what touches the last group and place the next one; return whether there was room."""
+def _choose(kind, store, lead, state, chosen, n_chosen, first, mask, need):
+    """Choose what touches the last group and keep what may follow; return whether there was room."""
     n, masks, shares, found, pixels = state[4], state[8], state[9], state[10], state[11]
     shared = _bits(mask)
     if n_chosen and shared >= need:
         after = lead + kind.parts * (n - pixels + shared) + kind.step
-        if not _placed(kind, store, row, after, state, chosen, n_chosen, pieces):
+        if not _chosen(kind, store, after, state, chosen, n_chosen):
             return False
     if n_chosen == kind.group:
         return True
@@ -512,50 +562,76 @@ def _choose(kind, store, row, lead, state, chosen, n_chosen, first, mask, pieces
         if shared + (kind.group - n_chosen) * shares[i] < need:
             break
         chosen[n_chosen] = i
-        if not _choose(
-            kind, store, row, lead, state, chosen, n_chosen + 1, i + 1, mask | masks[i], pieces, need
-        ):
+        if not _choose(kind, store, lead, state, chosen, n_chosen + 1, i + 1, mask | masks[i], need):
             return False
     return True
 
 
 @inner
-def _placed(kind, store, row, lead, state, chosen, n_chosen, pieces):
-    """Place the chosen patches, by the cluster they touch, and further ones that touch none."""
+def _chosen(kind, store, lead, state, chosen, n_chosen):
+    """Keep the chosen patches as pieces by the cluster they touch, or as a group if it is one full piece."""
     ax, ay, bx, by, n, m, qx, qy, _, _, _, _ = state
-    n_pieces = 0
-    for c in range(row[0]):
-        size = 0
-        for j in range(n_chosen):
-            # Clusters are far from each other on the board.
-            if (qx[chosen[j]] - _EDGE + _APART // 2) // _APART == c:
-                pieces.x[n_pieces, size], pieces.y[n_pieces, size] = qx[chosen[j]], qy[chosen[j]]
-                size += 1
-        if not size:
-            continue
-        beside = 0
-        for q in range(n + m):
-            x, y = (ax[q], ay[q]) if q < n else (bx[q - n], by[q - n])
-            for j in range(size):
-                if abs(pieces.x[n_pieces, j] - x) <= 1 and abs(pieces.y[n_pieces, j] - y) <= 1:
-                    pieces.x[n_pieces, size + beside], pieces.y[n_pieces, size + beside] = x, y
-                    beside += 1
-                    break
-        pieces.sizes[n_pieces, 0], pieces.sizes[n_pieces, 1] = size, beside
-        n_pieces += 1
-    n_fixed = n_pieces
-    size, beside = pieces.sizes[0]
     px, py = np.zeros(MOST, np.int64), np.zeros(MOST, np.int64)
     dx, dy = np.zeros(2 * MOST * _BESIDE, np.int64), np.zeros(2 * MOST * _BESIDE, np.int64)
-    for born in range(kind.group - n_chosen + 1):
+    is_open = n_chosen < kind.group
+    for j in range(n_chosen):
+        px[j], py[j] = qx[chosen[j]], qy[chosen[j]]
+        is_open |= _field(px[j]) != _field(px[0])
+    dx[:n], dy[:n] = ax[:n], ay[:n]
+    dx[n : n + m], dy[n : n + m] = bx[:m], by[:m]
+    return _keep(kind, store, px, py, n_chosen, dx, dy, n + m, is_open, lead)
+
+
+@inner
+def _put(pieces, k, row):
+    """Make the k-th cluster of a row a piece."""
+    at = 1 + k * _WIDTH
+    size, beside = row[at], row[at + 1]
+    pieces.sizes[k, 0], pieces.sizes[k, 1] = size, beside
+    forms = np.zeros((8, MOST + _BESIDE), np.int64)
+    for i in range(size + beside):
+        code = row[at + 2 + i] if i < size else row[at + 2 + MOST + i - size]
+        pieces.x[k, i], pieces.y[k, i] = code // 64 - 1, code % 64 - 1
+    for image in range(8):
+        left, low = MUCH, MUCH
+        for i in range(size):
+            x, y = _image(image, pieces.x[k, i], pieces.y[k, i])
+            left, low = min(left, x), min(low, y)
+        for i in range(size + beside):
+            x, y = _image(image, pieces.x[k, i], pieces.y[k, i])
+            forms[image, i] = (x - left + 1) * 64 + y - low + 1
+        _sorted(forms[image], size)
+        _sorted(forms[image, size:], beside)
+        pieces.images[k, image] = True
+        for other in range(image):
+            if _less(forms[image], size + beside, forms[other], size + beside) == 0:
+                pieces.images[k, image] = False
+    pieces.alike[k] = k > 0
+    for i in range(_WIDTH):
+        if k > 0 and row[at + i] != row[at - _WIDTH + i]:
+            pieces.alike[k] = False
+
+
+@inner
+def _arrange(kind, store, row, lead, pieces):
+    """Place pieces, and further patches that touch none of the last group; return whether there was room."""
+    n_pieces, total = row[0], 0
+    for k in range(n_pieces):
+        _put(pieces, k, row)
+        total += pieces.sizes[k, 0]
+    px, py = np.zeros(MOST, np.int64), np.zeros(MOST, np.int64)
+    dx, dy = np.zeros(2 * MOST * _BESIDE, np.int64), np.zeros(2 * MOST * _BESIDE, np.int64)
+    size, beside = pieces.sizes[0]
+    for k in range(n_pieces, n_pieces + kind.group - total + 1):
         px[:size], py[:size] = pieces.x[0, :size], pieces.y[0, :size]
         dx[:beside], dy[:beside] = pieces.x[0, size : size + beside], pieces.y[0, size : size + beside]
-        if not _place(kind, store, pieces, 1, n_fixed, n_pieces, px, py, size, dx, dy, beside, lead):
+        if not _place(kind, store, pieces, 1, k, px, py, size, dx, dy, beside, lead):
             return False
-        if born < kind.group - n_chosen:
-            pieces.sizes[n_pieces, 0], pieces.sizes[n_pieces, 1] = 1, 0
-            pieces.x[n_pieces, 0], pieces.y[n_pieces, 0] = 0, 0
-            n_pieces += 1
+        pieces.sizes[k, 0], pieces.sizes[k, 1] = 1, 0
+        pieces.x[k, 0], pieces.y[k, 0] = 0, 0
+        pieces.images[k] = False
+        pieces.images[k, 0] = True
+        pieces.alike[k] = pieces.sizes[k - 1, 0] == 1 and pieces.sizes[k - 1, 1] == 0
     return True
 
 
@@ -575,16 +651,14 @@ def follow(kind, store, most):
     masks, chosen = np.zeros(near, np.uint64), np.zeros(MOST, np.int64)
     pieces = Pieces(
         np.zeros((2 * MOST, 2), np.int64),
-        np.zeros((2 * MOST, MOST + 2 * _BESIDE), np.int64),
-        np.zeros((2 * MOST, MOST + 2 * _BESIDE), np.int64),
+        np.zeros((2 * MOST, MOST + _BESIDE), np.int64),
+        np.zeros((2 * MOST, MOST + _BESIDE), np.int64),
+        np.zeros((2 * MOST, 8), np.bool_),
+        np.zeros(2 * MOST, np.bool_),
     )
-    if store.used[0] == 0:
-        for size in range(kind.group):
-            # One patch, and others near it and each other or far.
-            pieces.sizes[size, 0] = 1
-            ax[0], ay[0] = 0, 0
-            if not _place(kind, store, pieces, 1, 1, size + 1, ax, ay, 1, bx, by, 0, 0):
-                return -1
+    # A first group is one patch and others, near or far.
+    if store.used[0] == 0 and not _keep(kind, store, ax, ay, 1, bx, by, 0, True, 0):
+        return -1
     while most > 0:
         # What follows may have a larger lead.
         top = len(store.tops) - 1
@@ -598,11 +672,15 @@ def follow(kind, store, most):
             continue
         most -= 1
         row, lead = store.rows[i].copy(), store.lead[i]
+        if row[_ROW - 1]:
+            if not _arrange(kind, store, row, lead, pieces):
+                return -1
+            continue
         n, m = _laid_out(row, ax, ay, bx, by)
         found, pixels = _next(kind, store, ax, ay, n, bx, by, m, qx, qy, masks, shares)
         need = _need(kind, pixels, n, lead)
         state = (ax, ay, bx, by, n, m, qx, qy, masks, shares, found, pixels)
-        if not _choose(kind, store, row, lead, state, chosen, 0, 0, np.uint64(0), pieces, need):
+        if not _choose(kind, store, lead, state, chosen, 0, 0, np.uint64(0), need):
             return -1
     left = 0
     for lead in range(len(store.tops)):

@@ -32,19 +32,23 @@ class Known:
         Pixels that each step counts.
     least
         Least surplus of all sequences.
+    held
+        What the search remembers: patches that are done with so many pixels on chip, at least.
     """
 
     kernel: int
     group: int
     rate: Fraction
     least: Fraction
+    held: int = 1
 
 
 KNOWN = (
     Known(2, 2, Fraction(1), Fraction(2)),
     Known(3, 2, Fraction(2), Fraction(6)),
+    Known(3, 3, Fraction(8, 5), Fraction(32, 5), held=7),
 )
-"""What `in_the_plane` has found; the searches take a second."""
+"""What `in_the_plane` has found; the searches take 1 s, 1 s and 10 s, and a minute to compile."""
 
 ENDS: dict[int, dict[Last, int]] = {
     2: {(1, 4): 2, (2, 6): 3, (2, 7): 3, (2, 8): 3},
@@ -77,7 +81,9 @@ def plain_kernel(problem: Problem) -> int | None:
     return kernel if dense and not generated else None
 
 
-def in_the_plane(kernel: int, group: int, rate: Fraction, states: int = STATES) -> dict[Last, Fraction]:
+def in_the_plane(
+    kernel: int, group: int, rate: Fraction, held: int = 1, states: int = STATES
+) -> dict[Last, Fraction]:
     """Search for the least surplus in the plane, by the last group.
 
     Parameters
@@ -88,6 +94,9 @@ def in_the_plane(kernel: int, group: int, rate: Fraction, states: int = STATES) 
         Most patches of a group, 1 to 4.
     rate
         Pixels that each step counts.
+    held
+        How many pixels of a patch that is done have to be on chip for the search to remember it, at least.
+        With more of them there are fewer states, but the least surplus that is found may be smaller.
     states
         Most states to keep.
 
@@ -104,7 +113,7 @@ def in_the_plane(kernel: int, group: int, rate: Fraction, states: int = STATES) 
         raise ValueError(f"kernel {kernel}, group {group}: kernels of 2 or 3 and groups of 1 to {MOST}")
     parts = rate.denominator
     kept = store(states)
-    kind = Kind(kernel, group, parts, rate.numerator)
+    kind = Kind(kernel, group, parts, rate.numerator, held)
     while left := follow(kind, kept, 1000):
         if left < 0:
             raise MemoryError(f"more than {states} states have to be kept")
