@@ -1,5 +1,6 @@
 """What every driver owes: the clock, honest numbers, refusals, and no process left behind."""
 
+import gc
 import importlib
 import os
 import subprocess
@@ -164,6 +165,22 @@ def test_alarm_is_taken_back():
     with interrupted_at_deadline(within(0.05)):
         pass
     time.sleep(0.1)
+
+
+def test_alarm_is_not_lost_in_a_garbage_collection():
+    def slow(_phase: str, _facts: dict[str, int]) -> None:
+        time.sleep(0.02)
+
+    gc.callbacks.append(slow)
+    end = time.monotonic() + 1
+    try:
+        with pytest.raises(OutOfTimeError), interrupted_at_deadline(within(0.1)):
+            while time.monotonic() < end:
+                cycle: list[object] = []
+                cycle.append(cycle)
+    finally:
+        gc.callbacks.remove(slow)
+    assert gc.isenabled()
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import signal
 import threading
@@ -83,7 +84,8 @@ def interrupted_at_deadline(search: Search) -> Iterator[None]:
     """Raise `OutOfTimeError` in the block when the deadline passes.
 
     Building a model is Python code of the formulation, which knows no clock; an alarm ends it. Outside
-    the main thread, where alarms cannot be had, the block runs to its end.
+    the main thread, where alarms cannot be had, the block runs to its end. No garbage is collected in
+    the block: what is built lives on, and an exception out of a collection would be lost.
     """
     seconds = search.remaining()
     if seconds <= 0:
@@ -96,10 +98,14 @@ def interrupted_at_deadline(search: Search) -> Iterator[None]:
         raise OutOfTimeError
 
     before = signal.signal(signal.SIGALRM, stop)
-    # Again and again, since an exception out of a garbage collection would be lost.
+    collecting = gc.isenabled()
+    gc.disable()
+    # Again and again, since an exception out of a destructor is lost as well.
     signal.setitimer(signal.ITIMER_REAL, seconds, 0.1)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        if collecting:
+            gc.enable()
