@@ -9,8 +9,7 @@ import time
 
 from tilewright.grouping import Problem, best_bound, fault, objective
 from tilewright.grouping.bitsets import fits
-from tilewright.grouping.bounds import with_more_steps
-from tilewright.grouping.exact import answers
+from tilewright.grouping.exact import answers, answers_by_steps
 from tilewright.search import Outcome, Search
 
 
@@ -22,39 +21,28 @@ def suits(problem: Problem) -> bool:
 def solve(problem: Problem, search: Search) -> Outcome:
     """Find and prove the optimum, or raise the bound until time is up.
 
-    Where the number of steps is free, plans with the fewest steps come first, until their bound is that of
-    all others (docs/bounds.md, "Any number of steps").
+    Where the number of steps is free, every number has a search of its own at first (docs/bounds.md, "Any
+    number of steps").
     """
     plan, facts = search.start, best_bound(problem)
     if plan is not None and fault(problem, plan) is not None:
         plan = None
     value = None if plan is None else objective(problem, plan)
     bound = max(facts.value, search.bound or facts.value)
-    others = with_more_steps(problem)
-    if others is not None and bound < others and (value is None or bound < value):
-        part, deadline = problem.with_steps(facts.steps), time.monotonic() + search.remaining() / 2
-        enough = others if value is None else min(others, value)
-        for found in answers(part, min(deadline, search.deadline), bound, enough, search.threads):
-            reached = others if found.impossible else min(others, found.bound)
-            if reached > bound:
-                bound = reached
-                search.on_bound(
-                    bound, f"{found.grounds}; with more than {facts.steps} steps: {others} or more"
-                )
-            if found.plan is not None and (value is None or found.bound < value):
-                plan, value = found.plan, found.bound
+    fewest, most = problem.steps_range
+    half = min(search.deadline, time.monotonic() + search.remaining() / 2)
+    for method, deadline in ((answers_by_steps, half), (answers, search.deadline)):
+        if method is answers_by_steps and fewest == most:
+            continue
+        for found in method(problem, deadline, bound, value, search.threads):
+            if found.impossible:
+                return Outcome("infeasible")
+            if found.bound > bound:
+                bound = found.bound
+                search.on_bound(bound, found.grounds)
+            if found.plan is not None:
+                plan, value = found.plan, objective(problem, found.plan)
                 search.on_plan(plan)
-    if value is not None and value <= bound:
-        return Outcome("optimal", plan, bound)
-    for found in answers(problem, search.deadline, bound, value, search.threads):
-        if found.impossible:
-            return Outcome("infeasible")
-        if found.bound > bound:
-            bound = found.bound
-            search.on_bound(bound, found.grounds)
-        if found.plan is not None:
-            plan, value = found.plan, found.bound
-            search.on_plan(plan)
     if value is None:
         return Outcome("unknown", bound=bound)
     return Outcome("optimal" if value <= bound else "feasible", plan, bound)

@@ -187,11 +187,15 @@ def test_bounds_are_never_above_the_optimum_of_larger_layers(problem: Problem) -
 @given(problems(most_patches=5, side=5))
 @settings(max_examples=150)
 def test_plans_with_more_steps_than_the_fewest_have_a_bound_of_their_own(problem: Problem) -> None:
-    bound, fewest = with_more_steps(problem), best_bound(problem).steps
-    most = problem.steps_range[1]
-    assert (bound is None) == (fewest >= most)
-    found = [enumeration.optimum(problem.with_steps(steps)) for steps in range(fewest + 1, most + 1)]
-    assert all(bound is not None and bound <= best for best in found if best is not None)
+    fewest, most = best_bound(problem).steps, problem.steps_range[1]
+    best: int | None = None
+    for steps in range(most, fewest, -1):
+        found = enumeration.optimum(problem.with_steps(steps))
+        best = min((cost for cost in (best, found) if cost is not None), default=None)
+        bound = with_more_steps(problem, steps)
+        assert bound is not None
+        assert best is None or bound <= best
+    assert with_more_steps(problem, most + 1) is None
 
 
 @given(problems(most_patches=5, side=5), st.integers(1, 2))

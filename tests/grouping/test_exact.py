@@ -564,18 +564,19 @@ WATCHED = {
 
 @pytest.mark.parametrize("name", WATCHED)
 def test_the_limit_of_two_loads_is_proven_twice(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    watched: list[bool] = []
+    watched: dict[tuple[int, int], list[bool]] = {}
     original = search.plans_within
 
-    def noted(*arguments: Any, **options: Any) -> search.Sweep:
-        watched.append(options["watched"])
-        return original(*arguments, **options)
+    def noted(space: search.Space, *arguments: Any, **options: Any) -> search.Sweep:
+        watched.setdefault(space.problem.steps_range, []).append(options["watched"])
+        return original(space, *arguments, **options)
 
     monkeypatch.setattr(search, "plans_within", noted)
     problem = WATCHED[name]
     outcome = exact.solve(problem, Search(deadline=soon()))
-    assert watched == sorted(watched)
-    assert watched[-1]
+    # Of each number of steps: once it watches, it goes on doing so.
+    assert all(found == sorted(found) for found in watched.values())
+    assert any(found[-1] for found in watched.values())
     if outcome.status == "infeasible":
         most = problem.cost(2 * len(problem.needed_pixels), problem.n_patches)
         assert not verifier.cheaper(problem, most + 1, watched=True)
@@ -801,7 +802,7 @@ def test_children_are_all_that_brute_force_finds(
     allowed = [budget + space.load * draw.randint(0, 3) for _ in space.pixels]
     most = np.where(space.pixels <= problem_room(problem, size), np.array(allowed), -NEVER).astype(np.int64)
     children = drawn.children(size, [int(value) for value in most])
-    numbers = np.array([size, space.step, space.load, space.step, 0, watched, 2**30, 0], np.int64)
+    numbers = np.array([size, space.step, space.load, space.step, 0, watched, 2**30, 0, 99], np.int64)
     stop = np.zeros(1, bool)
     everywhere = (*space.anywhere[0], stop)
     found = extended(drawn, Rules(numbers, most, -1, *everywhere))
@@ -846,7 +847,7 @@ def test_first_groups_that_begin_a_plan_are_found(problem: Problem) -> None:
         most = np.where(space.pixels <= problem_room(problem, size), NEVER, -NEVER).astype(np.int64)
         children = drawn.children(size, [int(value) for value in most])
         following = min(space.size, drawn.n - size)
-        numbers = np.array([size, space.step, space.load, space.step, 0, 0, 2**30, following], np.int64)
+        numbers = np.array([size, space.step, space.load, space.step, 0, 0, 2**30, following, 99], np.int64)
         for spare in range(4):
             total = 2 * space.load * len(problem.needed_pixels) + space.step + 2 * space.load * spare
             found: dict[tuple[int, ...], int] = {}
@@ -859,9 +860,9 @@ def test_first_groups_that_begin_a_plan_are_found(problem: Problem) -> None:
 
 
 @njit
-def late(bits: Any, done: Any, covered: Any, waiting: Any, slots: int, size: int) -> Any:
+def late(bits: Any, done: Any, covered: Any, waiting: Any, slots: int, size: int, ahead: int) -> Any:
     scratch = _scratch(bits, bits.pixel_patches.shape[0])
-    return _late(bits, done, covered, waiting, slots, size, scratch), scratch.only
+    return _late(bits, done, covered, waiting, slots, size, ahead, scratch), scratch.only
 
 
 @settings(max_examples=150)
@@ -881,7 +882,7 @@ def test_no_plan_is_late(
     group: int,
     seed: int,
 ) -> None:
-    """Each part of a group of a sweep passes where the sweep throws nothing away from there on."""
+    """Each part of a group of a sweep passes where the sweep throws nothing away in the steps that follow."""
     draw = random.Random(seed)
     height, width = (
         (n - 1) * s + d * (k - 1) + 1 for n, k, s, d in zip(side, kernel, stride, dilation, strict=True)
@@ -906,21 +907,20 @@ def test_no_plan_is_late(
         steps.append((done, needed, members, needed & ~drawn.pixels(mask)))
         done, held = done | mask, drawn.pixels(mask)
     n_pixels = len(drawn.space.bits.pixel_patches)
-    checked = 0
+    ahead, longest = len(steps), 0
     for done, needed, members, thrown in reversed(steps):
         for taken in range(len(members) + 1):
             part = sum(1 << p for p in draw.sample(members, taken))
             covered = drawn.pixels(part)
             sets = [(done | part, drawn.n), (covered, n_pixels), (needed & ~covered & ~thrown, n_pixels)]
             words = [pack(np.array([value >> i & 1 for i in range(n)], bool)) for value, n in sets]
-            answer, only = late(drawn.space.bits, *words, len(members) - taken, group)
+            answer, only = late(drawn.space.bits, *words, len(members) - taken, group, ahead)
             assert not answer
             assert not sum(1 << p for p in members) & ~part & ~to_int(only)
-        checked += 1
-        if thrown:
-            # What is thrown away here was not to be when earlier groups were made.
-            break
-    event(f"steps: {min(checked, 5)} or more")
+        longest = max(longest, ahead)
+        # What is thrown away here is thrown away by the group before.
+        ahead = 0 if thrown else ahead + 1
+    event(f"steps: {min(longest, 5)} or more")
 
 
 @settings(max_examples=60)

@@ -163,17 +163,15 @@ def _surplus(problem: Problem, group: int, steps: int) -> tuple[int, Known] | No
     return max(found, key=lambda pair: pair[0], default=None)
 
 
-def with_more_steps(problem: Problem) -> int | None:
-    """Return a bound on the objective of plans with more steps than the fewest, or None if none are allowed.
+def with_more_steps(problem: Problem, steps: int) -> int | None:
+    """Return a bound on the objective of plans with at least so many steps, or None if none are allowed.
 
     Each step more costs time, and small groups load more (docs/bounds.md, theorem 4).
     """
-    bound = best_bound(problem)
-    steps = bound.steps + 1
     if steps > problem.steps_range[1]:
         return None
     found = _surplus(problem, largest_group(problem, fewest_pixels(problem)), steps)
-    return problem.cost(max(bound.loads, found[0] if found else 0), steps)
+    return problem.cost(max(best_bound(problem).loads, found[0] if found else 0), steps)
 
 
 def ring(problem: Problem, facts: _Facts | None = None) -> Bound | None:

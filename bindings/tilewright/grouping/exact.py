@@ -22,8 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.grouping.bitsets import NEVER, Bits, Words, pack, unpack
-from tilewright.grouping.bounds import fewest_pixels
+from tilewright.grouping.bounds import best_bound, fewest_pixels, with_more_steps
 from tilewright.grouping.extending import Rules, Table, extend, grow, undominated
+from tilewright.grouping.gaps import early_steps, fewest_with_gaps
 from tilewright.grouping.plan import Plan
 from tilewright.grouping.plan import objective as cost
 from tilewright.grouping.problem import Problem
@@ -110,6 +111,7 @@ class Space:
         self.room = np.minimum(problem.group_room, np.arange(self.size + 1) * patch)
         self.most_pixels = min(self.size * patch, len(problem.needed_pixels))
         self.fewest = fewest_pixels(problem)
+        self.fewest_with_gaps = fewest_with_gaps(problem) if self.fixed else np.zeros(1, np.int64)
         self.pixels = np.arange(self.most_pixels + 1)
         self.anywhere: list[Start] = [(-1, np.zeros(self.n_done, np.uint64))]
         self.starts = self._starts()
@@ -151,6 +153,21 @@ class Space:
     def rest(self, whole: Key, key: Key, size: int) -> Key:
         """Return the chain that is left of another when `key` of it is there and its last group shared."""
         return (whole[0] - key[0] + 1 if self.fixed else 0, whole[1] - key[1] + size)
+
+    def ends(self, total: int) -> tuple[int, int]:
+        """Return what the better of a plan and its reverse keeps to, if the plan costs `total` at most.
+
+        Returns
+        -------
+        steps
+            So many first steps; 0 where nothing is known of them.
+        half
+            The largest cost that what these throw away leads to.
+        """
+        excess = total // (2 * self.load) - len(self.problem.needed_pixels)
+        if not self.fixed or excess <= 0:
+            return 0, total
+        return early_steps(self.fewest_with_gaps, excess), total - 2 * self.load * (excess - excess // 2)
 
     def short(self, key: Key) -> int:
         """Return how many patches are missing to as many full groups."""
@@ -197,6 +214,8 @@ class Sweep:
         Whether no pixel may be loaded more than twice.
     spare
         How many pixels any step may throw away.
+    early
+        So many first steps, and the largest cost that what these throw away may lead to.
     threads
         How many threads share the work of a stage.
     """
@@ -211,10 +230,11 @@ class Sweep:
         total: int = -1,
         watched: bool = False,
         spare: int = 2**30,
+        early: tuple[int, int] = (0, 0),
         threads: int = 1,
     ) -> None:
         self.space, self.most, self.deadline, self.threads = space, most, deadline, threads
-        self.free, self.total, self.watched, self.spare = free, total, watched, spare
+        self.free, self.total, self.watched, self.spare, self.early = free, total, watched, spare, early
         self.stages: list[Stage] = []
         self.keys: list[Key] = []
         self.rows = 0
@@ -294,8 +314,11 @@ class Sweep:
         numbers = [size, space.step, space.load, space.step + ahead, self.free and first, self.watched]
         most = np.where(space.pixels <= space.room[size], self.most(after, size), -NEVER)
         parts = space.starts if first and size > 1 else space.anywhere
-        limits = np.array([*numbers, self.spare, following], np.int64)
-        all_rules = [Rules(limits, most, self.total, *part, self.stop) for part in parts]
+        total, steps_ahead = self.total, space.n_patches
+        if 0 < after[0] <= self.early[0]:
+            total, steps_ahead = self.early[1], self.early[0] - after[0]
+        limits = np.array([*numbers, self.spare, following if steps_ahead else 0, steps_ahead], np.int64)
+        all_rules = [Rules(limits, most, total, *part, self.stop) for part in parts]
         chunk = max(1, min(CHUNK, -(-len(stage.rows) // self.threads)))
         todo = deque((rules, row) for rules in all_rules for row in range(0, len(stage.rows), chunk))
 
@@ -553,16 +576,22 @@ def plans_within(
 ) -> Sweep:
     """Follow all partial plans that may end at a cost of at most `total`.
 
+    Of a plan and its reverse only one is followed: where few steps can be off chip between two that need a
+    pixel, the one that throws away less at first.
+
     Returns
     -------
     Sweep
         Not yet run. If it then is without a stage `Space.end` there is no such plan, by what the chains
         prove of the rest; they may get better in between.
     """
+    steps, half = space.ends(total)
 
     def most(after: Key, size: int) -> NDArray[np.int64]:
         rest = (space.steps - after[0] + 1 if space.fixed else 0, space.n_patches - after[1] + size)
         longest: NDArray[np.int64] = total - chains.anchored[rest][size].astype(np.int64)
+        if steps:
+            return longest
         if 0 < space.missing < space.size and space.fixed:
             # Of a plan and its reverse, one has no more patches missing in its first half of steps.
             if 2 * after[0] <= space.steps and 2 * space.short(after) > space.missing:
@@ -573,7 +602,9 @@ def plans_within(
         return longest
 
     spare = 0 if space.problem.max_loads == 1 else 2**30
-    return Sweep(space, most, deadline, total=total, watched=watched, spare=spare, threads=threads)
+    return Sweep(
+        space, most, deadline, total=total, watched=watched, spare=spare, early=(steps, half), threads=threads
+    )
 
 
 @dataclass(frozen=True)
@@ -649,6 +680,10 @@ def answers(
                 left = min(tables.due - plans.spent, deadline - time.monotonic())
                 while (higher := levels.up(target + 1)) < objective and GROWTH * seconds <= left:
                     target, seconds = higher, GROWTH * seconds
+                # If the first steps may throw away no more, a dearer plan is refuted with as little work.
+                (first, half), (also, same) = (space.ends(levels.total(value)) for value in (target, higher))
+                if higher < objective and first and also and half == same:
+                    target = higher
             until = time.monotonic() + PATIENCE * seconds
             sweep = plans_within(
                 space, chains, levels.total(target), deadline, watched=watched, threads=threads
@@ -687,6 +722,7 @@ def answers(
                 yield Found(bound, None, False, grounds)
                 return
             watched = watched or plan is not None
+            del sweep
         else:
             work.end(WIDER)
             slack += 1
@@ -694,6 +730,49 @@ def answers(
             if better > bound:
                 bound, grounds = better, str(chains)
         yield Found(bound, None, False, grounds)
+
+
+def answers_by_steps(
+    problem: Problem, deadline: float, known: int, objective: int | None = None, threads: int = 1
+) -> Iterator[Found]:
+    """Raise the bound as `answers` does, by a search of its own for every number of steps.
+
+    The search with the least bound goes on, or one for a step more begins when what counting says of all
+    others is less. A plan that is found may cost more than the bound.
+    """
+    bound, steps = known, best_bound(problem).steps - 1
+    bounds: dict[int, int] = {}
+    grounds: dict[int, str] = {}
+    searches: dict[int, Iterator[Found]] = {}
+    while objective is None or bound < objective:
+        lowest = min(bounds, key=bounds.__getitem__, default=steps)
+        others = with_more_steps(problem, steps + 1)
+        plan = None
+        if others is not None and (not bounds or others <= bounds[lowest]):
+            steps += 1
+            part = problem.with_steps(steps)
+            facts = best_bound(part)
+            bounds[steps] = int(NEVER) if facts.impossible else max(others, facts.value, bound)
+            grounds[steps] = str(facts)
+            searches[steps] = answers(part, deadline, bounds[steps], objective, threads)
+            others = with_more_steps(problem, steps + 1)
+        else:
+            found = next(searches[lowest], None) if searches else None
+            if found is None:
+                return
+            bounds[lowest] = int(NEVER) if found.impossible else found.bound
+            grounds[lowest] = found.grounds
+            if found.plan is not None and (objective is None or found.bound < objective):
+                plan, objective = found.plan, found.bound
+        least = min(bounds.values()) if others is None else min(others, *bounds.values())
+        if least >= NEVER:
+            yield Found(bound, None, True, "no number of steps is possible")
+            return
+        bound = max(bound, least)
+        said = [f"{number} steps: {text}" for number, text in grounds.items()]
+        if others is not None:
+            said.append(f"more: {others} or more")
+        yield Found(bound, plan, False, "; ".join(said))
 
 
 class _Work:

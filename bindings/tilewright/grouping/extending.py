@@ -24,10 +24,11 @@ inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 Ints = NDArray[np.int64]
 
-(SIZE, STEP, LOAD, SPENT, FREE, WATCHED, SPARE, NEXT) = range(8)
+(SIZE, STEP, LOAD, SPENT, FREE, WATCHED, SPARE, NEXT, AHEAD) = range(9)
 """Places in `Rules.numbers`: patches of the group; cost of a step and half of the cost of a load, in halves;
 what this step and those to come cost at least; whether the first group is free; whether loads are watched;
-how many pixels on chip may be thrown away at most; and most patches of the group after this one."""
+how many pixels on chip may be thrown away at most; most patches of the group after this one; and for how many
+steps after this one the total holds."""
 
 RIVALS = 64
 """How many rows with the same patches a row is compared with."""
@@ -40,7 +41,7 @@ class Rules(NamedTuple):
 
     Attributes
     ----------
-    numbers : int64, shape (8,)
+    numbers : int64, shape (9,)
         See the constants above.
     most : int64, shape (pixels of a group + 1,)
         Longest walk to a group with so many pixels; negative where the memory has no room for it.
@@ -264,7 +265,7 @@ def _scratch(bits, largest):
 
 
 @inner
-def _late(bits, done, covered, waiting, slots, size, scratch):
+def _late(bits, done, covered, waiting, slots, size, ahead, scratch):
     """Whether more patches are due in some steps than these can take if nothing may be thrown away any more.
 
     A pixel then takes a patch in every step until it is done with. Leaves in ``scratch.only`` all patches
@@ -278,6 +279,8 @@ def _late(bits, done, covered, waiting, slots, size, scratch):
         Other pixels on chip that are still needed.
     slots, size
         How many patches this group still gets, and those to come at most.
+    ahead
+        In so many steps to come nothing may be thrown away.
     """
     pixel_patches = bits.pixel_patches
     due, coming, queue = scratch.due, scratch.coming, scratch.queue
@@ -288,7 +291,7 @@ def _late(bits, done, covered, waiting, slots, size, scratch):
         asked[v] = _ZERO
         scratch.only[v] = ~_ZERO
     # With so many steps no patch is late.
-    last = (left - slots - 1) // size
+    last = min((left - slots - 1) // size, ahead)
     n = 0
     for pixel in range(len(due)):
         here, w = np.uint64(1) << np.uint64(pixel & 63), pixel >> 6
@@ -412,6 +415,7 @@ def extend(
     highest = rules.most.max()
     # What the group after this one can cover matters where complete plans are looked for.
     following, looks = rules.numbers[NEXT], rules.total >= 0 and rules.numbers[NEXT] > 0
+    steps_ahead = rules.numbers[AHEAD]
     apart = np.zeros(n_pixels, np.int64)
     scratch = _scratch(bits, largest)
     nothing = np.zeros(n_held, np.uint64)
@@ -511,7 +515,7 @@ def extend(
                 if looks and spare == thrown[level]:
                     for w in range(n_done):
                         done[w] = ~left[w] | chosen[level, w]
-                    if _late(bits, done, union[level], rest, slots, following, scratch):
+                    if _late(bits, done, union[level], rest, slots, following, steps_ahead, scratch):
                         level -= 1
                         continue
                     for w in range(n_done):
@@ -563,7 +567,9 @@ def extend(
                             limit = following + spare - lost
                             if _apart(pixel_patches, still, done, 0, limit, apart) > limit:
                                 continue
-                            if spare == lost and _late(bits, done, still, nothing, 0, following, scratch):
+                            if spare == lost and _late(
+                                bits, done, still, nothing, 0, following, steps_ahead, scratch
+                            ):
                                 continue
                         if watched:
                             for w in range(n_held):

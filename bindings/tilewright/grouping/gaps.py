@@ -1,0 +1,75 @@
+"""Gaps: steps in which a pixel is off chip between two that need it, and where in a plan they can be.
+
+A plan loads as many pixels more than there are as it has gaps. docs/bounds.md, theorem 8, proves what is
+claimed here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.grouping.bitsets import NEVER
+from tilewright.grouping.problem import Problem
+from tilewright.grouping.structure import cells
+
+MOST_PATCHES = 16
+"""Of a pixel that more patches need, not all ways are tried in which a gap can part them."""
+
+
+def fewest_with_gaps(problem: Problem) -> NDArray[np.int64]:
+    """Return how many pixels have a gap at least if one has a gap of so many steps or more.
+
+    Returns
+    -------
+    int64, shape (steps + 1,)
+        ``NEVER`` where no gap can be so long.
+    """
+    steps = problem.steps_range[1]
+    fewest = np.full(steps + 1, NEVER, np.int64)
+    parts = cells(problem)
+    needing = [frozenset(part.patches) for part in parts]
+    tried = set()
+    for part in parts:
+        n = len(part.patches)
+        if n > MOST_PATCHES:
+            fewest[:] = np.minimum(fewest, 1)
+            continue
+        place = {patch: 1 << i for i, patch in enumerate(part.patches)}
+        # Others that share patches with it: which, how many more patches they have, how many there are.
+        near = sorted(
+            (sum(place[patch] for patch in shared), len(patches) - len(shared), len(other.pixels))
+            for other, patches in zip(parts, needing, strict=True)
+            if len(shared := patches & place.keys()) > 1
+        )
+        if n == 1 or tuple(near) in tried:
+            continue
+        tried.add(tuple(near))
+        masks, others, pixels = np.array(near).T[:, :, None]
+        # Before the gap and after it; either side may be called the first.
+        before = np.arange(1, 1 << (n - 1))
+        parted = np.where((masks & before > 0) & (masks & ~before > 0), pixels, 0)
+        for length in range(steps + 1):
+            fewest[length] = min(fewest[length], np.where(others < length, parted, 0).sum(axis=0).min())
+    return fewest
+
+
+def early_steps(fewest: NDArray[np.int64], excess: int) -> int:
+    """Return the length of both ends of a plan that share no gap if it has `excess` gaps at most.
+
+    Parameters
+    ----------
+    fewest
+        Of `fewest_with_gaps`, where the number of steps is fixed.
+
+    Returns
+    -------
+    int
+        So many first steps and as many last ones, which have no step in common; 0 if a gap may always
+        begin in the first ones and end in the last ones.
+    """
+    steps = len(fewest) - 1
+    for end in range(steps // 2, 1, -1):
+        if fewest[steps - 2 * end + 2] > excess:
+            return end
+    return 0

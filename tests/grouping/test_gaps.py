@@ -1,0 +1,137 @@
+"""Gaps: what a long one costs, and that of a plan and its reverse one throws away little at first."""
+
+import time
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from tilewright.grouping import Problem, exact
+from tilewright.grouping.bitsets import NEVER
+from tilewright.grouping.gaps import MOST_PATCHES, early_steps, fewest_with_gaps
+
+
+def layer(grid, group, *, kernel=(3, 3), stride=(1, 1), steps="kmin") -> Problem:
+    height, width = ((n - 1) * s + k for n, s, k in zip(grid, stride, kernel, strict=True))
+    return Problem.model_validate(
+        {
+            "layer": {"input": [1, height, width], "kernels": 1, "kernel": kernel, "stride": stride},
+            "machine": {"group_size": group},
+            "limits": {"steps": steps, "reloads": 0},
+        }
+    )
+
+
+def gaps(problem: Problem, groups: list[list[int]]) -> list[tuple[int, int, int]]:
+    """Return (last step on chip, next step on chip, pixel) of all gaps, with steps from 1."""
+    steps = [set(problem.patch_pixels[group].ravel().tolist()) for group in groups]
+    found = []
+    for pixel in problem.needed_pixels.tolist():
+        on_chip = [step for step, held in enumerate(steps, start=1) if pixel in held]
+        found += [(i, k, pixel) for i, k in pairwise(on_chip) if k > i + 1]
+    return found
+
+
+@st.composite
+def swept(draw: st.DrawFn) -> tuple[Problem, list[list[int]]]:
+    """Draw a layer and a plan that sweeps over it but for a few patches, so that it has few gaps."""
+    grid = draw(st.tuples(st.integers(2, 9), st.integers(1, 5)))
+    kernel = draw(st.sampled_from([(3, 3), (3, 3), (2, 2), (2, 3), (4, 4)]))
+    stride = draw(st.sampled_from([(1, 1), (1, 1), (2, 1), (2, 2)]))
+    group = draw(st.integers(1, grid[1] + 1))
+    slope = draw(st.sampled_from([0.0, 0.3, 1.0]))
+    late = {p: (p // grid[1]) + slope * (p % grid[1]) for p in range(grid[0] * grid[1])}
+    for _ in range(draw(st.integers(0, 2))):
+        late[draw(st.sampled_from(sorted(late)))] += draw(st.sampled_from([-9, -2, 2, 9]))
+    order = sorted(late, key=late.__getitem__)
+    groups = [order[i : i + group] for i in range(0, len(order), group)]
+    return layer(grid, group, kernel=kernel, stride=stride, steps=len(groups)), groups
+
+
+@given(swept())
+@settings(max_examples=400)
+def test_a_long_gap_is_not_alone(drawn: tuple[Problem, list[list[int]]]) -> None:
+    problem, groups = drawn
+    fewest = fewest_with_gaps(problem)
+    assert (np.diff(fewest) >= 0).all()
+    found = gaps(problem, groups)
+    with_gaps = len({pixel for *_, pixel in found})
+    longest = max((k - i - 1 for i, k, _ in found), default=0)
+    assert not found or fewest[longest] <= with_gaps
+    event(f"tight: {bool(found) and fewest[longest] == with_gaps}, above one: {fewest[longest] > 1}")
+
+
+@given(swept())
+@settings(max_examples=400)
+def test_a_plan_or_its_reverse_throws_away_at_most_half_at_first(
+    drawn: tuple[Problem, list[list[int]]],
+) -> None:
+    problem, groups = drawn
+    found = gaps(problem, groups)
+    end = early_steps(fewest_with_gaps(problem), len(found))
+    first = {gap for gap in found if gap[0] < end}
+    last = {gap for gap in found if gap[1] > len(groups) + 1 - end}
+    assert not first & last
+    assert min(len(first), len(last)) <= len(found) // 2
+    event(f"ends: {end > 0}, gaps: {min(len(found), 3)} or more")
+
+
+def test_how_many_pixels_have_gaps_beside_a_long_one() -> None:
+    """Counted by hand: a corner of a 3x3 block done apart from the rest, and two columns at a border."""
+    assert fewest_with_gaps(layer((10, 10), 5)).tolist()[:10] == [0, 1, 1, 1, 3, 3, 4, 5, 6, 6]
+    # All patches of a row of one share their pixels with the next ones only.
+    assert fewest_with_gaps(layer((1, 7), 1)).tolist() == [0, 3, 6, 6, 6, 6, 6, 6]
+    # Where no two patches share a pixel there is no gap.
+    assert fewest_with_gaps(layer((4, 4), 2, kernel=(1, 1))).tolist()[1:] == [NEVER] * 8
+    # So many patches are not looked at in all ways: one pixel has a gap, that is certain.
+    assert MOST_PATCHES < 25
+    assert fewest_with_gaps(layer((9, 9), 9, kernel=(5, 5))).max() == 1
+
+
+def test_ends_are_as_long_as_no_gap_may_be_in_both() -> None:
+    fewest = np.array([0, 1, 1, 1, 3, 3, 4, 5, 6, 6, 6], np.int64)
+    assert [early_steps(fewest, excess) for excess in range(7)] == [5, 4, 4, 3, 2, 2, 0]
+
+
+@given(
+    grid=st.sampled_from([(4, 4), (3, 6), (2, 9), (4, 5), (3, 7)]),
+    group=st.integers(1, 3),
+    kernel=st.sampled_from([(3, 3), (3, 3), (2, 2), (2, 3)]),
+    excess=st.integers(1, 5),
+    more=st.integers(0, 1),
+)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+def test_following_one_of_a_plan_and_its_reverse_finds_the_same(
+    grid: tuple[int, int], group: int, kernel: tuple[int, int], excess: int, more: int
+) -> None:
+    n = grid[0] * grid[1]
+    problem = layer(grid, group, kernel=kernel, steps=min(n, -(-n // group) + more))
+    space = exact.Space(problem)
+    total = 2 * space.load * (len(problem.needed_pixels) + excess)
+    steps, _ = space.ends(total)
+    answers = []
+    for both in (False, True):
+        if both:
+            space.fewest_with_gaps[:] = 0
+        sweep = exact.plans_within(space, exact.Chains(space), total, time.monotonic() + 100)
+        for _ in sweep.run():
+            pass
+        answers.append(int(sweep.stages[-1].costs.min()) if sweep.complete else None)
+    assert answers[0] == answers[1]
+    event(f"ends: {steps > 0}, found: {answers[0] is not None}")
+
+
+@pytest.mark.parametrize(("side", "group", "optimum"), [(7, 3, 60), (9, 4, 97), (10, 5, 114)])
+def test_plans_with_gaps_are_found_by_their_ends(side: int, group: int, optimum: int) -> None:
+    """In these layers of the paper's grid every plan loads some pixel again."""
+    problem = layer((side - 2, side - 2), group)
+    space = exact.Space(problem)
+    total = 2 * space.load * (optimum - problem.cost(0, problem.kmin))
+    assert space.ends(total)[0] > 0
+    sweep = exact.plans_within(space, exact.Chains(space), total, time.monotonic() + 100)
+    for _ in sweep.run():
+        pass
+    assert sweep.complete
+    assert int(sweep.stages[-1].costs.min()) == total
