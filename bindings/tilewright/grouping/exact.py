@@ -675,11 +675,14 @@ def answers(
             work.begin(chains.improve(slack, deadline, threads))
         elif not work.begun:
             target, seconds = bound, plans.expected
-            if objective is not None and skips and tables.expected < float("inf"):
+            if objective is not None and skips:
                 # Cheaper plans are refuted with dearer ones, as far as the tables are worth that time, too.
                 left = min(tables.due - plans.spent, deadline - time.monotonic())
-                while (higher := levels.up(target + 1)) < objective and GROWTH * seconds <= left:
-                    target, seconds = higher, GROWTH * seconds
+                if tables.expected == float("inf"):
+                    left = 0.0
+                higher = levels.up(target + 1)
+                while higher < objective and GROWTH * seconds <= left:
+                    target, higher, seconds = higher, levels.up(higher + 1), GROWTH * seconds
                 # If the first steps may throw away no more, a dearer plan is refuted with as little work.
                 (first, half), (also, same) = (space.ends(levels.total(value)) for value in (target, higher))
                 if higher < objective and first and also and half == same:
