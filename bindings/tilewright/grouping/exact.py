@@ -674,7 +674,7 @@ def answers(
         if work is tables and not work.begun:
             work.begin(chains.improve(slack, deadline, threads))
         elif not work.begun:
-            target, seconds = bound, plans.expected
+            target, seconds, several = bound, plans.expected, False
             if objective is not None and skips:
                 # Cheaper plans are refuted with dearer ones, as far as the tables are worth that time, too.
                 left = min(tables.due - plans.spent, deadline - time.monotonic())
@@ -683,6 +683,7 @@ def answers(
                 higher = levels.up(target + 1)
                 while higher < objective and GROWTH * seconds <= left:
                     target, higher, seconds = higher, levels.up(higher + 1), GROWTH * seconds
+                several = target > bound
                 # If the first steps may throw away no more, a dearer plan is refuted with as little work.
                 (first, half), (also, same) = (space.ends(levels.total(value)) for value in (target, higher))
                 if higher < objective and first and also and half == same:
@@ -694,7 +695,7 @@ def answers(
             work.begin(sweep.run())
         try:
             if work.go_on():
-                if work is plans and target > bound and time.monotonic() > until:
+                if work is plans and several and time.monotonic() > until:
                     skips = False
                     work.leave()
                 continue
