@@ -9,8 +9,13 @@ import time
 
 from tilewright.grouping import Problem, best_bound, fault, objective
 from tilewright.grouping.bitsets import fits
+from tilewright.grouping.bounds import with_more_steps
 from tilewright.grouping.exact import answers, answers_by_steps
 from tilewright.search import Outcome, Search
+
+FEW = 4
+"""Where plans with so many steps more than the fewest cost too much anyway, every number of steps is searched
+by itself to the end; elsewhere one search of all takes over after half of the time."""
 
 
 def suits(problem: Problem) -> bool:
@@ -30,8 +35,10 @@ def solve(problem: Problem, search: Search) -> Outcome:
     value = None if plan is None else objective(problem, plan)
     bound = max(facts.value, search.bound or facts.value)
     fewest, most = problem.steps_range
-    half = min(search.deadline, time.monotonic() + search.remaining() / 2)
-    for method, deadline in ((answers_by_steps, half), (answers, search.deadline)):
+    by_steps = search.deadline
+    if value is None or (with_more_steps(problem, facts.steps + FEW) or value) < value:
+        by_steps = min(by_steps, time.monotonic() + search.remaining() / 2)
+    for method, deadline in ((answers_by_steps, by_steps), (answers, search.deadline)):
         if method is answers_by_steps and fewest == most:
             continue
         for found in method(problem, deadline, bound, value, search.threads):
@@ -43,6 +50,8 @@ def solve(problem: Problem, search: Search) -> Outcome:
             if found.plan is not None:
                 plan, value = found.plan, objective(problem, found.plan)
                 search.on_plan(plan)
+        if value is not None and value <= bound:
+            return Outcome("optimal", plan, bound)
     if value is None:
         return Outcome("unknown", bound=bound)
-    return Outcome("optimal" if value <= bound else "feasible", plan, bound)
+    return Outcome("feasible", plan, bound)
