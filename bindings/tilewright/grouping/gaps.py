@@ -36,21 +36,23 @@ def fewest_with_gaps(problem: Problem) -> NDArray[np.int64]:
             fewest[:] = np.minimum(fewest, 1)
             continue
         place = {patch: 1 << i for i, patch in enumerate(part.patches)}
-        # Others that share patches with it: which, how many more patches they have, how many there are.
+        # Others that share patches with it: how many more they have, which they share, and their pixels.
         near = sorted(
-            (sum(place[patch] for patch in shared), len(patches) - len(shared), len(other.pixels))
+            (len(patches) - len(shared), sum(place[patch] for patch in shared), len(other.pixels))
             for other, patches in zip(parts, needing, strict=True)
             if len(shared := patches & place.keys()) > 1
         )
         if n == 1 or tuple(near) in tried:
             continue
         tried.add(tuple(near))
-        masks, others, pixels = np.array(near).T[:, :, None]
         # Before the gap and after it; either side may be called the first.
         before = np.arange(1, 1 << (n - 1))
-        parted = np.where((masks & before > 0) & (masks & ~before > 0), pixels, 0)
-        for length in range(steps + 1):
-            fewest[length] = min(fewest[length], np.where(others < length, parted, 0).sum(axis=0).min())
+        parted = np.zeros(len(before), np.int64)
+        beside = np.zeros_like(fewest)
+        for more, mask, pixels in near:
+            parted += pixels * ((mask & before > 0) & (mask & ~before > 0))
+            beside[more + 1 :] = parted.min()
+        fewest = np.minimum(fewest, beside)
     return fewest
 
 
