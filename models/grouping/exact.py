@@ -34,13 +34,14 @@ def solve(problem: Problem, search: Search) -> Outcome:
         plan = None
     value = None if plan is None else objective(problem, plan)
     bound = max(facts.value, search.bound or facts.value)
+    turns = [(answers, search.deadline)]
     fewest, most = problem.steps_range
-    by_steps = search.deadline
-    if value is None or (with_more_steps(problem, facts.steps + FEW) or value) < value:
-        by_steps = min(by_steps, time.monotonic() + search.remaining() / 2)
-    for method, deadline in ((answers_by_steps, by_steps), (answers, search.deadline)):
-        if method is answers_by_steps and fewest == most:
-            continue
+    if fewest < most:
+        deadline = search.deadline
+        if value is None or (with_more_steps(problem, facts.steps + FEW) or value) < value:
+            deadline = min(deadline, time.monotonic() + search.remaining() / 2)
+        turns.insert(0, (answers_by_steps, deadline))
+    for method, deadline in turns:
         for found in method(problem, deadline, bound, value, search.threads):
             if found.impossible:
                 return Outcome("infeasible")

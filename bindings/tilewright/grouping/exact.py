@@ -576,8 +576,8 @@ def plans_within(
 ) -> Sweep:
     """Follow all partial plans that may end at a cost of at most `total`.
 
-    Of a plan and its reverse only one is followed: where few steps can be off chip between two that need a
-    pixel, the one that throws away less at first.
+    Of a plan and its reverse only one is followed: where no gap can begin in the first steps and end in the
+    last ones, the one that throws away less in its first steps.
 
     Returns
     -------
@@ -678,15 +678,13 @@ def answers(
             if objective is not None and skips:
                 # Cheaper plans are refuted with dearer ones, as far as the tables are worth that time, too.
                 left = min(tables.due - plans.spent, deadline - time.monotonic())
-                if tables.expected == float("inf"):
-                    left = 0.0
                 higher = levels.up(target + 1)
-                while higher < objective and GROWTH * seconds <= left:
+                while tables.expected < float("inf") and higher < objective and GROWTH * seconds <= left:
                     target, higher, seconds = higher, levels.up(higher + 1), GROWTH * seconds
                 several = target > bound
                 # If the first steps may throw away no more, a dearer plan is refuted with as little work.
-                (first, half), (also, same) = (space.ends(levels.total(value)) for value in (target, higher))
-                if higher < objective and first and also and half == same:
+                ends, dearer = space.ends(levels.total(target)), space.ends(levels.total(higher))
+                if higher < objective and ends[0] and dearer[0] and ends[1] == dearer[1]:
                     target = higher
             until = time.monotonic() + PATIENCE * seconds
             sweep = plans_within(
