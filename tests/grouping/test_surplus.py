@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tilewright.grouping import best_bound
 from tilewright.grouping.bounds import surplus
-from tilewright.grouping.surplus import ENDS, KNOWN, Known, in_the_plane
+from tilewright.grouping.surplus import KNOWN, Known, in_the_plane
 
 Patch = tuple[int, int]
 
@@ -47,17 +47,10 @@ def exhaustive(box: tuple[int, int], kernel: int, group: int, rate: Fraction) ->
     return least
 
 
-@pytest.mark.parametrize("kernel", [2, 3])
-def test_searches_find_what_is_known_of_two_patches(kernel: int) -> None:
-    rate = Fraction(kernel - 1)
-    assert in_the_plane(kernel, 2, rate, states=10_000) == ENDS[kernel]
-    assert Known(kernel, 2, rate, Fraction(min(ENDS[kernel].values()))) in KNOWN
-
-
-@pytest.mark.parametrize("known", [known for known in KNOWN if known.group > 2])
-def test_searches_find_what_is_known_of_more_patches(known: Known) -> None:
+@pytest.mark.parametrize("known", KNOWN)
+def test_searches_find_what_is_known(known: Known) -> None:
     least = in_the_plane(known.kernel, known.group, known.rate, known.held, 100_000)
-    assert min(least.values()) == known.least
+    assert least == {last: Fraction(parts, known.parts) for last, parts in known.by_last.items()}
     found = exhaustive((3, 3), known.kernel, known.group, known.rate)
     assert all(least[last] <= value for last, value in found.items())
 
@@ -102,9 +95,7 @@ def test_no_sequence_at_random_has_less(known: Known, side: int, seed: int) -> N
         need = pixels(group, known.kernel)
         total += len(need - held) - len(group) - known.rate
         left, held = left - set(group), need
-        assert total >= known.least
-        if known.group == 2:
-            assert total >= ENDS[known.kernel][len(group), len(need)]
+        assert total >= Fraction(known.by_last[len(group), len(need)], known.parts)
 
 
 def test_a_search_that_does_not_fit_or_is_not_made_for_a_kernel_says_so() -> None:

@@ -29,7 +29,7 @@ from tilewright.grouping.plan import Plan
 from tilewright.grouping.plan import objective as cost
 from tilewright.grouping.problem import Problem
 from tilewright.grouping.structure import cells, last_useful_step, scale, scaled_costs, symmetries
-from tilewright.grouping.surplus import least_by_last
+from tilewright.grouping.surplus import Known, known
 from tilewright.grouping.validity import fault
 from tilewright.search import MAX_SECONDS, OutOfTimeError
 
@@ -61,6 +61,10 @@ TREND = 3
 
 GROWTH, WIDER = 2.4, 4.0
 """How much longer the next turn of a search for plans takes, about, and of one for chains."""
+
+IDLE, BRIEF = 40.0, 1.0
+"""The former for one of chains when the last, of so many seconds or more, raised no bound on plans: longer
+than it does take, so that it comes late."""
 
 PATIENCE = 5.0
 """A turn that takes so many times what was expected lets the other search go on; one that would refute
@@ -423,7 +427,7 @@ class Chains:
         self.free: dict[Key, Ints] = {}
         self.anchored: dict[Key, Ints] = {}
         self.slack: int | None = None
-        ends = self._ends()
+        theorems = known(space.problem, space.size)
         for key in space.all_stages():
             steps = space.step * space.edges(key)
             shape = (space.size + 1, space.most_pixels + 1)
@@ -431,11 +435,8 @@ class Chains:
             # From the empty memory all pixels must come, however the patches are cut into groups.
             lengths = steps + space.load * (2 * int(space.fewest[key[1]]) - space.pixels)
             self.anchored[key] = np.broadcast_to(np.maximum(lengths, 0), shape).astype(np.int32)
-            if ends is not None:
-                # Twice the loads are the walk and what its ends hold; each end has a surplus of its own.
-                both = 2 * (key[1] + (space.problem.layer.kernel[0] - 1) * (space.edges(key) + 1))
-                free = steps + space.load * (both + ends + ends.min())
-                anchored = steps + space.load * (both + 2 * ends + space.pixels)
+            for theorem in theorems:
+                free, anchored = self._by_surplus(key, theorem)
                 self.free[key] = np.maximum(self.free[key], free)
                 self.anchored[key] = np.maximum(self.anchored[key], anchored)
             sizes = np.arange(space.size + 1)[:, None]
@@ -447,17 +448,23 @@ class Chains:
             self.free[key][~exists] = NEVER
             self.anchored[key][~exists] = NEVER
 
-    def _ends(self) -> Ints | None:
-        """Return the least surplus of chains less their last pixels, by the last group, if known."""
+    def _by_surplus(self, key: Key, theorem: Known) -> tuple[Ints, Ints]:
+        """Bound the chains of a stage by surplus: twice the loads are the walk and what its ends hold."""
         space = self.space
-        known = least_by_last(space.problem, space.size)
-        if known is None:
-            return None
-        ends = np.zeros((space.size + 1, space.most_pixels + 1), np.int32)
-        for (patches, pixels), surplus in known.items():
-            if pixels <= space.most_pixels:
-                ends[patches, pixels] = surplus - pixels
-        return ends
+        edges = space.edges(key)
+        free, anchored = np.full((2, space.size + 1, space.most_pixels + 1), NEVER, np.int32)
+        lasts = {
+            last: surplus
+            for last, surplus in theorem.by_last.items()
+            if last[0] <= space.size and last[1] <= space.most_pixels
+        }
+        sizes, pixels = np.array(list(lasts)).T
+        parts = key[1] * theorem.parts + (edges + 1) * theorem.rate.numerator + np.array(list(lasts.values()))
+        loads = -(-parts // theorem.parts)
+        anchored[sizes, pixels] = space.step * edges + space.load * (2 * loads - pixels)
+        both = 2 * np.maximum(loads[:, None], loads) - pixels[:, None] - pixels
+        free[sizes, pixels] = space.step * edges + space.load * both.min(axis=1)
+        return free, anchored
 
     @property
     def total(self) -> int:
@@ -654,7 +661,7 @@ def answers(
     plans, tables = _Work(), _Work()
     if comb(space.n_patches, space.size) > MAX_GROUPS * len(space.images):
         tables.expected = float("inf")
-    slack, target = FIRST_SLACK, bound
+    slack, target, reached = FIRST_SLACK, bound, chains.total
     # A search for nothing compiles what the others call: they would be taken for slow.
     nothing = np.full(space.most_pixels + 1, -NEVER, np.int64)
     try:
@@ -726,8 +733,10 @@ def answers(
             watched = watched or plan is not None
             del sweep
         else:
-            work.end(WIDER)
-            slack += 1
+            # Where tables say no more of whole plans than before, the search for plans gets most of the time.
+            idle = chains.total == reached and work.used > BRIEF
+            work.end(IDLE if idle else WIDER)
+            slack, reached = slack + 1, chains.total
             better = levels.up(levels.value(chains.total))
             if better > bound:
                 bound, grounds = better, str(chains)

@@ -6,6 +6,7 @@ kernel with stride 1. docs/bounds.md, theorem 4, proves that the search finds th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -30,8 +31,8 @@ class Known:
         Most patches of a group.
     rate
         Pixels that each step counts.
-    least
-        Least surplus of all sequences.
+    by_last
+        Least surplus of all sequences by their last group, in parts: a pixel has `parts` of them.
     held
         What the search remembers: patches that are done with so many pixels on chip, at least.
     """
@@ -39,22 +40,35 @@ class Known:
     kernel: int
     group: int
     rate: Fraction
-    least: Fraction
+    by_last: Mapping[Last, int]
     held: int = 1
 
+    @property
+    def parts(self) -> int:
+        """In how many parts a pixel is counted."""
+        return self.rate.denominator
+
+    @property
+    def least(self) -> Fraction:
+        """Least surplus of all sequences."""
+        return Fraction(min(self.by_last.values()), self.parts)
+
+
+# fmt: off
+_THREE = {
+    (1, 9): 32, (2, 12): 42, (2, 14): 44, (2, 15): 44, (2, 16): 51, (2, 17): 56, (2, 18): 52,
+    (3, 15): 44, (3, 17): 50, (3, 18): 48, (3, 19): 56, (3, 20): 56, (3, 21): 56, (3, 22): 62,
+    (3, 23): 62, (3, 24): 62, (3, 25): 68, (3, 26): 70, (3, 27): 70,
+}
+_TWO = {(1, 9): 6, (2, 12): 8, (2, 14): 7, (2, 15): 8, (2, 16): 9, (2, 17): 10, (2, 18): 10}
+# fmt: on
 
 KNOWN = (
-    Known(2, 2, Fraction(1), Fraction(2)),
-    Known(3, 2, Fraction(2), Fraction(6)),
-    Known(3, 3, Fraction(8, 5), Fraction(32, 5), held=7),
+    Known(2, 2, Fraction(1), {(1, 4): 2, (2, 6): 3, (2, 7): 3, (2, 8): 3}),
+    Known(3, 2, Fraction(2), _TWO),
+    Known(3, 3, Fraction(8, 5), _THREE, held=7),
 )
 """What `in_the_plane` has found; the searches take 1 s, 1 s and 10 s, and a minute to compile."""
-
-ENDS: dict[int, dict[Last, int]] = {
-    2: {(1, 4): 2, (2, 6): 3, (2, 7): 3, (2, 8): 3},
-    3: {(1, 9): 6, (2, 12): 8, (2, 14): 7, (2, 15): 8, (2, 16): 9, (2, 17): 10, (2, 18): 10},
-}
-"""By the side of the kernel, the least surplus with groups of at most two at a rate of K - 1, by the last."""
 
 
 def known(problem: Problem, group: int) -> list[Known]:
@@ -65,12 +79,6 @@ def known(problem: Problem, group: int) -> list[Known]:
     """
     kernel = plain_kernel(problem)
     return [found for found in KNOWN if found.kernel == kernel and group <= found.group]
-
-
-def least_by_last(problem: Problem, group: int) -> dict[Last, int] | None:
-    """Return the least surplus at a rate of K - 1 by the last group, or None where it is not known."""
-    kernel = plain_kernel(problem)
-    return ENDS.get(kernel) if kernel is not None and group <= 2 else None
 
 
 def plain_kernel(problem: Problem) -> int | None:
