@@ -659,7 +659,8 @@ def answers(
     bound, grounds = levels.up(max(known, levels.value(chains.total))), "bounds of chains, before any search"
     watched, skips = False, True
     plans, tables = _Work(), _Work()
-    if comb(space.n_patches, space.size) > MAX_GROUPS * len(space.images):
+    idle = comb(space.n_patches, space.size) > MAX_GROUPS * len(space.images)
+    if idle:
         tables.expected = float("inf")
     slack, target, reached = FIRST_SLACK, bound, chains.total
     # A search for nothing compiles what the others call: they would be taken for slow.
@@ -686,7 +687,7 @@ def answers(
                 # Cheaper plans are refuted with dearer ones, as far as the tables are worth that time, too.
                 left = min(tables.due - plans.spent, deadline - time.monotonic())
                 higher = levels.up(target + 1)
-                while tables.expected < float("inf") and higher < objective and GROWTH * seconds <= left:
+                while not idle and higher < objective and GROWTH * seconds <= left:
                     target, higher, seconds = higher, levels.up(higher + 1), GROWTH * seconds
                 several = target > bound
                 # If the first steps may throw away no more, a dearer plan is refuted with as little work.
@@ -710,6 +711,7 @@ def answers(
             work.leave()
             if work is tables or target == bound:
                 work.expected = float("inf")
+            idle = idle or work is tables
             skips = False
             continue
         if work is plans:
