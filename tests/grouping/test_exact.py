@@ -412,6 +412,20 @@ def test_tables_only_rise() -> None:
         before = chains.total
 
 
+@pytest.mark.parametrize(("size", "group", "steps"), [(9, 2, "kmin"), (12, 3, "kmin"), (12, 3, 37)])
+def test_the_tables_begin_with_what_searches_of_the_plane_say(
+    size: int, group: int, steps: int | str
+) -> None:
+    space = Space(layer_of((size, size), group, steps=steps))
+    chains = Chains(space)
+    assert best_bound(space.problem).name == "surplus"
+    assert search._Levels(space).value(chains.total) == best_bound(space.problem).value
+    if group == 3:
+        # Patches that share no pixel begin no plan of the least cost.
+        together, apart = (chains.anchored[space.end][3, pixels] + pixels for pixels in (15, 27))
+        assert apart >= together + 2 * 5
+
+
 def test_the_tables_prove_what_counting_does_not() -> None:
     """7x7 pixels in groups of two: 72, where counting says 62."""
     space = Space(layer_of((7, 7)))
