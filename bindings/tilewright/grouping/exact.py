@@ -29,7 +29,8 @@ from tilewright.grouping.plan import Plan
 from tilewright.grouping.plan import objective as cost
 from tilewright.grouping.problem import Problem
 from tilewright.grouping.structure import cells, last_useful_step, scale, scaled_costs, symmetries
-from tilewright.grouping.surplus import Known, known
+from tilewright.grouping.surplus import Known
+from tilewright.grouping.surplus import known as known_surplus
 from tilewright.grouping.validity import fault
 from tilewright.search import MAX_SECONDS, OutOfTimeError
 
@@ -63,8 +64,8 @@ GROWTH, WIDER = 2.4, 4.0
 """How much longer the next turn of a search for plans takes, about, and of one for chains."""
 
 IDLE, BRIEF = 40.0, 1.0
-"""The former for one of chains when the last, of so many seconds or more, raised no bound on plans: longer
-than it does take, so that it comes late."""
+"""After a turn for chains of so many seconds (`BRIEF`) or more that raised no bound on plans, the next is
+said to take so many times (`IDLE`) as long, which is more than it does, so that it comes late."""
 
 PATIENCE = 5.0
 """A turn that takes so many times what was expected lets the other search go on; one that would refute
@@ -427,7 +428,7 @@ class Chains:
         self.free: dict[Key, Ints] = {}
         self.anchored: dict[Key, Ints] = {}
         self.slack: int | None = None
-        theorems = known(space.problem, space.size)
+        theorems = known_surplus(space.problem, space.size)
         for key in space.all_stages():
             steps = space.step * space.edges(key)
             shape = (space.size + 1, space.most_pixels + 1)
