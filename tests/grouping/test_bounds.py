@@ -23,6 +23,7 @@ from tilewright.grouping.bounds import (
     crossing,
     fewest_pixels,
     most_pixels,
+    seams,
     surplus,
     windows,
     with_more_steps,
@@ -125,6 +126,8 @@ def bounds(problem: Problem) -> Iterator[Bound]:
     yield compulsory(problem)
     for count in range(2, problem.n_patches // problem.group_size + 1):
         yield windows(problem, count)
+        if (bound := seams(problem, count)) is not None:
+            yield bound
     yield crossing(problem)
     if (bound := surplus(problem)) is not None:
         yield bound
@@ -390,9 +393,68 @@ def test_the_bounds_of_a_layer_by_hand() -> None:
 
 
 def test_windows_can_be_stronger_than_compulsory() -> None:
-    problem = make_problem({"input": [1, 62, 62], "kernel": [3, 3]}, {"group_size": 4})
+    problem = make_problem({"input": [1, 62, 62], "kernel": [3, 3], "dilation": [2, 2]}, {"group_size": 1})
     assert best_bound(problem).name == "windows"
     assert best_bound(problem).loads > compulsory(problem).loads
+
+
+def test_seams_ask_for_more_than_windows() -> None:
+    """Figures of docs/bounds.md, theorem 2b."""
+    problem = make_problem({"input": [1, 58, 58], "kernel": [3, 3]}, {"group_size": 4})
+    assert (best_bound(problem).name, best_bound(problem).loads) == ("seams", 3657)
+    assert max(windows(problem, count).loads for count in range(2, 60)) == 3646
+
+
+@pytest.mark.parametrize(
+    ("grid", "kernel", "stride", "group_size", "count"),
+    [
+        ((8, 8), (3, 3), (1, 1), 2, 2),
+        ((8, 8), (3, 3), (1, 1), 4, 2),
+        ((5, 5), (3, 3), (1, 1), 2, 3),
+        ((9, 5), (2, 3), (1, 1), 2, 4),
+        ((7, 7), (4, 4), (2, 1), 3, 2),
+        ((6, 6), (5, 5), (2, 2), 2, 3),
+    ],
+)
+def test_no_windows_and_seams_beat_the_bound(
+    grid: tuple[int, int], kernel: tuple[int, int], stride: tuple[int, int], group_size: int, count: int
+) -> None:
+    """A local search over all that theorem 2b looks at, not only over plans, stays above its bound."""
+    shape = [(n - 1) * s + k for n, s, k in zip(grid, stride, kernel, strict=True)]
+    layer = {"input": [1, *shape], "kernel": list(kernel), "stride": list(stride)}
+    problem = make_problem(layer, {"group_size": group_size, "compute": 0})
+    bound = seams(problem, count)
+    assert bound is not None
+    total = problem.n_patches
+    pixels = [frozenset(row.tolist()) for row in problem.patch_pixels]
+    random_ = random.Random(0)
+
+    def loads(window: list[int], seam: list[bool]) -> int:
+        """Pixels of all windows with the seams before them, less those of the seams."""
+        shapes: list[set[int]] = [set() for _ in range(count + 1)]
+        held: list[set[int]] = [set() for _ in range(count)]
+        for patch in range(total):
+            shapes[window[patch]] |= pixels[patch]
+            if seam[patch]:
+                shapes[window[patch] + 1] |= pixels[patch]
+                held[window[patch]] |= pixels[patch]
+        return sum(map(len, shapes[:count])) - sum(map(len, held))
+
+    for _ in range(3):
+        ends = [total * i // count + random_.randrange(group_size) for i in range(1, count)]
+        window = [sum(patch >= end for end in ends) for patch in range(total)]
+        seam = [any(end - group_size <= patch < end for end in ends) for patch in range(total)]
+        best = loads(window, seam)
+        for _ in range(1500):
+            one, other = random_.randrange(total), random_.randrange(total)
+            for array in (window, seam):
+                array[one], array[other] = array[other], array[one]
+            if (now := loads(window, seam)) <= best + (random_.random() < 0.1):
+                best = now
+                assert best >= bound.loads
+                continue
+            for array in (window, seam):
+                array[one], array[other] = array[other], array[one]
 
 
 def test_the_crossing_bound_by_hand() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.grouping.problem import Problem
+from tilewright.grouping.seams import MOST_FREE, Seams
 from tilewright.grouping.surplus import Known, known, plain_kernel
 
 MAX_WORK = 100_000_000
@@ -23,7 +24,7 @@ class Bound:
     Attributes
     ----------
     name
-        The argument: ``compulsory``, ``windows``, ``crossing``, ``surplus`` or ``ring``.
+        The argument: ``compulsory``, ``windows``, ``seams``, ``crossing``, ``surplus`` or ``ring``.
     loads
         Fewest pixel loads.
     value
@@ -74,6 +75,11 @@ def best_bound(problem: Problem) -> Bound:
         best = try_counts([best - reach, best + reach])
         reach //= 2
     others = [crossing(problem, facts.group), surplus(problem, facts.group), ring(problem, facts)]
+    # Seams ask for a little more windows than these alone do.
+    for count in range(best, min(most, best + max(3, best // 4)) + 1):
+        if best and work < MAX_WORK:
+            work += count * facts.group**2 * (facts.group + MOST_FREE) ** 2
+            others.append(seams(problem, count, facts))
     found = [trivial, *(bound for bound in others if bound), *tried.values()]
     return max(found, key=lambda bound: bound.value)
 
@@ -109,6 +115,33 @@ def windows(problem: Problem, count: int, facts: _Facts | None = None) -> Bound:
         loads = (facts.first if i == 1 else facts.later)[length]
         ends, best = reach, (best[:, None] + loads).min(axis=0)
     return _bound(problem, "windows", int(best[-1]), {"windows": count})
+
+
+def seams(problem: Problem, count: int, facts: _Facts | None = None) -> Bound | None:
+    """Cut the steps into windows; the group between two of them cannot be large and in the way of neither.
+
+    The group that a window ends with and the next one inherits stands in both. If its patches are spread,
+    so that it holds many pixels, they enclose places that only one of the windows can have, and the other
+    has a longer border for as many patches (docs/bounds.md, theorem 2b).
+
+    Parameters
+    ----------
+    count
+        Number of windows, at least 2 and at most ``n_patches // group_size``.
+    facts
+        What `best_bound` computes once for all counts.
+
+    Returns
+    -------
+    Bound or None
+        None where the proof does not hold.
+    """
+    facts = facts or _Facts.of(problem)
+    found = Seams.of(problem, most_pixels(problem)[: facts.group + 1])
+    if found is None:
+        return None
+    loads = found.fewest_loads(problem.n_patches, count, facts.group)
+    return _bound(problem, "seams", loads, {"windows": count})
 
 
 def crossing(problem: Problem, group: int | None = None) -> Bound:
