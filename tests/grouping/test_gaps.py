@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tilewright.grouping import Problem, exact
 from tilewright.grouping.bitsets import NEVER
-from tilewright.grouping.gaps import MOST_PATCHES, early_steps, fewest_with_gaps
+from tilewright.grouping.gaps import MOST_PATCHES, NO_ENDS, Gaps, fewest_with_gaps
 
 
 def layer(grid, group, *, kernel=(3, 3), stride=(1, 1), steps="kmin") -> Problem:
@@ -68,14 +68,40 @@ def test_a_long_gap_is_not_alone(drawn: tuple[Problem, list[list[int]]]) -> None
 def test_a_plan_or_its_reverse_throws_away_at_most_half_at_first(
     drawn: tuple[Problem, list[list[int]]],
 ) -> None:
+    """But for pixels with gaps that may be long, in the words of docs/bounds.md, theorem 8."""
     problem, groups = drawn
+    excess = len(gaps(problem, groups))
+    ends = exact.Space(problem).gaps.ends(excess)
+    if len([gap for gap in gaps(problem, groups) if gap[0] < ends.steps]) > len(
+        [gap for gap in gaps(problem, groups[::-1]) if gap[0] < ends.steps]
+    ):
+        groups = groups[::-1]
     found = gaps(problem, groups)
-    end = early_steps(fewest_with_gaps(problem), len(found))
-    first = {gap for gap in found if gap[0] < end}
-    last = {gap for gap in found if gap[1] > len(groups) + 1 - end}
-    assert not first & last
-    assert min(len(first), len(last)) <= len(found) // 2
-    event(f"ends: {end > 0}, gaps: {min(len(found), 3)} or more")
+    steps = len(groups)
+    assert 2 * ends.steps <= steps
+    patches = {
+        pixel: {p for p in range(problem.n_patches) if pixel in problem.patch_pixels[p]}
+        for pixel in problem.needed_pixels.tolist()
+    }
+    most_long = 0
+    for step in range(1, ends.steps + 1):
+        thrown = [gap for gap in found if gap[0] < step]
+        done = {p for group in groups[:step] for p in group}
+        off_chip = {pixel for i, k, pixel in found if i < step < k}
+        long = 0
+        for pixel in off_chip:
+            before, after = patches[pixel] & done, patches[pixel] - done
+            forced = {
+                other
+                for other in patches
+                if patches[other] & before
+                and patches[other] & after
+                and len(patches[other] - patches[pixel]) < steps - 2 * ends.steps + 2
+            }
+            long += len(forced | off_chip) <= excess
+        most_long = max(most_long, long)
+        assert 2 * len(thrown) - excess <= long
+    event(f"ends: {ends.steps > 0}, gaps: {min(excess, 9)} or more, long: {min(most_long, 3)} or more")
 
 
 def test_how_many_pixels_have_gaps_beside_a_long_one() -> None:
@@ -90,16 +116,19 @@ def test_how_many_pixels_have_gaps_beside_a_long_one() -> None:
     assert fewest_with_gaps(layer((9, 9), 9, kernel=(5, 5))).max() == 1
 
 
-def test_ends_are_as_long_as_no_gap_may_be_in_both() -> None:
-    fewest = np.array([0, 1, 1, 1, 3, 3, 4, 5, 6, 6, 6], np.int64)
-    assert [early_steps(fewest, excess) for excess in range(7)] == [5, 4, 4, 3, 2, 2, 0]
+def test_ends_are_as_long_as_few_gaps_may_be_in_both() -> None:
+    """Up to five gaps none may be; for more, those that are have as many others beside them as any."""
+    problem = layer((9, 9), 8)
+    assert fewest_with_gaps(problem).tolist() == [0, 1, 1, 1, 3, 3, 4, 5, 6, 6, 6, 6]
+    ends = Gaps(problem, exact.Space(problem).bits).ends
+    assert [ends(excess).steps for excess in range(8)] == [5, 4, 4, 3, 3, 2, 2, 2]
 
 
 @given(
     grid=st.sampled_from([(4, 4), (3, 6), (2, 9), (4, 5), (3, 7)]),
     group=st.integers(1, 3),
     kernel=st.sampled_from([(3, 3), (3, 3), (2, 2), (2, 3)]),
-    excess=st.integers(1, 5),
+    excess=st.integers(1, 10),
     more=st.integers(0, 1),
 )
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
@@ -110,17 +139,18 @@ def test_following_one_of_a_plan_and_its_reverse_finds_the_same(
     problem = layer(grid, group, kernel=kernel, steps=min(n, -(-n // group) + more))
     space = exact.Space(problem)
     total = 2 * space.load * (len(problem.needed_pixels) + excess)
-    steps, _ = space.ends(total)
+    ends = space.ends(total)
     answers = []
     for both in (False, True):
         if both:
-            space.fewest_with_gaps[:] = 0
+            space.gaps = None
+            assert space.ends(total) is NO_ENDS
         sweep = exact.plans_within(space, exact.Chains(space), total, time.monotonic() + 100)
         for _ in sweep.run():
             pass
         answers.append(int(sweep.stages[-1].costs.min()) if sweep.complete else None)
     assert answers[0] == answers[1]
-    event(f"ends: {steps > 0}, found: {answers[0] is not None}")
+    event(f"ends: {ends.steps > 0}, found: {answers[0] is not None}")
 
 
 @pytest.mark.parametrize(("side", "group", "optimum"), [(7, 3, 60), (9, 4, 97), (10, 5, 114)])
@@ -129,7 +159,7 @@ def test_plans_with_gaps_are_found_by_their_ends(side: int, group: int, optimum:
     problem = layer((side - 2, side - 2), group)
     space = exact.Space(problem)
     total = 2 * space.load * (optimum - problem.cost(0, problem.kmin))
-    assert space.ends(total)[0] > 0
+    assert space.ends(total).steps > 0
     sweep = exact.plans_within(space, exact.Chains(space), total, time.monotonic() + 100)
     for _ in sweep.run():
         pass

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from tilewright.grouping.bitsets import NEVER, Bits, Words, pack, unpack
 from tilewright.grouping.bounds import best_bound, fewest_pixels, with_more_steps
 from tilewright.grouping.extending import Rules, Table, extend, grow, undominated
-from tilewright.grouping.gaps import early_steps, fewest_with_gaps
+from tilewright.grouping.gaps import NO_ENDS, Ends, Gaps
 from tilewright.grouping.plan import Plan
 from tilewright.grouping.plan import objective as cost
 from tilewright.grouping.problem import Problem
@@ -116,7 +116,7 @@ class Space:
         self.room = np.minimum(problem.group_room, np.arange(self.size + 1) * patch)
         self.most_pixels = min(self.size * patch, len(problem.needed_pixels))
         self.fewest = fewest_pixels(problem)
-        self.fewest_with_gaps = fewest_with_gaps(problem) if self.fixed else np.zeros(1, np.int64)
+        self.gaps = Gaps(problem, self.bits) if self.fixed else None
         self.pixels = np.arange(self.most_pixels + 1)
         self.anywhere: list[Start] = [(-1, np.zeros(self.n_done, np.uint64))]
         self.starts = self._starts()
@@ -159,20 +159,12 @@ class Space:
         """Return the chain that is left of another when `key` of it is there and its last group shared."""
         return (whole[0] - key[0] + 1 if self.fixed else 0, whole[1] - key[1] + size)
 
-    def ends(self, total: int) -> tuple[int, int]:
-        """Return what the better of a plan and its reverse keeps to, if the plan costs `total` at most.
-
-        Returns
-        -------
-        steps
-            So many first steps; 0 where nothing is known of them.
-        half
-            The largest cost that what these throw away leads to.
-        """
+    def ends(self, total: int) -> Ends:
+        """Return what the better of a plan and its reverse keeps to, if the plan costs `total` at most."""
         excess = total // (2 * self.load) - len(self.problem.needed_pixels)
-        if not self.fixed or excess <= 0:
-            return 0, total
-        return early_steps(self.fewest_with_gaps, excess), total - 2 * self.load * (excess - excess // 2)
+        if self.gaps is None or excess <= 0:
+            return NO_ENDS
+        return self.gaps.ends(excess)
 
     def short(self, key: Key) -> int:
         """Return how many patches are missing to as many full groups."""
@@ -219,8 +211,8 @@ class Sweep:
         Whether no pixel may be loaded more than twice.
     spare
         How many pixels any step may throw away.
-    early
-        So many first steps, and the largest cost that what these throw away may lead to.
+    ends
+        What is known of the first steps, where they are the better end of a plan.
     threads
         How many threads share the work of a stage.
     """
@@ -235,11 +227,11 @@ class Sweep:
         total: int = -1,
         watched: bool = False,
         spare: int = 2**30,
-        early: tuple[int, int] = (0, 0),
+        ends: Ends = NO_ENDS,
         threads: int = 1,
     ) -> None:
         self.space, self.most, self.deadline, self.threads = space, most, deadline, threads
-        self.free, self.total, self.watched, self.spare, self.early = free, total, watched, spare, early
+        self.free, self.total, self.watched, self.spare, self.ends = free, total, watched, spare, ends
         self.stages: list[Stage] = []
         self.keys: list[Key] = []
         self.rows = 0
@@ -319,11 +311,11 @@ class Sweep:
         numbers = [size, space.step, space.load, space.step + ahead, self.free and first, self.watched]
         most = np.where(space.pixels <= space.room[size], self.most(after, size), -NEVER)
         parts = space.starts if first and size > 1 else space.anywhere
-        total, steps_ahead = self.total, space.n_patches
-        if 0 < after[0] <= self.early[0]:
-            total, steps_ahead = self.early[1], self.early[0] - after[0]
-        limits = np.array([*numbers, self.spare, following if steps_ahead else 0, steps_ahead], np.int64)
-        all_rules = [Rules(limits, most, total, *part, self.stop) for part in parts]
+        excess, steps_ahead = -1, space.n_patches
+        if 0 < after[0] <= self.ends.steps:
+            excess, steps_ahead = self.ends.excess, self.ends.steps - after[0]
+        limits = np.array([*numbers, self.spare, following, steps_ahead, excess], np.int64)
+        all_rules = [Rules(limits, most, self.total, *part, self.ends.near, self.stop) for part in parts]
         chunk = max(1, min(CHUNK, -(-len(stage.rows) // self.threads)))
         todo = deque((rules, row) for rules in all_rules for row in range(0, len(stage.rows), chunk))
 
@@ -593,12 +585,12 @@ def plans_within(
         Not yet run. If it then is without a stage `Space.end` there is no such plan, by what the chains
         prove of the rest; they may get better in between.
     """
-    steps, half = space.ends(total)
+    ends = space.ends(total)
 
     def most(after: Key, size: int) -> NDArray[np.int64]:
         rest = (space.steps - after[0] + 1 if space.fixed else 0, space.n_patches - after[1] + size)
         longest: NDArray[np.int64] = total - chains.anchored[rest][size].astype(np.int64)
-        if steps:
+        if ends.steps:
             return longest
         if 0 < space.missing < space.size and space.fixed:
             # Of a plan and its reverse, one has no more patches missing in its first half of steps.
@@ -610,9 +602,7 @@ def plans_within(
         return longest
 
     spare = 0 if space.problem.max_loads == 1 else 2**30
-    return Sweep(
-        space, most, deadline, total=total, watched=watched, spare=spare, early=(steps, half), threads=threads
-    )
+    return Sweep(space, most, deadline, total=total, watched=watched, spare=spare, ends=ends, threads=threads)
 
 
 @dataclass(frozen=True)
@@ -693,7 +683,7 @@ def answers(
                 several = target > bound
                 # If the first steps may throw away no more, a dearer plan is refuted with as little work.
                 ends, dearer = space.ends(levels.total(target)), space.ends(levels.total(higher))
-                if higher < objective and ends[0] and dearer[0] and ends[1] == dearer[1]:
+                if higher < objective and ends.steps and dearer.steps and ends.half == dearer.half:
                     target = higher
             until = time.monotonic() + PATIENCE * seconds
             sweep = plans_within(

@@ -24,11 +24,11 @@ inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 Ints = NDArray[np.int64]
 
-(SIZE, STEP, LOAD, SPENT, FREE, WATCHED, SPARE, NEXT, AHEAD) = range(9)
+(SIZE, STEP, LOAD, SPENT, FREE, WATCHED, SPARE, NEXT, AHEAD, EXCESS) = range(10)
 """Places in `Rules.numbers`: patches of the group; cost of a step and half of the cost of a load, in halves;
 what this step and those to come cost at least; whether the first group is free; whether loads are watched;
-how many pixels on chip may be thrown away at most; most patches of the group after this one; and for how many
-steps after this one the total holds."""
+how many pixels on chip may be thrown away at most; most patches of the group after this one; for how many
+steps after this one the limits hold; in first steps, how many pixels a whole plan may throw away, else -1."""
 
 RIVALS = 64
 """How many rows with the same patches a row is compared with."""
@@ -41,7 +41,7 @@ class Rules(NamedTuple):
 
     Attributes
     ----------
-    numbers : int64, shape (9,)
+    numbers : int64, shape (10,)
         See the constants above.
     most : int64, shape (pixels of a group + 1,)
         Longest walk to a group with so many pixels; negative where the memory has no room for it.
@@ -51,6 +51,9 @@ class Rules(NamedTuple):
         A patch that is in all groups, or -1.
     left_out : uint64, shape (words of patches,)
         Patches that are in none.
+    near : uint64, shape (pixels, words of pixels)
+        For each pixel those that cannot stay on chip as long as it has a long gap, if the patches that they
+        share are parted by it.
     stop : bool, shape (1,)
         Set from outside when time is up.
     """
@@ -60,6 +63,7 @@ class Rules(NamedTuple):
     total: int
     member: int
     left_out: Words
+    near: Words
     stop: NDArray[np.bool_]
 
 
@@ -366,6 +370,61 @@ def _late(bits, done, covered, waiting, slots, size, ahead, scratch):
 
 
 @inner
+def _gapped(bits, near, left, pixel, gaps, sides):
+    """Count the pixels with gaps if one has a long gap from now on, together with those in `gaps`.
+
+    Parameters
+    ----------
+    left
+        Patches to come; none of the pixel's is done in the gap.
+    sides
+        Room for the pixels of its patches that are done and of those to come.
+    """
+    before, after = sides[0], sides[1]
+    for w in range(len(gaps)):
+        before[w] = after[w] = _ZERO
+    for v in range(len(left)):
+        bag = bits.pixel_patches[pixel, v]
+        while bag:
+            low = bag & (~bag + _ONE)
+            bag ^= low
+            patch = 64 * v + _count(low - _ONE)
+            for w in range(len(gaps)):
+                if left[v] & low:
+                    after[w] |= bits.patch_pixels[patch, w]
+                else:
+                    before[w] |= bits.patch_pixels[patch, w]
+    n = 0
+    for w in range(len(gaps)):
+        n += _count(before[w] & after[w] & near[pixel, w] | gaps[w])
+    return n
+
+
+@inner
+def _lasting(bits, near, left, gaps, excess, sides):
+    """Count the pixels in `gaps` whose gaps may be long, and leave those there that still have one."""
+    for w in range(len(gaps)):
+        bag = gaps[w]
+        while bag:
+            low = bag & (~bag + _ONE)
+            bag ^= low
+            needed = False
+            for v in range(len(left)):
+                if bits.pixel_patches[64 * w + _count(low - _ONE), v] & left[v]:
+                    needed = True
+            if not needed:
+                gaps[w] ^= low
+    n = 0
+    for w in range(len(gaps)):
+        bag = gaps[w]
+        while bag:
+            low = bag & (~bag + _ONE)
+            bag ^= low
+            n += _gapped(bits, near, left, 64 * w + _count(low - _ONE), gaps, sides) <= excess
+    return n
+
+
+@inner
 def _keep(table, row, cost, parent, stage):
     """Add a partial plan if it is new or cheaper; return whether there was room."""
     place = _place(table.rows, table.cost, row)
@@ -415,7 +474,7 @@ def extend(
     highest = rules.most.max()
     # What the group after this one can cover matters where complete plans are looked for.
     following, looks = rules.numbers[NEXT], rules.total >= 0 and rules.numbers[NEXT] > 0
-    steps_ahead = rules.numbers[AHEAD]
+    steps_ahead, excess = rules.numbers[AHEAD], rules.numbers[EXCESS]
     apart = np.zeros(n_pixels, np.int64)
     scratch = _scratch(bits, largest)
     nothing = np.zeros(n_held, np.uint64)
@@ -427,6 +486,7 @@ def extend(
     chosen = np.zeros((depth, n_done), np.uint64)
     taken = np.zeros(depth, np.int64)
     thrown = np.zeros(depth, np.int64)
+    lasting = np.zeros(depth, np.int64)
     options = np.zeros((depth, n_patches), np.int32)
     n_options = np.zeros(depth, np.int64)
     at = np.zeros(depth, np.int64)
@@ -435,9 +495,14 @@ def extend(
     held = np.zeros(n_held, np.uint64)
     kept = np.zeros(n_held, np.uint64)
     seen = np.zeros(n_held, np.uint64)
+    gaps = np.zeros(n_held, np.uint64)
+    long = np.zeros(n_held, np.uint64)
+    off = np.zeros(n_held, np.uint64)
+    sides = np.zeros((2, n_held), np.uint64)
     needed = np.zeros(n_held, np.uint64)
     done = np.zeros(n_done, np.uint64)
     left = np.zeros(n_done, np.uint64)
+    coming = np.zeros(n_done, np.uint64)
     candidates = np.zeros(n_done, np.uint64)
     rest = np.zeros(n_held, np.uint64)
     still = np.zeros(n_held, np.uint64)
@@ -475,8 +540,28 @@ def extend(
             spare = (rules.total - sure) // (2 * load)
         else:
             spare = n_chip
+        # In the first steps: how many more may be thrown away than those with long gaps (theorem 8).
+        margin, n_long = 4 * n_pixels, 0
+        for w in range(n_held):
+            long[w] = _ZERO
+        if excess >= 0:
+            for w in range(n_held):
+                gaps[w] = seen[w] & needed[w] & ~held[w]
+            for w in range(n_held):
+                bag = seen[w] & needed[w]
+                while bag:
+                    low = bag & (~bag + _ONE)
+                    bag ^= low
+                    pixel = 64 * w + _count(low - _ONE)
+                    if _gapped(bits, rules.near, left, pixel, gaps, sides) > excess:
+                        continue
+                    if held[w] & low:
+                        long[w] |= low
+                    else:
+                        n_long += 1
+            margin = 2 * spare - excess + n_long
         spare = min(spare, rules.numbers[SPARE])
-        if spare < 0 or budget < 0:
+        if min(spare, margin, budget) < 0:
             continue
 
         level = 0
@@ -486,7 +571,7 @@ def extend(
         for w in range(n_done):
             barred[0, w] = ~left[w] | rules.left_out[w]
             chosen[0, w] = _ZERO
-        taken[0] = thrown[0] = 0
+        taken[0] = thrown[0] = lasting[0] = 0
         if rules.member >= 0:
             here = np.uint64(1) << np.uint64(rules.member & 63)
             barred[0, rules.member >> 6] |= here
@@ -500,22 +585,29 @@ def extend(
                 if rules.stop[0]:
                     return i
                 # A new node: what is covered, what it costs, and how to go on.
-                total, fresh, open_pixels = 0, 0, 0
+                total, fresh, open_pixels, open_long = 0, 0, 0, 0
                 for w in range(n_held):
                     total += _count(union[level, w])
                     fresh += _count(union[level, w] & ~held[w])
                     rest[w] = held[w] & ~union[level, w] & ~given[level, w]
                     open_pixels += _count(rest[w])
+                    open_long += _count(rest[w] & long[w])
                 slots = size - taken[level]
                 # So many more pixels may be thrown away.
                 allowed = min(spare, budget - fresh) - thrown[level]
+                more = margin - 2 * thrown[level] + lasting[level]
+                allowed = min(allowed, more, (more + open_long) // 2)
                 if open_pixels - slots * largest > allowed or allowed < 0:
                     level -= 1
                     continue
-                if looks and spare == thrown[level]:
+                later = spare - thrown[level]
+                if steps_ahead:
+                    later = min(later, more)
+                if looks and later == 0:
                     for w in range(n_done):
                         done[w] = ~left[w] | chosen[level, w]
-                    if _late(bits, done, union[level], rest, slots, following, steps_ahead, scratch):
+                    until = steps_ahead if spare > thrown[level] else n_patches
+                    if _late(bits, done, union[level], rest, slots, following, until, scratch):
                         level -= 1
                         continue
                     for w in range(n_done):
@@ -541,15 +633,20 @@ def extend(
                         if not candidates[p >> 6] & here:
                             continue
                         pixels, more, lost = total, fresh, thrown[level]
+                        over = margin + lasting[level]
                         fine = True
                         for w in range(n_held):
                             new = patch_pixels[p, w] & ~union[level, w]
                             pixels += _count(new)
                             more += _count(new & ~held[w])
                             lost += _count(rest[w] & ~patch_pixels[p, w])
+                            over += _count(rest[w] & long[w] & ~patch_pixels[p, w])
                             if watched and rest[w] & kept[w] & ~patch_pixels[p, w]:
                                 fine = False
                         if not fine or lost > spare or more + lost > budget or rules.most[pixels] < 0:
+                            continue
+                        over -= 2 * lost
+                        if over < 0:
                             continue
                         walk = costs[i] + step + load * (more + lost - n_chip)
                         if free:
@@ -563,13 +660,38 @@ def extend(
                         for w in range(n_held):
                             group[w] = union[level, w] | patch_pixels[p, w]
                         _shed(pixel_patches, done, group, still)
-                        if looks:
-                            limit = following + spare - lost
-                            if _apart(pixel_patches, still, done, 0, limit, apart) > limit:
+                        if excess >= 0 and n_long + lasting[level] + lost:
+                            for w in range(n_done):
+                                coming[w] = ~done[w]
+                            for w in range(n_held):
+                                off[w] = (gaps[w] | held[w]) & ~group[w]
+                            over = (
+                                2 * (spare - lost)
+                                - excess
+                                + _lasting(bits, rules.near, coming, off, excess, sides)
+                            )
+                            if over < 0:
                                 continue
-                            if spare == lost and _late(
-                                bits, done, still, nothing, 0, following, steps_ahead, scratch
-                            ):
+                        if looks:
+                            later = spare - lost
+                            if steps_ahead:
+                                later = min(later, over)
+                            limit = following + later
+                            n = _apart(pixel_patches, still, done, 0, limit, apart)
+                            if n > limit:
+                                continue
+                            if steps_ahead and 2 * (n - following) > over:
+                                # Too many to be thrown away unless some have long gaps.
+                                for w in range(n_done):
+                                    coming[w] = ~done[w]
+                                room = over - 2 * (n - following)
+                                for j in range(n):
+                                    if _gapped(bits, rules.near, coming, apart[j], nothing, sides) <= excess:
+                                        room += 1
+                                if room < 0:
+                                    continue
+                            until = steps_ahead if spare > lost else n_patches
+                            if later == 0 and _late(bits, done, still, nothing, 0, following, until, scratch):
                                 continue
                         if watched:
                             for w in range(n_held):
@@ -582,7 +704,7 @@ def extend(
                 if looks and open_pixels == 0 and taken[level]:
                     for w in range(n_done):
                         done[w] = ~left[w] | chosen[level, w]
-                    limit = following + spare - thrown[level]
+                    limit = following + later
                     if _apart(pixel_patches, union[level], done, slots, limit, apart) > limit:
                         level -= 1
                         continue
@@ -642,6 +764,7 @@ def extend(
                 chosen[level, p >> 6] |= here
                 taken[level] = taken[level - 1] + 1
                 thrown[level] = thrown[level - 1]
+                lasting[level] = lasting[level - 1]
                 n_options[level] = -1
                 continue
             word, here = pivot[level] >> 6, np.uint64(1) << np.uint64(pivot[level] & 63)
@@ -651,6 +774,8 @@ def extend(
             # Throw it away: none of its patches is in the group.
             given[level, word] |= here
             thrown[level] += 1
+            if long[word] & here:
+                lasting[level] += 1
             n_options[level] = -1
     return last
 

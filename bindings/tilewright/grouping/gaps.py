@@ -6,10 +6,12 @@ claimed here.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.grouping.bitsets import NEVER
+from tilewright.grouping.bitsets import NEVER, Bits, Words, pack, unpack
 from tilewright.grouping.problem import Problem
 from tilewright.grouping.structure import cells
 
@@ -56,22 +58,46 @@ def fewest_with_gaps(problem: Problem) -> NDArray[np.int64]:
     return fewest
 
 
-def early_steps(fewest: NDArray[np.int64], excess: int) -> int:
-    """Return the length of both ends of a plan that share no gap if it has `excess` gaps at most.
+class Ends(NamedTuple):
+    """What the better end of a plan keeps to, the plan or its reverse (docs/bounds.md, theorem 8).
 
-    Parameters
+    Attributes
     ----------
-    fewest
-        Of `fewest_with_gaps`, where the number of steps is fixed.
-
-    Returns
-    -------
-    int
-        So many first steps and as many last ones, which have no step in common; 0 if a gap may always
-        begin in the first ones and end in the last ones.
+    steps
+        So many first steps and as many last ones, which have no step in common; 0 if nothing is known.
+    excess
+        How many pixels whole plans throw away at most.
+    near : uint64, shape (pixels, words of pixels)
+        For each pixel those that others' patches cannot keep on chip as long as a gap that is in both ends.
     """
-    steps = len(fewest) - 1
-    for end in range(steps // 2, 1, -1):
-        if fewest[steps - 2 * end + 2] > excess:
-            return end
-    return 0
+
+    steps: int
+    excess: int
+    near: Words
+
+    @property
+    def half(self) -> int:
+        """How many pixels the better end throws away at most if no gap is in both."""
+        return self.excess // 2
+
+
+NO_ENDS = Ends(0, -1, np.zeros((0, 0), np.uint64))
+
+
+class Gaps:
+    """How long gaps can be in the plans of a problem with a fixed number of steps."""
+
+    def __init__(self, problem: Problem, bits: Bits) -> None:
+        self.fewest = fewest_with_gaps(problem)
+        needing = unpack(bits.pixel_patches, problem.n_patches).astype(np.int64)
+        # How many patches of the second need not be done in a gap of the first.
+        self._beside = needing.sum(axis=1) - needing @ needing.T
+
+    def ends(self, excess: int) -> Ends:
+        """Return the longest ends that say most of plans with so many gaps at most."""
+        steps = len(self.fewest) - 1
+        for end in range(steps // 2, 1, -1):
+            gap = steps - 2 * end + 2
+            if self.fewest[gap] > min(excess, self.fewest[-1] - 1):
+                return Ends(end, excess, pack(self._beside < gap))
+        return NO_ENDS
