@@ -37,6 +37,7 @@ from tilewright.grouping.extending import (
     extend,
     undominated,
 )
+from tilewright.grouping.gaps import NO_ENDS
 from tilewright.grouping.structure import cells, last_useful_step, symmetries
 from tilewright.models.grouping import exact
 from tilewright.search import Search
@@ -725,7 +726,8 @@ class Drawn:
         for of_patches, of_pixels in zip(bits.patch_images, bits.pixel_images, strict=True):
             patches, pixels = permutation(of_patches, self.n), permutation(of_pixels, n_pixels)
             images.append((moved(done, patches), moved(held, pixels), moved(kept, pixels)))
-        return min(images)
+        # The lowest words are compared first.
+        return min(images, key=lambda sets: [value >> 64 * w & 2**64 - 1 for value in sets for w in range(4)])
 
     def children(self, size: int, longest: list[int]) -> list[tuple[tuple[int, ...], int, int, int]]:
         """Return (row, cost, pixels thrown away, fewest thrown away later) of each group that may follow."""
@@ -816,9 +818,9 @@ def test_children_are_all_that_brute_force_finds(
     allowed = [budget + space.load * draw.randint(0, 3) for _ in space.pixels]
     most = np.where(space.pixels <= problem_room(problem, size), np.array(allowed), -NEVER).astype(np.int64)
     children = drawn.children(size, [int(value) for value in most])
-    numbers = np.array([size, space.step, space.load, space.step, 0, watched, 2**30, 0, 99], np.int64)
+    numbers = np.array([size, space.step, space.load, space.step, 0, watched, 2**30, 0, 99, -1], np.int64)
     stop = np.zeros(1, bool)
-    everywhere = (*space.anywhere[0], stop)
+    everywhere = (*space.anywhere[0], NO_ENDS.near, stop)
     found = extended(drawn, Rules(numbers, most, -1, *everywhere))
     assert found == cheapest([(row, cost) for row, cost, _, _ in children])
     # The first group of a chain costs nothing, whatever was done.
@@ -829,7 +831,9 @@ def test_children_are_all_that_brute_force_finds(
         assert set(of_chains) == {row for row, *_ in everything}
         # But for symmetry it has one of the patches that are given, and none of those before.
         if size > 1:
-            divided = [extended(drawn, Rules(numbers, most, -1, *part, stop)) for part in space.starts]
+            divided = [
+                extended(drawn, Rules(numbers, most, -1, *part, NO_ENDS.near, stop)) for part in space.starts
+            ]
             assert {row for rows in divided for row in rows} == set(of_chains)
 
     # The same where pixels thrown away must fit into a total, with a look at the groups after.
@@ -861,12 +865,14 @@ def test_first_groups_that_begin_a_plan_are_found(problem: Problem) -> None:
         most = np.where(space.pixels <= problem_room(problem, size), NEVER, -NEVER).astype(np.int64)
         children = drawn.children(size, [int(value) for value in most])
         following = min(space.size, drawn.n - size)
-        numbers = np.array([size, space.step, space.load, space.step, 0, 0, 2**30, following, 99], np.int64)
+        numbers = np.array(
+            [size, space.step, space.load, space.step, 0, 0, 2**30, following, 99, -1], np.int64
+        )
         for spare in range(4):
             total = 2 * space.load * len(problem.needed_pixels) + space.step + 2 * space.load * spare
             found: dict[tuple[int, ...], int] = {}
             for part in space.starts if size > 1 else space.anywhere:
-                found |= extended(drawn, Rules(numbers, most, total, *part, stop))
+                found |= extended(drawn, Rules(numbers, most, total, *part, NO_ENDS.near, stop))
             assert set(found) <= {row for row, *_ in children}
             can_go_on = {row for row, _, _, later in children if later <= spare}
             assert can_go_on <= set(found)
