@@ -818,7 +818,7 @@ def test_children_are_all_that_brute_force_finds(
     allowed = [budget + space.load * draw.randint(0, 3) for _ in space.pixels]
     most = np.where(space.pixels <= problem_room(problem, size), np.array(allowed), -NEVER).astype(np.int64)
     children = drawn.children(size, [int(value) for value in most])
-    numbers = np.array([size, space.step, space.load, space.step, 0, watched, 2**30, 0, 99, -1], np.int64)
+    numbers = np.array([size, space.step, space.load, space.step, 0, watched, 2**30, 0, 99, -1, 0], np.int64)
     stop = np.zeros(1, bool)
     everywhere = (*space.anywhere[0], NO_ENDS.near, stop)
     found = extended(drawn, Rules(numbers, most, -1, *everywhere))
@@ -866,7 +866,7 @@ def test_first_groups_that_begin_a_plan_are_found(problem: Problem) -> None:
         children = drawn.children(size, [int(value) for value in most])
         following = min(space.size, drawn.n - size)
         numbers = np.array(
-            [size, space.step, space.load, space.step, 0, 0, 2**30, following, 99, -1], np.int64
+            [size, space.step, space.load, space.step, 0, 0, 2**30, following, 99, -1, 0], np.int64
         )
         for spare in range(4):
             total = 2 * space.load * len(problem.needed_pixels) + space.step + 2 * space.load * spare

@@ -314,7 +314,9 @@ class Sweep:
         excess, steps_ahead = -1, space.n_patches
         if 0 < after[0] <= self.ends.steps:
             excess, steps_ahead = self.ends.excess, self.ends.steps - after[0]
-        limits = np.array([*numbers, self.spare, following, steps_ahead, excess], np.int64)
+        # Where both ends throw away as much, the better one is missing no more patches than the other.
+        below = 2 * space.short(after) > space.missing
+        limits = np.array([*numbers, self.spare, following, steps_ahead, excess, below], np.int64)
         all_rules = [Rules(limits, most, self.total, *part, self.ends.near, self.stop) for part in parts]
         chunk = max(1, min(CHUNK, -(-len(stage.rows) // self.threads)))
         todo = deque((rules, row) for rules in all_rules for row in range(0, len(stage.rows), chunk))
@@ -683,7 +685,7 @@ def answers(
                 several = target > bound
                 # If the first steps may throw away no more, a dearer plan is refuted with as little work.
                 ends, dearer = space.ends(levels.total(target)), space.ends(levels.total(higher))
-                if higher < objective and ends.steps and dearer.steps and ends.half == dearer.half:
+                if higher < objective and ends.steps and dearer.steps and ends.most == dearer.most:
                     target = higher
             until = time.monotonic() + PATIENCE * seconds
             sweep = plans_within(

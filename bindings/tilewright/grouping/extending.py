@@ -24,11 +24,12 @@ inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 Ints = NDArray[np.int64]
 
-(SIZE, STEP, LOAD, SPENT, FREE, WATCHED, SPARE, NEXT, AHEAD, EXCESS) = range(10)
+(SIZE, STEP, LOAD, SPENT, FREE, WATCHED, SPARE, NEXT, AHEAD, EXCESS, BELOW) = range(11)
 """Places in `Rules.numbers`: patches of the group; cost of a step and half of the cost of a load, in halves;
 what this step and those to come cost at least; whether the first group is free; whether loads are watched;
 how many pixels on chip may be thrown away at most; most patches of the group after this one; for how many
-steps after this one the limits hold; in first steps, how many pixels a whole plan may throw away, else -1."""
+steps after this one the limits hold; in first steps, how many pixels a whole plan may throw away, else -1,
+and by how many twice those thrown away so far must be less than that."""
 
 RIVALS = 64
 """How many rows with the same patches a row is compared with."""
@@ -41,7 +42,7 @@ class Rules(NamedTuple):
 
     Attributes
     ----------
-    numbers : int64, shape (10,)
+    numbers : int64, shape (11,)
         See the constants above.
     most : int64, shape (pixels of a group + 1,)
         Longest walk to a group with so many pixels; negative where the memory has no room for it.
@@ -474,7 +475,7 @@ def extend(
     highest = rules.most.max()
     # What the group after this one can cover matters where complete plans are looked for.
     following, looks = rules.numbers[NEXT], rules.total >= 0 and rules.numbers[NEXT] > 0
-    steps_ahead, excess = rules.numbers[AHEAD], rules.numbers[EXCESS]
+    steps_ahead, excess, below = rules.numbers[AHEAD], rules.numbers[EXCESS], rules.numbers[BELOW]
     apart = np.zeros(n_pixels, np.int64)
     scratch = _scratch(bits, largest)
     nothing = np.zeros(n_held, np.uint64)
@@ -559,7 +560,7 @@ def extend(
                         long[w] |= low
                     else:
                         n_long += 1
-            margin = 2 * spare - excess + n_long
+            margin = 2 * spare - excess - below + n_long
         spare = min(spare, rules.numbers[SPARE])
         if min(spare, margin, budget) < 0:
             continue
@@ -668,6 +669,7 @@ def extend(
                             over = (
                                 2 * (spare - lost)
                                 - excess
+                                - below
                                 + _lasting(bits, rules.near, coming, off, excess, sides)
                             )
                             if over < 0:

@@ -18,6 +18,9 @@ from tilewright.grouping.structure import cells
 MOST_PATCHES = 16
 """Of a pixel that more patches need, not all ways are tried in which a gap can part them."""
 
+MOST_GAPS = 2
+"""Gaps for each pixel of a patch up to which the ends of a plan are told apart by what they throw away."""
+
 
 def fewest_with_gaps(problem: Problem) -> NDArray[np.int64]:
     """Return how many pixels have a gap at least if one has a gap of so many steps or more.
@@ -65,23 +68,19 @@ class Ends(NamedTuple):
     ----------
     steps
         So many first steps and as many last ones, which have no step in common; 0 if nothing is known.
-    excess
-        How many pixels whole plans throw away at most.
+    excess, most
+        How many pixels whole plans throw away at most, and how many the first steps by fewest(s) alone.
     near : uint64, shape (pixels, words of pixels)
         For each pixel those that others' patches cannot keep on chip as long as a gap that is in both ends.
     """
 
     steps: int
     excess: int
+    most: int
     near: Words
 
-    @property
-    def half(self) -> int:
-        """How many pixels the better end throws away at most if no gap is in both."""
-        return self.excess // 2
 
-
-NO_ENDS = Ends(0, -1, np.zeros((0, 0), np.uint64))
+NO_ENDS = Ends(0, -1, -1, np.zeros((0, 0), np.uint64))
 
 
 class Gaps:
@@ -92,12 +91,19 @@ class Gaps:
         needing = unpack(bits.pixel_patches, problem.n_patches).astype(np.int64)
         # How many patches of the second need not be done in a gap of the first.
         self._beside = needing.sum(axis=1) - needing @ needing.T
+        self._largest = int(problem.patch_sizes.max())
 
     def ends(self, excess: int) -> Ends:
-        """Return the longest ends that say most of plans with so many gaps at most."""
+        """Return the longest ends that say most of plans with so many gaps at most.
+
+        Where these may be many patches' worth, nearly all of them can be long, and this is of no use.
+        """
+        if excess > MOST_GAPS * self._largest:
+            return NO_ENDS
         steps = len(self.fewest) - 1
         for end in range(steps // 2, 1, -1):
             gap = steps - 2 * end + 2
             if self.fewest[gap] > min(excess, self.fewest[-1] - 1):
-                return Ends(end, excess, pack(self._beside < gap))
+                most = excess // 2 if self.fewest[gap] > excess else excess
+                return Ends(end, excess, most, pack(self._beside < gap))
         return NO_ENDS
