@@ -137,10 +137,9 @@ def seams(problem: Problem, count: int, facts: _Facts | None = None) -> Bound | 
         None where the proof does not hold.
     """
     facts = facts or _Facts.of(problem)
-    found = Seams.of(problem, most_pixels(problem)[: facts.group + 1])
-    if found is None:
+    if facts.seams is None:
         return None
-    loads = found.fewest_loads(problem.n_patches, count, facts.group)
+    loads = facts.seams.fewest_loads(problem.n_patches, count, facts.group)
     return _bound(problem, "seams", loads, {"windows": count})
 
 
@@ -289,11 +288,14 @@ class _Facts:
         Most patches of a group: as many as are allowed and, where memory is short, can fit together.
     first, later : int, shape (n_patches + 1,)
         Fewest loads of a window of m patches: of the first one, and of one that inherits a group.
+    seams
+        What windows need with the groups between them, None where that is not known.
     """
 
     group: int
     first: NDArray[np.int64]
     later: NDArray[np.int64]
+    seams: Seams | None
 
     @classmethod
     def of(cls, problem: Problem) -> _Facts:
@@ -306,7 +308,7 @@ class _Facts:
             together = fewest[np.minimum(m + inherited, total)]
             later = np.minimum(later, np.maximum(together - most[inherited], 0))
         later[0] = 0
-        return cls(group, fewest, later)
+        return cls(group, fewest, later, Seams.of(problem, most[: group + 1]))
 
 
 def largest_group(problem: Problem, fewest: NDArray[np.int64]) -> int:

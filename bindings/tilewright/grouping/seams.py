@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 
 from tilewright.grouping.problem import Problem
 
+MOST_PATCHES = 32
+"""Of a seam; windows between larger ones would be larger than most layers."""
+
 MOST_FREE = 32
 """Most free places of a shape's rows and columns that one seam counts; more are too many to keep apart."""
 _NONE = np.int64(1 << 40)
@@ -35,7 +38,7 @@ class Seams:
 
     @classmethod
     def of(cls, problem: Problem, most: NDArray[np.int64]) -> Seams | None:
-        """Return them for a layer without dilation whose padding is loaded, None for others.
+        """Return them for small groups of a layer without dilation whose padding is loaded, else None.
 
         Parameters
         ----------
@@ -43,7 +46,9 @@ class Seams:
             Most pixels on chip after a step of m patches, m = 0 .. the most of a group.
         """
         layer = problem.layer
-        if {*layer.dilation} != {1} or (problem.machine.padding == "generated" and any(layer.padding)):
+        group = len(most) - 1
+        generated = problem.machine.padding == "generated" and any(layer.padding)
+        if group > MOST_PATCHES or generated or {*layer.dilation} != {1}:
             return None
         kernel, stride, grid = layer.kernel, layer.stride, problem.grid
         step = [min(pair) for pair in zip(kernel, stride, strict=True)]
@@ -58,7 +63,6 @@ class Seams:
                 for distance in range(1, kernel[along] + 1)
             )
 
-        group = len(most) - 1
         size = min(group**2, group + MOST_FREE) + 1
         seam = np.full((size, size), _NONE)
         beside, below = apart(1), apart(0)
