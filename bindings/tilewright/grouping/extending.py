@@ -54,7 +54,7 @@ class Rules(NamedTuple):
         Patches that are in none.
     near : uint64, shape (pixels, words of pixels)
         For each pixel those that cannot stay on chip as long as it has a long gap, if the patches that they
-        share are parted by it.
+        share are parted by it; empty where no gap is long.
     stop : bool, shape (1,)
         Set from outside when time is up.
     """
@@ -476,6 +476,8 @@ def extend(
     # What the group after this one can cover matters where complete plans are looked for.
     following, looks = rules.numbers[NEXT], rules.total >= 0 and rules.numbers[NEXT] > 0
     steps_ahead, excess, below = rules.numbers[AHEAD], rules.numbers[EXCESS], rules.numbers[BELOW]
+    # Whether gaps may begin here that are in both ends of the plan.
+    lasts = excess >= 0 and len(rules.near) > 0
     apart = np.zeros(n_pixels, np.int64)
     scratch = _scratch(bits, largest)
     nothing = np.zeros(n_held, np.uint64)
@@ -545,7 +547,7 @@ def extend(
         margin, n_long = 4 * n_pixels, 0
         for w in range(n_held):
             long[w] = _ZERO
-        if excess >= 0:
+        if lasts:
             for w in range(n_held):
                 gaps[w] = seen[w] & needed[w] & ~held[w]
             for w in range(n_held):
@@ -560,6 +562,7 @@ def extend(
                         long[w] |= low
                     else:
                         n_long += 1
+        if excess >= 0:
             margin = 2 * spare - excess - below + n_long
         spare = min(spare, rules.numbers[SPARE])
         if min(spare, margin, budget) < 0:
@@ -661,7 +664,7 @@ def extend(
                         for w in range(n_held):
                             group[w] = union[level, w] | patch_pixels[p, w]
                         _shed(pixel_patches, done, group, still)
-                        if excess >= 0 and n_long + lasting[level] + lost:
+                        if lasts and n_long + lasting[level] + lost:
                             for w in range(n_done):
                                 coming[w] = ~done[w]
                             for w in range(n_held):
@@ -687,7 +690,7 @@ def extend(
                                 for w in range(n_done):
                                     coming[w] = ~done[w]
                                 room = over - 2 * (n - following)
-                                for j in range(n):
+                                for j in range(n if lasts else 0):
                                     if _gapped(bits, rules.near, coming, apart[j], nothing, sides) <= excess:
                                         room += 1
                                 if room < 0:

@@ -71,7 +71,8 @@ class Ends(NamedTuple):
     excess, most
         How many pixels whole plans throw away at most, and how many the first steps by fewest(s) alone.
     near : uint64, shape (pixels, words of pixels)
-        For each pixel those that others' patches cannot keep on chip as long as a gap that is in both ends.
+        For each pixel those that others' patches cannot keep on chip as long as a gap that is in both ends;
+        empty if there is no such gap.
     """
 
     steps: int
@@ -89,8 +90,11 @@ class Gaps:
     def __init__(self, problem: Problem, bits: Bits) -> None:
         self.fewest = fewest_with_gaps(problem)
         needing = unpack(bits.pixel_patches, problem.n_patches).astype(np.int64)
+        shared = needing @ needing.T
         # How many patches of the second need not be done in a gap of the first.
-        self._beside = needing.sum(axis=1) - needing @ needing.T
+        self._beside = needing.sum(axis=1) - shared
+        # A longer gap forces all that can be: they share patches on both of its sides.
+        self._longest = int(self._beside[shared > 1].max(initial=0))
         self._largest = int(problem.patch_sizes.max())
 
     def ends(self, excess: int) -> Ends:
@@ -103,7 +107,8 @@ class Gaps:
         steps = len(self.fewest) - 1
         for end in range(steps // 2, 1, -1):
             gap = steps - 2 * end + 2
-            if self.fewest[gap] > min(excess, self.fewest[-1] - 1):
-                most = excess // 2 if self.fewest[gap] > excess else excess
-                return Ends(end, excess, most, pack(self._beside < gap))
+            if self.fewest[gap] > excess:
+                return NO_ENDS._replace(steps=end, excess=excess, most=excess // 2)
+            if gap > self._longest:
+                return Ends(end, excess, excess, pack(self._beside < gap))
         return NO_ENDS
