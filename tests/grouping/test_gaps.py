@@ -72,10 +72,11 @@ def test_a_plan_or_its_reverse_throws_away_at_most_half_at_first(
     problem, groups = drawn
     excess = len(gaps(problem, groups))
     ends = exact.Space(problem).gaps.ends(excess)
-    if len([gap for gap in gaps(problem, groups) if gap[0] < ends.steps]) > len(
-        [gap for gap in gaps(problem, groups[::-1]) if gap[0] < ends.steps]
-    ):
-        groups = groups[::-1]
+
+    def at_first(groups: list[list[int]]) -> int:
+        return sum(gap[0] < ends.steps for gap in gaps(problem, groups))
+
+    groups = min(groups, groups[::-1], key=at_first)
     found = gaps(problem, groups)
     steps = len(groups)
     assert 2 * ends.steps <= steps

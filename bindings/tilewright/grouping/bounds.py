@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.grouping.problem import Problem
-from tilewright.grouping.seams import MOST_FREE, Seams
+from tilewright.grouping.seams import MOST_FREE, Seams, window_ends
 from tilewright.grouping.surplus import Known, known, plain_kernel
 
 MAX_WORK = 100_000_000
@@ -75,7 +75,7 @@ def best_bound(problem: Problem) -> Bound:
         best = try_counts([best - reach, best + reach])
         reach //= 2
     others = [crossing(problem, facts.group), surplus(problem, facts.group), ring(problem, facts)]
-    # Seams ask for a little more windows than these alone do.
+    # With seams a few windows more may be better than without.
     for count in range(best, min(most, best + max(3, best // 4)) + 1):
         if best and work < MAX_WORK:
             work += count * facts.group**2 * (facts.group + MOST_FREE) ** 2
@@ -107,12 +107,9 @@ def windows(problem: Problem, count: int, facts: _Facts | None = None) -> Bound:
     facts = facts or _Facts.of(problem)
     total = problem.n_patches
     ends, best = np.array([0]), np.array([0])
-    for i in range(1, count + 1):
-        target = total * i // count
-        last = total if i == count else min(target + facts.group - 1, total)
-        reach = np.arange(target, last + 1)
+    for i, reach in enumerate(window_ends(total, count, facts.group)):
         length = np.maximum(reach[None, :] - ends[:, None], 0)
-        loads = (facts.first if i == 1 else facts.later)[length]
+        loads = (facts.later if i else facts.first)[length]
         ends, best = reach, (best[:, None] + loads).min(axis=0)
     return _bound(problem, "windows", int(best[-1]), {"windows": count})
 
@@ -308,7 +305,7 @@ class _Facts:
             together = fewest[np.minimum(m + inherited, total)]
             later = np.minimum(later, np.maximum(together - most[inherited], 0))
         later[0] = 0
-        return cls(group, fewest, later, Seams.of(problem, most[: group + 1]))
+        return cls(group, fewest, later, Seams.of(problem, fewest, most[: group + 1]))
 
 
 def largest_group(problem: Problem, fewest: NDArray[np.int64]) -> int:

@@ -371,30 +371,30 @@ def _late(bits, done, covered, waiting, slots, size, ahead, scratch):
 
 
 @inner
-def _gapped(bits, near, left, pixel, gaps, sides):
+def _gapped(bits, near, done, pixel, gaps, sides):
     """Count the pixels with gaps if one has a long gap from now on, together with those in `gaps`.
 
     Parameters
     ----------
-    left
-        Patches to come; none of the pixel's is done in the gap.
+    done
+        Patches done; the pixel's others are all done after the gap.
     sides
         Room for the pixels of its patches that are done and of those to come.
     """
     before, after = sides[0], sides[1]
     for w in range(len(gaps)):
         before[w] = after[w] = _ZERO
-    for v in range(len(left)):
+    for v in range(len(done)):
         bag = bits.pixel_patches[pixel, v]
         while bag:
             low = bag & (~bag + _ONE)
             bag ^= low
             patch = 64 * v + _count(low - _ONE)
             for w in range(len(gaps)):
-                if left[v] & low:
-                    after[w] |= bits.patch_pixels[patch, w]
-                else:
+                if done[v] & low:
                     before[w] |= bits.patch_pixels[patch, w]
+                else:
+                    after[w] |= bits.patch_pixels[patch, w]
     n = 0
     for w in range(len(gaps)):
         n += _count(before[w] & after[w] & near[pixel, w] | gaps[w])
@@ -402,27 +402,17 @@ def _gapped(bits, near, left, pixel, gaps, sides):
 
 
 @inner
-def _lasting(bits, near, left, gaps, excess, sides):
-    """Count the pixels in `gaps` whose gaps may be long, and leave those there that still have one."""
-    for w in range(len(gaps)):
-        bag = gaps[w]
+def _lasting(bits, rules, done, pixels, gaps, sides, lasting):
+    """Write those pixels to `lasting` that may have a long gap from now on, beside those in `gaps`."""
+    for w in range(len(pixels)):
+        lasting[w] = _ZERO
+        bag = pixels[w]
         while bag:
             low = bag & (~bag + _ONE)
             bag ^= low
-            needed = False
-            for v in range(len(left)):
-                if bits.pixel_patches[64 * w + _count(low - _ONE), v] & left[v]:
-                    needed = True
-            if not needed:
-                gaps[w] ^= low
-    n = 0
-    for w in range(len(gaps)):
-        bag = gaps[w]
-        while bag:
-            low = bag & (~bag + _ONE)
-            bag ^= low
-            n += _gapped(bits, near, left, 64 * w + _count(low - _ONE), gaps, sides) <= excess
-    return n
+            pixel = 64 * w + _count(low - _ONE)
+            if _gapped(bits, rules.near, done, pixel, gaps, sides) <= rules.numbers[EXCESS]:
+                lasting[w] |= low
 
 
 @inner
@@ -501,11 +491,11 @@ def extend(
     gaps = np.zeros(n_held, np.uint64)
     long = np.zeros(n_held, np.uint64)
     off = np.zeros(n_held, np.uint64)
+    still_long = np.zeros(n_held, np.uint64)
     sides = np.zeros((2, n_held), np.uint64)
     needed = np.zeros(n_held, np.uint64)
     done = np.zeros(n_done, np.uint64)
     left = np.zeros(n_done, np.uint64)
-    coming = np.zeros(n_done, np.uint64)
     candidates = np.zeros(n_done, np.uint64)
     rest = np.zeros(n_held, np.uint64)
     still = np.zeros(n_held, np.uint64)
@@ -543,25 +533,19 @@ def extend(
             spare = (rules.total - sure) // (2 * load)
         else:
             spare = n_chip
-        # In the first steps: how many more may be thrown away than those with long gaps (theorem 8).
+        # How much more may be thrown away in the first steps (theorem 8): a pixel counts 2, or 1 if its gap
+        # may be long. Elsewhere more than all of them.
         margin, n_long = 4 * n_pixels, 0
-        for w in range(n_held):
-            long[w] = _ZERO
         if lasts:
+            for w in range(n_done):
+                done[w] = ~left[w]
             for w in range(n_held):
-                gaps[w] = seen[w] & needed[w] & ~held[w]
+                still[w] = seen[w] & needed[w]
+                gaps[w] = still[w] & ~held[w]
+            _lasting(bits, rules, done, still, gaps, sides, long)
             for w in range(n_held):
-                bag = seen[w] & needed[w]
-                while bag:
-                    low = bag & (~bag + _ONE)
-                    bag ^= low
-                    pixel = 64 * w + _count(low - _ONE)
-                    if _gapped(bits, rules.near, left, pixel, gaps, sides) > excess:
-                        continue
-                    if held[w] & low:
-                        long[w] |= low
-                    else:
-                        n_long += 1
+                n_long += _count(long[w] & gaps[w])
+                long[w] &= held[w]
         if excess >= 0:
             margin = 2 * spare - excess - below + n_long
         spare = min(spare, rules.numbers[SPARE])
@@ -664,17 +648,14 @@ def extend(
                         for w in range(n_held):
                             group[w] = union[level, w] | patch_pixels[p, w]
                         _shed(pixel_patches, done, group, still)
-                        if lasts and n_long + lasting[level] + lost:
-                            for w in range(n_done):
-                                coming[w] = ~done[w]
+                        if lasts and n_long + lost:
                             for w in range(n_held):
                                 off[w] = (gaps[w] | held[w]) & ~group[w]
-                            over = (
-                                2 * (spare - lost)
-                                - excess
-                                - below
-                                + _lasting(bits, rules.near, coming, off, excess, sides)
-                            )
+                            _shed(pixel_patches, done, off, off)
+                            _lasting(bits, rules, done, off, off, sides, still_long)
+                            over = 2 * (spare - lost) - excess - below
+                            for w in range(n_held):
+                                over += _count(still_long[w])
                             if over < 0:
                                 continue
                         if looks:
@@ -687,11 +668,9 @@ def extend(
                                 continue
                             if steps_ahead and 2 * (n - following) > over:
                                 # Too many to be thrown away unless some have long gaps.
-                                for w in range(n_done):
-                                    coming[w] = ~done[w]
                                 room = over - 2 * (n - following)
                                 for j in range(n if lasts else 0):
-                                    if _gapped(bits, rules.near, coming, apart[j], nothing, sides) <= excess:
+                                    if _gapped(bits, rules.near, done, apart[j], nothing, sides) <= excess:
                                         room += 1
                                 if room < 0:
                                     continue

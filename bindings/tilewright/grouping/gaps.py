@@ -108,7 +108,7 @@ class Gaps:
         for end in range(steps // 2, 1, -1):
             gap = steps - 2 * end + 2
             if self.fewest[gap] > excess:
-                return NO_ENDS._replace(steps=end, excess=excess, most=excess // 2)
+                return Ends(end, excess, excess // 2, NO_ENDS.near)
             if gap > self._longest:
                 return Ends(end, excess, excess, pack(self._beside < gap))
         return NO_ENDS

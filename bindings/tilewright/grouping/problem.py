@@ -252,6 +252,11 @@ class Problem(Spec):
         pixels = np.unique(self.patch_pixels)
         return pixels[pixels >= 0]
 
+    @property
+    def generates_padding(self) -> bool:
+        """Whether patches need pixels that are made on chip."""
+        return self.machine.padding == "generated" and any(self.layer.padding)
+
     def patch(self, index: int) -> tuple[int, int]:
         """Return the (row, column) of patch number `index`."""
         return divmod(index, self.grid[1])

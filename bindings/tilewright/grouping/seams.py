@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,15 @@ MOST_PATCHES = 32
 
 MOST_FREE = 32
 """Most free places of a shape's rows and columns that one seam counts; more are too many to keep apart."""
+
 _NONE = np.int64(1 << 40)
+
+
+def window_ends(total: int, count: int, group: int) -> Iterator[NDArray[np.int64]]:
+    """Give for each of `count` windows how many of `total` patches may be done when it ends."""
+    for i in range(1, count + 1):
+        target = total * i // count
+        yield np.arange(target, total + 1 if i == count else min(target + group, total + 1))
 
 
 @dataclass(frozen=True)
@@ -37,18 +46,19 @@ class Seams:
     seam: NDArray[np.int64]
 
     @classmethod
-    def of(cls, problem: Problem, most: NDArray[np.int64]) -> Seams | None:
+    def of(cls, problem: Problem, fewest: NDArray[np.int64], most: NDArray[np.int64]) -> Seams | None:
         """Return them for small groups of a layer without dilation whose padding is loaded, else None.
 
         Parameters
         ----------
+        fewest : int, shape (n_patches + 1,)
+            Fewest pixels of m patches by lemma 1.
         most
             Most pixels on chip after a step of m patches, m = 0 .. the most of a group.
         """
         layer = problem.layer
         group = len(most) - 1
-        generated = problem.machine.padding == "generated" and any(layer.padding)
-        if group > MOST_PATCHES or generated or {*layer.dilation} != {1}:
+        if group > MOST_PATCHES or problem.generates_padding or {*layer.dilation} != {1}:
             return None
         kernel, stride, grid = layer.kernel, layer.stride, problem.grid
         step = [min(pair) for pair in zip(kernel, stride, strict=True)]
@@ -75,13 +85,10 @@ class Seams:
                     after = np.arange(a, rows * cols + 1)
                     before = np.minimum(rows * cols - after, size - 1)
                     np.minimum.at(seam, (before, np.minimum(after, size - 1)), cost)
-        places = np.arange(problem.n_patches + 2 * size)
-        around = np.full(len(places), _NONE)
-        for height in range(1, grid[0] + 1):
-            width = np.maximum(-(-places // height), 1)
-            pixels = 2 * (step[0] * rest[1] * height + rest[0] * (step[1] * width + rest[1]))
-            around = np.where(width <= grid[1], np.minimum(around, pixels), around)
-        return cls(2 * step[0] * step[1], around, seam)
+        patch = 2 * step[0] * step[1]
+        around = np.full(problem.n_patches + 2 * size, _NONE)
+        around[: len(fewest)] = 2 * fewest - patch * np.arange(len(fewest))
+        return cls(patch, around, seam)
 
     def fewest_loads(self, total: int, count: int, group: int) -> int:
         """Return the fewest loads of `total` patches in `count` windows of sizes known up to a group."""
@@ -89,16 +96,12 @@ class Seams:
         places = np.arange(size)
         ends, best = np.array([0]), np.full((1, size), _NONE)
         best[0, 0] = 0
-        for i in range(1, count + 1):
-            target = total * i // count
-            reach = np.arange(target, total + 1 if i == count else min(target + group, total + 1))
+        for reach in window_ends(total, count, group):
             before = np.full((len(reach), size), _NONE)
             for end, known in zip(ends, best, strict=True):
                 length = (reach - end)[:, None, None]
                 needed = self.around[length + places[:, None] + places]
                 loads = (known[:, None] + needed).min(axis=1) + self.patch * length[:, :, 0]
                 before = np.minimum(before, loads)
-            if i == count:
-                break
             ends, best = reach, (before[:, :, None] + self.seam).min(axis=1)
         return -(-int(before[-1, 0]) // 2)

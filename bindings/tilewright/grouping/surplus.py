@@ -85,8 +85,7 @@ def plain_kernel(problem: Problem) -> int | None:
     """Return the side of a square kernel with stride 1 whose padding, if any, is loaded; else None."""
     layer, (kernel, width) = problem.layer, problem.layer.kernel
     dense = kernel == width and {*layer.stride, *layer.dilation} == {1}
-    generated = problem.machine.padding == "generated" and any(layer.padding)
-    return kernel if dense and not generated else None
+    return kernel if dense and not problem.generates_padding else None
 
 
 def in_the_plane(
