@@ -6,14 +6,17 @@ Why nothing is lost is proven in docs/bounds.md; the search is ``tilewright.grou
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 
 from tilewright.grouping import Problem, best_bound, fault, objective
 from tilewright.grouping.bitsets import fits
 from tilewright.grouping.bounds import with_more_steps
-from tilewright.grouping.exact import answers, answers_by_steps
+from tilewright.grouping.exact import Found, answers, answers_by_steps
 from tilewright.search import Outcome, Search
 
-FEW = 4
+Method = Callable[[Problem, float, int, int | None, int], Iterator[Found]]
+
+FEW = 20
 """Where plans with so many steps more than the fewest cost too much anyway, every number of steps is searched
 by itself to the end; elsewhere one search of all takes over after half of the time."""
 
@@ -34,7 +37,7 @@ def solve(problem: Problem, search: Search) -> Outcome:
         plan = None
     value = None if plan is None else objective(problem, plan)
     bound = max(facts.value, search.bound or facts.value)
-    turns = [(answers, search.deadline)]
+    turns: list[tuple[Method, float]] = [(answers, search.deadline)]
     fewest, most = problem.steps_range
     if fewest < most:
         deadline = search.deadline

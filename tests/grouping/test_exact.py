@@ -30,6 +30,7 @@ from tilewright.grouping.extending import (
     FREE,
     NEVER,
     NEXT,
+    NONE,
     Rules,
     Table,
     _late,
@@ -568,10 +569,13 @@ WATCHED = {
         (6, 11), 3, kernel=(4, 5), steps="free", stride=[2, 2], padding=[1, 0, 0, 0],
         machine={"padding": "generated", "memory": 45, "compute": 3},
     ),
-    "equal cost": layer_of((4, 4), 5, steps="free", padding=[1, 0, 1, 1], machine={"memory": 20}),
-    "equal cost, groups of three": layer_of(
-        (5, 11), 3, steps="free", stride=[1, 2], dilation=[1, 2], padding=[0, 0, 0, 1],
-        machine={"memory": 21, "compute": 0, "padding": "generated"},
+    "dilation": layer_of(
+        (5, 11), 1, kernel=(3, 4), steps="free", stride=[1, 2], dilation=[1, 2], padding=[1, 0, 0, 0],
+        machine={"padding": "generated", "memory": 57, "compute": 1},
+    ),
+    "dilation and stride": layer_of(
+        (6, 11), 1, steps="free", stride=[1, 2], dilation=[1, 2],
+        machine={"padding": "generated", "memory": 37, "compute": 1},
     ),
     "none": layer_of((7, 7), 3, kernel=(4, 4), steps="free", machine={"memory": 33, "compute": 3}),
 }  # fmt: skip
@@ -709,10 +713,15 @@ class Drawn:
         return found
 
     def row(self) -> Any:
-        columns = [(self.done, self.n), (self.held, len(self.space.bits.pixel_patches))]
-        columns += [(self.kept, columns[1][1])] if self.watched else []
-        parts = [pack(np.array([[value >> i & 1 for i in range(n)]], bool)) for value, n in columns]
-        return np.concatenate(parts, axis=1)
+        held = [self.held, self.kept] if self.watched else [self.held]
+        parts = [self.words(self.done), *(self.words(pixels, pixels=True) for pixels in held)]
+        return np.concatenate(parts)[np.newaxis]
+
+    def words(self, members: int, pixels: bool = False) -> Any:
+        """Pack a set of patches, or one of pixels, as the search does."""
+        bits = self.space.bits
+        n, words = (len(bits.pixel_patches), bits.pixel_words) if pixels else (self.n, bits.patch_words)
+        return pack(np.array([members >> i & 1 for i in range(n)], bool), len(words))
 
     def canonical(self, done: int, held: int, kept: int) -> tuple[int, ...]:
         """Return one image for all images of a partial plan."""
@@ -780,10 +789,12 @@ def extended(drawn: Drawn, rules: Rules) -> dict[tuple[int, ...], int]:
         np.full(1 << 10, -NEVER, np.int32),
         np.zeros(1 << 10, np.int32),
         np.zeros(1 << 10, np.int32),
+        np.zeros(1 << 10, np.int16),
         np.zeros(1, np.int64),
         np.full((space.size + 1, space.most_pixels + 1), NEVER, np.int32),
     )
-    assert extend(space.bits, rules, row, np.array([drawn.cost], np.int32), 0, 1, 7, table) == 1
+    start = np.array([drawn.cost], np.int32), np.zeros(1, np.int16)
+    assert extend(space.bits, rules, row, *start, 0, 1, 7, table) == 1
     used = table.cost > -NEVER
     assert used.sum() == table.used[0]
     assert (table.parent[used] == 0).all()
@@ -818,7 +829,9 @@ def test_children_are_all_that_brute_force_finds(
     allowed = [budget + space.load * draw.randint(0, 3) for _ in space.pixels]
     most = np.where(space.pixels <= problem_room(problem, size), np.array(allowed), -NEVER).astype(np.int64)
     children = drawn.children(size, [int(value) for value in most])
-    numbers = np.array([size, space.step, space.load, space.step, 0, watched, 2**30, 0, 99, -1, 0], np.int64)
+    numbers = np.array(
+        [size, space.step, space.load, space.step, 0, watched, 2**30, 0, 99, -1, 0, NONE], np.int64
+    )
     stop = np.zeros(1, bool)
     everywhere = (*space.anywhere[0], NO_ENDS.near, stop)
     found = extended(drawn, Rules(numbers, most, -1, *everywhere))
@@ -866,7 +879,7 @@ def test_first_groups_that_begin_a_plan_are_found(problem: Problem) -> None:
         children = drawn.children(size, [int(value) for value in most])
         following = min(space.size, drawn.n - size)
         numbers = np.array(
-            [size, space.step, space.load, space.step, 0, 0, 2**30, following, 99, -1, 0], np.int64
+            [size, space.step, space.load, space.step, 0, 0, 2**30, following, 99, -1, 0, NONE], np.int64
         )
         for spare in range(4):
             total = 2 * space.load * len(problem.needed_pixels) + space.step + 2 * space.load * spare
@@ -926,14 +939,13 @@ def test_no_plan_is_late(
         needed = held & drawn.pixels(~done)
         steps.append((done, needed, members, needed & ~drawn.pixels(mask)))
         done, held = done | mask, drawn.pixels(mask)
-    n_pixels = len(drawn.space.bits.pixel_patches)
     ahead, longest = len(steps), 0
     for done, needed, members, thrown in reversed(steps):
         for taken in range(len(members) + 1):
             part = sum(1 << p for p in draw.sample(members, taken))
             covered = drawn.pixels(part)
-            sets = [(done | part, drawn.n), (covered, n_pixels), (needed & ~covered & ~thrown, n_pixels)]
-            words = [pack(np.array([value >> i & 1 for i in range(n)], bool)) for value, n in sets]
+            on_chip = [covered, needed & ~covered & ~thrown]
+            words = [drawn.words(done | part), *(drawn.words(pixels, pixels=True) for pixels in on_chip)]
             answer, only = late(drawn.space.bits, *words, len(members) - taken, group, ahead)
             assert not answer
             assert not sum(1 << p for p in members) & ~part & ~to_int(only)

@@ -15,6 +15,10 @@ Words = NDArray[np.uint64]
 MAX_PATCHES = 192
 """Most patches of a layer that is searched with sets of bits."""
 
+SMALL = (2, 3)
+"""Sets of patches and of pixels have so many words where these are enough: loops over them are compiled for
+just that number."""
+
 NEVER = np.int32(2**28)
 """Above every cost."""
 
@@ -40,12 +44,17 @@ class Bits(NamedTuple):
         Where each symmetry of the layer moves the patches of every byte of a set.
     pixel_images : uint64, shape (symmetries, bytes, 256, words of pixels)
         The same for pixels.
+    patch_words, pixel_words
+        As many members as sets of patches and of pixels have words: a tuple, the length of which is known
+        when a loop over it is compiled, where sets are `SMALL`.
     """
 
     patch_pixels: Words
     pixel_patches: Words
     patch_images: Words
     pixel_images: Words
+    patch_words: tuple[int, ...] | Words
+    pixel_words: tuple[int, ...] | Words
 
     @classmethod
     def of(cls, problem: Problem, parts: list[Cell], images: list[NDArray[np.int64]]) -> Bits:
@@ -71,22 +80,29 @@ class Bits(NamedTuple):
                 goal = by_patches[tuple(sorted(int(image[p]) for p in part.patches))]
                 target[[number[p] for p in part.pixels]] = [number[p] for p in goal]
             moved.append(target)
-        return cls(pack(needs), pack(needs.T), _image_table(images), _image_table(moved))
+        small = n_patches <= 64 * SMALL[0] and len(number) <= 64 * SMALL[1]
+        words = SMALL if small else (-(-n_patches // 64), -(-len(number) // 64))
+        sets = pack(needs, words[1]), pack(needs.T, words[0])
+        tables = _image_table(images, words[0]), _image_table(moved, words[1])
+        lengths = ((0,) * n if small else np.zeros(n, np.uint64) for n in words)
+        return cls(*sets, *tables, *lengths)
 
 
-def pack(members: NDArray[np.bool_]) -> Words:
+def pack(members: NDArray[np.bool_], words: int = 0) -> Words:
     """Pack the last axis into words, the first member into the lowest bit.
 
     Parameters
     ----------
     members : bool, shape (..., n)
+    words
+        How many words there are at least.
 
     Returns
     -------
-    uint64, shape (..., ceil(n / 64))
+    uint64, shape (..., max(words, ceil(n / 64)))
     """
     n = members.shape[-1]
-    padded = np.zeros((*members.shape[:-1], -(-n // 64) * 64), bool)
+    padded = np.zeros((*members.shape[:-1], max(words, -(-n // 64)) * 64), bool)
     padded[..., :n] = members
     packed = np.packbits(padded, axis=-1, bitorder="little")
     return np.ascontiguousarray(packed).view("<u8").astype(np.uint64)
@@ -98,10 +114,10 @@ def unpack(words: Words, n: int) -> NDArray[np.bool_]:
     return np.unpackbits(octets, axis=-1, bitorder="little")[..., :n].astype(bool)
 
 
-def _image_table(images: list[NDArray[np.int64]]) -> Words:
+def _image_table(images: list[NDArray[np.int64]], words: int) -> Words:
     """Tabulate for each permutation and each byte of a set where the byte's members go."""
     n = len(images[0])
-    table = np.zeros((len(images), -(-n // 8), 256, -(-n // 64)), np.uint64)
+    table = np.zeros((len(images), -(-n // 8), 256, words), np.uint64)
     values = np.arange(256)
     for s, image in enumerate(images):
         for member, target in enumerate(image.tolist()):

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from tilewright.grouping.bitsets import NEVER, Bits, Words, pack, unpack
 from tilewright.grouping.bounds import best_bound, fewest_pixels, with_more_steps
-from tilewright.grouping.extending import Rules, Table, extend, grow, undominated
+from tilewright.grouping.extending import DELAYED, MERGED, NONE, Rules, Table, extend, grow, undominated
 from tilewright.grouping.gaps import NO_ENDS, Ends, Gaps
 from tilewright.grouping.plan import Plan
 from tilewright.grouping.plan import objective as cost
@@ -100,7 +100,7 @@ class Space:
         The same for groups that follow others: all of them.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, *, merged: bool = False) -> None:
         self.problem = problem
         parts = cells(problem)
         self.images = symmetries(problem, parts)
@@ -116,6 +116,10 @@ class Space:
         self.room = np.minimum(problem.group_room, np.arange(self.size + 1) * patch)
         self.most_pixels = min(self.size * patch, len(problem.needed_pixels))
         self.fewest = fewest_pixels(problem)
+        roomy = (self.room >= np.minimum(np.arange(self.size + 1) * patch, self.most_pixels)).all()
+        self.delays = NONE
+        if self.fixed and self.missing and roomy:
+            self.delays = MERGED if merged else DELAYED
         self.gaps = Gaps(problem, self.bits) if self.fixed else None
         self.pixels = np.arange(self.most_pixels + 1)
         self.anywhere: list[Start] = [(-1, np.zeros(self.n_done, np.uint64))]
@@ -166,6 +170,14 @@ class Space:
             return NO_ENDS
         return self.gaps.ends(excess)
 
+    def hinge(self, key: Key, ends: Ends) -> bool:
+        """Whether a plan and its reverse are told apart by what is done up to a stage, and no more."""
+        if ends.steps:
+            return key[0] == ends.steps
+        if 0 < self.missing < self.size:
+            return key[0] == self.steps // 2
+        return key[1] - 1 < self.n_patches / 2 <= key[1]
+
     def short(self, key: Key) -> int:
         """Return how many patches are missing to as many full groups."""
         return key[0] * self.size - key[1]
@@ -188,12 +200,15 @@ class Stage:
     costs : int32, shape (n,)
     parents, stages : int32, shape (n,)
         Where each was reached from: the row and the number of its stage.
+    least : int16, shape (n,)
+        So many patches the next group has at least, without loss.
     """
 
     rows: Words
     costs: Ints
     parents: Ints
     stages: Ints
+    least: NDArray[np.int16]
 
 
 class Sweep:
@@ -268,7 +283,7 @@ class Sweep:
             self.stages.append(stage)
             self.rows += len(stage.rows)
             for size, after in self.space.groups(key):
-                self._extend(stage, key == (0, 0), size, after)
+                self._extend(stage, key, size, after)
             if self.total < 0:
                 # Nobody will ask how a chain was made.
                 self.rows -= len(stage.rows)
@@ -287,6 +302,7 @@ class Sweep:
             np.full(size, -NEVER, np.int32),
             np.zeros(size, np.int32),
             np.zeros(size, np.int32),
+            np.zeros(size, np.int16),
             np.zeros(1, np.int64),
             np.full((space.size + 1, space.most_pixels + 1), NEVER, np.int32),
         )
@@ -296,15 +312,15 @@ class Sweep:
         used = [np.flatnonzero(table.cost > -NEVER) for table in tables]
         columns = [
             np.concatenate([column[place] for column, place in zip(group, used, strict=True)])
-            for group in zip(*(table[:4] for table in tables), strict=True)
+            for group in zip(*(table[:5] for table in tables), strict=True)
         ]
-        order = np.lexsort((columns[1], *(columns[0][:, w] for w in range(self.space.n_done))))
-        rows, costs, parents, stages = (column[order] for column in columns)
-        kept = undominated(self.space.bits, rows, costs, self.space.load, self.watched)
-        return Stage(rows[kept], costs[kept], parents[kept], stages[kept])
+        order = np.lexsort((-columns[4], columns[1], *(columns[0][:, w] for w in range(self.space.n_done))))
+        columns = [column[order] for column in columns]
+        kept = undominated(self.space.bits, *columns[:2], self.space.load, self.watched)
+        return Stage(*(column[kept] for column in columns))
 
-    def _extend(self, stage: Stage, first: bool, size: int, after: Key) -> None:
-        space = self.space
+    def _extend(self, stage: Stage, key: Key, size: int, after: Key) -> None:
+        space, first = self.space, key == (0, 0)
         tables = self.open.setdefault(after, [self._table(1 << 12) for _ in range(self.threads)])
         ahead = 0 if space.fixed else space.step * -(-(space.n_patches - after[1]) // space.size)
         following = min(space.size, space.n_patches - after[1])
@@ -316,7 +332,10 @@ class Sweep:
             excess, steps_ahead = self.ends.excess, self.ends.steps - after[0]
         # Where both ends throw away as much, the better one is missing no more patches than the other.
         below = 2 * space.short(after) > space.missing
-        limits = np.array([*numbers, self.spare, following, steps_ahead, excess, below], np.int64)
+        delays = space.delays if self.total >= 0 else NONE
+        limits = np.array([*numbers, self.spare, following, steps_ahead, excess, below, delays], np.int64)
+        # No patch waits that would leave the first steps, by which plan and reverse are told apart.
+        least = np.zeros_like(stage.least) if space.hinge(key, self.ends) else stage.least
         all_rules = [Rules(limits, most, self.total, *part, self.ends.near, self.stop) for part in parts]
         chunk = max(1, min(CHUNK, -(-len(stage.rows) // self.threads)))
         todo = deque((rules, row) for rules in all_rules for row in range(0, len(stage.rows), chunk))
@@ -329,7 +348,7 @@ class Sweep:
                     return
                 end = min(done + chunk, len(stage.rows))
                 while done < end:
-                    part = stage.rows, stage.costs, done, end, len(self.stages) - 1
+                    part = stage.rows, stage.costs, least, done, end, len(self.stages) - 1
                     done = extend(space.bits, rules, *part, tables[thread])
                     if self.stop[0] or time.monotonic() > self.deadline:
                         raise OutOfTimeError
@@ -630,7 +649,13 @@ class Found:
 
 
 def answers(
-    problem: Problem, deadline: float, known: int, objective: int | None = None, threads: int = 1
+    problem: Problem,
+    deadline: float,
+    known: int,
+    objective: int | None = None,
+    threads: int = 1,
+    *,
+    merged: bool = False,
 ) -> Iterator[Found]:
     """Raise the bound, objective by objective, until a plan is found, time is up or memory is full.
 
@@ -645,8 +670,10 @@ def answers(
         Of a valid plan: nothing above it is searched.
     threads
         How many threads work.
+    merged
+        Whether plans with fewer steps are searched by others.
     """
-    space = Space(problem)
+    space = Space(problem, merged=merged)
     chains = Chains(space)
     levels = _Levels(space)
     bound, grounds = levels.up(max(known, levels.value(chains.total))), "bounds of chains, before any search"
@@ -685,7 +712,9 @@ def answers(
                 several = target > bound
                 # If the first steps may throw away no more, a dearer plan is refuted with as little work.
                 ends, dearer = space.ends(levels.total(target)), space.ends(levels.total(higher))
-                if higher < objective and ends.steps and dearer.steps and ends.most == dearer.most:
+                alike = ends.steps and dearer.steps and ends.most == dearer.most
+                # Where patches are missing, ends that throw away as much are told apart by these.
+                if higher < objective and alike and not space.missing:
                     target = higher
             until = time.monotonic() + PATIENCE * seconds
             sweep = plans_within(
@@ -760,7 +789,8 @@ def answers_by_steps(
             facts = best_bound(part)
             bounds[steps] = int(NEVER) if facts.impossible else max(others, facts.value, bound)
             grounds[steps] = str(facts)
-            searches[steps] = answers(part, deadline, bounds[steps], objective, threads)
+            merged = steps > problem.steps_range[0]
+            searches[steps] = answers(part, deadline, bounds[steps], objective, threads, merged=merged)
             others = with_more_steps(problem, steps + 1)
         else:
             found = next(searches[lowest], None) if searches else None

@@ -24,12 +24,16 @@ inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 Ints = NDArray[np.int64]
 
-(SIZE, STEP, LOAD, SPENT, FREE, WATCHED, SPARE, NEXT, AHEAD, EXCESS, BELOW) = range(11)
+(SIZE, STEP, LOAD, SPENT, FREE, WATCHED, SPARE, NEXT, AHEAD, EXCESS, BELOW, DELAYS) = range(12)
 """Places in `Rules.numbers`: patches of the group; cost of a step and half of the cost of a load, in halves;
 what this step and those to come cost at least; whether the first group is free; whether loads are watched;
 how many pixels on chip may be thrown away at most; most patches of the group after this one; for how many
 steps after this one the limits hold; in first steps, how many pixels a whole plan may throw away, else -1,
-and by how many twice those thrown away so far must be less than that."""
+and by how many twice those thrown away so far must be less than that; what is known of missing patches."""
+
+NONE, DELAYED, MERGED = range(3)
+"""Nothing; patches that can as well wait for the next group do so while it has room; moreover, two groups
+that fit into one are left to plans with fewer steps (theorem 9)."""
 
 RIVALS = 64
 """How many rows with the same patches a row is compared with."""
@@ -42,7 +46,7 @@ class Rules(NamedTuple):
 
     Attributes
     ----------
-    numbers : int64, shape (11,)
+    numbers : int64, shape (12,)
         See the constants above.
     most : int64, shape (pixels of a group + 1,)
         Longest walk to a group with so many pixels; negative where the memory has no room for it.
@@ -79,6 +83,8 @@ class Table(NamedTuple):
     parent : int32, shape (size,)
         Row of the earlier stage that it was reached from, and which stage that was.
     stage : int32, shape (size,)
+    least : int16, shape (size,)
+        So many patches the next group has at least, without loss.
     used : int64, shape (1,)
         Number of rows in use.
     found : int32, shape (patches of a group + 1, pixels of a group + 1)
@@ -89,6 +95,7 @@ class Table(NamedTuple):
     cost: NDArray[np.int32]
     parent: NDArray[np.int32]
     stage: NDArray[np.int32]
+    least: NDArray[np.int16]
     used: Ints
     found: NDArray[np.int32]
 
@@ -135,6 +142,7 @@ def grow(table: Table, larger: Table) -> None:
             larger.cost[at] = table.cost[i]
             larger.parent[at] = table.parent[i]
             larger.stage[at] = table.stage[i]
+            larger.least[at] = table.least[i]
     larger.used[0] = table.used[0]
     larger.found[:] = table.found
 
@@ -181,9 +189,9 @@ def _canonical(bits, done, held, kept, watched, image, row):
 
 
 @inner
-def _shed(pixel_patches, done, group, still):
+def _shed(bits, done, group, still):
     """Write those pixels of a group to `still` that patches to come need."""
-    for w in range(len(group)):
+    for w in range(len(bits.pixel_words)):
         still[w] = group[w]
         bag = group[w]
         while bag:
@@ -191,35 +199,35 @@ def _shed(pixel_patches, done, group, still):
             bag ^= low
             pixel = 64 * w + _count(low - _ONE)
             wanted = False
-            for v in range(len(done)):
-                if pixel_patches[pixel, v] & ~done[v]:
+            for v in range(len(bits.patch_words)):
+                if bits.pixel_patches[pixel, v] & ~done[v]:
                     wanted = True
             if not wanted:
                 still[w] ^= low
 
 
 @inner
-def _apart(pixel_patches, pixels, done, slots, limit, apart):
+def _apart(bits, pixels, done, slots, limit, apart):
     """Count pixels no two of which a patch to come can cover, until there are more than `limit`.
 
     Pixels that as many more patches as there are slots might finish do not count.
     """
     n = 0
-    for w in range(len(pixels)):
+    for w in range(len(bits.pixel_words)):
         bag = pixels[w]
         while bag:
             low = bag & (~bag + _ONE)
             bag ^= low
             pixel = 64 * w + _count(low - _ONE)
             coming = 0
-            for v in range(len(done)):
-                coming += _count(pixel_patches[pixel, v] & ~done[v])
+            for v in range(len(bits.patch_words)):
+                coming += _count(bits.pixel_patches[pixel, v] & ~done[v])
             if coming <= slots:
                 continue
             alone = True
             for i in range(n):
-                for v in range(len(done)):
-                    if pixel_patches[pixel, v] & pixel_patches[apart[i], v] & ~done[v]:
+                for v in range(len(bits.patch_words)):
+                    if bits.pixel_patches[pixel, v] & bits.pixel_patches[apart[i], v] & ~done[v]:
                         alone = False
                         break
                 if not alone:
@@ -291,7 +299,7 @@ def _late(bits, done, covered, waiting, slots, size, ahead, scratch):
     due, coming, queue = scratch.due, scratch.coming, scratch.queue
     asked, reserved = scratch.asked, scratch.reserved
     left = len(scratch.members)
-    for v in range(len(done)):
+    for v in range(len(bits.patch_words)):
         left -= _count(done[v])
         asked[v] = _ZERO
         scratch.only[v] = ~_ZERO
@@ -304,7 +312,7 @@ def _late(bits, done, covered, waiting, slots, size, ahead, scratch):
         coming[pixel] = 0
         if (waiting[w] | covered[w]) & here:
             count = 0
-            for v in range(len(done)):
+            for v in range(len(bits.patch_words)):
                 count += _count(pixel_patches[pixel, v] & ~done[v])
             if count:
                 coming[pixel] = count
@@ -322,20 +330,22 @@ def _late(bits, done, covered, waiting, slots, size, ahead, scratch):
                 continue
             # All its patches are due.
             due[pixel] = -1
-            for v in range(len(done)):
+            for v in range(len(bits.patch_words)):
                 bag = pixel_patches[pixel, v] & ~done[v] & ~asked[v]
                 asked[v] |= bag
                 while bag:
                     low = bag & (~bag + _ONE)
                     bag ^= low
                     # It brings its pixels in, and these are done with some steps later.
-                    for other in scratch.members[64 * v + _count(low - _ONE)]:
+                    patch = 64 * v + _count(low - _ONE)
+                    for j in range(scratch.members.shape[1]):
+                        other = scratch.members[patch, j]
                         if other < 0:
                             break
                         if due[other] <= step + 1:
                             continue
                         count = 0
-                        for u in range(len(done)):
+                        for u in range(len(bits.patch_words)):
                             count += _count(pixel_patches[other, u] & ~done[u])
                         # The only patch to come of a pixel need not be asked for again.
                         if count > 1 and step + count - 1 < due[other]:
@@ -346,7 +356,7 @@ def _late(bits, done, covered, waiting, slots, size, ahead, scratch):
                             due[other] = step + count - 1
         n = kept
         total = 0
-        for v in range(len(done)):
+        for v in range(len(bits.patch_words)):
             reserved[v] = asked[v]
             total += _count(asked[v])
         # Pixels that are done with later take patches until then, too.
@@ -355,17 +365,17 @@ def _late(bits, done, covered, waiting, slots, size, ahead, scratch):
             need = coming[pixel] - (due[pixel] - step)
             if need <= 0:
                 continue
-            for v in range(len(done)):
+            for v in range(len(bits.patch_words)):
                 need -= _count(pixel_patches[pixel, v] & reserved[v])
             if need > 0:
                 total += need
-                for v in range(len(done)):
+                for v in range(len(bits.patch_words)):
                     reserved[v] |= pixel_patches[pixel, v] & ~done[v]
         unused = slots + step * size - total
         if unused < 0:
             return True
         if unused == 0:
-            for v in range(len(done)):
+            for v in range(len(bits.patch_words)):
                 scratch.only[v] &= reserved[v]
     return False
 
@@ -381,30 +391,29 @@ def _gapped(bits, near, done, pixel, gaps, sides):
     sides
         Room for the pixels of its patches that are done and of those to come.
     """
-    before, after = sides[0], sides[1]
-    for w in range(len(gaps)):
-        before[w] = after[w] = _ZERO
-    for v in range(len(done)):
+    for w in range(len(bits.pixel_words)):
+        sides[0, w] = sides[1, w] = _ZERO
+    for v in range(len(bits.patch_words)):
         bag = bits.pixel_patches[pixel, v]
         while bag:
             low = bag & (~bag + _ONE)
             bag ^= low
             patch = 64 * v + _count(low - _ONE)
-            for w in range(len(gaps)):
+            for w in range(len(bits.pixel_words)):
                 if done[v] & low:
-                    before[w] |= bits.patch_pixels[patch, w]
+                    sides[0, w] |= bits.patch_pixels[patch, w]
                 else:
-                    after[w] |= bits.patch_pixels[patch, w]
+                    sides[1, w] |= bits.patch_pixels[patch, w]
     n = 0
-    for w in range(len(gaps)):
-        n += _count(before[w] & after[w] & near[pixel, w] | gaps[w])
+    for w in range(len(bits.pixel_words)):
+        n += _count(sides[0, w] & sides[1, w] & near[pixel, w] | gaps[w])
     return n
 
 
 @inner
 def _lasting(bits, rules, done, pixels, gaps, sides, lasting):
     """Write those pixels to `lasting` that may have a long gap from now on, beside those in `gaps`."""
-    for w in range(len(pixels)):
+    for w in range(len(bits.pixel_words)):
         lasting[w] = _ZERO
         bag = pixels[w]
         while bag:
@@ -416,7 +425,46 @@ def _lasting(bits, rules, done, pixels, gaps, sides, lasting):
 
 
 @inner
-def _keep(table, row, cost, parent, stage):
+def _least(bits, done, left, seen, size, most, delays):
+    """Return how many patches the group after this one has at least, without loss.
+
+    Parameters
+    ----------
+    done, left
+        Patches done after this group, and those that were left before it: both sets have its own.
+    seen
+        Pixels of the patches done before.
+    size, most
+        How many patches this group has, and any at most.
+    """
+    if delays == NONE:
+        return 1
+    for v in range(len(bits.patch_words) if size > 1 else 0):
+        bag = done[v] & left[v]
+        while bag:
+            low = bag & (~bag + _ONE)
+            bag ^= low
+            patch = 64 * v + _count(low - _ONE)
+            waits = True
+            for w in range(len(bits.pixel_words)):
+                # It can wait if all pixels that it alone needs are new.
+                old = bits.patch_pixels[patch, w] & seen[w]
+                for u in range(len(bits.patch_words) if old else 0):
+                    others = done[u] & left[u] & ~(low if u == v else _ZERO)
+                    while others and old:
+                        other = others & (~others + _ONE)
+                        others ^= other
+                        old &= ~bits.patch_pixels[64 * u + _count(other - _ONE), w]
+                if old:
+                    waits = False
+                    break
+            if waits:
+                return most
+    return most + 1 - size if delays == MERGED else 1
+
+
+@inner
+def _keep(table, row, cost, parent, stage, least):
     """Add a partial plan if it is new or cheaper; return whether there was room."""
     place = _place(table.rows, table.cost, row)
     if table.cost[place] == -NEVER:
@@ -426,7 +474,11 @@ def _keep(table, row, cost, parent, stage):
         for w in range(len(row)):
             table.rows[place, w] = row[w]
     elif table.cost[place] <= cost:
+        if table.cost[place] == cost:
+            # What holds of one way to come here holds of both.
+            table.least[place] = max(table.least[place], least)
         return True
+    table.least[place] = least
     table.cost[place] = cost
     table.parent[place] = parent
     table.stage[place] = stage
@@ -439,6 +491,7 @@ def extend(
     rules: Rules,
     rows: Words,
     costs: NDArray[np.int32],
+    least: NDArray[np.int16],
     first: int,
     last: int,
     stage: int,
@@ -453,8 +506,8 @@ def extend(
     size, step, load = rules.numbers[SIZE], rules.numbers[STEP], rules.numbers[LOAD]
     free, watched = rules.numbers[FREE] > 0, rules.numbers[WATCHED] > 0
     patch_pixels, pixel_patches = bits.patch_pixels, bits.pixel_patches
-    n_patches, n_held = patch_pixels.shape
-    n_pixels, n_done = pixel_patches.shape
+    n_patches, n_held = len(patch_pixels), len(bits.pixel_words)
+    n_pixels, n_done = len(pixel_patches), len(bits.patch_words)
     # Pixels of the largest patch: what a patch can cover at most.
     largest = 0
     for p in range(n_patches):
@@ -465,12 +518,16 @@ def extend(
     highest = rules.most.max()
     # What the group after this one can cover matters where complete plans are looked for.
     following, looks = rules.numbers[NEXT], rules.total >= 0 and rules.numbers[NEXT] > 0
+    delays, most_patches = rules.numbers[DELAYS], len(table.found) - 1
     steps_ahead, excess, below = rules.numbers[AHEAD], rules.numbers[EXCESS], rules.numbers[BELOW]
     # Whether gaps may begin here that are in both ends of the plan.
     lasts = excess >= 0 and len(rules.near) > 0
     apart = np.zeros(n_pixels, np.int64)
     scratch = _scratch(bits, largest)
     nothing = np.zeros(n_held, np.uint64)
+    existing = np.zeros(n_done, np.uint64)
+    for p in range(n_patches):
+        existing[p >> 6] |= _ONE << np.uint64(p & 63)
 
     depth = size + 1
     union = np.zeros((depth, n_held), np.uint64)
@@ -497,6 +554,7 @@ def extend(
     done = np.zeros(n_done, np.uint64)
     left = np.zeros(n_done, np.uint64)
     candidates = np.zeros(n_done, np.uint64)
+    covered = np.zeros(n_held, np.uint64)
     rest = np.zeros(n_held, np.uint64)
     still = np.zeros(n_held, np.uint64)
     group = np.zeros(n_held, np.uint64)
@@ -507,6 +565,8 @@ def extend(
     for i in range(first, last):
         if 4 * table.used[0] > 3 * len(table.cost):
             return i
+        if size < least[i]:
+            continue
         # What the partial plan holds, and what the patches to come need beside that.
         for w in range(n_done):
             left[w] = ~rows[i, w]
@@ -557,7 +617,7 @@ def extend(
             union[0, w] = _ZERO
             given[0, w] = _ZERO
         for w in range(n_done):
-            barred[0, w] = ~left[w] | rules.left_out[w]
+            barred[0, w] = ~left[w] | rules.left_out[w] | ~existing[w]
             chosen[0, w] = _ZERO
         taken[0] = thrown[0] = lasting[0] = 0
         if rules.member >= 0:
@@ -577,7 +637,8 @@ def extend(
                 for w in range(n_held):
                     total += _count(union[level, w])
                     fresh += _count(union[level, w] & ~held[w])
-                    rest[w] = held[w] & ~union[level, w] & ~given[level, w]
+                    covered[w] = union[level, w]
+                    rest[w] = held[w] & ~covered[w] & ~given[level, w]
                     open_pixels += _count(rest[w])
                     open_long += _count(rest[w] & long[w])
                 slots = size - taken[level]
@@ -595,7 +656,7 @@ def extend(
                     for w in range(n_done):
                         done[w] = ~left[w] | chosen[level, w]
                     until = steps_ahead if spare > thrown[level] else n_patches
-                    if _late(bits, done, union[level], rest, slots, following, until, scratch):
+                    if _late(bits, done, covered, rest, slots, following, until, scratch):
                         level -= 1
                         continue
                     for w in range(n_done):
@@ -616,10 +677,15 @@ def extend(
                                     candidates[v] |= (
                                         pixel_patches[64 * w + _count(low - _ONE), v] & ~barred[level, v]
                                     )
-                    for p in range(n_patches):
-                        here = np.uint64(1) << np.uint64(p & 63)
-                        if not candidates[p >> 6] & here:
+                    part = 0
+                    while part < n_done:
+                        bag = candidates[part]
+                        if not bag:
+                            part += 1
                             continue
+                        here = bag & (~bag + _ONE)
+                        candidates[part] ^= here
+                        p = 64 * part + _count(here - _ONE)
                         pixels, more, lost = total, fresh, thrown[level]
                         over = margin + lasting[level]
                         fine = True
@@ -647,11 +713,11 @@ def extend(
                         done[p >> 6] |= here
                         for w in range(n_held):
                             group[w] = union[level, w] | patch_pixels[p, w]
-                        _shed(pixel_patches, done, group, still)
+                        _shed(bits, done, group, still)
                         if lasts and n_long + lost:
                             for w in range(n_held):
                                 off[w] = (gaps[w] | held[w]) & ~group[w]
-                            _shed(pixel_patches, done, off, off)
+                            _shed(bits, done, off, off)
                             _lasting(bits, rules, done, off, off, sides, still_long)
                             over = 2 * (spare - lost) - excess - below
                             for w in range(n_held):
@@ -663,7 +729,7 @@ def extend(
                             if steps_ahead:
                                 later = min(later, over)
                             limit = following + later
-                            n = _apart(pixel_patches, still, done, 0, limit, apart)
+                            n = _apart(bits, still, done, 0, limit, apart)
                             if n > limit:
                                 continue
                             if steps_ahead and 2 * (n - following) > over:
@@ -680,8 +746,9 @@ def extend(
                         if watched:
                             for w in range(n_held):
                                 fixed[w] = (kept[w] | (group[w] & seen[w] & ~held[w])) & still[w]
+                        coming = np.int16(_least(bits, done, left, seen, size, most_patches, delays))
                         _canonical(bits, done, still, fixed, watched, image, row)
-                        if not _keep(table, row, np.int32(walk + load * pixels), i, stage):
+                        if not _keep(table, row, np.int32(walk + load * pixels), i, stage, coming):
                             return i
                     level -= 1
                     continue
@@ -689,22 +756,25 @@ def extend(
                     for w in range(n_done):
                         done[w] = ~left[w] | chosen[level, w]
                     limit = following + later
-                    if _apart(pixel_patches, union[level], done, slots, limit, apart) > limit:
+                    if _apart(bits, covered, done, slots, limit, apart) > limit:
                         level -= 1
                         continue
-                # No patch can cover more of what is open than the best one.
-                if open_pixels > allowed:
-                    best = 0
-                    for p in range(n_patches):
-                        if barred[level, p >> 6] >> np.uint64(p & 63) & _ONE:
-                            continue
-                        covered = 0
+                # If some of the open pixels must be covered, one patch covers its share of them.
+                share = -((allowed - open_pixels) // slots)
+                for v in range(n_done):
+                    bag = ~barred[level, v]
+                    while bag and share > 0:
+                        low = bag & (~bag + _ONE)
+                        bag ^= low
+                        p = 64 * v + _count(low - _ONE)
+                        n = 0
                         for w in range(n_held):
-                            covered += _count(rest[w] & patch_pixels[p, w])
-                        best = max(best, covered)
-                    if open_pixels - slots * best > allowed:
-                        level -= 1
-                        continue
+                            n += _count(rest[w] & patch_pixels[p, w])
+                        if n >= share:
+                            share = 0
+                if share > 0:
+                    level -= 1
+                    continue
                 # Branch on the open pixel that the fewest patches can cover.
                 fewest, pivot[level] = n_patches + 1, -1
                 for w in range(n_held):
@@ -726,10 +796,8 @@ def extend(
                     while bag:
                         low = bag & (~bag + _ONE)
                         bag ^= low
-                        p = 64 * v + _count(low - _ONE)
-                        if p < n_patches:
-                            options[level, n] = p
-                            n += 1
+                        options[level, n] = 64 * v + _count(low - _ONE)
+                        n += 1
                 n_options[level] = n
                 at[level] = 0
             if at[level] < n_options[level]:
@@ -773,7 +841,7 @@ def undominated(
     A plan that goes on from one row can go on from another that holds other pixels if it loads what that
     one lacks. Where loads are watched it must lack none, and may not have loaded more.
     """
-    n_held, n_done = bits.patch_pixels.shape[1], bits.pixel_patches.shape[1]
+    n_held, n_done = len(bits.pixel_words), len(bits.patch_words)
     keep = np.ones(len(rows), np.bool_)
     first = 0
     for i in range(len(rows)):

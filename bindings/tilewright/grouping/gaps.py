@@ -95,6 +95,7 @@ class Gaps:
         self._beside = needing.sum(axis=1) - shared
         # A longer gap forces all that can be: they share patches on both of its sides.
         self._longest = int(self._beside[shared > 1].max(initial=0))
+        self._words = len(bits.pixel_words)
         self._largest = int(problem.patch_sizes.max())
 
     def ends(self, excess: int) -> Ends:
@@ -110,5 +111,5 @@ class Gaps:
             if self.fewest[gap] > excess:
                 return Ends(end, excess, excess // 2, NO_ENDS.near)
             if gap > self._longest:
-                return Ends(end, excess, excess, pack(self._beside < gap))
+                return Ends(end, excess, excess, pack(self._beside < gap, self._words))
         return NO_ENDS
