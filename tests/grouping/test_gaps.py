@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tilewright.grouping import Problem, exact
 from tilewright.grouping.bitsets import NEVER
-from tilewright.grouping.extending import NONE
+from tilewright.grouping.extending import DELAYED, MERGED, NONE
 from tilewright.grouping.gaps import MOST_PATCHES, NO_ENDS, Gaps, fewest_with_gaps
 
 
@@ -170,3 +170,32 @@ def test_plans_with_gaps_are_found_by_their_ends(side: int, group: int, optimum:
         pass
     assert sweep.complete
     assert int(sweep.stages[-1].costs.min()) == total
+
+
+def test_fewer_groups_are_tried_where_patches_can_wait() -> None:
+    """With three patches missing, and fewer still where plans with fewer steps are searched by others."""
+    problem = layer((5, 5), 4, steps=8)
+    rows = []
+    for merged, waits in ((True, True), (False, True), (False, False)):
+        space = exact.Space(problem, merged=merged)
+        if not waits:
+            space.delays = NONE
+        total = 2 * space.load * (len(problem.needed_pixels) + 1)
+        sweep = exact.plans_within(space, exact.Chains(space), total, time.monotonic() + 100)
+        for _ in sweep.run():
+            pass
+        rows.append(sweep.rows)
+    assert rows == sorted(set(rows))
+
+
+def test_patches_do_not_wait_where_memory_may_lack_room() -> None:
+    """A group with a patch more may not fit; where all groups are full, none waits either."""
+    problem = layer((4, 4), 3)
+    assert exact.Space(problem).delays == DELAYED
+    assert exact.Space(problem, merged=True).delays == MERGED
+    assert exact.Space(layer((4, 4), 4), merged=True).delays == NONE
+    largest = problem.kernel_elements + 3 * problem.patch_outputs + 3 * 9
+    for memory, delays in ((largest, DELAYED), (largest - 1, NONE)):
+        data = problem.model_dump()
+        data["machine"]["memory"] = memory
+        assert exact.Space(type(problem).model_validate(data)).delays == delays
