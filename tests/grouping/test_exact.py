@@ -1057,6 +1057,31 @@ def test_what_does_not_fit_ends_with_a_valid_bound(rows: int, monkeypatch: pytes
             assert outcome.bound < 73
 
 
+@pytest.mark.parametrize(
+    ("leading", "following"), [(0, 0.6), (1e9, 0.6), (1e9, 0)], ids=["none leads", "one leads", "too far"]
+)
+@pytest.mark.parametrize(("side", "group", "expected"), [(7, 2, 72), (8, 3, 82)], ids=["7x7 g2", "8x8 g3"])
+def test_searches_for_all_numbers_of_steps_agree(
+    side: int, group: int, expected: int, leading: float, following: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However far one goes ahead, and however often others give up and aim at less."""
+    monkeypatch.setattr(search, "LEADING", leading)
+    monkeypatch.setattr(search, "FOLLOWING", following)
+    problem = layer_of((side, side), group, steps="free")
+    for known in (None, expected, expected + 5):
+        plans = []
+        bound = 0
+        for found in search.answers_by_steps(problem, soon(), best_bound(problem).value, known):
+            assert bound <= found.bound <= expected
+            bound = found.bound
+            if found.plan is not None:
+                assert fault(problem, found.plan) is None
+                plans.append(objective(problem, found.plan))
+        assert bound == expected
+        assert plans == sorted(plans, reverse=True)
+        assert (plans[-1] == expected) if known != expected else not plans
+
+
 def test_too_many_partial_plans_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "MAX_ROWS", 1000)
     space = Space(layer_of((7, 7)))

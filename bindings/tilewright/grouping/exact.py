@@ -71,6 +71,13 @@ PATIENCE = 5.0
 """A turn that takes so many times what was expected lets the other search go on; one that would refute
 several costs at once is left."""
 
+LEADING = 0.15
+"""The search for the fewest steps goes ahead as long as its next turn is expected to take no more than so
+much of the time that is left, the rest of which others take."""
+
+FOLLOWING = 0.6
+"""A search for more steps that takes more than so much of the time that is left aims at less."""
+
 FEW = 256
 """So few partial plans are not shared among threads."""
 
@@ -640,12 +647,31 @@ class Found:
         Whether no plan keeps the limits.
     grounds
         What the bound rests on.
+    seconds
+        How many the next turn for plans is expected to take.
     """
 
     bound: int
     plan: Plan | None
     impossible: bool
     grounds: str
+    seconds: float = 0.0
+
+
+@dataclass
+class Beside:
+    """What searches for different numbers of steps have in common.
+
+    Attributes
+    ----------
+    objective
+        Each of them refutes all plans that cost so much or less at once.
+    idle
+        Whether tables of chains raised no bound on plans.
+    """
+
+    objective: int = 0
+    idle: bool = False
 
 
 def answers(
@@ -655,6 +681,7 @@ def answers(
     objective: int | None = None,
     threads: int = 1,
     *,
+    beside: Beside | None = None,
     merged: bool = False,
 ) -> Iterator[Found]:
     """Raise the bound, objective by objective, until a plan is found, time is up or memory is full.
@@ -670,6 +697,8 @@ def answers(
         Of a valid plan: nothing above it is searched.
     threads
         How many threads work.
+    beside
+        What this search shares with others for other numbers of steps.
     merged
         Whether plans with fewer steps are searched by others.
     """
@@ -680,7 +709,7 @@ def answers(
     watched, skips = False, True
     plans, tables = _Work(), _Work()
     idle = comb(space.n_patches, space.size) > MAX_GROUPS * len(space.images)
-    if idle:
+    if idle or (beside is not None and beside.idle):
         tables.expected = float("inf")
     slack, target, reached = FIRST_SLACK, bound, chains.total
     # A search for nothing compiles what the others call: they would be taken for slow.
@@ -703,20 +732,25 @@ def answers(
             work.begin(chains.improve(slack, deadline, threads))
         elif not work.begun:
             target, seconds, several = bound, plans.expected, False
-            if objective is not None and skips:
+            until = time.monotonic() + PATIENCE * seconds
+            if beside is not None and bound <= beside.objective:
+                target, several = beside.objective, bound < beside.objective
+                until = time.monotonic() + FOLLOWING * (deadline - time.monotonic())
+            elif objective is not None and skips:
                 # Cheaper plans are refuted with dearer ones, as far as the tables are worth that time, too.
-                left = min(tables.due - plans.spent, deadline - time.monotonic())
+                left = (1.0 if beside is None else LEADING) * (deadline - time.monotonic())
+                left = min(left, tables.due - plans.spent)
                 higher = levels.up(target + 1)
                 while not idle and higher < objective and GROWTH * seconds <= left:
                     target, higher, seconds = higher, levels.up(higher + 1), GROWTH * seconds
                 several = target > bound
+                until = time.monotonic() + PATIENCE * seconds
                 # If the first steps may throw away no more, a dearer plan is refuted with as little work.
                 ends, dearer = space.ends(levels.total(target)), space.ends(levels.total(higher))
                 alike = ends.steps and dearer.steps and ends.most == dearer.most
                 # Where patches are missing, ends that throw away as much are told apart by these.
                 if higher < objective and alike and not space.missing:
                     target = higher
-            until = time.monotonic() + PATIENCE * seconds
             sweep = plans_within(
                 space, chains, levels.total(target), deadline, watched=watched, threads=threads
             )
@@ -726,6 +760,8 @@ def answers(
                 if work is plans and several and time.monotonic() > until:
                     skips = False
                     work.leave()
+                    if beside is not None:
+                        beside.objective = (bound + target) // 2
                 continue
         except OutOfTimeError:
             return
@@ -759,12 +795,14 @@ def answers(
         else:
             # Where tables say no more of whole plans than before, the search for plans gets most of the time.
             idle = chains.total == reached and work.used > BRIEF
+            if beside is not None:
+                beside.idle = idle
             work.end(IDLE if idle else WIDER)
             slack, reached = slack + 1, chains.total
             better = levels.up(levels.value(chains.total))
             if better > bound:
                 bound, grounds = better, str(chains)
-        yield Found(bound, None, False, grounds)
+        yield Found(bound, None, False, grounds, plans.expected)
 
 
 def answers_by_steps(
@@ -772,10 +810,12 @@ def answers_by_steps(
 ) -> Iterator[Found]:
     """Raise the bound as `answers` does, by a search of its own for every number of steps.
 
-    The search with the least bound goes on, or one for a step more begins when what counting says of all
-    others is less. A plan that is found may cost more than the bound.
+    The search for the fewest steps goes ahead. The others follow and refute at once what it has refuted: the
+    one with the least bound goes on, or one for a step more begins when what counting says of all others is
+    less. A plan that is found may cost more than the bound.
     """
-    bound, steps = known, best_bound(problem).steps - 1
+    bound, first = known, best_bound(problem).steps
+    steps, leads, beside = first - 1, True, Beside()
     bounds: dict[int, int] = {}
     grounds: dict[int, str] = {}
     searches: dict[int, Iterator[Found]] = {}
@@ -783,23 +823,34 @@ def answers_by_steps(
         lowest = min(bounds, key=bounds.__getitem__, default=steps)
         others = with_more_steps(problem, steps + 1)
         plan = None
-        if others is not None and (not bounds or others <= bounds[lowest]):
+        limit = int(NEVER) if objective is None else objective
+        ahead = leads and bounds.get(first, limit) < limit
+        if not ahead and others is not None and (not bounds or others <= bounds[lowest]):
             steps += 1
             part = problem.with_steps(steps)
             facts = best_bound(part)
             bounds[steps] = int(NEVER) if facts.impossible else max(others, facts.value, bound)
             grounds[steps] = str(facts)
             merged = steps > problem.steps_range[0]
-            searches[steps] = answers(part, deadline, bounds[steps], objective, threads, merged=merged)
+            searches[steps] = answers(
+                part, deadline, bounds[steps], objective, threads, beside=beside, merged=merged
+            )
             others = with_more_steps(problem, steps + 1)
         else:
-            found = next(searches[lowest], None) if searches else None
-            if found is None:
+            number = first if ahead else lowest
+            found = next(searches[number], None) if searches else None
+            if found is None and number == lowest:
                 return
-            bounds[lowest] = int(NEVER) if found.impossible else found.bound
-            grounds[lowest] = found.grounds
+            if found is None:
+                leads = False
+                continue
+            bounds[number] = int(NEVER) if found.impossible else found.bound
+            grounds[number] = found.grounds
             if found.plan is not None and (objective is None or found.bound < objective):
                 plan, objective = found.plan, found.bound
+            if number == first and not found.impossible:
+                leads = found.seconds <= LEADING * (deadline - time.monotonic())
+                beside.objective = min(bounds[first], limit) - 1
         least = min(bounds.values()) if others is None else min(others, *bounds.values())
         if least >= NEVER:
             yield Found(bound, None, True, "no number of steps is possible")

@@ -18,4 +18,4 @@ def portfolio(problem: Problem, threads: int) -> list[tuple[float, list[str]]]:
     improvers = ["lns"] * threads
     if problem.n_patches > SMALL or not fits(problem):
         return [(1.0, improvers)]
-    return [(0.03, improvers), (0.77, ["exact"]), (0.2, improvers)]
+    return [(0.03, improvers), (0.87, ["exact"]), (0.1, improvers)]
