@@ -1082,6 +1082,31 @@ def test_searches_for_all_numbers_of_steps_agree(
         assert (plans[-1] == expected) if known != expected else not plans
 
 
+def test_a_search_too_large_for_memory_aims_at_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = layer_of((8, 8), 3, steps="free")
+    totals: dict[int, list[int]] = {}
+    plans_within = search.plans_within
+
+    def full(space: Space, chains: Chains, total: int, *rest: Any, **options: Any) -> search.Sweep:
+        sweep = plans_within(space, chains, total, *rest, **options)
+        asked = totals.setdefault(space.steps, [])
+        asked.append(total)
+        if space.steps == problem.kmin + 1 and len(asked) == 1:
+            monkeypatch.setattr(sweep, "run", lambda: too_large())
+        return sweep
+
+    def too_large() -> Iterator[None]:
+        raise search.TooLargeError
+        yield
+
+    monkeypatch.setattr(search, "plans_within", full)
+    monkeypatch.setattr(search, "LEADING", 1e9)
+    *_, last = search.answers_by_steps(problem, soon(), best_bound(problem).value, 82)
+    assert last.bound == 82
+    first, second, *_ = totals[problem.kmin + 1]
+    assert second < first
+
+
 def test_too_many_partial_plans_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "MAX_ROWS", 1000)
     space = Space(layer_of((7, 7)))

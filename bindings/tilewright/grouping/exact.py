@@ -769,6 +769,8 @@ def answers(
             work.leave()
             if work is tables or target == bound:
                 work.expected = float("inf")
+            elif beside is not None:
+                beside.objective = (bound + target) // 2
             idle = idle or work is tables
             skips = False
             continue
