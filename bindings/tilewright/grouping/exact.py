@@ -75,6 +75,9 @@ LEADING = 0.15
 """The search for the fewest steps goes ahead as long as its next turn is expected to take no more than so
 much of the time that is left, the rest of which others take."""
 
+EARLY = 0.01
+"""After so much of the time it waits once for the others, so that something is proven of all soon."""
+
 FOLLOWING = 0.6
 """A search for more steps that takes more than so much of the time that is left aims at less."""
 
@@ -812,12 +815,14 @@ def answers_by_steps(
 ) -> Iterator[Found]:
     """Raise the bound as `answers` does, by a search of its own for every number of steps.
 
-    The search for the fewest steps goes ahead. The others follow and refute at once what it has refuted: the
-    one with the least bound goes on, or one for a step more begins when what counting says of all others is
-    less. A plan that is found may cost more than the bound.
+    The search for the fewest steps goes ahead, and waits once. The others follow and refute at once what it
+    has refuted: the one with the least bound goes on, or one for a step more begins when what counting says
+    of all others is less. A plan that is found may cost more than the bound.
     """
     bound, first = known, best_bound(problem).steps
     steps, leads, beside = first - 1, True, Beside()
+    began = time.monotonic()
+    waited = False
     bounds: dict[int, int] = {}
     grounds: dict[int, str] = {}
     searches: dict[int, Iterator[Found]] = {}
@@ -851,7 +856,10 @@ def answers_by_steps(
             if found.plan is not None and (objective is None or found.bound < objective):
                 plan, objective = found.plan, found.bound
             if number == first and not found.impossible:
-                leads = found.seconds <= LEADING * (deadline - time.monotonic())
+                now = time.monotonic()
+                leads = found.seconds <= LEADING * (deadline - now)
+                if not waited and now - began >= EARLY * (deadline - began):
+                    leads, waited = False, True
                 beside.objective = min(bounds[first], limit) - 1
         least = min(bounds.values()) if others is None else min(others, *bounds.values())
         if least >= NEVER:
