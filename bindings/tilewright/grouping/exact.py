@@ -846,9 +846,9 @@ def answers_by_steps(
         else:
             number = first if ahead else lowest
             found = next(searches[number], None) if searches else None
-            if found is None and number == lowest:
-                return
             if found is None:
+                if number == lowest:
+                    return
                 leads = False
                 continue
             bounds[number] = int(NEVER) if found.impossible else found.bound
