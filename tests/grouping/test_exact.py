@@ -22,10 +22,19 @@ from hypothesis import strategies as st
 from numba import njit
 
 from tilewright import catalogue
-from tilewright.grouping import Plan, Problem, best_bound, fault, measured_objective, objective, simulate
+from tilewright.grouping import (
+    Plan,
+    Problem,
+    best_bound,
+    fault,
+    measured_objective,
+    objective,
+    partial_plans,
+    simulate,
+)
 from tilewright.grouping import exact as search
 from tilewright.grouping.bitsets import Bits, pack, unpack
-from tilewright.grouping.exact import Chains, Key, Space
+from tilewright.grouping.chains import Chains
 from tilewright.grouping.extending import (
     FREE,
     NEVER,
@@ -39,9 +48,11 @@ from tilewright.grouping.extending import (
     undominated,
 )
 from tilewright.grouping.gaps import NO_ENDS
+from tilewright.grouping.partial_plans import Sweep, TooLargeError
+from tilewright.grouping.stages import Key, Space
 from tilewright.grouping.structure import cells, last_useful_step, symmetries
 from tilewright.models.grouping import exact
-from tilewright.search import Search
+from tilewright.search import OutOfTimeError, Search
 
 SECONDS = 60.0
 """For what takes none: a search that does not end fails its test."""
@@ -56,7 +67,7 @@ def followed(stages: Iterator[object]) -> None:
     deque(stages, maxlen=0)
 
 
-def all_plans(*arguments: Any, **options: Any) -> search.Sweep:
+def all_plans(*arguments: Any, **options: Any) -> Sweep:
     sweep = search.plans_within(*arguments, **options)
     followed(sweep.run())
     return sweep
@@ -290,8 +301,8 @@ def test_a_search_for_less_than_the_optimum_finds_nothing(problem: Problem) -> N
 
 @pytest.mark.parametrize("threads", [2, 3])
 def test_threads_change_nothing(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "FEW", 2)
-    monkeypatch.setattr(search, "CHUNK", 3)
+    monkeypatch.setattr(partial_plans, "FEW", 2)
+    monkeypatch.setattr(partial_plans, "CHUNK", 3)
     for problem, expected in ((layer_of((6, 6)), 48), (layer_of((5, 6), steps="free"), None)):
         alone = exact.solve(problem, Search(deadline=soon()))
         shared = exact.solve(problem, Search(deadline=soon(), threads=threads))
@@ -303,14 +314,14 @@ def test_threads_change_nothing(threads: int, monkeypatch: pytest.MonkeyPatch) -
 def test_a_table_that_gets_too_small_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that were cut short are extended again, into the larger table."""
     sizes: list[int] = []
-    original = search.Sweep._table
+    original = Sweep._table
 
-    def small(self: search.Sweep, size: int) -> Table:
+    def small(self: Sweep, size: int) -> Table:
         sizes.append(size)
         # Four times as large each time, 32 never gets to be what is made smaller here.
         return original(self, 32 if size == 1 << 12 else size)
 
-    monkeypatch.setattr(search.Sweep, "_table", small)
+    monkeypatch.setattr(Sweep, "_table", small)
     outcome = exact.solve(layer_of((6, 6)), Search(deadline=soon()))
     assert (outcome.status, outcome.bound) == ("optimal", 48)
     assert any(size not in (1, 1 << 12) for size in sizes)
@@ -586,7 +597,7 @@ def test_the_limit_of_two_loads_is_proven_twice(name: str, monkeypatch: pytest.M
     watched: dict[tuple[int, int], list[bool]] = {}
     original = search.plans_within
 
-    def noted(space: search.Space, *arguments: Any, **options: Any) -> search.Sweep:
+    def noted(space: Space, *arguments: Any, **options: Any) -> Sweep:
         watched.setdefault(space.problem.steps_range, []).append(options["watched"])
         return original(space, *arguments, **options)
 
@@ -1045,7 +1056,7 @@ def test_time_is_kept(side: int, group: int, threads: int, steps: str) -> None:
 @pytest.mark.parametrize("rows", [0, 1, 20_000, 60_000])
 def test_what_does_not_fit_ends_with_a_valid_bound(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever search runs out of memory first, what was proven stands and the other goes on."""
-    monkeypatch.setattr(search, "MAX_ROWS", rows)
+    monkeypatch.setattr(partial_plans, "MAX_ROWS", rows)
     for problem, expected in ((layer_of((7, 7)), 72), (layer_of((6, 6), 3, steps="free"), 42)):
         outcome = exact.solve(problem, Search(deadline=soon()))
         assert outcome.bound is not None
@@ -1087,7 +1098,7 @@ def test_a_search_too_large_for_memory_aims_at_less(monkeypatch: pytest.MonkeyPa
     totals: dict[int, list[int]] = {}
     plans_within = search.plans_within
 
-    def full(space: Space, chains: Chains, total: int, *rest: Any, **options: Any) -> search.Sweep:
+    def full(space: Space, chains: Chains, total: int, *rest: Any, **options: Any) -> Sweep:
         sweep = plans_within(space, chains, total, *rest, **options)
         asked = totals.setdefault(space.steps, [])
         asked.append(total)
@@ -1096,7 +1107,7 @@ def test_a_search_too_large_for_memory_aims_at_less(monkeypatch: pytest.MonkeyPa
         return sweep
 
     def too_large() -> Iterator[None]:
-        raise search.TooLargeError
+        raise TooLargeError
         yield
 
     monkeypatch.setattr(search, "plans_within", full)
@@ -1108,16 +1119,16 @@ def test_a_search_too_large_for_memory_aims_at_less(monkeypatch: pytest.MonkeyPa
 
 
 def test_too_many_partial_plans_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "MAX_ROWS", 1000)
+    monkeypatch.setattr(partial_plans, "MAX_ROWS", 1000)
     space = Space(layer_of((7, 7)))
     chains = Chains(space)
     before = {key: table.copy() for key, table in chains.anchored.items()}
-    with pytest.raises(search.TooLargeError):
+    with pytest.raises(TooLargeError):
         followed(chains.improve(10**6, soon()))
     assert all((chains.anchored[key] >= before[key]).all() for key in before)
-    with pytest.raises(search.TooLargeError):
+    with pytest.raises(TooLargeError):
         all_plans(space, chains, search._Levels(space).total(80), soon())
-    with pytest.raises(search.OutOfTimeError):
+    with pytest.raises(OutOfTimeError):
         all_plans(space, chains, search._Levels(space).total(80), time.monotonic() - 1)
     check_total(space, chains)
 

@@ -1,8 +1,8 @@
 """The compiled kernel of the exact search: all groups that may follow a partial plan, within a budget.
 
 A row is a partial plan: the patches done, the pixels on chip that patches to come still need, and, where the
-limit on loads is watched, those of them that may not be loaded again. `tilewright.grouping.exact` tells what
-is searched for and why nothing is lost.
+limit on loads is watched, those of them that may not be loaded again. `tilewright.grouping.partial_plans`
+tells what is searched for, docs/bounds.md why nothing is lost.
 """
 
 # Numba infers the types of compiled functions; docstrings state them where it matters.
