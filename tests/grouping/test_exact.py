@@ -39,18 +39,17 @@ from tilewright.grouping.extending import (
     FREE,
     NEVER,
     NEXT,
-    NONE,
     Rules,
     Table,
-    _late,
-    _scratch,
     extend,
     undominated,
 )
 from tilewright.grouping.gaps import NO_ENDS
+from tilewright.grouping.lookahead import NONE, Scratch, is_late
 from tilewright.grouping.partial_plans import Sweep, TooLargeError
 from tilewright.grouping.stages import Key, Space
 from tilewright.grouping.structure import cells, last_useful_step, symmetries
+from tilewright.grouping.workspace import Workspace
 from tilewright.models.grouping import exact
 from tilewright.search import OutOfTimeError, Search
 
@@ -805,7 +804,8 @@ def extended(drawn: Drawn, rules: Rules) -> dict[tuple[int, ...], int]:
         np.full((space.size + 1, space.most_pixels + 1), NEVER, np.int32),
     )
     start = np.array([drawn.cost], np.int32), np.zeros(1, np.int16)
-    assert extend(space.bits, rules, row, *start, 0, 1, 7, table) == 1
+    workspace = Workspace.of(space.bits, space.size, row.shape[1])
+    assert extend(space.bits, rules, row, *start, 0, 1, 7, table, workspace) == 1
     used = table.cost > -NEVER
     assert used.sum() == table.used[0]
     assert (table.parent[used] == 0).all()
@@ -904,9 +904,10 @@ def test_first_groups_that_begin_a_plan_are_found(problem: Problem) -> None:
 
 
 @njit
-def late(bits: Any, done: Any, covered: Any, waiting: Any, slots: int, size: int, ahead: int) -> Any:
-    scratch = _scratch(bits, bits.pixel_patches.shape[0])
-    return _late(bits, done, covered, waiting, slots, size, ahead, scratch), scratch.only
+def late(
+    bits: Any, done: Any, covered: Any, waiting: Any, slots: int, size: int, ahead: int, scratch: Any
+) -> Any:
+    return is_late(bits, done, covered, waiting, slots, size, ahead, scratch)
 
 
 @settings(max_examples=150)
@@ -951,15 +952,15 @@ def test_no_plan_is_late(
         steps.append((done, needed, members, needed & ~drawn.pixels(mask)))
         done, held = done | mask, drawn.pixels(mask)
     ahead, longest = len(steps), 0
+    scratch = Scratch.of(drawn.space.bits)
     for done, needed, members, thrown in reversed(steps):
         for taken in range(len(members) + 1):
             part = sum(1 << p for p in draw.sample(members, taken))
             covered = drawn.pixels(part)
             on_chip = [covered, needed & ~covered & ~thrown]
             words = [drawn.words(done | part), *(drawn.words(pixels, pixels=True) for pixels in on_chip)]
-            answer, only = late(drawn.space.bits, *words, len(members) - taken, group, ahead)
-            assert not answer
-            assert not sum(1 << p for p in members) & ~part & ~to_int(only)
+            assert not late(drawn.space.bits, *words, len(members) - taken, group, ahead, scratch)
+            assert not sum(1 << p for p in members) & ~part & ~to_int(scratch.only)
         longest = max(longest, ahead)
         # What is thrown away here is thrown away by the group before.
         ahead = 0 if thrown else ahead + 1

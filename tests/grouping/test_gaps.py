@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tilewright.grouping import Problem, exact
 from tilewright.grouping.bitsets import NEVER
-from tilewright.grouping.extending import DELAYED, MERGED, NONE
 from tilewright.grouping.gaps import MOST_PATCHES, NO_ENDS, Gaps, fewest_with_gaps
+from tilewright.grouping.lookahead import DELAYED, MERGED, NONE
 
 
 def layer(grid, group, *, kernel=(3, 3), stride=(1, 1), steps="kmin") -> Problem:

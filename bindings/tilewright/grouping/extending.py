@@ -10,20 +10,27 @@ tells what is searched for, docs/bounds.md why nothing is lost.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
 from numpy.typing import NDArray
 
 from tilewright.grouping.bitsets import NEVER, Bits, Words
-
-inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, inline="always")
-"""For functions that only compiled ones call: without the ways in from Python they compile faster, and where
-they are inlined early their arrays are not counted as used at every call, which takes a tenth of the time."""
-
-Ints = NDArray[np.int64]
+from tilewright.grouping.lookahead import (
+    INNER,
+    ONE,
+    ZERO,
+    Ints,
+    far_apart,
+    is_late,
+    lasting_gaps,
+    least_next,
+    ones,
+    pixels_gapped,
+    still_needed,
+)
+from tilewright.grouping.workspace import Workspace
 
 (SIZE, STEP, LOAD, SPENT, FREE, WATCHED, SPARE, NEXT, AHEAD, EXCESS, BELOW, DELAYS) = range(12)
 """Places in `Rules.numbers`: patches of the group; cost of a step and half of the cost of a load, in halves;
@@ -32,14 +39,11 @@ how many pixels on chip may be thrown away at most; most patches of the group af
 steps after this one the limits hold; in first steps, how many pixels a whole plan may throw away, else -1,
 and by how many twice those thrown away so far must be less than that; what is known of missing patches."""
 
-NONE, DELAYED, MERGED = range(3)
-"""Nothing; patches that can as well wait for the next group do so while it has room; moreover, two groups
-that fit into one are left to plans with fewer steps (theorem 9)."""
+inlined = njit(**INNER, forceinline=True)
+"""For the parts of `extend`: handing them the workspace would take longer than what most of them do."""
 
 RIVALS = 64
 """How many rows with the same patches a row is compared with."""
-
-_ONE, _ZERO = np.uint64(1), np.uint64(0)
 
 
 class Rules(NamedTuple):
@@ -101,13 +105,7 @@ class Table(NamedTuple):
     found: NDArray[np.int32]
 
 
-@intrinsic
-def _count(_context: Any, _word: Any) -> Any:
-    """Count the bits of a word, by one instruction of the processor."""
-    return types.int64(types.uint64), lambda _c, builder, _s, words: builder.ctpop(words[0])
-
-
-@inner
+@inlined
 def _hash(row):
     value = np.uint64(0x9E3779B97F4A7C15)
     for w in range(len(row)):
@@ -116,7 +114,7 @@ def _hash(row):
     return value ^ (value >> np.uint64(32))
 
 
-@inner
+@inlined
 def _place(rows, cost, row):
     """Return the place of a row in a table, or the empty one where it belongs."""
     mask = np.uint64(len(cost) - 1)
@@ -129,7 +127,7 @@ def _place(rows, cost, row):
                 break
         if same:
             break
-        at = (at + _ONE) & mask
+        at = (at + ONE) & mask
     return at
 
 
@@ -139,21 +137,24 @@ def grow(table: Table, larger: Table) -> None:
     for i in range(len(table.cost)):
         if table.cost[i] > -NEVER:
             at = _place(larger.rows, larger.cost, table.rows[i])
-            larger.rows[at] = table.rows[i]
+            for w in range(table.rows.shape[1]):
+                larger.rows[at, w] = table.rows[i, w]
             larger.cost[at] = table.cost[i]
             larger.parent[at] = table.parent[i]
             larger.stage[at] = table.stage[i]
             larger.least[at] = table.least[i]
     larger.used[0] = table.used[0]
-    larger.found[:] = table.found
+    for size in range(len(table.found)):
+        for pixels in range(table.found.shape[1]):
+            larger.found[size, pixels] = table.found[size, pixels]
 
 
-@inner
+@inlined
 def _move(images, s, words, out, first):
     """Write the image of a set under a symmetry to ``out[first:]``."""
     n = images.shape[3]
     for w in range(n):
-        out[first + w] = _ZERO
+        out[first + w] = ZERO
     for b in range(images.shape[1]):
         byte = (words[b >> 3] >> np.uint64(8 * (b & 7))) & np.uint64(255)
         if byte:
@@ -161,7 +162,7 @@ def _move(images, s, words, out, first):
                 out[first + w] |= images[s, b, byte, w]
 
 
-@inner
+@inlined
 def _canonical(bits, done, held, kept, watched, image, row):
     """Write the least image of a partial plan under all symmetries to `row`."""
     n_done, n_held = len(done), len(held)
@@ -189,282 +190,7 @@ def _canonical(bits, done, held, kept, watched, image, row):
                 row[w] = image[w]
 
 
-@inner
-def _shed(bits, done, group, still):
-    """Write those pixels of a group to `still` that patches to come need."""
-    for w in range(len(bits.pixel_words)):
-        still[w] = group[w]
-        bag = group[w]
-        while bag:
-            low = bag & (~bag + _ONE)
-            bag ^= low
-            pixel = 64 * w + _count(low - _ONE)
-            wanted = False
-            for v in range(len(bits.patch_words)):
-                if bits.pixel_patches[pixel, v] & ~done[v]:
-                    wanted = True
-            if not wanted:
-                still[w] ^= low
-
-
-@inner
-def _apart(bits, pixels, done, slots, limit, apart):
-    """Count pixels no two of which a patch to come can cover, until there are more than `limit`.
-
-    Pixels that as many more patches as there are slots might finish do not count.
-    """
-    n = 0
-    for w in range(len(bits.pixel_words)):
-        bag = pixels[w]
-        while bag:
-            low = bag & (~bag + _ONE)
-            bag ^= low
-            pixel = 64 * w + _count(low - _ONE)
-            coming = 0
-            for v in range(len(bits.patch_words)):
-                coming += _count(bits.pixel_patches[pixel, v] & ~done[v])
-            if coming <= slots:
-                continue
-            alone = True
-            for i in range(n):
-                for v in range(len(bits.patch_words)):
-                    if bits.pixel_patches[pixel, v] & bits.pixel_patches[apart[i], v] & ~done[v]:
-                        alone = False
-                        break
-                if not alone:
-                    break
-            if alone:
-                apart[n] = pixel
-                n += 1
-                if n > limit:
-                    return n
-    return n
-
-
-class _Scratch(NamedTuple):
-    """Room that `_late` works in, and the pixels of each patch, -1 behind the last.
-
-    Attributes
-    ----------
-    due, coming, queue : int64, shape (pixels,)
-        In which step a pixel is done with, the patches to come that need it, and the pixels known to be due.
-    asked, reserved, only : uint64, shape (words of patches,)
-        Patches that are asked for by some step, with those that others are counted from; and those that the
-        group may still get.
-    """
-
-    members: Ints
-    due: Ints
-    coming: Ints
-    queue: Ints
-    asked: Words
-    reserved: Words
-    only: Words
-
-
-@inner
-def _scratch(bits, largest):
-    """Make room for a layer whose largest patch has so many pixels."""
-    n_patches, (n_pixels, n_done) = len(bits.patch_pixels), bits.pixel_patches.shape
-    members = np.full((n_patches, largest + 1), -1, np.int64)
-    for p in range(n_patches):
-        n = 0
-        for pixel in range(n_pixels):
-            if bits.patch_pixels[p, pixel >> 6] >> np.uint64(pixel & 63) & _ONE:
-                members[p, n] = pixel
-                n += 1
-    pixels = np.zeros((3, n_pixels), np.int64)
-    words = np.zeros((3, n_done), np.uint64)
-    return _Scratch(members, pixels[0], pixels[1], pixels[2], words[0], words[1], words[2])
-
-
-@inner
-def _late(bits, done, covered, waiting, slots, size, ahead, scratch):
-    """Whether more patches are due in some steps than these can take if nothing may be thrown away any more.
-
-    A pixel then takes a patch in every step until it is done with. Leaves in ``scratch.only`` all patches
-    that the group may still get without being late.
-
-    Parameters
-    ----------
-    done, covered
-        The patches done and those that the group has so far; the pixels that the latter cover.
-    waiting
-        Other pixels on chip that are still needed.
-    slots, size
-        How many patches this group still gets, and those to come at most.
-    ahead
-        In so many steps to come nothing may be thrown away.
-    """
-    pixel_patches = bits.pixel_patches
-    due, coming, queue = scratch.due, scratch.coming, scratch.queue
-    asked, reserved = scratch.asked, scratch.reserved
-    left = len(scratch.members)
-    for v in range(len(bits.patch_words)):
-        left -= _count(done[v])
-        asked[v] = _ZERO
-        scratch.only[v] = ~_ZERO
-    # With so many steps no patch is late.
-    last = min((left - slots - 1) // size, ahead)
-    n = 0
-    for pixel in range(len(due)):
-        here, w = np.uint64(1) << np.uint64(pixel & 63), pixel >> 6
-        due[pixel] = last + 1
-        coming[pixel] = 0
-        if (waiting[w] | covered[w]) & here:
-            count = 0
-            for v in range(len(bits.patch_words)):
-                count += _count(pixel_patches[pixel, v] & ~done[v])
-            if count:
-                coming[pixel] = count
-                due[pixel] = count - 1 if waiting[w] & here else count
-                queue[n] = pixel
-                n += 1
-    for step in range(last + 1):
-        i = kept = 0
-        while i < n:
-            pixel = queue[i]
-            i += 1
-            if due[pixel] > step:
-                queue[kept] = pixel
-                kept += 1
-                continue
-            # All its patches are due.
-            due[pixel] = -1
-            for v in range(len(bits.patch_words)):
-                bag = pixel_patches[pixel, v] & ~done[v] & ~asked[v]
-                asked[v] |= bag
-                while bag:
-                    low = bag & (~bag + _ONE)
-                    bag ^= low
-                    # It brings its pixels in, and these are done with some steps later.
-                    patch = 64 * v + _count(low - _ONE)
-                    for j in range(scratch.members.shape[1]):
-                        other = scratch.members[patch, j]
-                        if other < 0:
-                            break
-                        if due[other] <= step + 1:
-                            continue
-                        count = 0
-                        for u in range(len(bits.patch_words)):
-                            count += _count(pixel_patches[other, u] & ~done[u])
-                        # The only patch to come of a pixel need not be asked for again.
-                        if count > 1 and step + count - 1 < due[other]:
-                            if coming[other] == 0:
-                                coming[other] = count
-                                queue[n] = other
-                                n += 1
-                            due[other] = step + count - 1
-        n = kept
-        total = 0
-        for v in range(len(bits.patch_words)):
-            reserved[v] = asked[v]
-            total += _count(asked[v])
-        # Pixels that are done with later take patches until then, too.
-        for i in range(n):
-            pixel = queue[i]
-            need = coming[pixel] - (due[pixel] - step)
-            if need <= 0:
-                continue
-            for v in range(len(bits.patch_words)):
-                need -= _count(pixel_patches[pixel, v] & reserved[v])
-            if need > 0:
-                total += need
-                for v in range(len(bits.patch_words)):
-                    reserved[v] |= pixel_patches[pixel, v] & ~done[v]
-        unused = slots + step * size - total
-        if unused < 0:
-            return True
-        if unused == 0:
-            for v in range(len(bits.patch_words)):
-                scratch.only[v] &= reserved[v]
-    return False
-
-
-@inner
-def _gapped(bits, near, done, pixel, gaps, sides):
-    """Count the pixels with gaps if one has a long gap from now on, together with those in `gaps`.
-
-    Parameters
-    ----------
-    done
-        Patches done; the pixel's others are all done after the gap.
-    sides
-        Room for the pixels of its patches that are done and of those to come.
-    """
-    for w in range(len(bits.pixel_words)):
-        sides[0, w] = sides[1, w] = _ZERO
-    for v in range(len(bits.patch_words)):
-        bag = bits.pixel_patches[pixel, v]
-        while bag:
-            low = bag & (~bag + _ONE)
-            bag ^= low
-            patch = 64 * v + _count(low - _ONE)
-            for w in range(len(bits.pixel_words)):
-                if done[v] & low:
-                    sides[0, w] |= bits.patch_pixels[patch, w]
-                else:
-                    sides[1, w] |= bits.patch_pixels[patch, w]
-    n = 0
-    for w in range(len(bits.pixel_words)):
-        n += _count(sides[0, w] & sides[1, w] & near[pixel, w] | gaps[w])
-    return n
-
-
-@inner
-def _lasting(bits, rules, done, pixels, gaps, sides, lasting):
-    """Write those pixels to `lasting` that may have a long gap from now on, beside those in `gaps`."""
-    for w in range(len(bits.pixel_words)):
-        lasting[w] = _ZERO
-        bag = pixels[w]
-        while bag:
-            low = bag & (~bag + _ONE)
-            bag ^= low
-            pixel = 64 * w + _count(low - _ONE)
-            if _gapped(bits, rules.near, done, pixel, gaps, sides) <= rules.numbers[EXCESS]:
-                lasting[w] |= low
-
-
-@inner
-def _least(bits, done, left, seen, size, most, delays):
-    """Return how many patches the group after this one has at least, without loss.
-
-    Parameters
-    ----------
-    done, left
-        Patches done after this group, and those that were left before it: both sets have its own.
-    seen
-        Pixels of the patches done before.
-    size, most
-        How many patches this group has, and any at most.
-    """
-    if delays == NONE:
-        return 1
-    for v in range(len(bits.patch_words) if size > 1 else 0):
-        bag = done[v] & left[v]
-        while bag:
-            low = bag & (~bag + _ONE)
-            bag ^= low
-            patch = 64 * v + _count(low - _ONE)
-            waits = True
-            for w in range(len(bits.pixel_words)):
-                # It can wait if all pixels that it alone needs are new.
-                old = bits.patch_pixels[patch, w] & seen[w]
-                for u in range(len(bits.patch_words) if old else 0):
-                    others = done[u] & left[u] & ~(low if u == v else _ZERO)
-                    while others and old:
-                        other = others & (~others + _ONE)
-                        others ^= other
-                        old &= ~bits.patch_pixels[64 * u + _count(other - _ONE), w]
-                if old:
-                    waits = False
-                    break
-            if waits:
-                return most
-    return most + 1 - size if delays == MERGED else 1
-
-
-@inner
+@inlined
 def _keep(table, row, cost, parent, stage, least):
     """Add a partial plan if it is new or cheaper; return whether there was room."""
     place = _place(table.rows, table.cost, row)
@@ -486,7 +212,395 @@ def _keep(table, row, cost, parent, stage, least):
     return True
 
 
-@njit(cache=True, nogil=True)
+class _Limits(NamedTuple):
+    """What a group that follows a partial plan may cost.
+
+    Attributes
+    ----------
+    chip
+        Pixels on chip.
+    budget, spare
+        So many pixels may be loaded and thrown away together, and so many thrown away.
+    margin
+        How much more may be thrown away in the first steps (theorem 8): a pixel counts 2, or 1 if its gap may
+        be long. Elsewhere more than all of them.
+    long
+        So many pixels have gaps already that may be long.
+    """
+
+    chip: int
+    budget: int
+    spare: int
+    margin: int
+    long: int
+
+
+class _Node(NamedTuple):
+    """What a level says of the groups that follow from it.
+
+    Attributes
+    ----------
+    total, fresh, open
+        So many pixels are covered; are new on chip; are on chip and not decided.
+    slots
+        So many patches the group still gets.
+    allowed
+        So many more pixels may be thrown away; negative if there is no such group.
+    later
+        So many may be thrown away after the decisions that are made.
+    """
+
+    total: int
+    fresh: int
+    open: int
+    slots: int
+    allowed: int
+    later: int
+
+
+@inlined
+def _take(bits, rules, row, cost, workspace):
+    """Read a row; return the limits of what follows, a negative one if nothing can."""
+    origin, room = workspace.origin, workspace.room
+    patch_pixels, n_pixels = bits.patch_pixels, len(bits.pixel_patches)
+    n_held, n_done = len(bits.pixel_words), len(bits.patch_words)
+    load, excess = rules.numbers[LOAD], rules.numbers[EXCESS]
+    for w in range(n_done):
+        origin.done[w] = row[w]
+    for w in range(n_held):
+        origin.held[w] = row[n_done + w]
+        origin.kept[w] = row[n_done + n_held + w] if rules.numbers[WATCHED] else ZERO
+        origin.seen[w] = ZERO
+        origin.needed[w] = ZERO
+        origin.long[w] = ZERO
+    for p in range(len(patch_pixels)):
+        done = (origin.done[p >> 6] >> np.uint64(p & 63)) & ONE
+        for w in range(n_held):
+            if done:
+                origin.seen[w] |= patch_pixels[p, w]
+            else:
+                origin.needed[w] |= patch_pixels[p, w]
+    chip, missing = 0, 0
+    for w in range(n_held):
+        chip += ones(origin.held[w])
+        missing += ones(origin.needed[w] & ~origin.held[w])
+    highest = -NEVER
+    for pixels in range(len(rules.most)):
+        highest = max(highest, rules.most[pixels])
+    budget = (highest - cost - rules.numbers[STEP]) // load + chip
+    if rules.numbers[FREE]:
+        budget = n_pixels * rules.numbers[SIZE]
+    spare = chip
+    if rules.total >= 0:
+        # Each pixel thrown away is loaded once more; all others that are needed are loaded, too.
+        sure = cost + 2 * load * missing + rules.numbers[SPENT]
+        spare = (rules.total - sure) // (2 * load)
+    long = 0
+    if excess >= 0 and len(rules.near):
+        for w in range(n_held):
+            room.still[w] = origin.seen[w] & origin.needed[w]
+            origin.gaps[w] = room.still[w] & ~origin.held[w]
+        lasting_gaps(bits, rules.near, excess, origin.done, room.still, origin.gaps, room.sides, origin.long)
+        for w in range(n_held):
+            long += ones(origin.long[w] & origin.gaps[w])
+            origin.long[w] &= origin.held[w]
+    margin = 4 * n_pixels
+    if excess >= 0:
+        margin = 2 * spare - excess - rules.numbers[BELOW] + long
+    return _Limits(chip, budget, min(spare, rules.numbers[SPARE]), margin, long)
+
+
+@inlined
+def _root(bits, rules, workspace):
+    """Begin with the group that has only the patch that all groups have."""
+    origin, branches = workspace.origin, workspace.branches
+    for w in range(len(bits.pixel_words)):
+        branches.union[0, w] = ZERO
+        branches.given[0, w] = ZERO
+    n_patches = len(bits.patch_pixels)
+    for w in range(len(bits.patch_words)):
+        # Bits that stand for no patch are barred.
+        n = min(max(n_patches - 64 * w, 0), 64)
+        none = ~ZERO << np.uint64(n) if n < 64 else ZERO
+        branches.barred[0, w] = origin.done[w] | rules.left_out[w] | none
+        branches.chosen[0, w] = ZERO
+    branches.taken[0] = branches.thrown[0] = branches.lasting[0] = 0
+    if rules.member >= 0:
+        here = ONE << np.uint64(rules.member & 63)
+        branches.barred[0, rules.member >> 6] |= here
+        branches.chosen[0, rules.member >> 6] = here
+        for w in range(len(bits.pixel_words)):
+            branches.union[0, w] = bits.patch_pixels[rules.member, w]
+        branches.taken[0] = 1
+    branches.n_options[0] = -1
+
+
+@inlined
+def _done_with(bits, level, workspace):
+    """Write the patches done with the group so far to ``room.done``."""
+    for w in range(len(bits.patch_words)):
+        workspace.room.done[w] = workspace.origin.done[w] | workspace.branches.chosen[level, w]
+
+
+@inlined
+def _looks(rules):
+    """Whether it matters what the group after this one can cover: where complete plans are looked for."""
+    return rules.total >= 0 and rules.numbers[NEXT] > 0
+
+
+@inlined
+def _look(bits, rules, limits, level, workspace):
+    """Return what a level says, and bar patches that would make others late."""
+    origin, branches, room, scratch = workspace
+    total, fresh, open_pixels, open_long = 0, 0, 0, 0
+    for w in range(len(bits.pixel_words)):
+        covered = branches.union[level, w]
+        total += ones(covered)
+        fresh += ones(covered & ~origin.held[w])
+        room.rest[w] = origin.held[w] & ~covered & ~branches.given[level, w]
+        open_pixels += ones(room.rest[w])
+        open_long += ones(room.rest[w] & origin.long[w])
+        room.group[w] = covered
+    slots = rules.numbers[SIZE] - branches.taken[level]
+    thrown, following = branches.thrown[level], rules.numbers[NEXT]
+    allowed = min(limits.spare, limits.budget - fresh) - thrown
+    more = limits.margin - 2 * thrown + branches.lasting[level]
+    allowed = min(allowed, more, (more + open_long) // 2)
+    later = limits.spare - thrown
+    if rules.numbers[AHEAD]:
+        later = min(later, more)
+    # A patch covers no more than it has pixels.
+    if open_pixels - slots * (scratch.members.shape[1] - 1) > allowed:
+        allowed = -1
+    if allowed >= 0 and later == 0 and _looks(rules):
+        _done_with(bits, level, workspace)
+        until = rules.numbers[AHEAD] if limits.spare > thrown else len(bits.patch_pixels)
+        if is_late(bits, room.done, room.group, room.rest, slots, following, until, scratch):
+            allowed = -1
+        else:
+            for w in range(len(bits.patch_words)):
+                branches.barred[level, w] |= ~scratch.only[w]
+    return _Node(total, fresh, open_pixels, slots, allowed, later)
+
+
+@inlined
+def _last_patches(bits, node, level, workspace):
+    """Write the patches to ``room.candidates`` that the group may get as its last one."""
+    branches, room = workspace.branches, workspace.room
+    for v in range(len(bits.patch_words)):
+        room.candidates[v] = ~branches.barred[level, v]
+    if node.open > node.allowed:
+        # It covers one of any pixels that are too many to be thrown away.
+        for v in range(len(bits.patch_words)):
+            room.candidates[v] = ZERO
+        several = node.allowed + 1
+        for w in range(len(bits.pixel_words)):
+            bag = room.rest[w]
+            while bag and several:
+                low = bag & (~bag + ONE)
+                bag ^= low
+                several -= 1
+                pixel = 64 * w + ones(low - ONE)
+                for v in range(len(bits.patch_words)):
+                    room.candidates[v] |= bits.pixel_patches[pixel, v] & ~branches.barred[level, v]
+
+
+@inlined
+def _finish(bits, rules, limits, node, level, cost, parent, stage, table, workspace):
+    """Add all partial plans whose group gets its last patch; return whether there was room for them."""
+    origin, branches, room, _ = workspace
+    step, load, size = rules.numbers[STEP], rules.numbers[LOAD], rules.numbers[SIZE]
+    part = 0
+    while part < len(bits.patch_words):
+        bag = room.candidates[part]
+        if not bag:
+            part += 1
+            continue
+        low = bag & (~bag + ONE)
+        room.candidates[part] ^= low
+        patch = 64 * part + ones(low - ONE)
+        pixels, fresh, lost = node.total, node.fresh, branches.thrown[level]
+        over = limits.margin + branches.lasting[level]
+        fixed = False
+        for w in range(len(bits.pixel_words)):
+            new = bits.patch_pixels[patch, w] & ~branches.union[level, w]
+            gone = room.rest[w] & ~bits.patch_pixels[patch, w]
+            pixels += ones(new)
+            fresh += ones(new & ~origin.held[w])
+            lost += ones(gone)
+            over += ones(gone & origin.long[w])
+            fixed = fixed or gone & origin.kept[w] != 0
+        over -= 2 * lost
+        if fixed or min(limits.spare - lost, limits.budget - fresh - lost, rules.most[pixels], over) < 0:
+            continue
+        walk = np.int64(0)
+        if not rules.numbers[FREE]:
+            walk = cost + step + load * (fresh + lost - limits.chip)
+        table.found[size, pixels] = min(table.found[size, pixels], np.int32(walk))
+        if walk > rules.most[pixels] or not _may_follow(
+            bits, rules, limits, level, patch, lost, over, workspace
+        ):
+            continue
+        total = np.int32(walk + load * pixels)
+        if not _add(bits, rules, total, parent, stage, table, workspace):
+            return False
+    return True
+
+
+@inlined
+def _may_follow(bits, rules, limits, level, patch, lost, over, workspace):
+    """Whether a complete group can be followed by others; leaves in `room` what it is and what it leaves.
+
+    Parameters
+    ----------
+    patch, lost
+        The last patch of the group, and how many pixels are thrown away.
+    over
+        How much more may be in the first steps, at most.
+    """
+    origin, branches, room, scratch = workspace
+    following, ahead, excess = rules.numbers[NEXT], rules.numbers[AHEAD], rules.numbers[EXCESS]
+    lasts, later = excess >= 0 and len(rules.near) > 0, limits.spare - lost
+    _done_with(bits, level, workspace)
+    room.done[patch >> 6] |= ONE << np.uint64(patch & 63)
+    for w in range(len(bits.pixel_words)):
+        room.group[w] = branches.union[level, w] | bits.patch_pixels[patch, w]
+    still_needed(bits, room.done, room.group, room.still)
+    if lasts and limits.long + lost:
+        for w in range(len(bits.pixel_words)):
+            room.off[w] = (origin.gaps[w] | origin.held[w]) & ~room.group[w]
+        still_needed(bits, room.done, room.off, room.off)
+        lasting_gaps(bits, rules.near, excess, room.done, room.off, room.off, room.sides, room.lasting)
+        over = 2 * later - excess - rules.numbers[BELOW]
+        for w in range(len(bits.pixel_words)):
+            over += ones(room.lasting[w])
+        if over < 0:
+            return False
+    if not _looks(rules):
+        return True
+    until = ahead if later > 0 else len(bits.patch_pixels)
+    if ahead:
+        later = min(later, over)
+    limit = following + later
+    n = far_apart(bits, room.still, room.done, 0, limit, room.apart)
+    if n > limit:
+        return False
+    if ahead and 2 * (n - following) > over:
+        # Too many to be thrown away unless some have long gaps.
+        lacking = 2 * (n - following) - over
+        for j in range(n if lasts else 0):
+            gapped = pixels_gapped(bits, rules.near, room.done, room.apart[j], room.nothing, room.sides)
+            if gapped <= excess:
+                lacking -= 1
+        if lacking > 0:
+            return False
+    return later > 0 or not is_late(bits, room.done, room.still, room.nothing, 0, following, until, scratch)
+
+
+@inlined
+def _add(bits, rules, cost, parent, stage, table, workspace):
+    """Add the partial plan that is left in `room`; return whether there was room for it in the table."""
+    origin, _, room, _ = workspace
+    watched = rules.numbers[WATCHED] > 0
+    for w in range(len(bits.pixel_words)):
+        again = room.group[w] & origin.seen[w] & ~origin.held[w]
+        room.fixed[w] = (origin.kept[w] | again) & room.still[w]
+    most = len(table.found) - 1
+    least = least_next(
+        bits, room.done, origin.done, origin.seen, rules.numbers[SIZE], most, rules.numbers[DELAYS]
+    )
+    _canonical(bits, room.done, room.still, room.fixed, watched, room.image, room.row)
+    return _keep(table, room.row, cost, parent, stage, np.int16(least))
+
+
+@inlined
+def _share(bits, node, level, workspace):
+    """Whether some patch covers its share of the open pixels that must be covered."""
+    branches, room = workspace.branches, workspace.room
+    share = -((node.allowed - node.open) // node.slots)
+    for v in range(len(bits.patch_words)):
+        bag = ~branches.barred[level, v]
+        while bag and share > 0:
+            low = bag & (~bag + ONE)
+            bag ^= low
+            patch = 64 * v + ones(low - ONE)
+            n = 0
+            for w in range(len(bits.pixel_words)):
+                n += ones(room.rest[w] & bits.patch_pixels[patch, w])
+            if n >= share:
+                share = 0
+    return share <= 0
+
+
+@inlined
+def _branch(bits, level, workspace):
+    """Choose the open pixel that the fewest patches can cover, and list these; all if none is open."""
+    branches, room = workspace.branches, workspace.room
+    fewest, pivot = len(bits.patch_pixels) + 1, -1
+    for w in range(len(bits.pixel_words)):
+        bag = room.rest[w]
+        while bag and fewest:
+            low = bag & (~bag + ONE)
+            bag ^= low
+            pixel = 64 * w + ones(low - ONE)
+            count = 0
+            for v in range(len(bits.patch_words)):
+                count += ones(bits.pixel_patches[pixel, v] & ~branches.barred[level, v])
+            if count < fewest:
+                fewest, pivot = count, pixel
+    n = 0
+    for v in range(len(bits.patch_words)):
+        bag = ~branches.barred[level, v]
+        if pivot >= 0:
+            bag &= bits.pixel_patches[pivot, v]
+        while bag:
+            low = bag & (~bag + ONE)
+            bag ^= low
+            branches.options[level, n] = 64 * v + ones(low - ONE)
+            n += 1
+    branches.pivot[level] = pivot
+    branches.n_options[level] = n
+    branches.tried[level] = 0
+
+
+@inlined
+def _descend(bits, branches, level):
+    """Let the group have the next option, one level below; later branches do without it."""
+    patch = branches.options[level, branches.tried[level]]
+    branches.tried[level] += 1
+    here = ONE << np.uint64(patch & 63)
+    branches.barred[level, patch >> 6] |= here
+    below = level + 1
+    for w in range(len(bits.pixel_words)):
+        branches.union[below, w] = branches.union[level, w] | bits.patch_pixels[patch, w]
+        branches.given[below, w] = branches.given[level, w]
+    for w in range(len(bits.patch_words)):
+        branches.barred[below, w] = branches.barred[level, w]
+        branches.chosen[below, w] = branches.chosen[level, w]
+    branches.chosen[below, patch >> 6] |= here
+    branches.taken[below] = branches.taken[level] + 1
+    branches.thrown[below] = branches.thrown[level]
+    branches.lasting[below] = branches.lasting[level]
+    branches.n_options[below] = -1
+
+
+@inlined
+def _throw(level, workspace):
+    """Throw the pixel away that no option covers, if it may be loaded again; return whether it may."""
+    origin, branches = workspace.origin, workspace.branches
+    pivot = branches.pivot[level]
+    word, here = pivot >> 6, ONE << np.uint64(pivot & 63)
+    if pivot < 0 or origin.kept[word] & here:
+        return False
+    branches.given[level, word] |= here
+    branches.thrown[level] += 1
+    if origin.long[word] & here:
+        branches.lasting[level] += 1
+    branches.n_options[level] = -1
+    return True
+
+
+@njit(cache=True, nogil=True, _nrt=False)
 def extend(
     bits: Bits,
     rules: Rules,
@@ -497,6 +611,7 @@ def extend(
     last: int,
     stage: int,
     table: Table,
+    workspace: Workspace,
 ) -> int:
     """Add all that may follow ``rows[first:last]`` to a table; return the row at which it ended early.
 
@@ -504,332 +619,42 @@ def extend(
     turn, or thrown away; when all are decided, the patches that are left are free. Each decision that
     costs more than the rules allow ends its branch.
     """
-    size, step, load = rules.numbers[SIZE], rules.numbers[STEP], rules.numbers[LOAD]
-    free, watched = rules.numbers[FREE] > 0, rules.numbers[WATCHED] > 0
-    patch_pixels, pixel_patches = bits.patch_pixels, bits.pixel_patches
-    n_patches, n_held = len(patch_pixels), len(bits.pixel_words)
-    n_pixels, n_done = len(pixel_patches), len(bits.patch_words)
-    # Pixels of the largest patch: what a patch can cover at most.
-    largest = 0
-    for p in range(n_patches):
-        total = 0
-        for w in range(n_held):
-            total += _count(patch_pixels[p, w])
-        largest = max(largest, total)
-    highest = rules.most.max()
-    # What the group after this one can cover matters where complete plans are looked for.
-    following, looks = rules.numbers[NEXT], rules.total >= 0 and rules.numbers[NEXT] > 0
-    delays, most_patches = rules.numbers[DELAYS], len(table.found) - 1
-    steps_ahead, excess, below = rules.numbers[AHEAD], rules.numbers[EXCESS], rules.numbers[BELOW]
-    # Whether gaps may begin here that are in both ends of the plan.
-    lasts = excess >= 0 and len(rules.near) > 0
-    apart = np.zeros(n_pixels, np.int64)
-    scratch = _scratch(bits, largest)
-    nothing = np.zeros(n_held, np.uint64)
-    existing = np.zeros(n_done, np.uint64)
-    for p in range(n_patches):
-        existing[p >> 6] |= _ONE << np.uint64(p & 63)
-
-    depth = size + 1
-    union = np.zeros((depth, n_held), np.uint64)
-    given = np.zeros((depth, n_held), np.uint64)
-    barred = np.zeros((depth, n_done), np.uint64)
-    chosen = np.zeros((depth, n_done), np.uint64)
-    taken = np.zeros(depth, np.int64)
-    thrown = np.zeros(depth, np.int64)
-    lasting = np.zeros(depth, np.int64)
-    options = np.zeros((depth, n_patches), np.int32)
-    n_options = np.zeros(depth, np.int64)
-    at = np.zeros(depth, np.int64)
-    pivot = np.zeros(depth, np.int64)
-
-    held = np.zeros(n_held, np.uint64)
-    kept = np.zeros(n_held, np.uint64)
-    seen = np.zeros(n_held, np.uint64)
-    gaps = np.zeros(n_held, np.uint64)
-    long = np.zeros(n_held, np.uint64)
-    off = np.zeros(n_held, np.uint64)
-    still_long = np.zeros(n_held, np.uint64)
-    sides = np.zeros((2, n_held), np.uint64)
-    needed = np.zeros(n_held, np.uint64)
-    done = np.zeros(n_done, np.uint64)
-    left = np.zeros(n_done, np.uint64)
-    candidates = np.zeros(n_done, np.uint64)
-    covered = np.zeros(n_held, np.uint64)
-    rest = np.zeros(n_held, np.uint64)
-    still = np.zeros(n_held, np.uint64)
-    group = np.zeros(n_held, np.uint64)
-    fixed = np.zeros(n_held, np.uint64)
-    image = np.zeros(table.rows.shape[1], np.uint64)
-    row = np.zeros(table.rows.shape[1], np.uint64)
-
+    branches, room = workspace.branches, workspace.room
     for i in range(first, last):
         if 4 * table.used[0] > 3 * len(table.cost):
             return i
-        if size < least[i]:
+        if rules.numbers[SIZE] < least[i]:
             continue
-        # What the partial plan holds, and what the patches to come need beside that.
-        for w in range(n_done):
-            left[w] = ~rows[i, w]
-        for w in range(n_held):
-            held[w] = rows[i, n_done + w]
-            kept[w] = rows[i, n_done + n_held + w] if watched else _ZERO
-            seen[w] = _ZERO
-            needed[w] = _ZERO
-        for p in range(n_patches):
-            ahead = (left[p >> 6] >> np.uint64(p & 63)) & _ONE
-            for w in range(n_held):
-                if ahead:
-                    needed[w] |= patch_pixels[p, w]
-                else:
-                    seen[w] |= patch_pixels[p, w]
-        n_chip, n_missing = 0, 0
-        for w in range(n_held):
-            n_chip += _count(held[w])
-            n_missing += _count(needed[w] & ~held[w])
-        budget = n_pixels * size if free else (highest - costs[i] - step) // load + n_chip
-        if rules.total >= 0:
-            # Each pixel thrown away is loaded once more; all others that are needed are loaded, too.
-            sure = costs[i] + 2 * load * n_missing + rules.numbers[SPENT]
-            spare = (rules.total - sure) // (2 * load)
-        else:
-            spare = n_chip
-        # How much more may be thrown away in the first steps (theorem 8): a pixel counts 2, or 1 if its gap
-        # may be long. Elsewhere more than all of them.
-        margin, n_long = 4 * n_pixels, 0
-        if lasts:
-            for w in range(n_done):
-                done[w] = ~left[w]
-            for w in range(n_held):
-                still[w] = seen[w] & needed[w]
-                gaps[w] = still[w] & ~held[w]
-            _lasting(bits, rules, done, still, gaps, sides, long)
-            for w in range(n_held):
-                n_long += _count(long[w] & gaps[w])
-                long[w] &= held[w]
-        if excess >= 0:
-            margin = 2 * spare - excess - below + n_long
-        spare = min(spare, rules.numbers[SPARE])
-        if min(spare, margin, budget) < 0:
+        limits = _take(bits, rules, rows[i], costs[i], workspace)
+        if min(limits.spare, limits.margin, limits.budget) < 0:
             continue
-
+        _root(bits, rules, workspace)
         level = 0
-        for w in range(n_held):
-            union[0, w] = _ZERO
-            given[0, w] = _ZERO
-        for w in range(n_done):
-            barred[0, w] = ~left[w] | rules.left_out[w] | ~existing[w]
-            chosen[0, w] = _ZERO
-        taken[0] = thrown[0] = lasting[0] = 0
-        if rules.member >= 0:
-            here = np.uint64(1) << np.uint64(rules.member & 63)
-            barred[0, rules.member >> 6] |= here
-            chosen[0, rules.member >> 6] = here
-            for w in range(n_held):
-                union[0, w] = patch_pixels[rules.member, w]
-            taken[0] = 1
-        n_options[0] = -1
         while level >= 0:
-            if n_options[level] < 0:
+            if branches.n_options[level] < 0:
                 if rules.stop[0]:
                     return i
-                # A new node: what is covered, what it costs, and how to go on.
-                total, fresh, open_pixels, open_long = 0, 0, 0, 0
-                for w in range(n_held):
-                    total += _count(union[level, w])
-                    fresh += _count(union[level, w] & ~held[w])
-                    covered[w] = union[level, w]
-                    rest[w] = held[w] & ~covered[w] & ~given[level, w]
-                    open_pixels += _count(rest[w])
-                    open_long += _count(rest[w] & long[w])
-                slots = size - taken[level]
-                # So many more pixels may be thrown away.
-                allowed = min(spare, budget - fresh) - thrown[level]
-                more = margin - 2 * thrown[level] + lasting[level]
-                allowed = min(allowed, more, (more + open_long) // 2)
-                if open_pixels - slots * largest > allowed or allowed < 0:
+                node = _look(bits, rules, limits, level, workspace)
+                ended = node.allowed < 0
+                if not ended and node.slots == 1:
+                    _last_patches(bits, node, level, workspace)
+                    if not _finish(bits, rules, limits, node, level, costs[i], i, stage, table, workspace):
+                        return i
+                    ended = True
+                if not ended and node.open == 0 and branches.taken[level] and _looks(rules):
+                    _done_with(bits, level, workspace)
+                    limit = rules.numbers[NEXT] + node.later
+                    n = far_apart(bits, room.group, room.done, node.slots, limit, room.apart)
+                    ended = n > limit
+                if ended or not _share(bits, node, level, workspace):
                     level -= 1
                     continue
-                later = spare - thrown[level]
-                if steps_ahead:
-                    later = min(later, more)
-                if looks and later == 0:
-                    for w in range(n_done):
-                        done[w] = ~left[w] | chosen[level, w]
-                    until = steps_ahead if spare > thrown[level] else n_patches
-                    if _late(bits, done, covered, rest, slots, following, until, scratch):
-                        level -= 1
-                        continue
-                    for w in range(n_done):
-                        barred[level, w] |= ~scratch.only[w]
-                if slots == 1:
-                    # It covers one of any pixels that are too many to be thrown away.
-                    for v in range(n_done):
-                        candidates[v] = _ZERO if open_pixels > allowed else ~barred[level, v]
-                    if open_pixels > allowed:
-                        several = allowed + 1
-                        for w in range(n_held):
-                            bag = rest[w]
-                            while bag and several:
-                                low = bag & (~bag + _ONE)
-                                bag ^= low
-                                several -= 1
-                                for v in range(n_done):
-                                    candidates[v] |= (
-                                        pixel_patches[64 * w + _count(low - _ONE), v] & ~barred[level, v]
-                                    )
-                    part = 0
-                    while part < n_done:
-                        bag = candidates[part]
-                        if not bag:
-                            part += 1
-                            continue
-                        here = bag & (~bag + _ONE)
-                        candidates[part] ^= here
-                        p = 64 * part + _count(here - _ONE)
-                        pixels, more, lost = total, fresh, thrown[level]
-                        over = margin + lasting[level]
-                        fine = True
-                        for w in range(n_held):
-                            new = patch_pixels[p, w] & ~union[level, w]
-                            pixels += _count(new)
-                            more += _count(new & ~held[w])
-                            lost += _count(rest[w] & ~patch_pixels[p, w])
-                            over += _count(rest[w] & long[w] & ~patch_pixels[p, w])
-                            if watched and rest[w] & kept[w] & ~patch_pixels[p, w]:
-                                fine = False
-                        if not fine or lost > spare or more + lost > budget or rules.most[pixels] < 0:
-                            continue
-                        over -= 2 * lost
-                        if over < 0:
-                            continue
-                        walk = costs[i] + step + load * (more + lost - n_chip)
-                        if free:
-                            walk = np.int64(0)
-                        table.found[size, pixels] = min(table.found[size, pixels], np.int32(walk))
-                        if walk > rules.most[pixels]:
-                            continue
-                        for w in range(n_done):
-                            done[w] = ~left[w] | chosen[level, w]
-                        done[p >> 6] |= here
-                        for w in range(n_held):
-                            group[w] = union[level, w] | patch_pixels[p, w]
-                        _shed(bits, done, group, still)
-                        if lasts and n_long + lost:
-                            for w in range(n_held):
-                                off[w] = (gaps[w] | held[w]) & ~group[w]
-                            _shed(bits, done, off, off)
-                            _lasting(bits, rules, done, off, off, sides, still_long)
-                            over = 2 * (spare - lost) - excess - below
-                            for w in range(n_held):
-                                over += _count(still_long[w])
-                            if over < 0:
-                                continue
-                        if looks:
-                            later = spare - lost
-                            if steps_ahead:
-                                later = min(later, over)
-                            limit = following + later
-                            n = _apart(bits, still, done, 0, limit, apart)
-                            if n > limit:
-                                continue
-                            if steps_ahead and 2 * (n - following) > over:
-                                # Too many to be thrown away unless some have long gaps.
-                                room = over - 2 * (n - following)
-                                for j in range(n if lasts else 0):
-                                    if _gapped(bits, rules.near, done, apart[j], nothing, sides) <= excess:
-                                        room += 1
-                                if room < 0:
-                                    continue
-                            until = steps_ahead if spare > lost else n_patches
-                            if later == 0 and _late(bits, done, still, nothing, 0, following, until, scratch):
-                                continue
-                        if watched:
-                            for w in range(n_held):
-                                fixed[w] = (kept[w] | (group[w] & seen[w] & ~held[w])) & still[w]
-                        coming = np.int16(_least(bits, done, left, seen, size, most_patches, delays))
-                        _canonical(bits, done, still, fixed, watched, image, row)
-                        if not _keep(table, row, np.int32(walk + load * pixels), i, stage, coming):
-                            return i
-                    level -= 1
-                    continue
-                if looks and open_pixels == 0 and taken[level]:
-                    for w in range(n_done):
-                        done[w] = ~left[w] | chosen[level, w]
-                    limit = following + later
-                    if _apart(bits, covered, done, slots, limit, apart) > limit:
-                        level -= 1
-                        continue
-                # If some of the open pixels must be covered, one patch covers its share of them.
-                share = -((allowed - open_pixels) // slots)
-                for v in range(n_done):
-                    bag = ~barred[level, v]
-                    while bag and share > 0:
-                        low = bag & (~bag + _ONE)
-                        bag ^= low
-                        p = 64 * v + _count(low - _ONE)
-                        n = 0
-                        for w in range(n_held):
-                            n += _count(rest[w] & patch_pixels[p, w])
-                        if n >= share:
-                            share = 0
-                if share > 0:
-                    level -= 1
-                    continue
-                # Branch on the open pixel that the fewest patches can cover.
-                fewest, pivot[level] = n_patches + 1, -1
-                for w in range(n_held):
-                    bag = rest[w]
-                    while bag and fewest:
-                        low = bag & (~bag + _ONE)
-                        bag ^= low
-                        pixel = 64 * w + _count(low - _ONE)
-                        count = 0
-                        for v in range(n_done):
-                            count += _count(pixel_patches[pixel, v] & ~barred[level, v])
-                        if count < fewest:
-                            fewest, pivot[level] = count, pixel
-                n = 0
-                for v in range(n_done):
-                    bag = ~barred[level, v]
-                    if pivot[level] >= 0:
-                        bag &= pixel_patches[pivot[level], v]
-                    while bag:
-                        low = bag & (~bag + _ONE)
-                        bag ^= low
-                        options[level, n] = 64 * v + _count(low - _ONE)
-                        n += 1
-                n_options[level] = n
-                at[level] = 0
-            if at[level] < n_options[level]:
-                # Cover it by the next patch; later branches do without this one.
-                p = options[level, at[level]]
-                at[level] += 1
-                here = np.uint64(1) << np.uint64(p & 63)
-                barred[level, p >> 6] |= here
+                _branch(bits, level, workspace)
+            if branches.tried[level] < branches.n_options[level]:
+                _descend(bits, branches, level)
                 level += 1
-                for w in range(n_held):
-                    union[level, w] = union[level - 1, w] | patch_pixels[p, w]
-                    given[level, w] = given[level - 1, w]
-                for w in range(n_done):
-                    barred[level, w] = barred[level - 1, w]
-                    chosen[level, w] = chosen[level - 1, w]
-                chosen[level, p >> 6] |= here
-                taken[level] = taken[level - 1] + 1
-                thrown[level] = thrown[level - 1]
-                lasting[level] = lasting[level - 1]
-                n_options[level] = -1
-                continue
-            word, here = pivot[level] >> 6, np.uint64(1) << np.uint64(pivot[level] & 63)
-            if pivot[level] < 0 or kept[word] & here:
+            elif not _throw(level, workspace):
                 level -= 1
-                continue
-            # Throw it away: none of its patches is in the group.
-            given[level, word] |= here
-            thrown[level] += 1
-            if long[word] & here:
-                lasting[level] += 1
-            n_options[level] = -1
     return last
 
 
@@ -857,7 +682,7 @@ def undominated(
             lacks = 0
             worse = False
             for w in range(n_held):
-                lacks += _count(rows[i, n_done + w] & ~rows[j, n_done + w])
+                lacks += ones(rows[i, n_done + w] & ~rows[j, n_done + w])
                 if watched and rows[j, n_done + n_held + w] & ~rows[i, n_done + n_held + w]:
                     worse = True
             if watched and (worse or lacks):

@@ -17,10 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.grouping.bitsets import NEVER, Words, unpack
-from tilewright.grouping.extending import NONE, Rules, Table, extend, grow, undominated
+from tilewright.grouping.extending import Rules, Table, extend, grow, undominated
 from tilewright.grouping.gaps import NO_ENDS, Ends
+from tilewright.grouping.lookahead import NONE
 from tilewright.grouping.plan import Plan
 from tilewright.grouping.stages import Key, Space
+from tilewright.grouping.workspace import Workspace
 from tilewright.search import MAX_SECONDS, OutOfTimeError
 
 Ints = NDArray[np.int32]
@@ -110,6 +112,7 @@ class Sweep:
         # The first step of a chain is no step from one group to another.
         root.cost[0] = 0 if total >= 0 else -space.step
         self.open: dict[Key, list[Table]] = {(0, 0): [root]}
+        self.workspaces = [Workspace.of(space.bits, space.size, root.rows.shape[1]) for _ in range(threads)]
 
     def run(self) -> Iterator[tuple[Key, Ints]]:
         """Extend one stage after the other; give each with the shortest walks that lead there.
@@ -204,7 +207,7 @@ class Sweep:
                 end = min(done + chunk, len(stage.rows))
                 while done < end:
                     part = stage.rows, stage.costs, least, done, end, len(self.stages) - 1
-                    done = extend(space.bits, rules, *part, tables[thread])
+                    done = extend(space.bits, rules, *part, tables[thread], self.workspaces[thread])
                     if self.stop[0] or time.monotonic() > self.deadline:
                         raise OutOfTimeError
                     if done < end:

@@ -11,8 +11,8 @@ import numpy as np
 
 from tilewright.grouping.bitsets import Bits, Words, pack
 from tilewright.grouping.bounds import fewest_pixels
-from tilewright.grouping.extending import DELAYED, MERGED, NONE
 from tilewright.grouping.gaps import NO_ENDS, Ends, Gaps
+from tilewright.grouping.lookahead import DELAYED, MERGED, NONE
 from tilewright.grouping.problem import Problem
 from tilewright.grouping.structure import cells, scaled_costs, symmetries
 
