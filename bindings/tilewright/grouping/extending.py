@@ -22,10 +22,12 @@ from tilewright.grouping.lookahead import (
     ONE,
     ZERO,
     Ints,
+    bit,
     far_apart,
     is_late,
     lasting_gaps,
     least_next,
+    lowest,
     ones,
     pixels_gapped,
     still_needed,
@@ -319,16 +321,15 @@ def _root(bits, rules, workspace):
         branches.given[0, w] = ZERO
     n_patches = len(bits.patch_pixels)
     for w in range(len(bits.patch_words)):
-        # Bits that stand for no patch are barred.
-        n = min(max(n_patches - 64 * w, 0), 64)
-        none = ~ZERO << np.uint64(n) if n < 64 else ZERO
-        branches.barred[0, w] = origin.done[w] | rules.left_out[w] | none
+        branches.barred[0, w] = origin.done[w] | rules.left_out[w]
+        if n_patches < 64 * w + 64:
+            # Bits that stand for no patch.
+            branches.barred[0, w] |= ~ZERO << np.uint64(max(n_patches - 64 * w, 0))
         branches.chosen[0, w] = ZERO
     branches.taken[0] = branches.thrown[0] = branches.lasting[0] = 0
     if rules.member >= 0:
-        here = ONE << np.uint64(rules.member & 63)
-        branches.barred[0, rules.member >> 6] |= here
-        branches.chosen[0, rules.member >> 6] = here
+        branches.barred[0, rules.member >> 6] |= bit(rules.member)
+        branches.chosen[0, rules.member >> 6] = bit(rules.member)
         for w in range(len(bits.pixel_words)):
             branches.union[0, w] = bits.patch_pixels[rules.member, w]
         branches.taken[0] = 1
@@ -343,13 +344,13 @@ def _done_with(bits, level, workspace):
 
 
 @inlined
-def _looks(rules):
+def _looks_ahead(rules):
     """Whether it matters what the group after this one can cover: where complete plans are looked for."""
     return rules.total >= 0 and rules.numbers[NEXT] > 0
 
 
 @inlined
-def _look(bits, rules, limits, level, workspace):
+def _node(bits, rules, limits, level, workspace):
     """Return what a level says, and bar patches that would make others late."""
     origin, branches, room, scratch = workspace
     total, fresh, open_pixels, open_long = 0, 0, 0, 0
@@ -372,7 +373,7 @@ def _look(bits, rules, limits, level, workspace):
     # A patch covers no more than it has pixels.
     if open_pixels - slots * (scratch.members.shape[1] - 1) > allowed:
         allowed = -1
-    if allowed >= 0 and later == 0 and _looks(rules):
+    if allowed >= 0 and later == 0 and _looks_ahead(rules):
         _done_with(bits, level, workspace)
         until = rules.numbers[AHEAD] if limits.spare > thrown else len(bits.patch_pixels)
         if is_late(bits, room.done, room.group, room.rest, slots, following, until, scratch):
@@ -397,10 +398,9 @@ def _last_patches(bits, node, level, workspace):
         for w in range(len(bits.pixel_words)):
             bag = room.rest[w]
             while bag and several:
-                low = bag & (~bag + ONE)
-                bag ^= low
+                pixel = 64 * w + lowest(bag)
+                bag &= bag - ONE
                 several -= 1
-                pixel = 64 * w + ones(low - ONE)
                 for v in range(len(bits.patch_words)):
                     room.candidates[v] |= bits.pixel_patches[pixel, v] & ~branches.barred[level, v]
 
@@ -410,15 +410,14 @@ def _finish(bits, rules, limits, node, level, cost, parent, stage, table, worksp
     """Add all partial plans whose group gets its last patch; return whether there was room for them."""
     origin, branches, room, _ = workspace
     step, load, size = rules.numbers[STEP], rules.numbers[LOAD], rules.numbers[SIZE]
-    part = 0
-    while part < len(bits.patch_words):
-        bag = room.candidates[part]
+    word = 0
+    while word < len(bits.patch_words):
+        bag = room.candidates[word]
         if not bag:
-            part += 1
+            word += 1
             continue
-        low = bag & (~bag + ONE)
-        room.candidates[part] ^= low
-        patch = 64 * part + ones(low - ONE)
+        room.candidates[word] &= bag - ONE
+        patch = 64 * word + lowest(bag)
         pixels, fresh, lost = node.total, node.fresh, branches.thrown[level]
         over = limits.margin + branches.lasting[level]
         fixed = False
@@ -462,7 +461,7 @@ def _may_follow(bits, rules, limits, level, patch, lost, over, workspace):
     following, ahead, excess = rules.numbers[NEXT], rules.numbers[AHEAD], rules.numbers[EXCESS]
     lasts, later = excess >= 0 and len(rules.near) > 0, limits.spare - lost
     _done_with(bits, level, workspace)
-    room.done[patch >> 6] |= ONE << np.uint64(patch & 63)
+    room.done[patch >> 6] |= bit(patch)
     for w in range(len(bits.pixel_words)):
         room.group[w] = branches.union[level, w] | bits.patch_pixels[patch, w]
     still_needed(bits, room.done, room.group, room.still)
@@ -476,7 +475,7 @@ def _may_follow(bits, rules, limits, level, patch, lost, over, workspace):
             over += ones(room.lasting[w])
         if over < 0:
             return False
-    if not _looks(rules):
+    if not _looks_ahead(rules):
         return True
     until = ahead if later > 0 else len(bits.patch_pixels)
     if ahead:
@@ -514,22 +513,23 @@ def _add(bits, rules, cost, parent, stage, table, workspace):
 
 
 @inlined
-def _share(bits, node, level, workspace):
-    """Whether some patch covers its share of the open pixels that must be covered."""
+def _can_share(bits, node, level, workspace):
+    """Whether some patch covers its share of the open pixels that must be covered, if any must."""
     branches, room = workspace.branches, workspace.room
     share = -((node.allowed - node.open) // node.slots)
+    if share <= 0:
+        return True
     for v in range(len(bits.patch_words)):
         bag = ~branches.barred[level, v]
-        while bag and share > 0:
-            low = bag & (~bag + ONE)
-            bag ^= low
-            patch = 64 * v + ones(low - ONE)
+        while bag:
+            patch = 64 * v + lowest(bag)
+            bag &= bag - ONE
             n = 0
             for w in range(len(bits.pixel_words)):
                 n += ones(room.rest[w] & bits.patch_pixels[patch, w])
             if n >= share:
-                share = 0
-    return share <= 0
+                return True
+    return False
 
 
 @inlined
@@ -540,9 +540,8 @@ def _branch(bits, level, workspace):
     for w in range(len(bits.pixel_words)):
         bag = room.rest[w]
         while bag and fewest:
-            low = bag & (~bag + ONE)
-            bag ^= low
-            pixel = 64 * w + ones(low - ONE)
+            pixel = 64 * w + lowest(bag)
+            bag &= bag - ONE
             count = 0
             for v in range(len(bits.patch_words)):
                 count += ones(bits.pixel_patches[pixel, v] & ~branches.barred[level, v])
@@ -554,9 +553,8 @@ def _branch(bits, level, workspace):
         if pivot >= 0:
             bag &= bits.pixel_patches[pivot, v]
         while bag:
-            low = bag & (~bag + ONE)
-            bag ^= low
-            branches.options[level, n] = 64 * v + ones(low - ONE)
+            branches.options[level, n] = 64 * v + lowest(bag)
+            bag &= bag - ONE
             n += 1
     branches.pivot[level] = pivot
     branches.n_options[level] = n
@@ -568,8 +566,7 @@ def _descend(bits, branches, level):
     """Let the group have the next option, one level below; later branches do without it."""
     patch = branches.options[level, branches.tried[level]]
     branches.tried[level] += 1
-    here = ONE << np.uint64(patch & 63)
-    branches.barred[level, patch >> 6] |= here
+    branches.barred[level, patch >> 6] |= bit(patch)
     below = level + 1
     for w in range(len(bits.pixel_words)):
         branches.union[below, w] = branches.union[level, w] | bits.patch_pixels[patch, w]
@@ -577,7 +574,7 @@ def _descend(bits, branches, level):
     for w in range(len(bits.patch_words)):
         branches.barred[below, w] = branches.barred[level, w]
         branches.chosen[below, w] = branches.chosen[level, w]
-    branches.chosen[below, patch >> 6] |= here
+    branches.chosen[below, patch >> 6] |= bit(patch)
     branches.taken[below] = branches.taken[level] + 1
     branches.thrown[below] = branches.thrown[level]
     branches.lasting[below] = branches.lasting[level]
@@ -589,7 +586,7 @@ def _throw(level, workspace):
     """Throw the pixel away that no option covers, if it may be loaded again; return whether it may."""
     origin, branches = workspace.origin, workspace.branches
     pivot = branches.pivot[level]
-    word, here = pivot >> 6, ONE << np.uint64(pivot & 63)
+    word, here = pivot >> 6, bit(pivot)
     if pivot < 0 or origin.kept[word] & here:
         return False
     branches.given[level, word] |= here
@@ -634,19 +631,19 @@ def extend(
             if branches.n_options[level] < 0:
                 if rules.stop[0]:
                     return i
-                node = _look(bits, rules, limits, level, workspace)
+                node = _node(bits, rules, limits, level, workspace)
                 ended = node.allowed < 0
                 if not ended and node.slots == 1:
                     _last_patches(bits, node, level, workspace)
                     if not _finish(bits, rules, limits, node, level, costs[i], i, stage, table, workspace):
                         return i
                     ended = True
-                if not ended and node.open == 0 and branches.taken[level] and _looks(rules):
+                if not ended and node.open == 0 and branches.taken[level] and _looks_ahead(rules):
                     _done_with(bits, level, workspace)
                     limit = rules.numbers[NEXT] + node.later
                     n = far_apart(bits, room.group, room.done, node.slots, limit, room.apart)
                     ended = n > limit
-                if ended or not _share(bits, node, level, workspace):
+                if ended or not _can_share(bits, node, level, workspace):
                     level -= 1
                     continue
                 _branch(bits, level, workspace)

@@ -41,21 +41,32 @@ def ones(_context: Any, _word: Any) -> Any:
 
 
 @njit(**INNER)
+def lowest(word):
+    """Return the place of the lowest bit of a word that has some."""
+    return ones(~word & (word - ONE))
+
+
+@njit(**INNER)
+def bit(member):
+    """Return the bit of a patch or pixel, in its word."""
+    return ONE << np.uint64(member & 63)
+
+
+@njit(**INNER)
 def still_needed(bits, done, group, still):
     """Write those pixels of a group to `still` that patches to come need."""
     for w in range(len(bits.pixel_words)):
-        still[w] = group[w]
         bag = group[w]
+        still[w] = ZERO
         while bag:
-            low = bag & (~bag + ONE)
-            bag ^= low
-            pixel = 64 * w + ones(low - ONE)
+            pixel = 64 * w + lowest(bag)
+            bag &= bag - ONE
             wanted = False
             for v in range(len(bits.patch_words)):
                 if bits.pixel_patches[pixel, v] & ~done[v]:
                     wanted = True
-            if not wanted:
-                still[w] ^= low
+            if wanted:
+                still[w] |= bit(pixel)
 
 
 @njit(**INNER)
@@ -68,9 +79,8 @@ def far_apart(bits, pixels, done, slots, limit, apart):
     for w in range(len(bits.pixel_words)):
         bag = pixels[w]
         while bag:
-            low = bag & (~bag + ONE)
-            bag ^= low
-            pixel = 64 * w + ones(low - ONE)
+            pixel = 64 * w + lowest(bag)
+            bag &= bag - ONE
             coming = 0
             for v in range(len(bits.patch_words)):
                 coming += ones(bits.pixel_patches[pixel, v] & ~done[v])
@@ -155,7 +165,7 @@ def is_late(bits, done, covered, waiting, slots, size, ahead, scratch):
     last = min((left - slots - 1) // size, ahead)
     n = 0
     for pixel in range(len(due)):
-        here, w = np.uint64(1) << np.uint64(pixel & 63), pixel >> 6
+        here, w = bit(pixel), pixel >> 6
         due[pixel] = last + 1
         coming[pixel] = 0
         if (waiting[w] | covered[w]) & here:
@@ -182,10 +192,9 @@ def is_late(bits, done, covered, waiting, slots, size, ahead, scratch):
                 bag = pixel_patches[pixel, v] & ~done[v] & ~asked[v]
                 asked[v] |= bag
                 while bag:
-                    low = bag & (~bag + ONE)
-                    bag ^= low
+                    patch = 64 * v + lowest(bag)
+                    bag &= bag - ONE
                     # It brings its pixels in, and these are done with some steps later.
-                    patch = 64 * v + ones(low - ONE)
                     for j in range(scratch.members.shape[1]):
                         other = scratch.members[patch, j]
                         if other < 0:
@@ -244,11 +253,10 @@ def pixels_gapped(bits, near, done, pixel, gaps, sides):
     for v in range(len(bits.patch_words)):
         bag = bits.pixel_patches[pixel, v]
         while bag:
-            low = bag & (~bag + ONE)
-            bag ^= low
-            patch = 64 * v + ones(low - ONE)
+            patch = 64 * v + lowest(bag)
+            bag &= bag - ONE
             for w in range(len(bits.pixel_words)):
-                if done[v] & low:
+                if done[v] & bit(patch):
                     sides[0, w] |= bits.patch_pixels[patch, w]
                 else:
                     sides[1, w] |= bits.patch_pixels[patch, w]
@@ -265,11 +273,10 @@ def lasting_gaps(bits, near, excess, done, pixels, gaps, sides, lasting):
         lasting[w] = ZERO
         bag = pixels[w]
         while bag:
-            low = bag & (~bag + ONE)
-            bag ^= low
-            pixel = 64 * w + ones(low - ONE)
+            pixel = 64 * w + lowest(bag)
+            bag &= bag - ONE
             if pixels_gapped(bits, near, done, pixel, gaps, sides) <= excess:
-                lasting[w] |= low
+                lasting[w] |= bit(pixel)
 
 
 @njit(**INNER)
@@ -290,19 +297,17 @@ def least_next(bits, done, before, seen, size, most, delays):
     for v in range(len(bits.patch_words) if size > 1 else 0):
         bag = done[v] & ~before[v]
         while bag:
-            low = bag & (~bag + ONE)
-            bag ^= low
-            patch = 64 * v + ones(low - ONE)
+            patch = 64 * v + lowest(bag)
+            bag &= bag - ONE
             waits = True
             for w in range(len(bits.pixel_words)):
                 # It can wait if all pixels that it alone needs are new.
                 old = bits.patch_pixels[patch, w] & seen[w]
                 for u in range(len(bits.patch_words) if old else 0):
-                    others = done[u] & ~before[u] & ~(low if u == v else ZERO)
+                    others = done[u] & ~before[u] & ~(bit(patch) if u == v else ZERO)
                     while others and old:
-                        other = others & (~others + ONE)
-                        others ^= other
-                        old &= ~bits.patch_pixels[64 * u + ones(other - ONE), w]
+                        old &= ~bits.patch_pixels[64 * u + lowest(others), w]
+                        others &= others - ONE
                 if old:
                     waits = False
                     break
