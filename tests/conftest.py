@@ -29,6 +29,9 @@ settings.register_profile(
 )
 settings.load_profile("default")
 
+# A shell that runs the tests in the background lets all processes ignore Ctrl-C, which some tests send.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 def make_problem(
     layer: dict[str, Any] | None = None,
