@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tilewright.core.files import write_atomically
 from tilewright.importing.files import network_file
-from tilewright.network import Network
-from tilewright.result import write_atomically
+from tilewright.spec.network import Network
 
 BUNDLED = Path(__file__).parents[1] / "instances" / "networks"
 Shape = tuple[int, int, int]

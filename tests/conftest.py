@@ -86,7 +86,7 @@ def tilewright(tmp_path: Path) -> Run:
             patch.setattr(sys, "argv", ["tilewright", *arguments])
             patch.setattr(sys, "stdout", out)
             patch.setattr(sys, "stderr", err)
-            patch.setattr(cli, "STARTED", time.monotonic())
+            patch.setattr(cli.arguments, "STARTED", time.monotonic())
             signal.signal(signal.SIGALRM, too_long)
             signal.setitimer(signal.ITIMER_REAL, timeout)
             try:

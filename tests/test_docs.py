@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.instance import parse
+from tilewright.run.instance import parse
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

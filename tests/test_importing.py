@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 import tilewright.importing.model
-from tilewright.errors import InputError
 from tilewright.importing import network, summary
 from tilewright.importing.files import instance_files, network_file, unique, write
-from tilewright.instance import read
-from tilewright.network import ACTIVATIONS, Network
-from tilewright.xgraph import coarse, stages
+from tilewright.run.instance import read
+from tilewright.spec.coarsening import coarse, stages
+from tilewright.spec.errors import InputError
+from tilewright.spec.network import ACTIVATIONS, Network
 
 DOCS = Path(__file__).parents[1] / "docs" / "import.md"
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"

@@ -15,12 +15,13 @@ from conftest import make_problem
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tilewright import instance as instance_module
-from tilewright import result as result_module
-from tilewright.errors import InputError
+from tilewright.core.files import write_atomically
 from tilewright.grouping import Plan, simulate
-from tilewright.instance import digest, parse, read
-from tilewright.result import Result, relative_gap, write_atomically
+from tilewright.run import instance as instance_module
+from tilewright.run import result as result_module
+from tilewright.run.instance import digest, parse, read
+from tilewright.run.result import Result, relative_gap
+from tilewright.spec.errors import InputError
 
 BASE = {
     "room": "grouping",
@@ -536,7 +537,7 @@ def test_a_failed_write_leaves_the_old_file(
     def fail(*_arguments: Any) -> None:
         raise error
 
-    monkeypatch.setattr(result_module.os, fails, fail)
+    monkeypatch.setattr(os, fails, fail)
     with pytest.raises(type(error)):
         result().write(path)
     assert path.read_text() == "old"

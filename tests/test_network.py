@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tilewright import catalogue
-from tilewright.errors import InputError
-from tilewright.instance import parse
-from tilewright.layer import Layer
-from tilewright.network import Add, NamedLayer, Network, Pool
+from tilewright.core import catalogue
+from tilewright.run.instance import parse
+from tilewright.spec.errors import InputError
+from tilewright.spec.layer import Layer
+from tilewright.spec.network import Add, NamedLayer, Network, Pool
 from tilewright.tiling import Problem
 
 LAYERS: list[dict[str, Any]] = [

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tilewright import pictures
-from tilewright.errors import InputError
+from tilewright import plotting
 from tilewright.grouping import Plan, Problem, simulate
-from tilewright.grouping import pictures as grouping_pictures
+from tilewright.grouping import plot as grouping_pictures
 from tilewright.heuristics.grouping import zigzag
 from tilewright.simulator import Report
+from tilewright.spec.errors import InputError
 
 
 def problem(
@@ -171,14 +171,14 @@ def test_other_suffixes_are_refused_with_those_accepted(name: str, tmp_path: Pat
     with pytest.raises(InputError, match=r"\.png or \.svg or \.gif"):
         grouping_pictures.draw(PAPER, plan, simulate(PAPER, plan), tmp_path / name)
     with pytest.raises(InputError, match=r"\.png or \.svg"):
-        pictures.save(pictures.new_figure(1, 1), tmp_path / name)
+        plotting.save(plotting.new_figure(1, 1), tmp_path / name)
     with pytest.raises(InputError, match=r"\.png or \.svg"):
-        pictures.draw_comparison([row("a", "m", 1)], tmp_path / name)
+        plotting.draw_comparison([row("a", "m", 1)], tmp_path / name)
     assert not list(tmp_path.iterdir())
 
 
 def test_capital_suffixes_are_accepted(tmp_path: Path) -> None:
-    pictures.save(pictures.new_figure(1, 1), tmp_path / "A.PNG")
+    plotting.save(plotting.new_figure(1, 1), tmp_path / "A.PNG")
     with Image.open(tmp_path / "A.PNG") as image:
         assert image.format == "PNG"
 
@@ -220,7 +220,7 @@ def test_the_same_bytes_each_time(suffix: str, tmp_path: Path) -> None:
 
 
 def test_importing_is_cheap() -> None:
-    code = "import sys, tilewright.grouping.pictures; print({'matplotlib', 'PIL'} & set(sys.modules))"
+    code = "import sys, tilewright.grouping.plot; print({'matplotlib', 'PIL'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 
@@ -248,24 +248,24 @@ def many_tensors(n_steps: int = 3) -> Report:
 
 @pytest.mark.parametrize("capacity", [None, 300, 10**9])
 def test_any_report_has_footprint_and_traffic(capacity: int | None, tmp_path: Path) -> None:
-    figure = pictures.new_figure(9, 6)
-    axes = [pictures.place(figure, 1, top, 6, 2) for top in (0.5, 3.2)]
+    figure = plotting.new_figure(9, 6)
+    axes = [plotting.place(figure, 1, top, 6, 2) for top in (0.5, 3.2)]
     report = many_tensors()
-    pictures.footprint_and_traffic(axes[0], axes[1], report, capacity=capacity)
+    plotting.footprint_and_traffic(axes[0], axes[1], report, capacity=capacity)
     legend = axes[0].get_legend()
     assert legend is not None
-    assert len(legend.get_texts()) == pictures.MAX_TENSORS
+    assert len(legend.get_texts()) == plotting.MAX_TENSORS
     assert f"peak {report.peak:,} elements" in axes[0].get_title(loc="left")
-    pictures.save(figure, tmp_path / "a.png")
+    plotting.save(figure, tmp_path / "a.png")
     check(tmp_path / "a.png")
 
 
 def test_blocks_keep_the_peak_and_the_total() -> None:
     report = many_tensors(1001)
     report.footprint["t3"][777] += 1000
-    figure = pictures.new_figure(9, 6)
-    axes = [pictures.place(figure, 1, top, 6, 2) for top in (0.5, 3.2)]
-    pictures.footprint_and_traffic(axes[0], axes[1], report)
+    figure = plotting.new_figure(9, 6)
+    axes = [plotting.place(figure, 1, top, 6, 2) for top in (0.5, 3.2)]
+    plotting.footprint_and_traffic(axes[0], axes[1], report)
     assert f"peak {report.peak:,} elements, step 778" in axes[0].get_title(loc="left")
     assert axes[0].get_ylim()[1] > report.peak
     tops = [patch.get_path().get_extents().y1 for patch in axes[0].patches]
@@ -276,9 +276,9 @@ def test_blocks_keep_the_peak_and_the_total() -> None:
 def test_a_timeline_says_what_it_leaves_out() -> None:
     plan = zigzag.plan(CASES["lenet"])
     report = simulate(CASES["lenet"], plan)
-    figure = pictures.new_figure(9, 3)
-    axes = pictures.place(figure, 1, 1, 7, 1)
-    pictures.timeline(axes, report.overlapped, title="T")
+    figure = plotting.new_figure(9, 3)
+    axes = plotting.place(figure, 1, 1, 7, 1)
+    plotting.timeline(axes, report.overlapped, title="T")
     assert report.overlapped is not None
     title = axes.get_title(loc="left")
     assert title.startswith(f"T: {report.overlapped.cycles:,} cycles; only the first 40 of 197 steps")
@@ -304,16 +304,16 @@ def row(instance: str, method: str, objective: int | None, bound: int | None = N
     ids=["no plan", "bound only", "zero", "long", "many"],
 )
 def test_comparisons(rows: list[dict[str, Any]], tmp_path: Path) -> None:
-    pictures.draw_comparison(rows, tmp_path / "a.png")
+    plotting.draw_comparison(rows, tmp_path / "a.png")
     check(tmp_path / "a.png")
 
 
 def test_a_comparison_of_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nothing to compare"):
-        pictures.draw_comparison([], tmp_path / "a.svg")
+        plotting.draw_comparison([], tmp_path / "a.svg")
     assert not list(tmp_path.iterdir())
 
 
 def test_percentages_are_short() -> None:
-    shown = [pictures._percent(value) for value in (0.001, 0.05, 0.998, 1.26, 9.97, 31.4, 812.0)]
+    shown = [plotting._percent(value) for value in (0.001, 0.05, 0.998, 1.26, 9.97, 31.4, 812.0)]
     assert shown == ["<0.01", "0.05", "1.0", "1.3", "10", "31", "812"]

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tilewright import catalogue
+from tilewright.core import catalogue
 from tilewright.importing.files import network_file
-from tilewright.network import AnyLayer, NamedLayer, Network
-from tilewright.xgraph import Operation, Stage, coarse, stages
+from tilewright.spec.coarsening import Operation, Stage, coarse, stages
+from tilewright.spec.network import AnyLayer, NamedLayer, Network
 
 CONV = {"kind": "conv", "input": [4, 8, 8], "kernels": 4, "kernel": [1, 1]}
 CONV3 = CONV | {"kernel": [3, 3], "padding": [1, 1, 1, 1]}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright import catalogue
-from tilewright.instance import Instance, read
+from tilewright.core.room import room_of
+from tilewright.run.instance import Instance, read
+from tilewright.run.solve import solve
 from tilewright.simulator import Report
-from tilewright.solving import solve
 
 __all__ = ["read", "simulate", "solve"]
 
@@ -26,6 +26,4 @@ def simulate(problem: Any, plan: Any, *, numeric: bool = False) -> Report:
     """
     if isinstance(problem, Instance):
         problem = problem.problem
-    room = catalogue.room(type(problem).__module__.split(".")[1])
-    report: Report = room.simulate(problem, plan, numeric=numeric)
-    return report
+    return room_of(problem).simulate(problem, plan, numeric=numeric)

@@ -1,71 +1,8 @@
-"""What a running method is told (start, seed, deadline) and whom it tells (plans, bounds)."""
+"""Former place of `tilewright.core.context`, for heuristics and formulations of users' own."""
 
-from __future__ import annotations
+from tilewright.core.context import CONSTRUCT, Outcome, RunContext, Status
+from tilewright.spec.errors import OutOfTimeError
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Literal
+Search = RunContext
 
-MAX_SECONDS = 7 * 24 * 3600.0
-"""Longest time limit that is accepted: a week."""
-
-CONSTRUCT = "construct"
-"""Name of the method that runs every constructive heuristic of the room in turn."""
-
-Status = Literal["optimal", "feasible", "infeasible", "unknown"]
-
-
-class OutOfTimeError(Exception):
-    """The deadline passed before there was an answer."""
-
-
-def _ignore(*_values: Any) -> None:
-    """Take a report that nobody waits for."""
-
-
-@dataclass
-class Search:
-    """The conditions of one run of a method, and its line to the outside.
-
-    Attributes
-    ----------
-    start
-        Plan to start from, or None to start from nothing.
-    seed
-        Seed of every random choice.
-    deadline
-        ``time.monotonic()`` at which the method must have returned; checked often.
-    threads
-        Most threads that a solver may use.
-    bound
-        A proven lower bound on the objective that is known already, or None; a plan that meets it ends
-        the search.
-    on_plan, on_bound
-        Called with every better plan and every better proven bound, as soon as it is known. A bound may come
-        with a sentence on what proves it.
-    """
-
-    start: Any = None
-    seed: int = 0
-    deadline: float = float("inf")
-    threads: int = 1
-    bound: int | None = None
-    on_plan: Callable[[Any], None] = _ignore
-    on_bound: Callable[..., None] = _ignore
-
-    def remaining(self) -> float:
-        """Seconds until the deadline, never negative."""
-        return max(0.0, self.deadline - time.monotonic())
-
-
-@dataclass
-class Outcome:
-    """What a method answers: its best plan and what it proved about it."""
-
-    status: Status
-    plan: Any = None
-    bound: int | None = None
-    warm_start: str | None = None
-    """How the solver acknowledged the start it was given, or None without one."""
-    versions: dict[str, str] = field(default_factory=dict)
+__all__ = ["CONSTRUCT", "OutOfTimeError", "Outcome", "RunContext", "Search", "Status"]

@@ -8,9 +8,9 @@ from sys import maxsize
 import numpy as np
 
 from tilewright.allocation import Plan, Problem
-from tilewright.allocation.search import paced
-from tilewright.allocation.search_timing import Timing
-from tilewright.allocation.shares import shares
+from tilewright.allocation.exact.search import paced
+from tilewright.allocation.exact.timing import Timing
+from tilewright.allocation.splits import shares
 
 
 def suits(problem: Problem) -> bool:

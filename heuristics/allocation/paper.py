@@ -8,8 +8,8 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from tilewright.allocation import Plan, Problem
-from tilewright.allocation.search import paced
-from tilewright.allocation.shares import Share, paper_share, shares
+from tilewright.allocation.exact.search import paced
+from tilewright.allocation.splits import Share, paper_share, shares
 
 Choices = tuple[Share, ...]
 

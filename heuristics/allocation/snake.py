@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tilewright.allocation import Plan, Problem, placement
+from tilewright.allocation import Plan, Problem
+from tilewright.allocation.placement import floor as placement
 
 
 def suits(problem: Problem) -> bool:

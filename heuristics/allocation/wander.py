@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 
-from tilewright.allocation import Plan, Problem, fault, placement
+from tilewright.allocation import Plan, Problem, violation
+from tilewright.allocation.placement import floor as placement
+from tilewright.core.context import RunContext
 from tilewright.heuristics.allocation import snake
 from tilewright.heuristics.allocation.snake import suits
-from tilewright.search import Search
 
 __all__ = ["plan", "suits"]
 
@@ -15,10 +16,10 @@ FIRST = 0.5
 """Seconds of the first round: others hear of progress after each."""
 
 
-def plan(problem: Problem, search: Search) -> Plan:
+def plan(problem: Problem, search: RunContext) -> Plan:
     """Improve the start, or the snake without one, until time is up or a bound is met."""
     best: Plan = search.start or snake.plan(problem)
-    if fault(problem, best) is not None:
+    if violation(problem, best) is not None:
         return best
     floor, seconds, seed = problem.floor(best), FIRST, search.seed
     least = max(placement.lower_bound(floor), search.bound or 0)

@@ -34,7 +34,7 @@ from typing import NamedTuple
 from tilewright.fusion import Plan, Problem
 from tilewright.fusion.candidates import Candidate, candidates
 from tilewright.fusion.selection import ordered
-from tilewright.network import OPERANDS
+from tilewright.spec.network import OPERANDS
 
 Branch = tuple[int, ...]
 

@@ -23,12 +23,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.core.context import RunContext
 from tilewright.grouping import Plan, Problem
 from tilewright.grouping.plan import count_loads
 from tilewright.heuristics.grouping import _annealing, beam, row_by_row, strips, sweep, zigzag
 from tilewright.heuristics.grouping._measure import Group, Value, best, distinct, near, room, value
 from tilewright.heuristics.grouping._window import Style, Window, draw_cover_style, draw_style, vary
-from tilewright.search import Search
 
 WIDTH, TASTES = 25, 8
 """Plans that a restart grows side by side, and tastes that it tries: wider helps less than another taste."""
@@ -61,7 +61,7 @@ POOL = 8
 """Tastes of sweeps to remember, those that did best."""
 
 
-def plan(problem: Problem, search: Search, attempts: int | None = None) -> Plan:
+def plan(problem: Problem, search: RunContext, attempts: int | None = None) -> Plan:
     """Improve the start, or the best plan of the quick heuristics if there is none within the limits.
 
     Parameters
@@ -90,7 +90,7 @@ class _State(NamedTuple):
 class _Run:
     """The present plan as a list of groups, and the ways to improve it."""
 
-    def __init__(self, problem: Problem, search: Search, start: Plan, timed: bool) -> None:
+    def __init__(self, problem: Problem, search: RunContext, start: Plan, timed: bool) -> None:
         self.problem = problem
         self.search = search
         self.timed = timed

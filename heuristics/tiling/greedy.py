@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.tiling import Plan, Problem, fault, objective
+from tilewright.tiling import Plan, Problem, objective, violation
 from tilewright.tiling.dsp import local_traffic, nest_of, search
 from tilewright.tiling.dsp.nest import Nest, Tile
 from tilewright.tiling.dsp.plan import DspPlan
@@ -44,7 +44,7 @@ def plan(problem: Problem) -> Plan:
         found.append((least, DspPlan(steps, order, reuse)))  # type: ignore[arg-type]
     # The exact cost decides among the few that look best.
     plans = [Plan((one,)) for _, one in sorted(found, key=lambda entry: entry[0])[:8]]
-    valid = [one for one in plans if fault(problem, one) is None]
+    valid = [one for one in plans if violation(problem, one) is None]
     return min(valid, key=lambda one: objective(problem, one), default=plans[0])
 
 

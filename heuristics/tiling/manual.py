@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from tilewright import catalogue
-from tilewright.layer import Layer
-from tilewright.network import Network
-from tilewright.tiling import Plan, Problem, fault
+from tilewright.core import catalogue
+from tilewright.spec.layer import Layer
+from tilewright.spec.network import Network
+from tilewright.tiling import Plan, Problem, violation
 from tilewright.tiling.dsp import nest_of
 from tilewright.tiling.dsp.nest import Nest
 from tilewright.tiling.dsp.plan import LOOPS, SCHEDULES, DspPlan
@@ -31,7 +31,7 @@ def plan(problem: Problem) -> Plan:
     nest = nest_of(problem.one_layer, problem.machine)
 
     def runs(tile: dict[str, int]) -> bool:
-        return fault(problem, _plan(tile, schedule)) is None
+        return violation(problem, _plan(tile, schedule)) is None
 
     wishes = [tile for layer, tile in published() if layer == _one_image(problem.one_layer)]
     for tile in [*wishes, *_shrinking(nest)]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.tiling import Plan, Problem, fault
+from tilewright.tiling import Plan, Problem, violation
 from tilewright.tiling.dsp import local_traffic, nest_of, thesis
 from tilewright.tiling.dsp.plan import SCHEDULES, DspPlan
 from tilewright.tiling.dsp.traffic import Tiles
@@ -43,7 +43,7 @@ def plan(problem: Problem) -> Plan:
             ranked.append((cost[at], int(tiles.need[at]), name, at))
         for _, _, name, at in sorted(ranked):
             found = _plan(tiles, at, name)
-            if fault(problem, found) is None:
+            if violation(problem, found) is None:
                 return found
     return _plan(thesis.explore(nest, nest.machine.room), 0, allowed[0])  # nothing is allowed at all
 

@@ -7,8 +7,8 @@ Why nothing is lost is argued in the modules that it stands on: ``tilewright.all
 from __future__ import annotations
 
 from tilewright.allocation import Plan, Problem
-from tilewright.allocation.search import Found, answers
-from tilewright.search import Outcome, Search
+from tilewright.allocation.exact.search import Found, answers
+from tilewright.core.context import Outcome, RunContext
 
 
 def suits(problem: Problem) -> bool:
@@ -16,7 +16,7 @@ def suits(problem: Problem) -> bool:
     return problem.minimise != "distance"
 
 
-def solve(problem: Problem, search: Search) -> Outcome:
+def solve(problem: Problem, search: RunContext) -> Outcome:
     """Find and prove the optimum; of ``pareto``, the whole front."""
     plan, bound, proven = None, None, False
     for found in answers(problem, search.deadline):

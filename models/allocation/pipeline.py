@@ -21,10 +21,10 @@ import numpy as np
 import pyomo.environ as pyo
 
 from tilewright.allocation import Plan, Problem, best_bound
+from tilewright.allocation.exact.search import trimmed
 from tilewright.allocation.plan import PACINGS
 from tilewright.allocation.schedule import schedule
-from tilewright.allocation.search import trimmed
-from tilewright.allocation.shares_minizinc import Choices, chooses
+from tilewright.allocation.split_options import Choices, chooses
 
 LARGEST = 10**8
 """Largest objective, in units, whose neighbours are still apart within HiGHS's tolerances."""

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilewright.core.context import Outcome, RunContext
 from tilewright.fusion import Plan, Problem
 from tilewright.fusion.candidates import Candidate, alone, candidates
+from tilewright.fusion.exact.search import answers
 from tilewright.fusion.memory import least
-from tilewright.fusion.search import answers
 from tilewright.fusion.selection import ordered
 from tilewright.heuristics.fusion import greedy
-from tilewright.search import Outcome, Search
 
 
-def solve(problem: Problem, search: Search) -> Outcome:
+def solve(problem: Problem, search: RunContext) -> Outcome:
     """Find and prove the optimum."""
     return _least_memory(problem, search) if problem.minimise == "memory" else _cheapest(problem, search)
 
 
-def _least_memory(problem: Problem, search: Search) -> Outcome:
+def _least_memory(problem: Problem, search: RunContext) -> Outcome:
     plan, bound, proven = None, None, False
     for found in least(problem, search.deadline):
         proven = found.proven
@@ -38,7 +38,7 @@ def _least_memory(problem: Problem, search: Search) -> Outcome:
     return Outcome("optimal" if proven else "feasible", plan, bound)
 
 
-def _cheapest(problem: Problem, search: Search) -> Outcome:
+def _cheapest(problem: Problem, search: RunContext) -> Outcome:
     # What all groups cost takes most of the time; until then there is a plan without any.
     first = alone(problem)
     plan, cost = ordered(problem, first), sum(one.cost for one in first)

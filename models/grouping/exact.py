@@ -8,11 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from tilewright.grouping import Problem, best_bound, fault, objective
-from tilewright.grouping.bitsets import fits
-from tilewright.grouping.bounds import with_more_steps
-from tilewright.grouping.exact import Found, answers, answers_by_steps
-from tilewright.search import Outcome, Search
+from tilewright.core.context import Outcome, RunContext
+from tilewright.grouping import Problem, best_bound, objective, violation
+from tilewright.grouping.bounds.best import with_more_steps
+from tilewright.grouping.exact.bitsets import fits
+from tilewright.grouping.exact.search import Found, answers, answers_by_steps
 
 Method = Callable[[Problem, float, int, int | None, int], Iterator[Found]]
 
@@ -26,14 +26,14 @@ def suits(problem: Problem) -> bool:
     return fits(problem)
 
 
-def solve(problem: Problem, search: Search) -> Outcome:
+def solve(problem: Problem, search: RunContext) -> Outcome:
     """Find and prove the optimum, or raise the bound until time is up.
 
     Where the number of steps is free, every number has a search of its own at first (docs/bounds.md, "Any
     number of steps").
     """
     plan, facts = search.start, best_bound(problem)
-    if plan is not None and fault(problem, plan) is not None:
+    if plan is not None and violation(problem, plan) is not None:
         plan = None
     value = None if plan is None else objective(problem, plan)
     bound = max(facts.value, search.bound or facts.value)

@@ -18,7 +18,7 @@ from typing import Any
 import pyomo.environ as pyo
 
 from tilewright.grouping import Plan, Problem
-from tilewright.grouping.bounds import best_bound, fewest_pixels
+from tilewright.grouping.bounds.best import best_bound, fewest_pixels
 from tilewright.grouping.structure import (
     canonical,
     cells,

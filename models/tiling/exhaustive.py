@@ -6,11 +6,11 @@ What is enumerated and why nothing is lost is argued in docs/tiling.md; the sear
 
 from __future__ import annotations
 
-from tilewright.search import Outcome, Search
+from tilewright.core.context import Outcome, RunContext
 from tilewright.tiling import MACHINES, Plan, Problem
 
 
-def solve(problem: Problem, search: Search) -> Outcome:
+def solve(problem: Problem, search: RunContext) -> Outcome:
     """Find and prove the optimum of a problem with one layer; of ``pareto``, the whole front."""
     found = MACHINES[problem.machine.kind].exhaustive(problem, search.deadline)
     if found is None:

@@ -14,12 +14,12 @@ from pipelines_at_random import networks
 from tilewright import allocation
 from tilewright.allocation import PACINGS, Plan, Problem
 from tilewright.allocation.geometry import Windows, last_uses, latest, scan_rows
-from tilewright.allocation.program import Lowering
+from tilewright.allocation.lowering import Lowering
 from tilewright.allocation.schedule import schedule
-from tilewright.allocation.shares import Share, shares
-from tilewright.errors import InputError
-from tilewright.instance import build, parse, read
+from tilewright.allocation.splits import Share, shares
+from tilewright.run.instance import build, parse, read
 from tilewright.simulator import execute
+from tilewright.spec.errors import InputError
 
 
 def problem_of(network: dict[str, Any], array: tuple[int, int] = (64, 64), **tables: Any) -> Problem:
@@ -170,7 +170,7 @@ def test_shares_are_the_front_of_all_divisions(data: st.DataObject) -> None:
         if f * n * r <= 16
     ]
     found = shares(problem, problem.stages[0])
-    assert all(share.fault(problem, problem.stages[0]) is None for share in found)
+    assert all(share.violation(problem, problem.stages[0]) is None for share in found)
     for pes in range(1, 17):
         best = min(share.load(task) for share in every if share.pes <= pes)
         assert min(share.load(task) for share in found if share.pes <= pes) == best

@@ -17,11 +17,12 @@ from matplotlib.text import Text
 from PIL import Image
 
 import tilewright
-from tilewright.allocation import Plan, Problem, pictures, simulate
-from tilewright.allocation.placement import snake
-from tilewright.allocation.shares import Share, paper_share
-from tilewright.errors import InputError
+from tilewright.allocation import Plan, Problem, simulate
+from tilewright.allocation import plot as pictures
+from tilewright.allocation.placement.floor import snake
+from tilewright.allocation.splits import Share, paper_share
 from tilewright.simulator import Report
+from tilewright.spec.errors import InputError
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -287,6 +288,6 @@ def test_the_same_bytes_each_time(suffix: str, reports: dict[str, Report], tmp_p
 
 
 def test_importing_is_cheap() -> None:
-    code = "import sys, tilewright.allocation.pictures; print({'matplotlib', 'PIL'} & set(sys.modules))"
+    code = "import sys, tilewright.allocation.plot; print({'matplotlib', 'PIL'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

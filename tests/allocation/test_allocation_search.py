@@ -16,22 +16,22 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pipelines_at_random import networks
 
-from tilewright.allocation import Bound, Plan, Problem, best_bound, fault, objective, pes, simulate
+from tilewright.allocation import Bound, Plan, Problem, best_bound, objective, pes, simulate, violation
 from tilewright.allocation.bounds import least_buffers
+from tilewright.allocation.exact.options import least_interval, menus, within
+from tilewright.allocation.exact.search import RANKS, answers, exhaustive, paced, trimmed
+from tilewright.allocation.exact.timing import Timing, sufficient
 from tilewright.allocation.geometry import Scan
 from tilewright.allocation.plan import PACINGS
 from tilewright.allocation.problem import Stage
 from tilewright.allocation.schedule import schedule
-from tilewright.allocation.search import RANKS, answers, exhaustive, paced, trimmed
-from tilewright.allocation.search_choices import least_interval, menus, within
-from tilewright.allocation.search_timing import Timing, sufficient
-from tilewright.allocation.shares import Share, shares
-from tilewright.checking import check
-from tilewright.errors import InputError
-from tilewright.instance import build, read
+from tilewright.allocation.splits import Share, shares
+from tilewright.core.context import RunContext
 from tilewright.models.allocation import parametric
-from tilewright.search import Search
-from tilewright.solving import solve
+from tilewright.run.instance import build, read
+from tilewright.run.solve import solve
+from tilewright.run.verify import check
+from tilewright.spec.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 
@@ -80,7 +80,7 @@ def every_share(problem: Problem, stage: Stage) -> list[Share]:
             continue
         for over_filters, over_maps in product(range(1, units + 1), repeat=2):
             share = Share(filters, maps, rows, over_filters, over_maps)
-            if share.fault(problem, stage) is None:
+            if share.violation(problem, stage) is None:
                 place = share.load(stage.task), share.rows
                 best[place] = min(best.get(place, share), share, key=lambda share: share.pes)
     return list(best.values())
@@ -157,11 +157,11 @@ def test_what_is_claimed_equals_enumeration(problem: Problem) -> None:
         # Of all shares with the same load only one is tried where rows are split and buffers limited.
         assert "rows" in problem.limits.splits and problem.machine.buffer_bytes is not None
         assert least is None or found.bound <= least[0]
-        assert all(fault(problem, plan) is None for plan in found.plans)
+        assert all(violation(problem, plan) is None for plan in found.plans)
         return
     assert least is not None and bound.impossible is None
     (plan,) = found.plans
-    assert fault(problem, plan) is None
+    assert violation(problem, plan) is None
     got = ranked(problem, key(problem, plan))
     assert (found.value, found.bound) == (least[0], least[0]) == (got[0], got[0])
     assert bound.value <= found.value
@@ -170,7 +170,7 @@ def test_what_is_claimed_equals_enumeration(problem: Problem) -> None:
     assert got[:places] == least[:places]
     for other in list(plans.values())[:5]:
         shorter = trimmed(problem, other)
-        assert fault(problem, shorter) is None
+        assert violation(problem, shorter) is None
         assert ranked(problem, key(problem, shorter)) <= ranked(problem, key(problem, other))
 
 
@@ -191,8 +191,8 @@ def test_front_equals_enumeration(problem: Problem) -> None:
     assert [key(problem, plan) for plan in found.plans] == front
     assert found.value == front[0][0]
     joined = Plan.joined(found.plans)
-    assert fault(problem, joined) is None
-    assert fault(problem, trimmed(problem, joined)) is None
+    assert violation(problem, joined) is None
+    assert violation(problem, trimmed(problem, joined)) is None
 
 
 def test_a_slower_layer_may_save_latency() -> None:
@@ -244,7 +244,7 @@ def test_surfaces_of_networks(name: str) -> None:
     problem = known(name, 16, "pareto")
     found = exhaustive(problem)
     assert found is not None and found.proven
-    assert fault(problem, Plan.joined(found.plans)) is None
+    assert violation(problem, Plan.joined(found.plans)) is None
     triples = [key(problem, plan) for plan in found.plans]
     for minimise, place in (("interval", 0), ("latency", 2)):
         other = known(name, 16, minimise)
@@ -368,7 +368,7 @@ def test_what_is_proven_when_time_is_up() -> None:
         whole = exhaustive(known("inceptionv3", 32, "latency" if minimise == "latency" else "interval"))
         assert whole is not None and whole.value is not None
         assert not last.proven and last.bound <= whole.value
-        assert all(fault(problem, plan) is None for plan in last.plans if minimise == "latency")
+        assert all(violation(problem, plan) is None for plan in last.plans if minimise == "latency")
 
 
 # The method ----------------------------------------------------------------------------------------------
@@ -378,21 +378,23 @@ def test_what_is_proven_when_time_is_up() -> None:
 def test_the_method_reports(minimise: str) -> None:
     problem = known("mnist-tcpa", 4, minimise)
     told: list[Any] = []
-    outcome = parametric.solve(problem, Search(on_plan=told.append, on_bound=told.append))
+    outcome = parametric.solve(problem, RunContext(on_plan=told.append, on_bound=told.append))
     assert outcome.status == "optimal"
     assert outcome.bound == objective(problem, outcome.plan)
-    assert fault(problem, outcome.plan) is None
+    assert violation(problem, outcome.plan) is None
     assert outcome.plan in told and outcome.bound in told
     assert parametric.suits(problem)
     assert not parametric.suits(known("mnist-tcpa", 4, "distance"))
 
 
 def test_the_method_says_that_there_is_no_plan() -> None:
-    assert parametric.solve(known("mnist-tcpa", 4, "interval", rate=1181), Search()).status == "infeasible"
+    assert (
+        parametric.solve(known("mnist-tcpa", 4, "interval", rate=1181), RunContext()).status == "infeasible"
+    )
 
 
 def test_the_method_says_what_it_knows() -> None:
-    outcome = parametric.solve(known("inceptionv3", 32, "pareto"), Search(deadline=time.monotonic()))
+    outcome = parametric.solve(known("inceptionv3", 32, "pareto"), RunContext(deadline=time.monotonic()))
     assert (outcome.status, outcome.plan, outcome.bound) == ("unknown", None, None)
 
 

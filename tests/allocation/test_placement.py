@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import os
 import re
-import sys
 import time
 from collections.abc import Iterator
 from functools import cache
 from itertools import combinations, pairwise
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,21 +17,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright import catalogue, drivers
-from tilewright.allocation import placement_annealing as annealing
-from tilewright.allocation import placement_minizinc as bridge
-from tilewright.allocation.placement import (
+from tilewright import drivers
+from tilewright.allocation.placement import annealing
+from tilewright.allocation.placement import minizinc as bridge
+from tilewright.allocation.placement.floor import (
     Floor,
     Regions,
     distance,
-    fault,
     fewest_hops,
     improve,
     lower_bound,
     snake,
+    violation,
 )
-from tilewright.allocation.placement_paths import paths
-from tilewright.search import Outcome, Search
+from tilewright.allocation.placement.paths import paths
+from tilewright.core import catalogue
+from tilewright.core import room as core_room
+from tilewright.core.context import Outcome, RunContext
 
 
 def chain(rows: int, columns: int, *sizes: int) -> Floor:
@@ -61,14 +62,14 @@ def floors(draw: st.DrawFn, most: int, layers: int, *, any_border: bool = True) 
 def connected(rows: int, columns: int, size: int) -> list[tuple[tuple[int, int], ...]]:
     alone = Floor(rows, columns, (size,), (), ())
     every = combinations(((row, column) for row in range(rows) for column in range(columns)), size)
-    return [region for region in every if fault(alone, (region,)) is None]
+    return [region for region in every if violation(alone, (region,)) is None]
 
 
 def placements(floor: Floor, regions: Regions = ()) -> Iterator[Regions]:
     """Yield every valid placement that begins with some regions."""
     n = len(regions)
     begun = floor._replace(sizes=floor.sizes[:n], border=tuple(layer for layer in floor.border if layer < n))
-    if regions and fault(begun, regions) is not None:
+    if regions and violation(begun, regions) is not None:
         return
     if n == len(floor.sizes):
         yield regions
@@ -99,14 +100,14 @@ BROKEN = {
 
 
 def test_valid_placement_has_no_fault() -> None:
-    assert fault(PAPER, PLACED) is None
+    assert violation(PAPER, PLACED) is None
     # Hops to layers 1 to 4, PE by PE.
     assert distance(PAPER, PLACED) == 1 + (3 + 2 + 1 + 4 + 3 + 2 + 1 + 2) + 1 + (2 + 1)
 
 
 @pytest.mark.parametrize("message", BROKEN)
 def test_broken_rules_are_found(message: str) -> None:
-    found = fault(PAPER, BROKEN[message])
+    found = violation(PAPER, BROKEN[message])
     assert found is not None
     assert re.match(message, found)
 
@@ -114,9 +115,9 @@ def test_broken_rules_are_found(message: str) -> None:
 def test_the_border_must_be_reached() -> None:
     inside: Regions = (((0, 1),), ((1, 1),))
     floor = Floor(3, 3, (1, 1), ((0, 1),), (0,))
-    assert fault(floor, inside) is None
+    assert violation(floor, inside) is None
     message = "layer 1: reads or writes the memory, but has no PE on the border"
-    assert fault(floor._replace(border=(0, 1)), inside) == message
+    assert violation(floor._replace(border=(0, 1)), inside) == message
 
 
 # Bounds and heuristics against enumeration -----------------------------------------------------------------
@@ -133,7 +134,7 @@ def test_bounds_hold_for_every_placement(floor: Floor) -> None:
             edges = tuple(edge for edge in floor.edges if edge[0] == layer)
             assert distance(floor._replace(edges=edges), regions) >= fewest
     assert least <= min(hops, default=least)
-    if fault(floor, run) is None:
+    if violation(floor, run) is None:
         assert distance(floor, run) >= min(hops)
 
 
@@ -147,12 +148,12 @@ def test_paths_visit_every_pe_once(rows: int, columns: int) -> None:
 
 @given(floors(most=9, layers=12, any_border=False))
 def test_snakes_are_valid(floor: Floor) -> None:
-    assert fault(floor, snake(floor)) is None
+    assert violation(floor, snake(floor)) is None
 
 
 @given(floors(most=7, layers=8))
 def test_snakes_say_which_layer_misses_the_border(floor: Floor) -> None:
-    found = fault(floor, snake(floor))
+    found = violation(floor, snake(floor))
     assert found is None or "border" in found
 
 
@@ -161,7 +162,7 @@ def test_snakes_say_which_layer_misses_the_border(floor: Floor) -> None:
 def test_improved_placements_are_valid_and_no_worse(floor: Floor, seed: int) -> None:
     run = snake(floor)
     found = improve(floor, run, time.monotonic() + 0.05, seed)
-    assert fault(floor, found) is None
+    assert violation(floor, found) is None
     assert lower_bound(floor) <= distance(floor, found) <= distance(floor, run)
 
 
@@ -176,7 +177,7 @@ def test_annealing_counts_as_it_goes(floor: Floor, seed: int, temperature: float
     annealing.anneal(state, 3000, temperature)
     state.best[:] = state.pe[:, annealing.LAYER]
     present = annealing.regions(state)
-    assert fault(floor, present) is None
+    assert violation(floor, present) is None
     assert state.totals[annealing.HOPS] == distance(floor, present)
     assert (state.of == built(present).of).all()
 
@@ -217,21 +218,18 @@ TINY = {
 
 @pytest.fixture
 def room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let floors be a room of their own."""
-    room, minizinc = ModuleType("floors"), ModuleType("floors.minizinc")
-    vars(room).update(objective=distance)
+    """Let floors be a room of their own, with the formulations of allocation."""
     functions = {name: getattr(bridge, name) for name in ("data", "relax", "size", "start")}
-    vars(minizinc).update(functions, plan=bridge.read, scale=lambda _floor: (0, 1))
-    monkeypatch.setitem(sys.modules, "floors", room)
-    monkeypatch.setitem(sys.modules, "floors.minizinc", minizinc)
-    monkeypatch.setattr(Floor, "__module__", "floors.placement")
+    minizinc = SimpleNamespace(**functions, plan=bridge.read, scale=lambda _floor: (0, 1))
+    floors = SimpleNamespace(name="allocation", objective=distance, minizinc=minizinc)
+    monkeypatch.setitem(core_room._BY_TYPE, Floor, floors)
 
 
 def solve(floor: Floor, *, seconds: float = 60, extras: bool = True, **search: Any) -> Outcome:
     if not drivers.available("gecode"):
         assert not os.environ.get("CI"), "gecode must be installed in CI"
         pytest.skip("gecode is not installed")
-    given = Search(**search)
+    given = RunContext(**search)
     given.deadline = time.monotonic() + seconds
     formulation = catalogue.formulation("allocation", "regions")
     found: Outcome = drivers.load("gecode").solve(floor, formulation, given, extras=extras)
@@ -245,7 +243,7 @@ def test_gecode_agrees_with_enumeration(name: str, extras: bool) -> None:
     floor = TINY[name]
     outcome = solve(floor, extras=extras)
     assert outcome.status == "optimal"
-    assert fault(floor, outcome.plan) is None
+    assert violation(floor, outcome.plan) is None
     assert (
         outcome.bound == distance(floor, outcome.plan) == min(distance(floor, p) for p in placements(floor))
     )
@@ -262,7 +260,7 @@ def test_the_papers_array_is_proven() -> None:
 @pytest.mark.usefixtures("room")
 def test_what_fits_nowhere_is_infeasible() -> None:
     floor = chain(3, 3, *[1] * 9)._replace(border=tuple(range(9)))  # and one of them in the middle
-    assert "border" in str(fault(floor, snake(floor)))
+    assert "border" in str(violation(floor, snake(floor)))
     outcome = solve(floor)
     assert (outcome.status, outcome.plan) == ("infeasible", None)
 
@@ -298,5 +296,5 @@ def test_an_array_of_eight_by_eight_is_improved() -> None:
     floor = chain(8, 8, 6, 12, 9, 15, 5, 8)
     run = snake(floor)
     outcome = solve(floor, seconds=8, start=run)
-    assert fault(floor, outcome.plan) is None
+    assert violation(floor, outcome.plan) is None
     assert lower_bound(floor) <= distance(floor, outcome.plan) < distance(floor, run)

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.allocation import Plan, Problem, reproduce, simulate
+from tilewright.allocation import Plan, Problem, simulate
 from tilewright.allocation import published as equations
 from tilewright.allocation.geometry import Scan
-from tilewright.allocation.reproduce import (
+from tilewright.allocation.schedule import schedule
+from tilewright.allocation.splits import Share, paper_share
+from tilewright.papers.tcpa import tables as reproduce
+from tilewright.papers.tcpa.tables import (
     Case,
     best,
     best_by_pes,
@@ -22,8 +25,6 @@ from tilewright.allocation.reproduce import (
     problem,
     table_1,
 )
-from tilewright.allocation.schedule import schedule
-from tilewright.allocation.shares import Share, paper_share
 
 PUBLISHED = reproduce.published()
 

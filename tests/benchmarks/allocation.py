@@ -9,8 +9,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from tilewright.allocation.exact.search import exhaustive
 from tilewright.allocation.problem import Problem
-from tilewright.allocation.search import exhaustive
 
 NETWORKS = Path(__file__).parents[2] / "instances" / "networks"
 OBJECTIVES = ("interval", "pes", "latency", "pareto")

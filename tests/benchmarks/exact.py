@@ -12,8 +12,8 @@ import sys
 import time
 
 from tilewright.grouping import best_bound
-from tilewright.grouping.exact import answers
-from tilewright.grouping.reproduce import grid_cell
+from tilewright.grouping.exact.search import answers
+from tilewright.papers.s1.tables import grid_cell
 
 CELLS = ((6, 2), (7, 2), (8, 2), (9, 2), (7, 3), (8, 3), (9, 3), (9, 4), (10, 5))
 """Input sizes and group sizes whose optimum is above the compulsory bound."""

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import onnx
 
-from tilewright import catalogue
+from tilewright.core import catalogue
 from tilewright.fusion import simulate
 from tilewright.fusion.candidates import candidates, matches
+from tilewright.fusion.exact.search import optimum
 from tilewright.fusion.problem import EngineMachine, Problem
-from tilewright.fusion.search import optimum
 from tilewright.fusion.selection import ordered
 from tilewright.importing import network as imported
-from tilewright.instance import validated
-from tilewright.network import Network
+from tilewright.run.instance import validated
+from tilewright.spec.network import Network
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 NAMES = ("vgg16", "resnet152", "googlenet", *sorted(path.stem for path in LIGHT.glob("light_*.onnx")))

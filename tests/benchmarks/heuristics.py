@@ -14,11 +14,11 @@ import sys
 import tempfile
 import time
 
+from tilewright.core.context import RunContext
 from tilewright.grouping import Plan, Problem
 from tilewright.grouping.plan import count_loads, objective
 from tilewright.grouping.problem import GroupingLimits, GroupingMachine
-from tilewright.layer import Layer
-from tilewright.search import Search
+from tilewright.spec.layer import Layer
 
 LAYERS = {
     "lenet5-conv1": Layer(input=(1, 32, 32), kernels=6, kernel=(5, 5)),
@@ -58,7 +58,7 @@ def grid(seconds: float, steps: str) -> None:
                 last[0] = time.monotonic()
 
             began = time.monotonic()
-            plan = lns.plan(problem, Search(deadline=began + seconds, on_plan=note))
+            plan = lns.plan(problem, RunContext(deadline=began + seconds, on_plan=note))
             excess = loads(problem, plan) - size * size
             solved += excess == 0
             best_gain = max(best_gain, 1 - objective(problem, plan) / paper)
@@ -83,7 +83,7 @@ def layers(seconds: float, only: str) -> None:
             began = time.monotonic()
             grown = beam.plan(problem)
             spent = time.monotonic() - began
-            plan = lns.plan(problem, Search(start=grown, deadline=time.monotonic() + seconds))
+            plan = lns.plan(problem, RunContext(start=grown, deadline=time.monotonic() + seconds))
             final = objective(problem, plan)
             walked = objective(problem, strips.plan(problem))
             print(
@@ -104,7 +104,7 @@ def cold() -> None:
     )
     for text in ("cold", "warm"):
         began, worked = time.monotonic(), time.process_time()
-        lns.plan(problem, Search(), attempts=3)
+        lns.plan(problem, RunContext(), attempts=3)
         wall, busy = time.monotonic() - began, time.process_time() - worked
         print(f"{text}: {wall:.2f} s, of the processor {busy:.2f} s")
 

@@ -130,9 +130,9 @@ def many_cores() -> Callable[[], Report]:
 
 
 def grouping() -> Callable[[], Report]:
-    from tilewright.grouping.program import lower
-    from tilewright.grouping.reproduce import bundled
+    from tilewright.grouping.lowering import lower
     from tilewright.heuristics.grouping import strips
+    from tilewright.papers.s1.tables import bundled
 
     problem = bundled("vgg16-conv1_2-g8", 4).problem
     program = lower(problem, strips.plan(problem))
@@ -140,9 +140,9 @@ def grouping() -> Callable[[], Report]:
 
 
 def grouping_overlapped() -> Callable[[], Report]:
-    from tilewright.grouping.program import lower
-    from tilewright.grouping.reproduce import bundled
+    from tilewright.grouping.lowering import lower
     from tilewright.heuristics.grouping import strips
+    from tilewright.papers.s1.tables import bundled
 
     problem = bundled("vgg16-conv1_2-g8", 4).problem
     program = lower(problem, strips.plan(problem))
@@ -157,8 +157,8 @@ def resnet(channels: int, *, overlapped: bool = False, numeric: bool = False) ->
     sys.path.append(str(Path(__file__).parents[1] / "simulator"))
     from pipelines import IMAGE, Pipeline, Stage
 
-    from tilewright.layer import Layer
-    from tilewright.network import Add, Pool
+    from tilewright.spec.layer import Layer
+    from tilewright.spec.network import Add, Pool
 
     image = 3, 224, 224
     stages: list[Stage] = []
@@ -205,9 +205,9 @@ def resnet(channels: int, *, overlapped: bool = False, numeric: bool = False) ->
 def numeric_tile() -> Callable[[], object]:
     import numpy as np
 
-    from tilewright.layer import Layer
     from tilewright.simulator.operations import ConvolveBox
     from tilewright.simulator.reference import random_values
+    from tilewright.spec.layer import Layer
 
     layer = Layer(input=(256, 56, 56), kernels=256, kernel=(3, 3), padding=(1, 1, 1, 1))
     values, kernels = random_values(layer, 0)

@@ -8,11 +8,11 @@ import sys
 import time
 from collections.abc import Callable
 
+from tilewright.core.context import RunContext
 from tilewright.grouping import Problem, objective, simulate
-from tilewright.grouping.bounds import best_bound
-from tilewright.grouping.reproduce import bundled, grid_cell
+from tilewright.grouping.bounds.best import best_bound
 from tilewright.heuristics.grouping import lns, strips, zigzag
-from tilewright.search import Search
+from tilewright.papers.s1.tables import bundled, grid_cell
 
 
 def seconds(work: Callable[[], object], runs: int = 3) -> float:
@@ -61,11 +61,13 @@ def main() -> None:
     say("... with the double-buffered timeline", f"{seconds(lambda: simulate(large, tall), 1):.2f} s", "5 s")
     say("bounds of the 226x226 layer", f"{seconds(lambda: best_bound(large)):.2f} s", "1 s")
 
-    lns.plan(grid_cell(6, 2, "kmin").problem, Search(deadline=time.monotonic() + 60), attempts=20)  # compiles
+    lns.plan(
+        grid_cell(6, 2, "kmin").problem, RunContext(deadline=time.monotonic() + 60), attempts=20
+    )  # compiles
     for group, known in ((2, 208), (3, 177), (4, 162), (5, 152), (6, 147), (7, 144)):
         cell = grid_cell(12, group, "kmin").problem
         start = zigzag.plan(cell)
-        found = lns.plan(cell, Search(start=start, deadline=time.monotonic() + 5))
+        found = lns.plan(cell, RunContext(start=start, deadline=time.monotonic() + 5))
         best = cell.cost(known, cell.kmin)
         excess = objective(cell, found) / best - 1
         say(f"12x12, group size {group}: local search from ZigZag, 5 s, above {best}", f"{excess:.1%}", "2 %")

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tilewright.instance import read
+from tilewright.run.instance import read
 from tilewright.tiling import Problem, objective
 from tilewright.tiling.dsp import exhaustive, local_traffic, nest_of, search
 from tilewright.tiling.plan import Plan

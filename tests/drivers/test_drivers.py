@@ -13,13 +13,19 @@ import pytest
 
 import tilewright.models.grouping
 from tilewright import drivers
+from tilewright.core.context import RunContext
 from tilewright.drivers import highs
 from tilewright.drivers._run import Run, interrupted_at_deadline
-from tilewright.errors import Disagreement, InputError, SolverMissingError, UnknownNameError
 from tilewright.grouping import Plan, Problem
 from tilewright.grouping.plan import objective
 from tilewright.models.grouping import lives, s1
-from tilewright.search import OutOfTimeError, Search
+from tilewright.spec.errors import (
+    Disagreement,
+    InputError,
+    OutOfTimeError,
+    SolverMissingError,
+    UnknownNameError,
+)
 
 ORDERED = Path(next(iter(tilewright.models.grouping.__path__))) / "ordered.mzn"
 
@@ -44,8 +50,8 @@ def gecode():
     return drivers.load("gecode")
 
 
-def within(seconds: float, **search) -> Search:
-    return Search(deadline=time.monotonic() + seconds, **search)
+def within(seconds: float, **search) -> RunContext:
+    return RunContext(deadline=time.monotonic() + seconds, **search)
 
 
 def test_list_of_drivers():
@@ -83,7 +89,7 @@ def test_nothing_heavy_is_imported_with_the_list():
 
 def test_a_different_objective_is_an_error():
     case = problem(4, 2)
-    run = Run(case, Search())
+    run = Run(case, RunContext())
     plan = zigzag(case)
     run.found(plan, objective(case, plan))
     with pytest.raises(Disagreement):
@@ -115,7 +121,7 @@ def test_gecode_reports_a_model_that_counts_wrong(gecode, tmp_path):
 def test_bounds_are_rounded_up_with_a_tolerance(dual, expected):
     case = problem(4, 2)
     solving = highs._Solve.__new__(highs._Solve)
-    solving.run, solving.offset, solving.unit = Run(case, Search()), 100, 7
+    solving.run, solving.offset, solving.unit = Run(case, RunContext()), 100, 7
     solving._bounded(dual)
     assert solving.run.bound == 100 + 7 * expected
 

@@ -12,15 +12,15 @@ from typing import Any
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from tilewright import catalogue
+from tilewright.core import catalogue
 from tilewright.fusion import Plan, Problem
+from tilewright.fusion.fused_group import Structure
 from tilewright.fusion.plan import HALOS, ORDERS, PARAMETERS, Group, Tile
 from tilewright.fusion.problem import HOST
-from tilewright.fusion.structure import Structure
-from tilewright.fusion.tiles import fault
-from tilewright.instance import validated
-from tilewright.network import OPERANDS, AnyLayer, Map, NamedLayer, Network, Pool
-from tilewright.xgraph import coarse
+from tilewright.fusion.tiles import violation
+from tilewright.run.instance import validated
+from tilewright.spec.coarsening import coarse
+from tilewright.spec.network import OPERANDS, AnyLayer, Map, NamedLayer, Network, Pool
 
 Table = dict[str, Any]
 Nodes = tuple[int, ...]
@@ -169,7 +169,7 @@ def tile(random: Random, structure: Structure) -> Tile:
     """Return a tile that fits: of the first ones that are drawn, or the whole plane."""
     for _ in range(4):
         drawn = any_tile(random, structure)
-        if fault(structure, drawn) is None:
+        if violation(structure, drawn) is None:
             return drawn
     return Tile(*structure.plane, drawn.kernels, max(1, structure.summed(structure.loaded)))
 

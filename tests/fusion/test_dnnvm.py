@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.fusion import fault, objective, reproduce, reproduce_optimum
-from tilewright.fusion.reproduce_figures import figure_5, figure_6
-from tilewright.fusion.reproduce_table import (
+from tilewright.fusion import objective, violation
+from tilewright.papers.dnnvm import figures as reproduce
+from tilewright.papers.dnnvm import optimum as reproduce_optimum
+from tilewright.papers.dnnvm.plots import figure_5, figure_6
+from tilewright.papers.dnnvm.table import (
     NAMES,
     READINGS,
     Baselines,
@@ -87,7 +89,7 @@ def test_methods_are_ordered_and_their_plans_are_valid(name: str, rows: Mapping[
     assert one.speedup("optimum") >= max(one.speedup("paper"), one.speedup("greedy")) >= 1
     for method in one.chosen:
         cycles = objective(one.problem, one.plan(method))
-        assert fault(one.problem, one.plan(method)) is None
+        assert violation(one.problem, one.plan(method)) is None
         assert one.problem.machine.milliseconds(cycles) == one.milliseconds(method)
 
 

@@ -27,20 +27,21 @@ from fusion_at_random import (
 from hypothesis import given, settings
 
 import tilewright
-from tilewright import catalogue, fusion
-from tilewright.errors import InputError
+from tilewright import fusion
+from tilewright.core import catalogue
 from tilewright.fusion import Plan, Problem
 from tilewright.fusion.candidates import Candidate, candidates
-from tilewright.fusion.layout import Layout
+from tilewright.fusion.fused_group import Structure
+from tilewright.fusion.lowering import Lowering
 from tilewright.fusion.measure import Along, Measured
 from tilewright.fusion.plan import HALOS, ORDERS, PARAMETERS, Group, Tile
 from tilewright.fusion.problem import BUFFERS
-from tilewright.fusion.program import Lowering
+from tilewright.fusion.schedule import Layout
 from tilewright.fusion.selection import ordered
-from tilewright.fusion.structure import Structure
-from tilewright.fusion.tiles import Choice, best, choice, fault, halves, sizes, tried, turns
-from tilewright.instance import build
+from tilewright.fusion.tiles import Choice, best, choice, halves, sizes, tried, turns, violation
+from tilewright.run.instance import build
 from tilewright.simulator import Compute, Program, Report, execute
+from tilewright.spec.errors import InputError
 
 OBJECTIVES = ("cycles", "traffic", "energy", "memory")
 
@@ -67,7 +68,7 @@ def simulated(problem: Problem, plan: Plan, any_tiles: bool = False) -> Report:
 
 
 def _simulated(problem: Problem, plan: Plan) -> Report:
-    assert fusion.fault(problem, plan) is None
+    assert fusion.violation(problem, plan) is None
     report = fusion.simulate(problem, plan, numeric=True)
     assert report.violation is None, report.violation
     assert report.numeric
@@ -181,7 +182,7 @@ def test_the_best_tile_is_that_of_enumeration(minimise: str, random: Random) -> 
     assert (found and found.cost) == min(costs, default=None)
     assert found is None or (found.tile in every and found == choice(tight, structure, found.tile))
     for one in (*every[:3], any_tile(random, structure)):
-        if fault(structure, one) is None:
+        if violation(structure, one) is None:
             assert tried(tight, structure, one, False) == (one in every)
 
 
@@ -205,7 +206,7 @@ def searched(problem: Problem, structure: Structure) -> list[Tile]:
             every = [
                 one for one in every if one.halo == problem.limits.halo or (one.rows, one.columns) == whole
             ]
-        fitting = [one for one in every if fault(structure, one) is None]
+        fitting = [one for one in every if violation(structure, one) is None]
         if fitting:
             return fitting
     return []
@@ -462,7 +463,7 @@ def test_a_buffer_of_one_byte_less_overflows(buffer: int) -> None:
     assert found is not None
     assert found.rule == "memory overflow"
     name = f"{BUFFERS[buffer]}_bytes"
-    told = fault(Structure(layered(machine={name: taken[buffer]}), (0, 1)), STRIPES)
+    told = violation(Structure(layered(machine={name: taken[buffer]}), (0, 1)), STRIPES)
     assert told is not None
     assert told.startswith(f"buffers: {taken[buffer] + 1} bytes of the {BUFFERS[buffer]} buffer are needed")
 
@@ -582,7 +583,7 @@ def test_rules_of_plans(groups: tuple[Group, ...], told: str | None) -> None:
     pairs = {"name": "pairs", "nodes": ("conv|pool", "conv|pool"), "edges": ((0, 1),)}
     triples = {"name": "triples", "nodes": ("conv", "conv", "pool"), "edges": ((0, 1), (1, 2)), "whole": True}
     problem = layered(templates=(pairs, triples))
-    found = fusion.fault(problem, Plan(groups))
+    found = fusion.violation(problem, Plan(groups))
     assert (found or "").startswith(told or "")
     assert (found is None) == (told is None)
     report = fusion.simulate(problem, Plan(groups))
@@ -598,16 +599,16 @@ def test_maps_that_leave_must_not_overlap_and_have_one_size() -> None:
     table["layers"][4]["input"] = (8, 8, 8)
     problem = layered(network=table)
     structure = Structure(problem, (1, 2))
-    told = fault(structure, Tile(2, 2, 4, 4))
+    told = violation(structure, Tile(2, 2, 4, 4))
     assert told is None
     structure = Structure(problem, (2, 3))
-    told = fault(structure, Tile(4, 8, 4, 4))
+    told = violation(structure, Tile(4, 8, 4, 4))
     assert told == "tile: the maps that leave differ in size, so they cannot be cut into tiles"
     structure = Structure(problem, (0, 1, 3))
-    assert fault(structure, Tile(2, 8, 4, 4)) is None
+    assert violation(structure, Tile(2, 8, 4, 4)) is None
     table["layers"][2] |= {"kernel": (3, 3)}
     problem = layered(network=table)
-    told = fault(Structure(problem, (1, 2)), Tile(1, 3, 4, 4))
+    told = violation(Structure(problem, (1, 2)), Tile(1, 3, 4, 4))
     assert told is not None
     assert told.startswith("tile: a map that leaves and is read as well needs tiles that do not overlap")
 
@@ -620,9 +621,9 @@ def test_buffers_must_hold_what_is_reserved(drawn: tuple[Random, AnyGroups]) -> 
     machine = structure.machine
     for name, taken in zip(BUFFERS, one.buffers, strict=True):
         structure.machine = machine.model_copy(update={f"{name}_bytes": taken})
-        assert fault(structure, one.tile) is None
+        assert violation(structure, one.tile) is None
         structure.machine = machine.model_copy(update={f"{name}_bytes": taken - 1})
-        told = fault(structure, one.tile)
+        told = violation(structure, one.tile)
         assert told is not None
         assert told.startswith(
             f"buffers: {taken} bytes of the {name} buffer are needed, there are {taken - 1}"
@@ -634,7 +635,7 @@ def test_halos_are_limited(halo: str) -> None:
     problem = layered(limits={"halo": halo})
     for one in HALOS:
         made = Plan((tiled(halo=one), *PLAN[1:]))
-        assert (fusion.fault(problem, made) is None) == (one == halo)
+        assert (fusion.violation(problem, made) is None) == (one == halo)
     found = best(problem, (0, 1))
     assert found is not None
     assert found.tile.halo == halo or found.tile.rows == 8
@@ -645,7 +646,7 @@ def test_memory_within_a_number_of_cycles() -> None:
     layerwise = catalogue.heuristic("fusion", "layerwise").plan(layered())
     slowest = sum(one.cycles for one in fusion.choices(problem, layerwise))
     assert problem.most_cycles == slowest
-    assert fusion.fault(problem, layerwise) is None
+    assert fusion.violation(problem, layerwise) is None
     report = simulated(problem, layerwise)
     assert (
         fusion.objective(problem, layerwise)
@@ -655,7 +656,8 @@ def test_memory_within_a_number_of_cycles() -> None:
     assert report.facts["memory"] == max(one.peak for one in fusion.choices(problem, layerwise))
     hasty = layered(objective={"minimise": "memory", "most_cycles": slowest - 1})
     assert (
-        fusion.fault(hasty, layerwise) == f"cycles: {slowest} are needed, at most {slowest - 1} are allowed"
+        fusion.violation(hasty, layerwise)
+        == f"cycles: {slowest} are needed, at most {slowest - 1} are allowed"
     )
 
 

@@ -19,16 +19,18 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
 
-from tilewright import catalogue, instance
-from tilewright.errors import InputError
-from tilewright.fusion import Plan, Problem, pictures, simulate
-from tilewright.fusion.pictures import Item, Layers
+from tilewright.core import catalogue
+from tilewright.fusion import Plan, Problem, simulate
+from tilewright.fusion import plot as pictures
+from tilewright.fusion.fused_group import Structure
 from tilewright.fusion.plan import Group, Tile
-from tilewright.fusion.structure import Structure
+from tilewright.fusion.plot import Item, Layers
 from tilewright.fusion.tiles import best
 from tilewright.heuristics.fusion import greedy, layerwise
-from tilewright.network import Network
+from tilewright.run import instance
 from tilewright.simulator import Report
+from tilewright.spec.errors import InputError
+from tilewright.spec.network import Network
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -358,6 +360,6 @@ def test_the_same_bytes_each_time(suffix: str, solved: Solved, tmp_path: Path) -
 
 
 def test_importing_is_cheap() -> None:
-    code = "import sys, tilewright.fusion.pictures; print({'matplotlib', 'PIL'} & set(sys.modules))"
+    code = "import sys, tilewright.fusion.plot; print({'matplotlib', 'PIL'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.fusion import search
 from tilewright.fusion.candidates import Candidate
+from tilewright.fusion.exact import search
+from tilewright.fusion.exact.search import answers, optimum
 from tilewright.fusion.prices import prices
-from tilewright.fusion.search import answers, optimum
 from tilewright.fusion.selection import ordered, quotient
 from tilewright.heuristics.fusion import dnnvm, greedy
 

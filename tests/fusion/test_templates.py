@@ -11,15 +11,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tilewright import catalogue
-from tilewright.errors import InputError
+from tilewright.core import catalogue
 from tilewright.fusion import candidates as module
 from tilewright.fusion.candidates import candidates, check_matches, matches, unmatched
 from tilewright.fusion.plan import Tile
 from tilewright.fusion.problem import HOST, Problem
 from tilewright.fusion.templates import SOURCE, Template, bundled
 from tilewright.fusion.tiles import Choice, best
-from tilewright.instance import validated
+from tilewright.run.instance import validated
+from tilewright.spec.errors import InputError
 
 MACHINE = {
     "conv_array": [4, 4, 2],

@@ -14,10 +14,9 @@ from conftest import make_problem
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tilewright import catalogue
-from tilewright.errors import InputError
-from tilewright.grouping import Plan, Problem, best_bound, fault, measured_objective, objective, simulate
-from tilewright.grouping.bounds import (
+from tilewright.core import catalogue
+from tilewright.grouping import Plan, Problem, best_bound, measured_objective, objective, simulate, violation
+from tilewright.grouping.bounds.best import (
     Bound,
     compulsory,
     crossing,
@@ -29,6 +28,7 @@ from tilewright.grouping.bounds import (
     with_more_steps,
 )
 from tilewright.grouping.problem import GroupingLimits
+from tilewright.spec.errors import InputError
 
 
 def line(draw: st.DrawFn, outputs: int) -> tuple[int, int, int, int, tuple[int, int]]:
@@ -346,7 +346,7 @@ def test_no_heuristic_beats_the_bound(layer: dict, group_size: int, padding: str
         heuristic = catalogue.heuristic("grouping", name)
         if not catalogue.searches(heuristic):
             plan = heuristic.plan(problem)
-            if plan is not None and fault(problem, plan) is None:
+            if plan is not None and violation(problem, plan) is None:
                 tried += 1
                 assert objective(problem, plan) >= strongest
     # Blocks of every shape in every scan order, and a little local search on top.
@@ -362,14 +362,14 @@ def test_no_heuristic_beats_the_bound(layer: dict, group_size: int, padding: str
             steps = np.empty(problem.n_patches, np.int64)
             steps[order] = np.arange(problem.n_patches) // group
             plan = Plan.from_steps(problem, steps)
-            if fault(problem, plan) is None:
+            if violation(problem, plan) is None:
                 tried += 1
                 assert objective(problem, plan) >= strongest
             for _ in range(10):
                 a, b = rng.sample(range(problem.n_patches), 2)
                 steps[a], steps[b] = steps[b], steps[a]
             plan = Plan.from_steps(problem, steps)
-            if fault(problem, plan) is None:
+            if violation(problem, plan) is None:
                 tried += 1
                 assert objective(problem, plan) >= strongest
     assert tried

@@ -21,37 +21,22 @@ from hypothesis import HealthCheck, assume, currently_in_test_context, event, gi
 from hypothesis import strategies as st
 from numba import njit
 
-from tilewright import catalogue
-from tilewright.grouping import (
-    Plan,
-    Problem,
-    best_bound,
-    fault,
-    measured_objective,
-    objective,
-    partial_plans,
-    simulate,
-)
-from tilewright.grouping import exact as search
-from tilewright.grouping.bitsets import Bits, pack, unpack
-from tilewright.grouping.chains import Chains
-from tilewright.grouping.extending import (
-    FREE,
-    NEVER,
-    NEXT,
-    Rules,
-    Table,
-    extend,
-    undominated,
-)
-from tilewright.grouping.gaps import NO_ENDS
-from tilewright.grouping.lookahead import NONE, Scratch, is_late
-from tilewright.grouping.partial_plans import Sweep, TooLargeError
-from tilewright.grouping.stages import Key, Space
+from tilewright.core import catalogue
+from tilewright.core.context import RunContext
+from tilewright.grouping import Plan, Problem, best_bound, measured_objective, objective, simulate, violation
+from tilewright.grouping.exact import layered_search as partial_plans
+from tilewright.grouping.exact import search
+from tilewright.grouping.exact.bitsets import Bits, pack, unpack
+from tilewright.grouping.exact.cost_to_go import Chains
+from tilewright.grouping.exact.expansion_kernel import FREE, NEVER, NEXT, Rules, Table, extend, undominated
+from tilewright.grouping.exact.layered_search import Sweep, TooLargeError
+from tilewright.grouping.exact.pruning_kernel import NONE, Scratch, is_late
+from tilewright.grouping.exact.reload_intervals import NO_ENDS
+from tilewright.grouping.exact.stages import Key, Space
+from tilewright.grouping.exact.workspace import Workspace
 from tilewright.grouping.structure import cells, last_useful_step, symmetries
-from tilewright.grouping.workspace import Workspace
 from tilewright.models.grouping import exact
-from tilewright.search import OutOfTimeError, Search
+from tilewright.spec.errors import OutOfTimeError
 
 SECONDS = 60.0
 """For what takes none: a search that does not end fails its test."""
@@ -187,7 +172,7 @@ def check_answer(problem: Problem, start: Plan | None, expected: int | None) -> 
     plans: list[Plan] = []
     outcome = exact.solve(
         problem,
-        Search(
+        RunContext(
             start=start,
             deadline=soon(),
             on_bound=lambda bound, _grounds: bounds.append(bound),
@@ -197,7 +182,7 @@ def check_answer(problem: Problem, start: Plan | None, expected: int | None) -> 
     if currently_in_test_context():
         event(outcome.status)
     assert bounds == sorted(set(bounds))
-    assert all(fault(problem, plan) is None for plan in plans)
+    assert all(violation(problem, plan) is None for plan in plans)
     if expected is None:
         assert outcome.plan is None
         # Where three loads or more are allowed it may not be told.
@@ -209,7 +194,7 @@ def check_answer(problem: Problem, start: Plan | None, expected: int | None) -> 
     if outcome.status == "optimal":
         report = simulate(problem, outcome.plan)
         assert report.violation is None
-        assert fault(problem, outcome.plan) is None
+        assert violation(problem, outcome.plan) is None
         assert measured_objective(problem, report) == objective(problem, outcome.plan) == expected
         assert outcome.bound == expected
     else:
@@ -217,7 +202,7 @@ def check_answer(problem: Problem, start: Plan | None, expected: int | None) -> 
         assert problem.limits.reloads > 2
         assert outcome.status == ("unknown" if outcome.plan is None else "feasible")
         if outcome.plan is not None:
-            assert fault(problem, outcome.plan) is None
+            assert violation(problem, outcome.plan) is None
             assert objective(problem, outcome.plan) >= expected
 
 
@@ -250,7 +235,9 @@ def test_costs_of_any_size_are_counted(channels: int) -> None:
     if not exact.suits(problem):
         return  # nothing claimed, nothing wrong
     bounds: list[int] = []
-    outcome = exact.solve(problem, Search(deadline=soon(), on_bound=lambda bound, _: bounds.append(bound)))
+    outcome = exact.solve(
+        problem, RunContext(deadline=soon(), on_bound=lambda bound, _: bounds.append(bound))
+    )
     # Known of the same layer with cheap loads: 26 loads in 5 steps.
     expected = problem.cost(26, 5)
     assert (outcome.status, outcome.bound) == ("optimal", expected)
@@ -260,9 +247,9 @@ def test_costs_of_any_size_are_counted(channels: int) -> None:
 def test_what_is_known_already_ends_the_search() -> None:
     """A start that meets the bound is optimal at once; a bound from elsewhere is believed."""
     problem = layer_of()
-    best = exact.solve(problem, Search(deadline=soon()))
+    best = exact.solve(problem, RunContext(deadline=soon()))
     assert (best.status, best.bound) == ("optimal", 31)
-    again = exact.solve(problem, Search(start=best.plan, bound=31, deadline=soon()))
+    again = exact.solve(problem, RunContext(start=best.plan, bound=31, deadline=soon()))
     assert (again.status, again.bound, again.plan) == ("optimal", 31, best.plan)
 
 
@@ -285,7 +272,7 @@ def test_a_search_for_less_than_the_optimum_finds_nothing(problem: Problem) -> N
         assert sweep.complete
         found = sweep.plan()
         if problem.limits.reloads <= 2:
-            assert fault(problem, found) is None
+            assert violation(problem, found) is None
             assert objective(problem, found) == expected
             # One half of a unit below, too.
             less = all_plans(space, chains, levels.total(expected) - 1, soon(), watched=watched)
@@ -303,8 +290,8 @@ def test_threads_change_nothing(threads: int, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(partial_plans, "FEW", 2)
     monkeypatch.setattr(partial_plans, "CHUNK", 3)
     for problem, expected in ((layer_of((6, 6)), 48), (layer_of((5, 6), steps="free"), None)):
-        alone = exact.solve(problem, Search(deadline=soon()))
-        shared = exact.solve(problem, Search(deadline=soon(), threads=threads))
+        alone = exact.solve(problem, RunContext(deadline=soon()))
+        shared = exact.solve(problem, RunContext(deadline=soon(), threads=threads))
         assert shared.status == alone.status == "optimal"
         assert shared.bound == alone.bound == objective(problem, shared.plan)
         assert expected in (None, shared.bound)
@@ -321,7 +308,7 @@ def test_a_table_that_gets_too_small_loses_nothing(monkeypatch: pytest.MonkeyPat
         return original(self, 32 if size == 1 << 12 else size)
 
     monkeypatch.setattr(Sweep, "_table", small)
-    outcome = exact.solve(layer_of((6, 6)), Search(deadline=soon()))
+    outcome = exact.solve(layer_of((6, 6)), RunContext(deadline=soon()))
     assert (outcome.status, outcome.bound) == ("optimal", 48)
     assert any(size not in (1, 1 << 12) for size in sizes)
 
@@ -467,7 +454,7 @@ def test_dearer_plans_may_be_looked_for_first(problem: Problem, above: int, pati
             assert not found.impossible
             assert found.bound <= expected, found
             if found.plan is not None:
-                assert fault(problem, found.plan) is None
+                assert violation(problem, found.plan) is None
                 assert objective(problem, found.plan) == found.bound == expected
     if last is not None and problem.limits.reloads < 3:
         assert last.bound == expected
@@ -496,13 +483,13 @@ def best_start(problem: Problem) -> Plan | None:
         method = catalogue.heuristic("grouping", name)
         if not catalogue.searches(method):
             plans.append(method.plan(problem))
-    valid = [plan for plan in plans if fault(problem, plan) is None]
+    valid = [plan for plan in plans if violation(problem, plan) is None]
     return min(valid, key=lambda plan: objective(problem, plan), default=None)
 
 
 def claim(problem: Problem) -> int:
     """Return the optimum that the method claims from the start that `auto` gives it."""
-    outcome = exact.solve(problem, Search(start=best_start(problem), deadline=soon()))
+    outcome = exact.solve(problem, RunContext(start=best_start(problem), deadline=soon()))
     assert outcome.status == "optimal"
     assert outcome.bound == objective(problem, outcome.plan)
     report = simulate(problem, outcome.plan)
@@ -602,7 +589,7 @@ def test_the_limit_of_two_loads_is_proven_twice(name: str, monkeypatch: pytest.M
 
     monkeypatch.setattr(search, "plans_within", noted)
     problem = WATCHED[name]
-    outcome = exact.solve(problem, Search(deadline=soon()))
+    outcome = exact.solve(problem, RunContext(deadline=soon()))
     # Of each number of steps: once it watches, it goes on doing so.
     assert all(found == sorted(found) for found in watched.values())
     assert any(found[-1] for found in watched.values())
@@ -611,7 +598,7 @@ def test_the_limit_of_two_loads_is_proven_twice(name: str, monkeypatch: pytest.M
         assert not verifier.cheaper(problem, most + 1, watched=True)
         return
     assert outcome.status == "optimal"
-    assert fault(problem, outcome.plan) is None
+    assert violation(problem, outcome.plan) is None
     assert objective(problem, outcome.plan) == outcome.bound
     assert not verifier.cheaper(problem, int(outcome.bound), watched=True)
 
@@ -1038,13 +1025,15 @@ def test_no_possible_objective_is_skipped(problem: Problem) -> None:
     ("side", "group", "threads"), [(12, 5, 1), (12, 5, 2), (7, 9, 1)], ids=["12x12", "12x12, threads", "7x7"]
 )
 def test_time_is_kept(side: int, group: int, threads: int, steps: str) -> None:
-    exact.solve(layer_of(), Search(deadline=soon()))  # compiled before the clock starts
+    exact.solve(layer_of(), RunContext(deadline=soon()))  # compiled before the clock starts
     problem = layer_of((side, side), group, steps=steps)
     began = time.monotonic()
     bounds: list[int] = []
     outcome = exact.solve(
         problem,
-        Search(deadline=began + 2, threads=threads, on_bound=lambda bound, _grounds: bounds.append(bound)),
+        RunContext(
+            deadline=began + 2, threads=threads, on_bound=lambda bound, _grounds: bounds.append(bound)
+        ),
     )
     seconds = time.monotonic() - began
     start = best_start(problem)
@@ -1059,7 +1048,7 @@ def test_what_does_not_fit_ends_with_a_valid_bound(rows: int, monkeypatch: pytes
     """Whichever search runs out of memory first, what was proven stands and the other goes on."""
     monkeypatch.setattr(partial_plans, "MAX_ROWS", rows)
     for problem, expected in ((layer_of((7, 7)), 72), (layer_of((6, 6), 3, steps="free"), 42)):
-        outcome = exact.solve(problem, Search(deadline=soon()))
+        outcome = exact.solve(problem, RunContext(deadline=soon()))
         assert outcome.bound is not None
         assert best_bound(problem).value <= outcome.bound <= expected
         assert outcome.status in ("unknown", "optimal")
@@ -1087,7 +1076,7 @@ def test_searches_for_all_numbers_of_steps_agree(
             assert bound <= found.bound <= expected
             bound = found.bound
             if found.plan is not None:
-                assert fault(problem, found.plan) is None
+                assert violation(problem, found.plan) is None
                 plans.append(objective(problem, found.plan))
         assert bound == expected
         assert plans == sorted(plans, reverse=True)

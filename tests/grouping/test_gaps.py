@@ -8,10 +8,11 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from tilewright.grouping import Problem, exact
-from tilewright.grouping.bitsets import NEVER
-from tilewright.grouping.gaps import MOST_PATCHES, NO_ENDS, Gaps, fewest_with_gaps
-from tilewright.grouping.lookahead import DELAYED, MERGED, NONE
+from tilewright.grouping import Problem
+from tilewright.grouping.exact import search as exact
+from tilewright.grouping.exact.bitsets import NEVER
+from tilewright.grouping.exact.pruning_kernel import DELAYED, MERGED, NONE
+from tilewright.grouping.exact.reload_intervals import MOST_PATCHES, NO_ENDS, Gaps, fewest_with_gaps
 
 
 def layer(grid, group, *, kernel=(3, 3), stride=(1, 1), steps="kmin") -> Problem:

@@ -11,11 +11,11 @@ from conftest import make_problem
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from tilewright.errors import InputError
-from tilewright.grouping import Plan, Problem, fault, lower, measured_objective, objective, simulate
+from tilewright.grouping import Plan, Problem, lower, measured_objective, objective, simulate, violation
 from tilewright.grouping import plan as plan_module
 from tilewright.grouping.plan import count_loads, group_pixels
 from tilewright.grouping.validity import misfit
+from tilewright.spec.errors import InputError
 
 
 def pixels_of(problem: Problem, row: int, col: int) -> set[tuple[int, int]]:
@@ -154,7 +154,7 @@ def test_closed_forms_are_what_the_simulator_measures(problem: Problem, data: st
     steps = plan.steps(problem)
     report = simulate(problem, plan)
     assert report.violation is None
-    assert fault(problem, plan) is None
+    assert violation(problem, plan) is None
     loads = count_loads(problem, steps)
     assert int(loads.sum()) * problem.pixel_elements == report.loaded["input"].sum()
     assert int(loads.max()) == report.most_loads["input"]
@@ -207,7 +207,7 @@ def test_objectives_by_hand(minimise: str, count: str, kernels: str, outputs: st
 def test_fault_and_simulator_refuse_the_same(problem: Problem, data: st.DataObject) -> None:
     plan = data.draw(plans(problem))
     assume(not (problem.machine.kernels == "step1" and problem.max_loads < 1))
-    said, report = fault(problem, plan), simulate(problem, plan, overlapped=False)
+    said, report = violation(problem, plan), simulate(problem, plan, overlapped=False)
     assert (said is None) == (report.violation is None), f"{said} / {report.violation}"
     if said is not None:
         assert report.violation is not None
@@ -221,7 +221,7 @@ def test_fault_and_simulator_refuse_the_same(problem: Problem, data: st.DataObje
 def test_kept_outputs_fit_and_are_written_back_once(problem: Problem, data: st.DataObject) -> None:
     assume(problem.machine.outputs == "kept")
     plan = data.draw(plans(problem))
-    assume(fault(problem, plan) is None)
+    assume(violation(problem, plan) is None)
     report = simulate(problem, plan, numeric=True)
     assert report.valid
     assert report.numeric is True
@@ -300,8 +300,8 @@ def test_what_is_no_partition_is_a_violation(groups: tuple, rule: str, step: int
     ],
 )
 def test_what_is_no_partition_has_a_fault(groups: tuple) -> None:
-    assert fault(make_problem(), Plan(GOOD)) is None
-    assert fault(make_problem(), Plan(groups)) is not None
+    assert violation(make_problem(), Plan(GOOD)) is None
+    assert violation(make_problem(), Plan(groups)) is not None
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def test_what_is_no_partition_has_a_fault(groups: tuple) -> None:
 )
 def test_what_cannot_be_lowered_has_a_fault(plan: Plan) -> None:
     assert not simulate(make_problem(), plan).valid
-    assert fault(make_problem(), plan) is not None
+    assert violation(make_problem(), plan) is not None
 
 
 def test_outputs_that_a_plan_keeps_too_long_are_a_fault() -> None:
@@ -326,7 +326,7 @@ def test_outputs_that_a_plan_keeps_too_long_are_a_fault() -> None:
     report = simulate(problem, plan)
     assert report.violation is not None
     assert report.violation.rule == "memory overflow"
-    assert fault(problem, plan) is not None
+    assert violation(problem, plan) is not None
 
 
 def test_totals_beyond_64_bits_are_refused_and_smaller_ones_are_simulated() -> None:
@@ -350,12 +350,12 @@ def test_the_number_of_steps_is_a_limit(steps: int | str, allowed: bool) -> None
     problem = make_problem(limits={"steps": steps})
     report = simulate(problem, Plan(GOOD))
     assert report.valid is allowed
-    assert (fault(problem, Plan(GOOD)) is None) is allowed
+    assert (violation(problem, Plan(GOOD)) is None) is allowed
     if not allowed:
         assert report.violation is not None
         assert (report.violation.rule, report.violation.found) == ("number of steps", "5")
         assert report.violation.needed == "6 to 6 steps"
-        assert fault(problem, Plan(GOOD)) == "number of steps: plan: needed 6 to 6 steps, found 5"
+        assert violation(problem, Plan(GOOD)) == "number of steps: plan: needed 6 to 6 steps, found 5"
 
 
 def test_the_reload_limit_names_pixel_and_step() -> None:
@@ -368,7 +368,7 @@ def test_the_reload_limit_names_pixel_and_step() -> None:
     # Patch 1 needs pixels 1 2 3: pixel 1 was freed by step 2.
     assert (report.violation.rule, report.violation.step) == ("reload limit", 3)
     assert report.violation.tensor == "input[0, 1]"
-    assert fault(problem, plan) == "a pixel is loaded 2 times, at most 1 are allowed"
+    assert violation(problem, plan) == "a pixel is loaded 2 times, at most 1 are allowed"
 
 
 # Plans as data -----------------------------------------------------------------------------------

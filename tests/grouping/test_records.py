@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.errors import InputError
-from tilewright.grouping import best_bound, fault, objective
-from tilewright.grouping.records import Record, known, write
-from tilewright.grouping.reproduce import GROUPS, LAYER_GROUPS, LAYERS, SIZES, bundled, grid_cell
-from tilewright.instance import Instance
+from tilewright.grouping import best_bound, objective, violation
+from tilewright.papers.s1.records import Record, known, write
+from tilewright.papers.s1.tables import GROUPS, LAYER_GROUPS, LAYERS, SIZES, bundled, grid_cell
+from tilewright.run.instance import Instance
+from tilewright.spec.errors import InputError
 
 RECORDS = known()
 
@@ -34,7 +34,7 @@ def test_plans_cost_what_is_said_and_bounds_fit(record):
     problem = INSTANCES[record.sha256].problem
     plan = record.plan(problem)
     assert plan is not None
-    assert fault(problem, plan) is None
+    assert violation(problem, plan) is None
     assert objective(problem, plan) == record.objective >= record.bound
     assert record.bound >= best_bound(problem).value
     assert set(record.found) - {"instance"} == {"tilewright", "method", "seconds", "date"}

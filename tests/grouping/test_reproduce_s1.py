@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.grouping import records, reproduce
+from tilewright.papers.s1 import records
+from tilewright.papers.s1 import tables as reproduce
 
 
 @pytest.fixture

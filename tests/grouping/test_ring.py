@@ -14,8 +14,8 @@ from conftest import make_problem
 from numpy.typing import NDArray
 
 from tilewright.grouping import Problem, best_bound
-from tilewright.grouping import exact as search
-from tilewright.grouping.bounds import compulsory, fewest_pixels, fewest_waiting, ring
+from tilewright.grouping.bounds.best import compulsory, fewest_pixels, fewest_waiting, ring
+from tilewright.grouping.exact import search
 
 Patch = tuple[int, int]
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.grouping import best_bound
-from tilewright.grouping.bounds import surplus
-from tilewright.grouping.surplus import KNOWN, Known, in_the_plane
+from tilewright.grouping.bounds.best import surplus
+from tilewright.grouping.bounds.excess_loads import KNOWN, Known, in_the_plane
 
 Patch = tuple[int, int]
 

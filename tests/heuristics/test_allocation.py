@@ -10,12 +10,13 @@ from allocation.pipelines_at_random import networks
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tilewright import catalogue
-from tilewright.allocation import Plan, Problem, fault, measured_objective, objective, placement, simulate
-from tilewright.allocation.search import exhaustive
-from tilewright.errors import InputError
-from tilewright.instance import read
-from tilewright.search import Search
+from tilewright.allocation import Plan, Problem, measured_objective, objective, simulate, violation
+from tilewright.allocation.exact.search import exhaustive
+from tilewright.allocation.placement import floor as placement
+from tilewright.core import catalogue
+from tilewright.core.context import RunContext
+from tilewright.run.instance import read
+from tilewright.spec.errors import InputError
 
 NAMES = [
     name
@@ -68,9 +69,9 @@ def test_plans_are_valid_and_never_better_than_the_optimum(name: str, problem: P
     assert heuristic.plan(problem) == plan
     best = exhaustive(problem)
     if best is None:
-        assert fault(problem, plan) is not None
+        assert violation(problem, plan) is not None
         return
-    assert fault(problem, plan) is None
+    assert violation(problem, plan) is None
     assert best.value is not None
     assert objective(problem, plan) >= best.value
     assert Plan.from_json(plan.to_json()) == plan
@@ -95,11 +96,11 @@ def test_placements_are_valid_and_get_better(problem: Problem, seed: int) -> Non
     snake, wander = (catalogue.heuristic("allocation", name) for name in ("snake", "wander"))
     assert snake.suits(problem) and wander.suits(problem)
     start, found = snake.plan(problem), []
-    if fault(problem, start) is not None:
+    if violation(problem, start) is not None:
         return
-    search = Search(start=start, seed=seed, deadline=time.monotonic() + 0.05, on_plan=found.append)
+    search = RunContext(start=start, seed=seed, deadline=time.monotonic() + 0.05, on_plan=found.append)
     assert wander.plan(problem, search) == [start, *found][-1]
-    assert all(fault(problem, plan) is None for plan in found)
+    assert all(violation(problem, plan) is None for plan in found)
     hops = [objective(problem, plan) for plan in [start, *found]]
     assert hops == sorted(set(hops), reverse=True)
     assert hops[-1] >= placement.lower_bound(problem.floor(start))
@@ -108,7 +109,7 @@ def test_placements_are_valid_and_get_better(problem: Problem, seed: int) -> Non
 def test_wander_stops_at_a_bound() -> None:
     problem = read("mnist-tcpa-placed").problem
     wander = catalogue.heuristic("allocation", "wander")
-    search = Search(deadline=time.monotonic() + 60, bound=19)
+    search = RunContext(deadline=time.monotonic() + 60, bound=19)
     assert objective(problem, wander.plan(problem, search)) == 19
     assert search.remaining() > 50
 
@@ -141,7 +142,7 @@ def test_close_to_the_optimum_of_networks(name: str, minimise: str) -> None:
     assert best.value is not None
     for heuristic, most in (("greedy", 1.001), ("paper", 1.01)):
         plan = catalogue.heuristic("allocation", heuristic).plan(problem)
-        assert fault(problem, plan) is None
+        assert violation(problem, plan) is None
         assert objective(problem, plan) <= most * best.value
 
 
@@ -152,4 +153,4 @@ def test_waits_where_buffers_are_small() -> None:
     for name in ("paper", "greedy"):
         plan = catalogue.heuristic("allocation", name).plan(problem)
         assert plan.pacing == "uniform"
-        assert fault(problem, plan) is None
+        assert violation(problem, plan) is None

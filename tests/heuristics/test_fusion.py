@@ -10,11 +10,11 @@ from allocation.pipelines_at_random import networks
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tilewright import catalogue
-from tilewright.errors import InputError
-from tilewright.fusion import Plan, Problem, best_bound, fault, measured_objective, objective, simulate
+from tilewright.core import catalogue
+from tilewright.core.context import RunContext
+from tilewright.fusion import Plan, Problem, best_bound, measured_objective, objective, simulate, violation
 from tilewright.fusion.candidates import candidates
-from tilewright.search import Search
+from tilewright.spec.errors import InputError
 
 NAMES = ["layerwise", "greedy", "dnnvm"]
 
@@ -49,7 +49,7 @@ def solve(problem: Problem, **search: Any) -> tuple[Any, list[int], list[int]]:
     """Return the outcome of the exact search, and the costs and bounds that it told."""
     plans: list[Plan] = []
     bounds: list[int] = []
-    given = Search(on_plan=plans.append, on_bound=bounds.append, **search)
+    given = RunContext(on_plan=plans.append, on_bound=bounds.append, **search)
     outcome = catalogue.formulation("fusion", "downsets").solve(problem, given)
     return outcome, [objective(problem, plan) for plan in plans], bounds
 
@@ -61,7 +61,7 @@ def test_plans_are_valid_and_never_better_than_the_optimum(name: str, problem: P
     heuristic = catalogue.heuristic("fusion", name)
     plan = heuristic.plan(problem)
     assert heuristic.plan(problem) == plan
-    assert fault(problem, plan) is None
+    assert violation(problem, plan) is None
     assert Plan.from_json(plan.to_json()) == plan
     best = solve(problem)[0].bound
     assert best_bound(problem).value <= best <= objective(problem, plan)
@@ -75,7 +75,7 @@ def test_plans_are_valid_and_never_better_than_the_optimum(name: str, problem: P
 def test_the_exact_search_proves_its_plan(problem: Problem) -> None:
     outcome, costs, bounds = solve(problem)
     assert outcome.status == "optimal"
-    assert fault(problem, outcome.plan) is None
+    assert violation(problem, outcome.plan) is None
     assert costs == sorted(set(costs), reverse=True)
     assert bounds == sorted(set(bounds))
     assert objective(problem, outcome.plan) == outcome.bound == costs[-1] == bounds[-1]
@@ -93,7 +93,7 @@ def test_out_of_time_there_is_a_plan() -> None:
     problem = squeezing()
     candidates(problem)
     outcome, costs, _ = solve(problem, deadline=time.monotonic())
-    assert fault(problem, outcome.plan) is None
+    assert violation(problem, outcome.plan) is None
     assert outcome.bound <= costs[-1] == objective(problem, outcome.plan)
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tilewright import catalogue
-from tilewright.errors import InputError
+from tilewright.core import catalogue
+from tilewright.core.context import RunContext
 from tilewright.grouping import Plan, Problem
 from tilewright.grouping.plan import count_loads, objective
 from tilewright.grouping.problem import GroupingLimits, GroupingMachine, GroupingObjective
@@ -27,8 +27,8 @@ from tilewright.heuristics.grouping import (
 )
 from tilewright.heuristics.grouping._measure import Value, near, room, value
 from tilewright.heuristics.grouping._window import Window, draw_cover_style
-from tilewright.layer import Layer
-from tilewright.search import Search
+from tilewright.spec.errors import InputError
+from tilewright.spec.layer import Layer
 
 CONSTRUCTIVE = [
     name
@@ -105,7 +105,7 @@ def test_plans_partition_the_patches(name: str, problem: Problem) -> None:
 def test_improver_keeps_its_books_and_never_gets_worse(problem: Problem, seed: int) -> None:
     start = zigzag.plan(problem)
     reported: list[Plan] = []
-    run = lns._Run(problem, Search(start=start, seed=seed, on_plan=reported.append), start, timed=False)
+    run = lns._Run(problem, RunContext(start=start, seed=seed, on_plan=reported.append), start, timed=False)
     run.improve(6)
     plan = run.plan()
     check_partition(problem, plan)
@@ -141,7 +141,7 @@ def test_covering_counts_what_it_evicts(problem: Problem, seed: int, data: st.Da
 def test_covering_keeps_the_books_of_an_improver(size: int, group_size: int, seed: int) -> None:
     problem = make(size, group_size)
     start = zigzag.plan(problem)
-    run = lns._Run(problem, Search(start=start, seed=seed), start, timed=False)
+    run = lns._Run(problem, RunContext(start=start, seed=seed), start, timed=False)
     for _ in range(3):
         run.cover()
     assert run.value <= value(problem, start)
@@ -156,7 +156,7 @@ def test_covering_keeps_the_books_of_an_improver(size: int, group_size: int, see
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(problem=problems(), seed=st.integers(0, 1000))
 def test_same_seed_same_plan(problem: Problem, seed: int) -> None:
-    first, second = (lns.plan(problem, Search(seed=seed), attempts=4) for _ in range(2))
+    first, second = (lns.plan(problem, RunContext(seed=seed), attempts=4) for _ in range(2))
     assert first == second
 
 
@@ -165,13 +165,13 @@ def test_same_seed_same_plan(problem: Problem, seed: int) -> None:
 def test_every_pixel_is_loaded_once(size: int, group_size: int, steps: str) -> None:
     """The compulsory loads bound every plan from below, so these cells of the grid are solved."""
     problem = make(size, group_size, steps=steps)
-    plan = lns.plan(problem, Search(deadline=time.monotonic() + 20))
+    plan = lns.plan(problem, RunContext(deadline=time.monotonic() + 20))
     assert objective(problem, plan) == size * size + problem.kmin
 
 
 def test_improver_stops_at_a_proven_bound() -> None:
     problem = make(12, 2, steps="kmin")
-    plan = lns.plan(problem, Search(deadline=time.monotonic() + 20, bound=280))
+    plan = lns.plan(problem, RunContext(deadline=time.monotonic() + 20, bound=280))
     assert value(problem, plan).violations == 0
     assert objective(problem, plan) <= 280
 
@@ -180,7 +180,7 @@ def test_start_outside_the_limits_is_replaced_and_the_replacement_reported() -> 
     """S1-baseline takes 36 steps where K_min = 9 are demanded."""
     problem = make(8, 4, steps="kmin")
     reported: list[Plan] = []
-    plan = lns.plan(problem, Search(start=s1_baseline.plan(problem), on_plan=reported.append), attempts=1)
+    plan = lns.plan(problem, RunContext(start=s1_baseline.plan(problem), on_plan=reported.append), attempts=1)
     assert plan.n_steps == problem.kmin == 9
     assert value(problem, reported[-1]) == value(problem, plan)
     assert value(problem, plan).violations == 0
@@ -191,10 +191,10 @@ def test_deadline_is_kept(size: int, group_size: int) -> None:
     """A layer too long for a sweep, and one that is swept."""
     problem = make(size, group_size)
     assert sweep.border_lasts(problem, problem.kmin) == (group_size == 24)
-    lns.plan(problem, Search(deadline=time.monotonic()), attempts=3)  # compiles if need be
+    lns.plan(problem, RunContext(deadline=time.monotonic()), attempts=3)  # compiles if need be
     for seconds in (0.5, 1.5):
         began = time.monotonic()
-        lns.plan(problem, Search(start=zigzag.plan(problem), deadline=began + seconds))
+        lns.plan(problem, RunContext(start=zigzag.plan(problem), deadline=began + seconds))
         assert time.monotonic() - began < seconds + 0.5
 
 
@@ -285,6 +285,6 @@ def test_least_memory_still_has_a_plan() -> None:
     problem = Problem(
         layer=layer, machine=GroupingMachine(group_size=4, memory=9 + 9 + 1), limits=GroupingLimits(reloads=0)
     )
-    plan = lns.plan(problem, Search(), attempts=10)
+    plan = lns.plan(problem, RunContext(), attempts=10)
     assert plan.n_steps == 9
     assert value(problem, plan).violations == 0

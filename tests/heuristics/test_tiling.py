@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from tilewright import catalogue
-from tilewright.errors import InputError
+from tilewright.core import catalogue
 from tilewright.heuristics.tiling import manual
-from tilewright.instance import read
-from tilewright.tiling import Plan, Problem, fault, measured_objective, objective, simulate
+from tilewright.run.instance import read
+from tilewright.spec.errors import InputError
+from tilewright.tiling import Plan, Problem, measured_objective, objective, simulate, violation
 from tilewright.tiling.dsp import exhaustive, nest_of, thesis
 from tilewright.tiling.dsp.plan import SCHEDULES, DspPlan
 from tilewright.tiling.dsp.traffic import Tiles
@@ -78,9 +78,9 @@ def test_plans_are_valid_and_never_better_than_the_optimum(name: str, problem: P
     assert heuristic.plan(problem) == plan
     best = exhaustive(problem, float("inf"))
     if best is None:  # partial sums that no tile of the only schedule allowed can wait for
-        assert fault(problem, plan) is not None
+        assert violation(problem, plan) is not None
         return
-    assert fault(problem, plan) is None
+    assert violation(problem, plan) is None
     assert objective(problem, plan) >= best[0]
     report = simulate(problem, plan, numeric=True)
     assert report.violation is None
@@ -107,7 +107,7 @@ def test_close_to_the_optimum_on_alexnet(minimise: str) -> None:
         assert best is not None
         for name in ("pruned", "greedy"):
             plan = catalogue.heuristic("tiling", name).plan(part)
-            assert fault(part, plan) is None
+            assert violation(part, plan) is None
             assert best[0] <= objective(part, plan) <= 1.06 * best[0]
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from tilewright import catalogue, drivers
+from tilewright import drivers
+from tilewright.core import catalogue
+from tilewright.core.context import Outcome, RunContext
 from tilewright.drivers import DRIVERS
-from tilewright.search import Outcome, Search
 
 
 def room_of(problem: Any) -> str:
@@ -54,7 +55,7 @@ def solve(
 ) -> Outcome:
     """Run a formulation with a solver, which must be there in continuous integration."""
     need(solver)
-    given = Search(**search)
+    given = RunContext(**search)
     given.deadline = time.monotonic() + seconds
     more = {} if options is None else {"options": options}
     formulation = catalogue.formulation(room_of(problem), path.stem)
@@ -73,7 +74,7 @@ def check_agreement(problem: Any, path: Path, solver: str, extras: bool, expecte
     assert outcome.status == "optimal"
     assert room.objective(problem, outcome.plan) == outcome.bound == expected
     assert bounds == sorted(set(bounds))
-    assert room.fault(problem, outcome.plan) is None
+    assert room.violation(problem, outcome.plan) is None
     report = room.simulate(problem, outcome.plan, numeric=True)
     assert report.violation is None
     assert report.numeric is True

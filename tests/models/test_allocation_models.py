@@ -12,17 +12,17 @@ from formulations import check_agreement, methods, need, solve, with_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright import catalogue
 from tilewright.allocation import (
     PACINGS,
     Plan,
     Problem,
-    fault,
     minizinc,
     objective,
+    violation,
 )
-from tilewright.allocation.search import exhaustive
-from tilewright.allocation.shares import Share
+from tilewright.allocation.exact.search import exhaustive
+from tilewright.allocation.splits import Share
+from tilewright.core import catalogue
 
 
 def conv(name, size, kernels, kernel=(1, 1), **more):
@@ -115,7 +115,7 @@ def every_share(case: Problem, stage) -> list[Share]:
     for share in (Share(*parts) for parts in product(pes, pes, pes, units, units)):
         useful = share.filters <= task.filters and share.maps <= task.maps and share.rows <= task.rows
         fixed = stage.name in case.limits.pes
-        if (useful or fixed) and share.pes <= case.machine.pes and share.fault(case, stage) is None:
+        if (useful or fixed) and share.pes <= case.machine.pes and share.violation(case, stage) is None:
             found.setdefault((share.pes, share.beats(task), share.cycles(task)), share)
     return list(found.values())
 
@@ -130,7 +130,7 @@ def every_plan(case: Problem) -> list[Plan]:
 def least(case: Problem) -> int | None:
     """Return the least objective of all valid plans."""
     return min(
-        (objective(case, plan) for plan in every_plan(case) if fault(case, plan) is None), default=None
+        (objective(case, plan) for plan in every_plan(case) if violation(case, plan) is None), default=None
     )
 
 
@@ -164,7 +164,7 @@ def test_agree_on_random_networks(data):
     for path, solver in METHODS:
         outcome = solve(case, path, solver)
         assert (outcome.status, outcome.bound) == ("optimal", expected)
-        assert fault(case, outcome.plan) is None
+        assert violation(case, outcome.plan) is None
 
 
 # Networks --------------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def test_networks_are_proven(path, solver, network, minimise):
     found = exhaustive(case)
     assert outcome.status == "optimal"
     assert objective(case, outcome.plan) == outcome.bound == found.value
-    assert fault(case, outcome.plan) is None
+    assert violation(case, outcome.plan) is None
 
 
 # Starts ----------------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ def test_networks_are_proven(path, solver, network, minimise):
 def test_start_arrives(path, solver, name, extras):
     """The solver says so itself; its first plan is no worse, whatever the model has for the start."""
     case = TINY[name]
-    valid = [plan for plan in every_plan(case) if fault(case, plan) is None]
+    valid = [plan for plan in every_plan(case) if violation(case, plan) is None]
     for start in random.Random(name).sample(valid, min(3, len(valid))):
         plans = []
         # HiGHS only speaks of a start when its presolve has left something.
@@ -233,7 +233,7 @@ def test_start_that_breaks_a_limit_does_no_harm(path, solver):
         case = TINY[name]
         for pes in (1, 3):
             start = Plan(tuple(stage.name for stage in case.stages), (Share(pes, unit_maps=2),) * 3)
-            if fault(case, start) is not None:
+            if violation(case, start) is not None:
                 assert solve(case, path, solver, start=start).bound == enumerated(name)
 
 
@@ -302,9 +302,9 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("fault", WRONG)
-def test_checker_refuses_what_is_wrong(fault, run_checked, tmp_path):
-    name, right, wrong, told = WRONG[fault]
+@pytest.mark.parametrize("violation", WRONG)
+def test_checker_refuses_what_is_wrong(violation, run_checked, tmp_path):
+    name, right, wrong, told = WRONG[violation]
     text = (FOLDER / "core.mzn").read_text()
     assert right in text
     (tmp_path / "core.mzn").write_text(text.replace(right, wrong))

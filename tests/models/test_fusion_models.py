@@ -16,7 +16,7 @@ from fusion.test_selection import can_be_executed, choices, cost, least, partiti
 from hypothesis import given, settings
 from pyomo.contrib.appsi.solvers import Highs
 
-from tilewright import catalogue
+from tilewright.core import catalogue
 from tilewright.fusion import Group, Plan, Problem, objective
 from tilewright.fusion.candidates import Candidate, candidates
 from tilewright.fusion.cover import Cover
@@ -187,9 +187,9 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("fault", WRONG)
-def test_checker_refuses_what_is_wrong(fault: str, run_checked: Run, tmp_path: Path) -> None:
-    name, right, wrong, told = WRONG[fault]
+@pytest.mark.parametrize("violation", WRONG)
+def test_checker_refuses_what_is_wrong(violation: str, run_checked: Run, tmp_path: Path) -> None:
+    name, right, wrong, told = WRONG[violation]
     text = (FOLDER / "core.mzn").read_text()
     assert right in text
     (tmp_path / "core.mzn").write_text(text.replace(right, wrong))

@@ -13,13 +13,13 @@ from enumeration import optimum
 from formulations import need, solve
 
 import tilewright.models.grouping
-from tilewright import catalogue
+from tilewright.core import catalogue
+from tilewright.core.context import RunContext
 from tilewright.drivers import DRIVERS
 from tilewright.grouping import Plan, Problem
 from tilewright.grouping.plan import count_loads, objective
 from tilewright.grouping.structure import canonical, cells, is_canonical, last_useful_step, merged, symmetries
 from tilewright.models.grouping import exact
-from tilewright.search import Search
 
 FOLDER = Path(next(iter(tilewright.models.grouping.__path__)))
 METHODS = sorted(
@@ -133,7 +133,7 @@ def test_agrees_with_enumeration(path, solver, name, extras):
 @pytest.mark.parametrize("name", [name for name, case in TINY.items() if exact.suits(case)])
 def test_the_exact_method_agrees_with_enumeration(name):
     bounds: list[int] = []
-    search = Search(deadline=time.monotonic() + 60, on_bound=lambda bound, _grounds: bounds.append(bound))
+    search = RunContext(deadline=time.monotonic() + 60, on_bound=lambda bound, _grounds: bounds.append(bound))
     outcome = exact.solve(TINY[name], search)
     expected = enumerated(name)
     assert bounds == sorted(set(bounds))
@@ -265,7 +265,7 @@ def test_s1_example_has_nine_patches_of_25_pixels():
 
 
 def test_checker_tells_right_from_wrong(tmp_path):
-    """The solution checker accepts ordered.mzn, and finds the fault in a model that counts too little."""
+    """The solution checker accepts ordered.mzn, and finds the violation in a model that counts too little."""
     need("gecode")
     from tilewright.grouping import minizinc as bridge
 

@@ -9,11 +9,12 @@ import pyomo.environ as pyo
 import pytest
 from formulations import check_agreement, methods, solve, with_each
 
-from tilewright import catalogue, drivers
-from tilewright.errors import InputError
-from tilewright.instance import read
+from tilewright import drivers
+from tilewright.core import catalogue
 from tilewright.models.tiling import slices
-from tilewright.tiling import Plan, Problem, best_bound, fault, objective
+from tilewright.run.instance import read
+from tilewright.spec.errors import InputError
+from tilewright.tiling import Plan, Problem, best_bound, objective, violation
 from tilewright.tiling.npu import cut_of, exhaustive
 from tilewright.tiling.npu import minizinc as bridge
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
@@ -86,7 +87,7 @@ def enumerated(name: str) -> int | None:
         sizes = cut_of(case.one_layer, case.machine, partition).sizes
         for tile in product(*(range(1, size + 1) for size in sizes)):
             plan = Plan((NpuPlan(partition, schedule, tile),))
-            if fault(case, plan) is None:
+            if violation(case, plan) is None:
                 values.append(objective(case, plan))
     return min(values, default=None)
 
@@ -162,7 +163,7 @@ STARTS = {
 def test_start_arrives(path, solver, name, extras):
     """The solver says so itself; its first plan is no worse, whatever the model has for the start."""
     case, start = TINY[STARTS[name][0]], Plan((STARTS[name][1],))
-    assert fault(case, start) is None
+    assert violation(case, start) is None
     plans = []
     # HiGHS only speaks of a start when its presolve has left something.
     options = {"presolve": "off"} if solver == "highs" else None
@@ -177,7 +178,7 @@ def test_start_arrives(path, solver, name, extras):
 def test_start_that_breaks_a_limit_does_no_harm(path, solver):
     whole = Plan((NpuPlan("KS", "OS", (4, 3, 4, 5)),))
     for name in ("little memory", "schedule IS", "partition OFM"):
-        assert fault(TINY[name], whole) is not None
+        assert violation(TINY[name], whole) is not None
         assert solve(TINY[name], path, solver, start=whole).bound == enumerated(name)
 
 
@@ -196,10 +197,10 @@ def test_plans_inside_the_space_are_no_worse(name):
         partition, schedule = generator.choice(PARTITIONS), generator.choice(SCHEDULES)
         sizes = cut_of(case.one_layer, case.machine, partition).sizes
         given = NpuPlan(partition, schedule, tuple(generator.randint(1, size) for size in sizes))
-        if fault(case, Plan((given,))) is not None:
+        if violation(case, Plan((given,))) is not None:
             continue
         inside = bridge.no_worse(case, given)
-        assert fault(case, Plan((inside,))) is None
+        assert violation(case, Plan((inside,))) is None
         assert objective(case, Plan((inside,))) <= objective(case, Plan((given,)))
         assert bridge.no_worse(case, inside) == inside
 
@@ -252,5 +253,5 @@ def test_slices_cost_what_their_plans_cost(name):
         i = int(generator.integers(one.fitting[j]))
         tile = (one.m_steps[i], one.n_steps[j], one.r, one.c)
         plan = Plan((NpuPlan(one.partition, one.schedule, tile),))
-        assert fault(case, plan) is None
+        assert violation(case, plan) is None
         assert objective(case, plan) == offset + unit * (one.cost + one.m_costs[i] + one.n_costs[j])

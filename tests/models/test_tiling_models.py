@@ -14,9 +14,9 @@ import pytest
 from formulations import check_agreement, methods, need, solve, with_each
 
 import tilewright.models.tiling
-from tilewright import catalogue
-from tilewright.errors import InputError
-from tilewright.tiling import Plan, Problem, best_bound, fault, objective
+from tilewright.core import catalogue
+from tilewright.spec.errors import InputError
+from tilewright.tiling import Plan, Problem, best_bound, objective, violation
 from tilewright.tiling.dsp import minizinc as bridge
 from tilewright.tiling.dsp.plan import SCHEDULES, DspPlan
 from tilewright.tiling.dsp.search import fewest_accesses
@@ -237,7 +237,7 @@ STARTS = {
 def test_start_arrives(path, solver, name, extras):
     """The solver says so itself; its first plan is no worse, whatever the model has for the start."""
     case, layer = TINY[STARTS[name][0]], STARTS[name][1]
-    assert fault(case, Plan((layer,))) is None
+    assert violation(case, Plan((layer,))) is None
     plans = []
     # HiGHS only speaks of a start when its presolve has left something.
     options = {"presolve": "off"} if solver == "highs" else None
@@ -284,12 +284,12 @@ def test_plans_inside_the_space_are_no_worse(name):
     for _ in range(150):
         tile = tuple(generator.randint(1, size) for size in nest.sizes)
         given = DspPlan(tile, *generator.choice(allowed))  # type: ignore[arg-type]
-        if fault(case, Plan((given,))) is not None:
+        if violation(case, Plan((given,))) is not None:
             continue
         tried += 1
         inside = bridge.no_worse(case, given)
         assert inside is not None
-        assert fault(case, Plan((inside,))) is None
+        assert violation(case, Plan((inside,))) is None
         assert objective(case, Plan((inside,))) <= objective(case, Plan((given,)))
         assert bridge.no_worse(case, inside) == inside
     assert tried or enumerated(name) is None
@@ -388,14 +388,14 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_checker_refuses_what_is_wrong(name, run_checked, tmp_path):
-    right, wrong, fault = WRONG[name]
+    right, wrong, violation = WRONG[name]
     text = (FOLDER / "core.mzn").read_text()
     assert right in text
     (tmp_path / "core.mzn").write_text(text.replace(right, wrong))
     (tmp_path / "loops.mzn").write_text((FOLDER / "loops.mzn").read_text())
     options = ("-D", "mzn_ignore_redundant_constraints=true;mzn_ignore_symmetry_breaking_constraints=true")
     shown = run_checked(TINY["little memory"], tmp_path / "loops.mzn", *options, worst=10**6)
-    assert f"INCORRECT: {fault}" in shown
+    assert f"INCORRECT: {violation}" in shown
 
 
 def test_checker_refuses_partial_sums_that_come_too_late(run_checked, tmp_path):

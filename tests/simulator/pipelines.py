@@ -11,8 +11,6 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tilewright.layer import Layer
-from tilewright.network import Add, Pool
 from tilewright.simulator import (
     Box,
     Compute,
@@ -28,6 +26,8 @@ from tilewright.simulator import (
 from tilewright.simulator.operations import WindowBeat
 from tilewright.simulator.program import Values
 from tilewright.simulator.reference import addition, convolution, pooling
+from tilewright.spec.layer import Layer
+from tilewright.spec.network import Add, Pool
 
 Numbers = NDArray[np.int64]
 Span = tuple[int, int]

@@ -11,9 +11,9 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from tilewright.grouping import Plan, Problem, lower, simulate
-from tilewright.layer import Layer
 from tilewright.simulator import Cells, Compute, Free, Load, Program, Report, Step, WriteBack, execute
 from tilewright.simulator.reference import convolution, random_values
+from tilewright.spec.layer import Layer
 
 
 @st.composite

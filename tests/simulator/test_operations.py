@@ -13,8 +13,6 @@ from made_up import spans
 from pipelines import random_layer
 from test_numeric import layers
 
-from tilewright.layer import Layer
-from tilewright.network import Add, Pool
 from tilewright.simulator import (
     Box,
     Compute,
@@ -31,6 +29,8 @@ from tilewright.simulator import (
 from tilewright.simulator.numeric import POISON
 from tilewright.simulator.operations import ConvolveBox, WindowBeat
 from tilewright.simulator.reference import addition, convolution, pooling, random_values
+from tilewright.spec.layer import Layer
+from tilewright.spec.network import Add, Pool
 
 LARGE = Layer(input=(64, 56, 56), kernels=64, kernel=(3, 3), padding=(1, 1, 1, 1))
 

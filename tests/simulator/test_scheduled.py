@@ -23,7 +23,6 @@ from plain_executor import (
 from test_made_up import agree, blocks  # noqa: F401 (a fixture)
 from test_timing import waits
 
-from tilewright.layer import Layer
 from tilewright.simulator import (
     Box,
     Compute,
@@ -40,6 +39,7 @@ from tilewright.simulator import (
 )
 from tilewright.simulator.columns import COMPUTE, FREE, LOAD, READ, WRITE, Key, StepTable, TabledSteps
 from tilewright.simulator.program import Region
+from tilewright.spec.layer import Layer
 
 ALL = Box((None,))
 

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from tilewright.errors import InputError
+from tilewright.spec.errors import InputError
 from tilewright.tiling import Problem
 from tilewright.tiling.dsp import nest_of
 from tilewright.tiling.dsp.plan import LOOPS, ORDERED, REUSES, SCHEDULES, DspPlan

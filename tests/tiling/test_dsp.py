@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from layers import everything, make, plans, problems, walk, with_plan
 
-from tilewright.errors import InputError
-from tilewright.tiling import Plan, Problem, fault, measured_objective, objective, simulate
+from tilewright.spec.errors import InputError
+from tilewright.tiling import Plan, Problem, measured_objective, objective, simulate, violation
 from tilewright.tiling.dsp import exhaustive, local_traffic, nest_of, search, thesis
 from tilewright.tiling.dsp.duration import duration
 from tilewright.tiling.dsp.plan import LOOPS, SCHEDULES, DspPlan
@@ -73,7 +73,7 @@ def test_simulator_confirms_every_valid_plan(drawn):
     problem, layer_plan = drawn
     plan = Plan((layer_plan,))
     report = simulate(problem, plan, numeric=True, overlapped=False)
-    if fault(problem, plan) is not None:
+    if violation(problem, plan) is not None:
         assert not report.valid
         return
     assert report.violation is None
@@ -87,7 +87,7 @@ def test_memory_is_refused_alike(drawn):
     problem, layer_plan = drawn
     plan = Plan((layer_plan,))
     report = simulate(problem, plan, overlapped=False)
-    assert (fault(problem, plan) is None) == report.valid
+    assert (violation(problem, plan) is None) == report.valid
 
 
 @given(
@@ -109,7 +109,7 @@ def test_exact_search_equals_enumeration(problem, limit):
         for minimise in (*best, "pareto")
     }
     for plan in everything(problem, limit):
-        if fault(limited["cycles"], Plan((plan,))) is not None:
+        if violation(limited["cycles"], Plan((plan,))) is not None:
             continue
         total = duration(nest, plan, local)
         points.add((total.cycles, total.accesses))
@@ -123,7 +123,7 @@ def test_exact_search_equals_enumeration(problem, limit):
         if found is not None:
             assert found.proven
             plan = Plan(found.layers)
-            assert fault(limited[minimise], plan) is None
+            assert violation(limited[minimise], plan) is None
             assert objective(limited[minimise], plan) == value
     front = sorted(p for p in points if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points))
     found = exhaustive(limited["pareto"], INFINITE)
@@ -227,10 +227,10 @@ class TestPlans:
     def test_partial_sums_cannot_be_read_before_they_are_written(self):
         problem = make({"kind": "fc", "inputs": 8, "outputs": 2})
         plan = Plan((DspPlan((1, 1, 2, 1, 1, 4), "kncyx", "none"),))
-        assert "partial sums" in fault(problem, plan)
+        assert "partial sums" in violation(problem, plan)
         assert not simulate(problem, plan).valid
         alone = make({"kind": "fc", "inputs": 8, "outputs": 2}, {"double_buffering": False})
-        assert fault(alone, plan) is None
+        assert violation(alone, plan) is None
         assert simulate(alone, plan, numeric=True).valid
 
 
@@ -296,9 +296,9 @@ def test_networks_are_the_sum_of_their_layers(data):
         "objective": drawn.objective.model_dump(mode="json"),
     })  # fmt: skip
     plan = Plan(tuple(data.draw(plans(part)) for _, part in problem.parts))
-    faults = [fault(part, one) for (_, part), one in zip(problem.parts, plan.split(), strict=True)]
+    faults = [violation(part, one) for (_, part), one in zip(problem.parts, plan.split(), strict=True)]
     report = simulate(problem, plan, numeric=True, overlapped=False)
-    assert (fault(problem, plan) is None) == (not any(faults)) == report.valid
+    assert (violation(problem, plan) is None) == (not any(faults)) == report.valid
     if report.valid:
         parts = [objective(part, one) for (_, part), one in zip(problem.parts, plan.split(), strict=True)]
         assert objective(problem, plan) == measured_objective(problem, report) == sum(parts)
@@ -314,7 +314,7 @@ def test_search_that_runs_out_of_time_claims_nothing(minimise):
     early = exhaustive(problem, time.monotonic())
     assert not early.proven
     assert early.value >= best.value
-    assert fault(problem, Plan(early.layers, front=minimise == "pareto")) is None
+    assert violation(problem, Plan(early.layers, front=minimise == "pareto")) is None
 
 
 def test_blocks_do_not_change_what_is_found(monkeypatch):

@@ -11,8 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from layers import make, plans, problems
 
-from tilewright.layer import Layer
-from tilewright.tiling.dsp import best_bound, bounds, exhaustive, fault, local_traffic, nest_of
+from tilewright.spec.layer import Layer
+from tilewright.tiling.dsp import best_bound, bounds, exhaustive, local_traffic, nest_of, violation
 from tilewright.tiling.dsp.bounds import Work, fewest_tiles, fewest_transfers, pebble_game
 from tilewright.tiling.dsp.duration import duration
 from tilewright.tiling.dsp.search import fewest_accesses, measure
@@ -252,7 +252,7 @@ def test_no_plan_beats_the_bound(problem, minimise):
 def test_random_plans_keep_every_bound(data):
     problem = data.draw(problems(side=7, tight=data.draw(st.booleans())))
     plan = data.draw(plans(problem))
-    assume(fault(problem, plan) is None)
+    assume(violation(problem, plan) is None)
     here, local = nest(problem), local_traffic(problem.one_layer, problem.machine)
     total, tiles = duration(here, plan, local), int(np.prod(here.trips(plan.tile)))
     for minimise in OBJECTIVES:

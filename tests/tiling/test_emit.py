@@ -17,14 +17,14 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tilewright.errors import InputError
+from tilewright.codegen.c_loops import emit, emit_network
 from tilewright.simulator import Box
 from tilewright.simulator.reference import convolution, random_values
+from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, simulate
-from tilewright.tiling.dsp import fault, nest_of
-from tilewright.tiling.dsp.emit import emit, emit_network
+from tilewright.tiling.dsp import nest_of, violation
+from tilewright.tiling.dsp.lowering import lower
 from tilewright.tiling.dsp.plan import ORDERED, REUSES, SCHEDULES, DspPlan
-from tilewright.tiling.dsp.program import lower
 
 COMPILERS = [found for name in ("gcc", "clang", "cc") if (found := shutil.which(name))]
 COMPILERS = list({os.path.realpath(compiler): compiler for compiler in reversed(COMPILERS)}.values())[::-1]
@@ -52,12 +52,12 @@ class Case:
     plan: DspPlan
 
     def __post_init__(self) -> None:
-        broken = fault(self.problem, self.plan)
+        broken = violation(self.problem, self.plan)
         if broken is not None and broken.startswith("partial sums"):
             # Only two copies of the buffers make it impossible.
             machine = self.problem.machine.model_copy(update={"double_buffering": False})
             self.problem = Problem(layer=self.problem.layer, machine=machine)
-            assert fault(self.problem, self.plan) is None
+            assert violation(self.problem, self.plan) is None
 
     @property
     def types(self) -> tuple[str, str]:

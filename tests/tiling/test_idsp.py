@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright import catalogue, reproducing
-from tilewright.instance import parse, read
-from tilewright.tiling import Plan, Problem, npu, pictures, reproduce_idsp, simulate
+from tilewright.core import catalogue
+from tilewright.papers import figures as reproducing
+from tilewright.papers.idsp import tables as reproduce_idsp
+from tilewright.run.instance import parse, read
+from tilewright.tiling import Plan, Problem, npu, simulate
+from tilewright.tiling import plot as pictures
 from tilewright.tiling.dsp import exhaustive, nest_of, search, thesis
 from tilewright.tiling.dsp.duration import duration
 from tilewright.tiling.dsp.plan import SCHEDULES, DspPlan

@@ -12,16 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright import catalogue
-from tilewright.errors import InputError
-from tilewright.instance import read
-from tilewright.tiling import Plan, Problem, best_bound, fault, measured_objective, objective, simulate
-from tilewright.tiling.npu import cut_of, exhaustive, fitting
-from tilewright.tiling.npu.cost import OURS, Cost, Reading, cost, published, totals
-from tilewright.tiling.npu.machine import NpuMachine
-from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
-from tilewright.tiling.npu.search import largest_filter_step
-from tilewright.tiling.reproduce_npu import (
+from tilewright.core import catalogue
+from tilewright.papers.tso import fitting
+from tilewright.papers.tso.tables import (
     FITTED,
     NAMES,
     STRATEGIES,
@@ -36,6 +29,14 @@ from tilewright.tiling.reproduce_npu import (
     trivial,
     worked_tiles,
 )
+from tilewright.run.instance import read
+from tilewright.spec.errors import InputError
+from tilewright.tiling import Plan, Problem, best_bound, measured_objective, objective, simulate, violation
+from tilewright.tiling.npu import cut_of, exhaustive
+from tilewright.tiling.npu.cost import OURS, Cost, Reading, cost, published, totals
+from tilewright.tiling.npu.machine import NpuMachine
+from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
+from tilewright.tiling.npu.search import largest_filter_step
 
 INFINITE = float("inf")
 
@@ -117,7 +118,7 @@ def everything(problem: Problem):
         sizes = cut_of(problem.one_layer, problem.machine, partition).sizes
         for tile in product(*(range(1, size + 1) for size in sizes)):
             plan = NpuPlan(partition, schedule, tile)  # type: ignore[arg-type]
-            if fault(problem, Plan((plan,))) is None:
+            if violation(problem, Plan((plan,))) is None:
                 yield plan
 
 
@@ -130,7 +131,7 @@ def test_simulator_confirms_the_closed_form(drawn):
     problem, layer_plan = drawn
     plan = Plan((layer_plan,))
     report = simulate(problem, plan, numeric=True, overlapped=False)
-    if fault(problem, plan) is not None:
+    if violation(problem, plan) is not None:
         assert not report.valid
         return
     assert report.violation is None
@@ -175,7 +176,7 @@ def test_exact_search_equals_enumeration(problem, schedule, partition):
     assert (None if found is None else found[0]) == min(values, default=None)
     if found is None:
         return
-    assert fault(problem, Plan(found[1])) is None
+    assert violation(problem, Plan(found[1])) is None
     assert objective(problem, Plan(found[1])) == found[0]
     assert bound.value <= found[0]
 
@@ -427,11 +428,11 @@ def test_faults_are_explained():
         (NpuPlan("KS", "IS", (1, 2, 2, 2)), "memory overflow: input needs 32 elements, a core holds 18"),
         (NpuPlan("KS", "IS", (1, 1, 1, 4)), "memory overflow: output needs 4 elements, a core holds 3"),
     ):
-        assert fault(problem, Plan((plan,))) == expected
+        assert violation(problem, Plan((plan,))) == expected
         assert not simulate(problem, Plan((plan,))).valid
     wider = make({**CONV, "kernels": 8}, schedule="IS")
     broken = Plan((NpuPlan("KS", "IS", (1, 1, 1, 1)),))
-    assert fault(wider, broken) == "input stationary: a tile has all 2 filters of a core, this one 1"
+    assert violation(wider, broken) == "input stationary: a tile has all 2 filters of a core, this one 1"
 
 
 def test_readings_that_are_printed_exist():

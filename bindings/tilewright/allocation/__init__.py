@@ -2,354 +2,30 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
-import numpy as np
-
 from tilewright.allocation.bounds import best_bound
-from tilewright.allocation.geometry import Scan
+from tilewright.allocation.evaluation import (
+    measured_objective,
+    numeric_elements,
+    objective,
+    pes,
+    portfolio,
+    recheck,
+    simulate,
+    simulation_seconds,
+    violation,
+)
 from tilewright.allocation.plan import PACINGS, Plan
 from tilewright.allocation.problem import Problem
-from tilewright.allocation.program import INPUT, Lowering, tensor_elements, weights_of
-from tilewright.allocation.published import layer_by_layer, layer_parallel
-from tilewright.allocation.schedule import Schedule, schedule
-from tilewright.allocation.table import rows, table
-from tilewright.network import Add, Map, Pool
-from tilewright.proven import Bound
-from tilewright.search import CONSTRUCT
-from tilewright.simulator import Report, Violation, execute
-from tilewright.simulator.program import Values
-from tilewright.simulator.reference import addition, convolution, pooling
-from tilewright.simulator.report import Timeline
-
-STARTS = False
-"""What ``auto`` begins with needs no plan to start from."""
-
-QUICK_BEATS, MOST_BEATS = 60_000, 200_000
-"""Beats that are simulated, in whole frames: as a judge, at least one; for a user who looks closely, two."""
-
-MOST_PES_OF_THE_MODEL = 64
-"""Most PEs of an array on which the exact model of placement is of use."""
-
-
-# Validity and cost -----------------------------------------------------------------------------------
-
-
-def fault(problem: Problem, plan: Plan) -> str | None:
-    """Say what is wrong with a plan, or None for a valid one."""
-    wanted = problem.minimise == "pareto"
-    if bool(plan.front) != wanted:
-        return f"kind of plan: a {'single plan' if wanted else 'front'} is no answer to this problem"
-    if plan.front:
-        scan = Scan(problem)
-        found = (_fault(problem, one, scan) for one in plan.front)
-        return next((text for text in found if text), None) or _not_a_front(problem, plan, scan)
-    return _fault(problem, plan, Scan(problem))
-
-
-def _fault(problem: Problem, plan: Plan, scan: Scan) -> str | None:
-    names = tuple(stage.name for stage in problem.stages)
-    if plan.names != names:
-        return f"layers: the plan is for {', '.join(plan.names[:4])}, ..., the pipeline is {', '.join(names)}"
-    for stage, share in zip(problem.stages, plan.shares, strict=True):
-        broken = share.fault(problem, stage)
-        if broken:
-            return broken
-    machine = problem.machine
-    if pes(problem, plan) > machine.pes:
-        return f"PEs: the layers have {pes(problem, plan)}, the array has {machine.pes}"
-    times = schedule(problem, plan, scan)
-    if problem.most_interval is not None and times.interval > problem.most_interval:
-        slowest = names[times.loads.index(max(times.loads))]
-        return (
-            f"rate: a frame every {times.interval} cycles, at most {problem.most_interval} are allowed; "
-            f"layer {slowest} is slowest"
-        )
-    room = machine.buffer_words
-    if room is not None and times.storage > room:
-        return f"buffers: {times.storage} words are needed, there are {room}"
-    if problem.minimise == "distance":
-        wanted = problem.unplaced
-        if wanted is None or plan.shares != wanted.shares:
-            return "PEs: to be placed are those of the least interval, or of limits.pes"
-    if plan.regions or problem.minimise == "distance":
-        from tilewright.allocation.placement import fault as misplaced
-
-        return misplaced(problem.floor(plan), plan.regions)
-    return None
-
-
-def _not_a_front(problem: Problem, plan: Plan, scan: Scan) -> str | None:
-    """Say which plan of a front another one replaces, or which stands in the wrong place."""
-    points = [_point(schedule(problem, one, scan)) for one in plan.front]
-    if points != sorted(set(points)):
-        return "front: must be sorted by interval, PEs and latency, each triple once"
-    array = np.array(points)
-    for place, point in enumerate(points):
-        if ((array <= point).all(axis=1) & (array < point).any(axis=1)).any():
-            return f"front: plan {place + 1} is worse than another one in interval, PEs and latency: {point}"
-    return None
-
-
-def _point(times: Schedule) -> tuple[int, int, int]:
-    return times.interval, pes(times.problem, times.plan), times.latency
-
-
-def pes(problem: Problem, plan: Plan) -> int:
-    """Return the PEs that a plan uses: of all layers together, or of the largest if they take turns."""
-    return plan.pes if problem.parallel else max(share.pes for share in plan.shares)
-
-
-def objective(problem: Problem, plan: Plan) -> int:
-    """Cost of a valid plan by the closed form; the simulator must find the same.
-
-    Of a front it is the least interval, that of its first plan.
-    """
-    one = plan.front[0] if plan.front else plan
-    if problem.minimise == "pes":
-        return pes(problem, one)
-    if problem.minimise == "distance":
-        from tilewright.allocation.placement import distance
-
-        return distance(problem.floor(one), one.regions)
-    times = schedule(problem, one)
-    return times.latency if problem.minimise == "latency" else times.interval
-
-
-def measured_objective(problem: Problem, report: Report) -> int:
-    """Cost of a simulated plan."""
-    key = "interval" if problem.minimise == "pareto" else problem.minimise
-    measured: int = report.facts[key]
-    return measured
-
-
-# Simulation ------------------------------------------------------------------------------------------
-
-
-def simulate(
-    problem: Problem,
-    plan: Plan,
-    *,
-    numeric: bool = False,
-    overlapped: bool = True,
-    seed: int = 0,
-    deadline: float = float("inf"),
-) -> Report:
-    """Execute a plan: the only judge of what it costs and whether it is right.
-
-    So many frames follow each other as overlap in the pipeline and one more, fewer of large networks.
-
-    Parameters
-    ----------
-    numeric
-        Also compute with random integers and compare with the reference network.
-    overlapped
-        Also compute when each layer would work if it did so as soon as its data are there.
-    deadline
-        ``time.monotonic()`` at which to give up with an ``OutOfTimeError``.
-    """
-    broken = fault(problem, plan)
-    if broken is not None:
-        rule, _, told = broken.partition(": ")
-        return Report.refused(Violation(rule, 0, "plan", "a plan within the limits", told or broken))
-    scan = Scan(problem)
-    if not plan.front:
-        return _simulate(schedule(problem, plan, scan), numeric, overlapped, seed, deadline)
-    return _simulate_front(problem, plan, scan, numeric, overlapped, seed, deadline)
-
-
-def _simulate(times: Schedule, numeric: bool, overlapped: bool, seed: int, deadline: float) -> Report:
-    problem = times.problem
-    frames = 1
-    if problem.parallel:
-        in_flight = -(-times.latency // times.interval) + 1
-        least, most = (2, MOST_BEATS) if overlapped else (1, QUICK_BEATS)
-        frames = max(least, min(in_flight, most // sum(times.beats)))
-    lowering = Lowering(times, frames)
-    data, expected = _data(problem, frames, seed) if numeric else (None, None)
-    report = execute(
-        lowering.program(), overlapped=overlapped, data=data, expected=expected, deadline=deadline
-    )
-    if report.violation is None:
-        assert report.scheduled is not None
-        report.facts = _facts(times, lowering, report)
-    return report
-
-
-def _simulate_front(
-    problem: Problem, plan: Plan, scan: Scan, numeric: bool, overlapped: bool, seed: int, deadline: float
-) -> Report:
-    """Execute the plans of a front, as many as MOST_BEATS allows, its ends first and then evenly spread.
-
-    The report is that of the first, with the numbers of all; those of the others follow from the schedules
-    whose starts and ends the executed ones confirm.
-    """
-    schedules = [schedule(problem, one, scan) for one in plan.front]
-    count = min(len(schedules), max(2, MOST_BEATS // sum(schedules[0].beats)))
-    chosen = np.unique(np.linspace(0, len(schedules) - 1, count).round().astype(int)).tolist()
-    reports = []
-    for place in chosen:
-        report = _simulate(schedules[place], numeric, overlapped, seed, deadline)
-        if report.violation is not None:
-            return report
-        reports.append(report)
-        found = tuple(report.facts[key] for key in ("interval", "pes", "latency"))
-        if found != _point(schedules[place]):
-            told = f"{found} measured, {_point(schedules[place])} expected"
-            return Report.refused(Violation("front", 0, "plan", f"plan {place + 1} as it says", told))
-    first = reports[0]
-    first.facts |= {
-        "front": [
-            dict(zip(("interval", "pes", "latency"), _point(times), strict=True)) for times in schedules
-        ],
-        "executed": len(reports),
-    }
-    if any(report.numeric is False for report in reports):
-        first.numeric = False
-    return first
-
-
-def _facts(times: Schedule, lowering: Lowering, report: Report) -> dict[str, Any]:
-    """Return what was measured of the execution, and what the closed forms and the paper say."""
-    problem, line = times.problem, report.scheduled
-    assert line is not None
-    stages, plan = problem.stages, times.plan
-    begins = _of_frames(line, lowering, np.minimum, line.start, np.iinfo(np.int64).max)
-    ends = _of_frames(line, lowering, np.maximum, line.finish, 0)
-    done = ends.max(axis=0)
-    # Of a single frame the layer that is busy longest decides when the next one can follow.
-    interval = int(done[1] - done[0]) if lowering.frames > 1 else int((ends - begins).max())
-    if not problem.parallel:
-        interval = int(done[0])
-    held = {name: int(counts.max(initial=0)) for name, counts in report.footprint.items()}
-    shares = plan.shares
-    calculus = layer_parallel(problem, shares) if problem.parallel else layer_by_layer(problem, shares)
-    facts = {
-        "interval": interval,
-        "pes": pes(problem, plan),
-        "latency": int(done[0]),
-        "frames": lowering.frames,
-        "frames_per_second": problem.machine.frames_per_second(interval),
-        "storage": times.storage,
-        "published": {
-            "latency": calculus.latency,
-            "interval": calculus.interval,
-            "frames_per_second": problem.machine.frames_per_second(calculus.interval),
-        },
-        "pacing": plan.pacing,
-        "stages": [
-            {
-                "name": stage.name,
-                "pes": share.pes,
-                "split": [share.filters, share.maps, share.rows],
-                "units": [share.unit_filters, share.unit_maps],
-                "work": times.works[stage.number],
-                "pace": times.paces[stage.number],
-                "start": int(begins[stage.number, 0]),
-                "busy": int(ends[stage.number, 0] - begins[stage.number, 0]),
-                "load": times.loads[stage.number],
-                "weights": stage.weights,
-                "buffer": times.buffers[stage.number],
-                "held": held[stage.name],
-            }
-            for stage, share in zip(stages, shares, strict=True)
-        ],
-    }
-    if plan.regions:
-        from tilewright.allocation.placement import distance, lower_bound
-
-        floor = problem.floor(plan)
-        facts |= {"distance": distance(floor, plan.regions), "least_distance": lower_bound(floor)}
-    return facts
-
-
-def _of_frames(line: Timeline, lowering: Lowering, reduce: Any, times: Any, nothing: int) -> Any:
-    """Return the first start (or last end) of each layer in each frame, shape (layers, frames)."""
-    found = np.full((len(lowering.problem.stages), lowering.frames), nothing, dtype=np.int64)
-    computes = line.step < len(lowering.stage)
-    computes &= np.isin(line.engine.codes, np.arange(len(lowering.problem.stages)))
-    steps = line.step[computes]
-    reduce.at(found, (lowering.stage[steps], lowering.frame[steps]), times[computes])
-    return found
-
-
-def _data(problem: Problem, frames: int, seed: int) -> tuple[dict[str, Values], dict[str, Values]]:
-    """Return random inputs and weights, and what the reference network makes of them.
-
-    Sums that exceed 64 bits wrap around, alike in both.
-    """
-    rng = np.random.default_rng(seed)
-    given = (frames, *problem.network.layers[0].input)
-    data = {INPUT: rng.integers(-8, 9, given, dtype=np.int64)}
-    found: list[Values] = []
-    for stage in problem.stages:
-        values = [data[INPUT] if producer < 0 else found[producer] for producer in stage.producers]
-        if isinstance(stage.spec, Add):
-            found.append(addition(values))
-        elif isinstance(stage.spec, Map):
-            found.append(np.concatenate(values, axis=1))
-        elif isinstance(stage.spec, Pool):
-            found.append(pooling(stage.spec, np.concatenate(values, axis=1)))
-        else:
-            layer = stage.spec.model_copy(update={"batch": frames})
-            weights = data[weights_of(stage)] = rng.integers(-8, 9, layer.kernels_shape, dtype=np.int64)
-            found.append(convolution(layer, np.concatenate(values, axis=1), weights))
-    outputs = [stage for stage in problem.stages if not problem.consumers[stage.number]]
-    return data, {stage.name: found[stage.number] for stage in outputs}
-
-
-def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bool, str]]:
-    """Verify what an optimal plan claims beyond its objective: that a front is complete.
-
-    Parameters
-    ----------
-    deadline
-        ``time.monotonic()`` until when that must be proven.
-
-    Returns
-    -------
-    list of (what, holds, detail)
-    """
-    if problem.minimise != "pareto":
-        return []
-    from tilewright.allocation.search import exhaustive
-
-    scan, again = Scan(problem), exhaustive(problem, deadline)
-    claimed, found = (
-        [_point(schedule(problem, one, scan)) for one in plans]
-        for plans in (plan.front, again.plans if again else ())
-    )
-    proven = again is not None and again.proven
-    detail = f"{len(claimed)} points claimed, {len(found)} found anew{'' if proven else ', not in time'}"
-    return [("front", proven and claimed == found, detail)]
-
-
-# How the room is run ---------------------------------------------------------------------------------
-
-
-def simulation_seconds(problem: Problem, steps: int) -> float:
-    """Estimate how long `simulate` takes."""
-    beats = sum(prod((stage.task.rows, stage.task.columns)) for stage in problem.stages)
-    return 0.2 + max(beats, min(QUICK_BEATS, 4 * beats)) * 4e-5
-
-
-def numeric_elements(problem: Problem) -> int:
-    """Elements of all tensors, as a numeric simulation holds them."""
-    return tensor_elements(problem, 4)
-
-
-def portfolio(problem: Problem, threads: int) -> list[tuple[float, list[str]]]:
-    """Return what ``auto`` runs: the exact search; to place layers, improvement, beside the exact model."""
-    if problem.minimise == "distance":
-        exact = ["regions@gecode"] if problem.machine.pes <= MOST_PES_OF_THE_MODEL else []
-        return [(0.1, [CONSTRUCT]), (0.9, ["wander", *exact])]
-    return [(0.9, ["parametric"]), (0.1, [CONSTRUCT])]
-
+from tilewright.allocation.summary import rows, table
+from tilewright.core.bounds import Bound
+from tilewright.core.room import Room, Rows, register
+from tilewright.simulator import Report
 
 __all__ = [
     "PACINGS",
-    "Bound",
+    "ROOM",
     "Plan",
     "Problem",
     "best_bound",
@@ -359,9 +35,56 @@ __all__ = [
     "objective",
     "pes",
     "portfolio",
-    "recheck",
-    "rows",
     "simulate",
     "simulation_seconds",
-    "table",
+    "violation",
 ]
+
+
+class Allocation(Room[Problem, Plan]):
+    """The room as the rest of tilewright knows it."""
+
+    name = "allocation"
+    decides = __doc__ or ""
+    problem_type = Problem
+    plan_type = Plan
+    constructs_first = False
+
+    def best_bound(self, problem: Problem) -> Bound:
+        return best_bound(problem)
+
+    def violation(self, problem: Problem, plan: Plan) -> str | None:
+        return violation(problem, plan)
+
+    def objective(self, problem: Problem, plan: Plan) -> int:
+        return objective(problem, plan)
+
+    def measured_objective(self, problem: Problem, report: Report) -> int:
+        return measured_objective(problem, report)
+
+    def simulate(self, problem: Problem, plan: Plan, **options: Any) -> Report:
+        return simulate(problem, plan, **options)
+
+    def simulation_seconds(self, problem: Problem, steps: int) -> float:
+        return simulation_seconds(problem, steps)
+
+    def numeric_elements(self, problem: Problem) -> int:
+        return numeric_elements(problem)
+
+    def portfolio(self, problem: Problem, threads: int) -> list[tuple[float, list[str]]]:
+        return portfolio(problem, threads)
+
+    def rows(self, problem: Problem, report: dict[str, Any]) -> Rows:
+        return rows(problem, report)
+
+    def table(self, problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]] | None:
+        return table(problem, report)
+
+    def recheck(self, problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bool, str]]:
+        return recheck(problem, plan, deadline)
+
+
+ROOM = register(Allocation())
+
+fault = violation
+"""Former name of `violation`, for files of users' own."""

@@ -23,12 +23,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.allocation.geometry import Scan, Windows, last_uses, latest
-from tilewright.allocation.placement import lower_bound
-from tilewright.allocation.plan import PACINGS, Plan
-from tilewright.allocation.problem import Problem, Stage
-from tilewright.allocation.schedule import schedule
-from tilewright.allocation.search_choices import (
+from tilewright.allocation.exact.options import (
     fewest_in_turn,
     in_turn,
     least_interval,
@@ -36,8 +31,13 @@ from tilewright.allocation.search_choices import (
     menus,
     within,
 )
-from tilewright.allocation.shares import Share, shares
-from tilewright.proven import Bound
+from tilewright.allocation.geometry import Scan, Windows, last_uses, latest
+from tilewright.allocation.placement.floor import lower_bound
+from tilewright.allocation.plan import PACINGS, Plan
+from tilewright.allocation.problem import Problem, Stage
+from tilewright.allocation.schedule import schedule
+from tilewright.allocation.splits import Share, shares
+from tilewright.core.bounds import Bound
 
 
 def best_bound(problem: Problem) -> Bound:

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.allocation.problem import Problem, Stage
-from tilewright.layer import Layer
-from tilewright.network import Add, Map, Pool
+from tilewright.spec.layer import Layer
+from tilewright.spec.network import Add, Map, Pool
 
 Numbers = NDArray[np.int64]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tilewright.allocation import placement_minizinc, shares_minizinc
-from tilewright.allocation.placement import Floor
+from tilewright.allocation import split_options as shares_minizinc
+from tilewright.allocation.placement import minizinc as placement_minizinc
+from tilewright.allocation.placement.floor import Floor
 from tilewright.allocation.plan import Plan
 from tilewright.allocation.problem import Problem
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.allocation.problem import MAX_SIDE
-from tilewright.allocation.shares import Share
-from tilewright.errors import InputError
-from tilewright.network import MAX_LAYERS
+from tilewright.allocation.splits import Share
+from tilewright.spec.errors import InputError
+from tilewright.spec.network import MAX_LAYERS
 
 PACINGS = ("matched", "uniform")
 Region = tuple[tuple[int, int], ...]

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from tilewright.errors import InputError
-from tilewright.layer import Layer, Spec
-from tilewright.network import Add, Map, Name, Network, Pool
+from tilewright.spec.errors import InputError
+from tilewright.spec.layer import Layer, Spec
+from tilewright.spec.network import Add, Map, Name, Network, Pool
 
 if TYPE_CHECKING:
-    from tilewright.allocation.placement import Floor
+    from tilewright.allocation.placement.floor import Floor
     from tilewright.allocation.plan import Plan
 
 MAX_SIDE = 1024
@@ -266,7 +266,7 @@ class Problem(Spec):
 
     def _check_rate(self, stages: tuple[Stage, ...]) -> None:
         """Refuse a rate that no array reaches, whatever its size."""
-        from tilewright.allocation.shares import fastest
+        from tilewright.allocation.splits import fastest
 
         most = self.most_interval
         assert most is not None
@@ -327,7 +327,7 @@ class Problem(Spec):
     @cached_property
     def unplaced(self) -> Plan | None:
         """The plan whose PEs are to be placed: that of the least interval; None if there is no plan."""
-        from tilewright.allocation.search import exhaustive
+        from tilewright.allocation.exact.search import exhaustive
 
         objective = self.objective.model_copy(update={"minimise": "interval"})
         found = exhaustive(self.model_copy(update={"objective": objective}))
@@ -335,7 +335,7 @@ class Problem(Spec):
 
     def floor(self, plan: Plan) -> Floor:
         """Return what the placement of a plan's PEs has to keep to."""
-        from tilewright.allocation.placement import Floor
+        from tilewright.allocation.placement.floor import Floor
 
         border = (
             stage.number for stage in self.stages if -1 in stage.producers or not self.consumers[stage.number]
@@ -355,7 +355,7 @@ ON_THE_ARRAY = ("conv", "pool", "add", "map")
 
 def _stages(network: Network) -> list[Stage]:
     if any(layer.kind not in (*ON_THE_ARRAY, "fc") or layer.kind == "map" for layer in network.layers):
-        from tilewright.xgraph import coarse
+        from tilewright.spec.coarsening import coarse
 
         network = coarse(network)  # activations and the like are part of the layer before
     number: dict[int, int] = {-1: -1}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from tilewright.allocation.problem import Problem, Stage
-from tilewright.allocation.shares import Share
+from tilewright.allocation.splits import Share
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.errors import SolverMissingError, UnknownNameError
+from tilewright.spec.errors import SolverMissingError, UnknownNameError
 
 
 @dataclass(frozen=True)

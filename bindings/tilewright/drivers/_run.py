@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any
 
-from tilewright.errors import Disagreement
-from tilewright.search import Outcome, OutOfTimeError, Search, Status
-
-
-def room(problem: Any) -> ModuleType:
-    """Return the package of a problem's room, ``tilewright.<room>``."""
-    return importlib.import_module(type(problem).__module__.rpartition(".")[0])
+from tilewright.core.context import Outcome, RunContext, Status
+from tilewright.core.room import room_of
+from tilewright.spec.errors import Disagreement, OutOfTimeError
 
 
 class Run:
@@ -26,12 +21,12 @@ class Run:
     Parameters
     ----------
     problem, search
-        As the driver got them; the room's package gives ``objective(problem, plan)``.
+        As the driver got them; the problem's room gives ``objective(problem, plan)``.
     """
 
-    def __init__(self, problem: Any, search: Search) -> None:
+    def __init__(self, problem: Any, search: RunContext) -> None:
         self.problem, self.search = problem, search
-        self.objective = room(problem).objective
+        self.objective = room_of(problem).objective
         self.plan: Any = None
         self.value: int | None = None
         self.bound: int | None = search.bound
@@ -80,7 +75,7 @@ class Run:
 
 
 @contextmanager
-def interrupted_at_deadline(search: Search) -> Iterator[None]:
+def interrupted_at_deadline(search: RunContext) -> Iterator[None]:
     """Raise `OutOfTimeError` in the block when the deadline passes.
 
     Building a model is Python code of the formulation, which knows no clock; an alarm ends it. Outside

@@ -13,7 +13,6 @@ search keeps, 0 for a complete search), and the variable ``objective``.
 from __future__ import annotations
 
 import asyncio
-import importlib
 import shutil
 import tempfile
 import warnings
@@ -23,10 +22,11 @@ from typing import Any
 
 import minizinc
 
-from tilewright import catalogue
-from tilewright.drivers._run import Run, interrupted_at_deadline, room
-from tilewright.errors import InputError, SolverMissingError, TilewrightError
-from tilewright.search import Outcome, OutOfTimeError, Search
+from tilewright.core import catalogue
+from tilewright.core.context import Outcome, RunContext
+from tilewright.core.room import room_of
+from tilewright.drivers._run import Run, interrupted_at_deadline
+from tilewright.spec.errors import InputError, OutOfTimeError, SolverMissingError, TilewrightError
 
 MAX_SIZE = 400_000
 """Most links of a model that is flattened: about a minute and 2 GiB of MiniZinc."""
@@ -70,7 +70,12 @@ def versions() -> dict[str, str]:
 
 
 def solve(
-    problem: Any, formulation: str | Path, search: Search, *, extras: bool = True, relax: int | None = None
+    problem: Any,
+    formulation: str | Path,
+    search: RunContext,
+    *,
+    extras: bool = True,
+    relax: int | None = None,
 ) -> Outcome:
     """Solve a problem with a MiniZinc formulation.
 
@@ -88,7 +93,7 @@ def solve(
         Percent of the decisions that large-neighbourhood search keeps in each round; 0 leaves it out,
         None leaves it to the room.
     """
-    bridge = importlib.import_module(f"{room(problem).__name__}.minizinc")
+    bridge = room_of(problem).minizinc
     size = bridge.size(problem)
     if size > MAX_SIZE:
         limit = f"gives {size} constraints here, at most {MAX_SIZE} are built"
@@ -152,7 +157,7 @@ class _Stages:
             return formulation
         self._scratch = tempfile.TemporaryDirectory()
         folder = Path(self._scratch.name)
-        name = room(self.run.problem).__name__.rpartition(".")[2]
+        name = room_of(self.run.problem).name
         for source in (formulation.parent, *catalogue.folders("models", name)):
             for file in source.glob("*.mzn"):
                 if not (folder / file.name).exists():

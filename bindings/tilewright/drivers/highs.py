@@ -11,9 +11,9 @@ import numpy as np
 import pyomo
 from pyomo.contrib.appsi.solvers import Highs
 
+from tilewright.core.context import Outcome, RunContext
 from tilewright.drivers._run import Run, interrupted_at_deadline
-from tilewright.errors import Disagreement, InputError, TilewrightError
-from tilewright.search import Outcome, OutOfTimeError, Search
+from tilewright.spec.errors import Disagreement, InputError, OutOfTimeError, TilewrightError
 
 MAX_SIZE = 600_000
 """Most constraints of a model that is built: about 1 GiB and a minute of Pyomo."""
@@ -34,7 +34,7 @@ def versions() -> dict[str, str]:
 def solve(
     problem: Any,
     formulation: Any,
-    search: Search,
+    search: RunContext,
     *,
     extras: bool = True,
     options: dict[str, Any] | None = None,

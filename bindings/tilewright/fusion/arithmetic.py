@@ -15,11 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from tilewright.fusion.problem import HOST, Op
-from tilewright.layer import Layer, Window
-from tilewright.network import Add, AnyLayer, Mul, NamedLayer, Pool
 from tilewright.simulator.operations import exact, windows
 from tilewright.simulator.program import Values
 from tilewright.simulator.reference import addition, convolution, pooling
+from tilewright.spec.layer import Layer, Window
+from tilewright.spec.network import Add, AnyLayer, Mul, NamedLayer, Pool
 
 Range = tuple[int, int]
 

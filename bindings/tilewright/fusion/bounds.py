@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.core.bounds import Bound
+from tilewright.fusion.fused_group import Structure
 from tilewright.fusion.problem import CONV, HOST, LOAD, MISC, POOL, SAVE, Op, Problem
-from tilewright.fusion.structure import Structure
 from tilewright.fusion.tiles import energy
-from tilewright.layer import Layer, Window
-from tilewright.proven import Bound
+from tilewright.spec.layer import Layer, Window
 
 
 class _Lines(NamedTuple):

@@ -11,12 +11,12 @@ from typing import NamedTuple
 import networkx as nx
 from networkx.algorithms.isomorphism import DiGraphMatcher
 
-from tilewright.errors import InputError
 from tilewright.fusion.plan import Tile
 from tilewright.fusion.problem import HOST, Problem
 from tilewright.fusion.templates import SOURCE, Template, bundled
 from tilewright.fusion.tiles import best
-from tilewright.network import OPERANDS
+from tilewright.spec.errors import InputError
+from tilewright.spec.network import OPERANDS
 
 MAX_ATTEMPTS = 100_000
 """Most pairs of an operation and a node that are tried for each template."""

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.fusion.compiled import Ints
+from tilewright.fusion.exact.schedule_kernel import Ints
+from tilewright.fusion.fused_group import Structure
 from tilewright.fusion.plan import Tile
 from tilewright.fusion.problem import CONV, LOAD, SAVE
-from tilewright.fusion.structure import Structure
-from tilewright.layer import Layer
+from tilewright.spec.layer import Layer
 
 Grid = Any
 """Values of all tiles of a search, shape (ways, rows, columns), or what broadcasts to it."""

@@ -8,11 +8,11 @@ from math import inf
 from typing import NamedTuple
 
 from tilewright.fusion.candidates import Candidate, candidates
+from tilewright.fusion.exact.search import answers
+from tilewright.fusion.fused_group import Structure
 from tilewright.fusion.problem import HOST, Problem
-from tilewright.fusion.search import answers
-from tilewright.fusion.structure import Structure
 from tilewright.fusion.tiles import choice, peaks
-from tilewright.search import OutOfTimeError
+from tilewright.spec.errors import OutOfTimeError
 
 
 class Least(NamedTuple):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tilewright.errors import InputError
-from tilewright.layer import MAX_SIZE
-from tilewright.network import MAX_LAYERS
+from tilewright.spec.errors import InputError
+from tilewright.spec.layer import MAX_SIZE
+from tilewright.spec.network import MAX_LAYERS
 
 HALOS = ("recompute", "keep")
 ORDERS = ("tiles", "kernels")

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 import networkx as nx
 from pydantic import Field
 
-from tilewright.errors import InputError
 from tilewright.fusion.templates import Template, bundled
-from tilewright.layer import Layer, Spec
-from tilewright.network import Add, AnyLayer, Concat, Map, Mul, Network, Pool
+from tilewright.spec.errors import InputError
+from tilewright.spec.layer import Layer, Spec
+from tilewright.spec.network import Add, AnyLayer, Concat, Map, Mul, Network, Pool
 
 UNITS = {"cycles": "cycles", "traffic": "bytes", "energy": "nJ", "memory": "bytes"}
 """What each objective counts."""
@@ -248,7 +248,7 @@ class Problem(Spec):
     @cached_property
     def ops(self) -> tuple[Op, ...]:
         """The operations of the coarse graph, in an order of execution."""
-        from tilewright.xgraph import coarse
+        from tilewright.spec.coarsening import coarse
 
         graph = coarse(self.network)
         return tuple(

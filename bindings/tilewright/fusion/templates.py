@@ -8,11 +8,11 @@ from typing import Annotated
 import networkx as nx
 from pydantic import BeforeValidator, Field
 
-from tilewright import catalogue
-from tilewright.errors import InputError
-from tilewright.instance import validated
-from tilewright.layer import Small, Spec
-from tilewright.network import Name
+from tilewright.core import catalogue
+from tilewright.run.instance import validated
+from tilewright.spec.errors import InputError
+from tilewright.spec.layer import Small, Spec
+from tilewright.spec.network import Name
 
 KINDS = ("conv", "pool", "add", "mul", "map", "concat", "any")
 """Kinds of operations that a template's node can stand for, those that the accelerator computes."""

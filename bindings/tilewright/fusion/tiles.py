@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tilewright.errors import InputError
-from tilewright.fusion.layout import Layout
+from tilewright.fusion.fused_group import Structure
 from tilewright.fusion.measure import Along, Grid, Measured
 from tilewright.fusion.plan import HALOS, Tile
 from tilewright.fusion.problem import BUFFERS, ENGINES, HOST, EngineMachine, Problem
-from tilewright.fusion.structure import Structure
+from tilewright.fusion.schedule import Layout
+from tilewright.spec.errors import InputError
 
 _NEVER = np.iinfo(np.int64).max
 """Bound of what does not fit."""
@@ -130,7 +130,7 @@ def _only(table: Grid) -> int:
     return int(np.asarray(table).item())
 
 
-def fault(structure: Structure, tile: Tile) -> str | None:
+def violation(structure: Structure, tile: Tile) -> str | None:
     """Say why a group cannot be executed with a tile, None if it can."""
     machine = structure.machine
     for name, size, most in (

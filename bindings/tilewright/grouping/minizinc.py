@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tilewright.errors import InputError
-from tilewright.grouping.bounds import best_bound, fewest_pixels
+from tilewright.grouping.bounds.best import best_bound, fewest_pixels
 from tilewright.grouping.plan import Plan
 from tilewright.grouping.problem import Problem
 from tilewright.grouping.structure import (
@@ -21,12 +21,18 @@ from tilewright.grouping.structure import (
     swapped_corners,
     symmetries,
 )
+from tilewright.spec.errors import InputError
 
-__all__ = ["data", "plan", "relax", "scale", "size", "start"]
+__all__ = ["data", "plan", "relax", "scale", "size", "start", "suits"]
 
 
 LARGEST = 2**31 - 2
 """The largest number that Gecode can handle."""
+
+
+def suits(_problem: Problem, _formulation: Path) -> bool:
+    """Whether a formulation takes a problem: they take all."""
+    return True
 
 
 def size(problem: Problem) -> int:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.errors import InputError
 from tilewright.grouping.problem import Problem
+from tilewright.spec.errors import InputError
 
 Patch = tuple[int, int]
 

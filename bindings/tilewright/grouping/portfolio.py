@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.grouping.bitsets import fits
+from tilewright.grouping.exact.bitsets import fits
 from tilewright.grouping.problem import Problem
 
 SMALL = 144

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from tilewright.errors import InputError
-from tilewright.layer import Layer, Spec
+from tilewright.spec.errors import InputError
+from tilewright.spec.layer import Layer, Spec
 
 Cycles = Annotated[int, Field(ge=0, le=1_000_000)]
 Count = Annotated[int, Field(ge=1, le=10**15)]
@@ -99,6 +99,11 @@ class Problem(Spec):
     machine: GroupingMachine
     limits: GroupingLimits = GroupingLimits()
     objective: GroupingObjective = GroupingObjective()
+
+    @property
+    def unit(self) -> str:
+        """What the objective counts: nothing to name, as there is one objective only."""
+        return ""
 
     def model_post_init(self, _context: object) -> None:
         """Refuse machines that cannot compute a single patch and step counts that do not exist."""

@@ -46,7 +46,7 @@ def misfit(problem: Problem, plan: Plan) -> Violation | None:
     return None
 
 
-def fault(problem: Problem, plan: Plan) -> str | None:
+def violation(problem: Problem, plan: Plan) -> str | None:
     """Return the first limit that a plan breaks, or None.
 
     Fast enough for every incumbent of a search; the simulator finds the same and explains it.

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tilewright.errors import InputError
 from tilewright.importing.files import shortened, unique
 from tilewright.importing.model import Model, Operation, read
 from tilewright.importing.naming import Names
 from tilewright.importing.operators import Table, Unknown, Unshaped, layers, opaque, shape
-from tilewright.instance import validated
-from tilewright.network import OWN_INPUT, Map, NamedLayer, Network, Opaque
-from tilewright.xgraph import coarse, stages
+from tilewright.run.instance import validated
+from tilewright.spec.coarsening import coarse, stages
+from tilewright.spec.errors import InputError
+from tilewright.spec.network import OWN_INPUT, Map, NamedLayer, Network, Opaque
 
 SHOWN = 8
 """Most nodes that a message names for one reason."""

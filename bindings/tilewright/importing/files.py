@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tilewright import catalogue
-from tilewright.errors import InputError
+from tilewright.core import catalogue
+from tilewright.core.files import check_writable, write_atomically
 from tilewright.importing.naming import Names
-from tilewright.instance import MAX_BYTES, load, parse
-from tilewright.layer import Layer
-from tilewright.network import AnyLayer, Network
-from tilewright.result import check_writable, write_atomically
-from tilewright.xgraph import coarse
+from tilewright.run.instance import MAX_BYTES, load, parse
+from tilewright.spec.coarsening import coarse
+from tilewright.spec.errors import InputError
+from tilewright.spec.layer import Layer
+from tilewright.spec.network import AnyLayer, Network
 
 SHOWN = 20
 """Most layers that a comment names."""
@@ -45,7 +45,7 @@ def instance_files(network: Network, room: str, machine: str) -> dict[str, str]:
         If the room does not take the machine, a layer on it, or the network.
     """
     module, machine_table, fused = catalogue.room(room), _machine(machine), coarse(network)
-    if "layer" not in module.Problem.model_fields:
+    if "layer" not in module.problem_type.model_fields:
         table = {
             "room": room,
             "name": f"{network.name}-{room}",
@@ -55,7 +55,7 @@ def instance_files(network: Network, room: str, machine: str) -> dict[str, str]:
         return {f"{table['name']}.toml": _instance(table)}
     files, names = {}, Names()
     for layer, equal in unique(fused).items():
-        if layer.kind not in getattr(module, "KINDS", ("conv", "fc")):
+        if layer.kind not in module.layer_kinds:
             continue
         table = {
             "room": room,

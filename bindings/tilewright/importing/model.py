@@ -27,8 +27,8 @@ from onnx import (
 )
 from onnx.reference import ReferenceEvaluator
 
-from tilewright.errors import InputError
-from tilewright.layer import MAX_SIZE
+from tilewright.spec.errors import InputError
+from tilewright.spec.layer import MAX_SIZE
 
 MAX_BYTES = 1_000_000_000
 """Largest ONNX file that is read."""

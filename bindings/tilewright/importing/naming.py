@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 from tilewright.importing.model import Operation
-from tilewright.network import AFFINE, OWN_INPUT
+from tilewright.spec.network import AFFINE, OWN_INPUT
 
 LONGEST = 180
 """Characters of a name before a number makes it unique."""

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.search import OutOfTimeError
 from tilewright.simulator.program import Box, Cells, Counts, LazySteps, Program, Region, Step
 from tilewright.simulator.report import Violation
+from tilewright.spec.errors import OutOfTimeError
 
 Numbers = NDArray[np.integer[Any]]
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.search import OutOfTimeError
 from tilewright.simulator.columns import (
     COMPUTE,
     FREE,
@@ -40,6 +39,7 @@ from tilewright.simulator.timing import (
     scheduled_timeline,
     sequential_timeline,
 )
+from tilewright.spec.errors import OutOfTimeError
 
 MAX_NUMERIC_ELEMENTS = 100_000_000
 """Most elements of all tensors of a numeric run, which keeps each of them four times."""

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from tilewright.layer import Layer, Window
-from tilewright.network import Add, Map, Pool
 from tilewright.simulator.program import Values
+from tilewright.spec.layer import Layer, Window
+from tilewright.spec.network import Add, Map, Pool
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tilewright.layer import Layer
-from tilewright.network import Pool
 from tilewright.simulator.program import Values
+from tilewright.spec.layer import Layer
+from tilewright.spec.network import Pool
 
 
 def convolution(layer: Layer, values: Values, kernels: Values) -> Values:

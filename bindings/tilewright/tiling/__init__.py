@@ -2,258 +2,92 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-from math import prod
-from types import ModuleType
+from collections.abc import Sequence
 from typing import Any
 
-from tilewright.errors import InputError
-from tilewright.layer import Layer
-from tilewright.proven import Bound
-from tilewright.search import CONSTRUCT
-from tilewright.simulator import Report, Violation
-from tilewright.tiling import dsp, npu
-from tilewright.tiling.dsp.plan import DspPlan
+from tilewright.core.bounds import Bound
+from tilewright.core.room import Room, Rows, register
+from tilewright.simulator import Report
+from tilewright.tiling.evaluation import (
+    MACHINES,
+    best_bound,
+    measured_objective,
+    numeric_elements,
+    objective,
+    portfolio,
+    recheck,
+    simulate,
+    simulation_seconds,
+    violation,
+)
 from tilewright.tiling.plan import Plan
-from tilewright.tiling.problem import Part, Problem
-from tilewright.tiling.table import rows, table
-
-STARTS = False
-"""What ``auto`` begins with needs no plan to start from."""
-
-MACHINES: dict[str, ModuleType] = {"dsp": dsp, "npu": npu}
-"""The module of each kind of machine; all have the same functions."""
-
-
-def _machine(problem: Problem) -> ModuleType:
-    return MACHINES[problem.machine.kind]
-
-
-def parts(problem: Problem) -> tuple[Part, ...]:
-    """Return the layers of a problem, each as a problem of its own; equal ones are the same object."""
-    return problem.parts
-
-
-def best_bound(problem: Problem) -> Bound:
-    """Return the strongest bound that is known without a search, summed over the layers."""
-    known: dict[int, Any] = {}
-    bounds, impossible = [], None
-    for name, part in problem.parts:
-        if id(part) not in known:
-            known[id(part)] = _machine(part).best_bound(part)
-        bounds.append(known[id(part)])
-        if bounds[-1].impossible is not None:
-            impossible = impossible or (f"layer {name}: " if name else "") + bounds[-1].impossible
-    names = " and ".join(dict.fromkeys(bound.name for bound in bounds))
-    value, steps = sum(bound.value for bound in bounds), sum(bound.steps for bound in bounds)
-    return Bound(f"{names} bound", value, steps, impossible)
-
-
-def fault(problem: Problem, plan: Plan) -> str | None:
-    """Say what is wrong with a plan, or None for a valid one."""
-    if plan.front != (problem.minimise == "pareto"):
-        return f"kind of plan: a {'front' if plan.front else 'single plan'} is no answer to this problem"
-    if plan.front:
-        return next((found for one in plan.split() if (found := _fault(problem, one))), None)
-    if len(plan.layers) != len(problem.parts):
-        return f"layers: the plan has {len(plan.layers)}, the problem {len(problem.parts)}"
-    for (name, part), one in zip(problem.parts, plan.split(), strict=True):
-        found = _fault(part, one)
-        if found is not None:
-            return f"layer {name}: {found}" if name else found
-    return None
-
-
-def _fault(problem: Problem, plan: Plan) -> str | None:
-    kind = _machine(problem)
-    layer = plan.layers[0]
-    if not isinstance(layer, kind.LayerPlan):
-        return f"kind of plan: the machine is of kind {problem.machine.kind}"
-    found: str | None = kind.fault(problem, layer)
-    return found
-
-
-def objective(problem: Problem, plan: Plan) -> int:
-    """Cost of a valid plan by the closed form; the simulator must find the same.
-
-    Of a front it is the fewest cycles, those of its first plan.
-    """
-    known: dict[tuple[int, Any], int] = {}
-    total = 0
-    for (_, part), layer in zip(problem.parts, plan.layers, strict=False):
-        if (id(part), layer) not in known:
-            known[id(part), layer] = _machine(part).objective(part, layer)
-        total += known[id(part), layer]
-    return total
-
-
-def measured_objective(problem: Problem, report: Report) -> int:
-    """Cost of a simulated plan."""
-    if problem.network is None:
-        measured: int = _machine(problem).measured_objective(problem, report)
-        return measured
-    pairs = zip(problem.parts, report.layers, strict=True)
-    return sum(_machine(part).measured_objective(part, layer) for (_, part), (_, layer) in pairs)
-
-
-def simulate(
-    problem: Problem,
-    plan: Plan,
-    *,
-    numeric: bool = False,
-    overlapped: bool = True,
-    seed: int = 0,
-    deadline: float = float("inf"),
-) -> Report:
-    """Execute a plan: the only judge of what it costs and whether it is right.
-
-    The layers of a network are executed one after the other, equal plans of equal layers once.
-
-    Parameters
-    ----------
-    numeric
-        Also move random integers through the steps and compare with the reference layer.
-    overlapped
-        Also compute the timeline in which engines work beside each other.
-    deadline
-        ``time.monotonic()`` at which to give up with an ``OutOfTimeError``.
-    """
-    options = {"numeric": numeric, "overlapped": overlapped, "seed": seed, "deadline": deadline}
-    if plan.front != (problem.minimise == "pareto"):
-        needed = "a front" if problem.minimise == "pareto" else "a plan for each layer"
-        return Report.refused(Violation("kind of plan", 0, "plan", needed, "a plan of another kind"))
-    if plan.front:
-        return _simulate_front(problem, plan, options)
-    if len(plan.layers) != len(problem.parts):
-        found = f"{len(plan.layers)} layers"
-        return Report.refused(Violation("layers", 0, "plan", f"{len(problem.parts)} layers", found))
-    known: dict[tuple[int, Any], Report] = {}
-    reports = []
-    for (_, part), one in zip(problem.parts, plan.split(), strict=True):
-        key = (id(part), one.layers[0])
-        if key not in known:
-            known[key] = _simulate(part, one, options)
-        reports.append(known[key])
-    if problem.network is None:
-        return reports[0]
-    return Report.chain([name for name, _ in problem.parts], reports)
-
-
-def _simulate(problem: Problem, plan: Plan, options: dict[str, Any]) -> Report:
-    if not isinstance(plan.layers[0], _machine(problem).LayerPlan):
-        needed, found = f"a plan for a machine of kind {problem.machine.kind}", "one of another kind"
-        return Report.refused(Violation("kind of plan", 0, "plan", needed, found))
-    report: Report = _machine(problem).simulate(problem, plan.layers[0], **options)
-    return report
-
-
-def _simulate_front(problem: Problem, plan: Plan, options: dict[str, Any]) -> Report:
-    """Execute every plan of a front; the report is that of the first, with the numbers of all."""
-    reports = [_simulate(problem, one, options) for one in plan.split()]
-    for report in reports:
-        if report.violation is not None:
-            return report
-    front = [_machine(problem).trade_off(problem, report) for report in reports]
-    for first, second in pairwise(front):
-        if not (first["cycles"] < second["cycles"] and first["accesses"] > second["accesses"]):
-            found = f"{first} beside {second}"
-            return Report.refused(Violation("front", 0, "plan", "fewer accesses for more cycles", found))
-    reports[0].facts = {**reports[0].facts, "front": front}
-    if any(report.numeric is False for report in reports):
-        reports[0].numeric = False
-    return reports[0]
-
-
-def emit(name: str, source: str, problem: Problem, plan: Plan) -> str:
-    """Return the loop nests of a plan as a C file, each layer's of a network, equal ones once.
-
-    Raises
-    ------
-    InputError
-        Where there is no single loop nest to write: on an NPU, for a front, for a plan that is not valid.
-    """
-    from tilewright.tiling.dsp.emit import emit as emit_layer
-    from tilewright.tiling.dsp.emit import emit_network
-
-    if problem.machine.kind != "dsp":
-        raise InputError(
-            "machine.kind", problem.machine.kind, "loop nests are emitted for machines of kind dsp"
-        )
-    if plan.front:
-        raise InputError(
-            "objective.minimise", "pareto", "a front is no loop nest; minimise cycles or accesses"
-        )
-    broken = fault(problem, plan)
-    if broken is not None:
-        raise InputError("plan", problem.machine.kind, f"is not valid: {broken}")
-    layers = [layer for layer in plan.layers if isinstance(layer, DspPlan)]
-    if problem.network is None:
-        return emit_layer(problem, layers[0], name, source)
-    named = zip(problem.parts, layers, strict=True)
-    return emit_network([(layer, part, one) for (layer, part), one in named], name, source)
-
-
-def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bool, str]]:
-    """Verify what an optimal plan claims beyond its objective: that a front is complete.
-
-    Parameters
-    ----------
-    deadline
-        ``time.monotonic()`` until when that must be proven.
-
-    Returns
-    -------
-    list of (what, holds, detail)
-    """
-    if problem.minimise != "pareto":
-        return []
-    kind = _machine(problem)
-    again = kind.exhaustive(problem, deadline)
-    claimed, found = (
-        [kind.trade_off(problem, kind.simulate(problem, layer, overlapped=False)) for layer in front]
-        for front in (plan.layers, again.layers if again else ())
-    )
-    proven = again is not None and again.proven
-    detail = f"{len(claimed)} points claimed, {len(found)} found anew{'' if proven else ', not in time'}"
-    return [("front", proven and claimed == found, detail)]
-
-
-def simulation_seconds(problem: Problem, steps: int) -> float:
-    """Estimate how long `simulate` takes for a plan of so many steps."""
-    return 0.2 + steps * 1e-4
-
-
-def numeric_elements(problem: Problem) -> int:
-    """Elements of all tensors of the largest layer, as a numeric simulation holds them."""
-
-    def elements(layer: Layer) -> int:
-        rows, columns = layer.padded_plane
-        shapes = (layer.kernels_shape, layer.output_shape, (*layer.input_shape[:2], rows, columns))
-        return sum(prod(shape) for shape in shapes)
-
-    return max(elements(part.one_layer) for _, part in problem.parts)
-
-
-def portfolio(problem: Problem, threads: int) -> list[tuple[float, list[str]]]:
-    """Return what ``auto`` runs: the exact search, and heuristics where it does not end in time."""
-    return [(0.8, ["exhaustive"]), (0.2, [CONSTRUCT])]
-
+from tilewright.tiling.problem import Problem
+from tilewright.tiling.summary import rows, table
 
 __all__ = [
-    "Bound",
+    "MACHINES",
+    "ROOM",
     "Plan",
     "Problem",
     "best_bound",
-    "emit",
     "fault",
     "measured_objective",
     "numeric_elements",
     "objective",
-    "parts",
     "portfolio",
-    "recheck",
-    "rows",
     "simulate",
     "simulation_seconds",
-    "table",
+    "violation",
 ]
+
+
+class Tiling(Room[Problem, Plan]):
+    """The room as the rest of tilewright knows it."""
+
+    name = "tiling"
+    decides = __doc__ or ""
+    problem_type = Problem
+    plan_type = Plan
+    constructs_first = False
+
+    def best_bound(self, problem: Problem) -> Bound:
+        return best_bound(problem)
+
+    def violation(self, problem: Problem, plan: Plan) -> str | None:
+        return violation(problem, plan)
+
+    def objective(self, problem: Problem, plan: Plan) -> int:
+        return objective(problem, plan)
+
+    def measured_objective(self, problem: Problem, report: Report) -> int:
+        return measured_objective(problem, report)
+
+    def simulate(self, problem: Problem, plan: Plan, **options: Any) -> Report:
+        return simulate(problem, plan, **options)
+
+    def simulation_seconds(self, problem: Problem, steps: int) -> float:
+        return simulation_seconds(problem, steps)
+
+    def numeric_elements(self, problem: Problem) -> int:
+        return numeric_elements(problem)
+
+    def portfolio(self, problem: Problem, threads: int) -> list[tuple[float, list[str]]]:
+        return portfolio(problem, threads)
+
+    def parts(self, problem: Problem) -> Sequence[tuple[str, Problem]]:
+        return problem.parts
+
+    def rows(self, problem: Problem, report: dict[str, Any]) -> Rows:
+        return rows(problem, report)
+
+    def table(self, problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]] | None:
+        return table(problem, report)
+
+    def recheck(self, problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bool, str]]:
+        return recheck(problem, plan, deadline)
+
+
+ROOM = register(Tiling())
+
+fault = violation
+"""Former name of `violation`, for files of users' own."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.errors import InputError
-from tilewright.network import MAX_LAYERS
+from tilewright.spec.errors import InputError
+from tilewright.spec.network import MAX_LAYERS
 from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.npu.plan import NpuPlan
 

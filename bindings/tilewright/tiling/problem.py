@@ -7,9 +7,9 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from tilewright.errors import InputError
-from tilewright.layer import MAX_SIZE, Layer, Spec
-from tilewright.network import Network
+from tilewright.spec.errors import InputError
+from tilewright.spec.layer import MAX_SIZE, Layer, Spec
+from tilewright.spec.network import Network
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.npu.machine import NpuMachine
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.layer import Layer
-from tilewright.proven import Exact
+from tilewright.core.bounds import Exact
 from tilewright.simulator import Report, Violation, execute
 from tilewright.simulator.reference import convolution, random_values
+from tilewright.spec.layer import Layer
 from tilewright.tiling.dsp import bounds, search, thesis
+from tilewright.tiling.dsp.lowering import lower
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.dsp.nest import Nest
 from tilewright.tiling.dsp.plan import LOOPS, SCHEDULES, DspPlan
-from tilewright.tiling.dsp.program import lower
 from tilewright.tiling.dsp.traffic import Tiles
 
 LayerPlan = DspPlan
@@ -33,7 +33,7 @@ def local_traffic(layer: Layer, machine: DspMachine) -> int:
     return search.local_traffic(nest_of(layer, machine))
 
 
-def fault(problem: Any, plan: DspPlan) -> str | None:
+def violation(problem: Any, plan: DspPlan) -> str | None:
     """Say what is wrong with a plan, or None for a valid one."""
     layer, machine, limit = problem.one_layer, problem.machine, problem.limits.schedule
     nest = nest_of(layer, machine)
@@ -83,7 +83,7 @@ def simulate(
 ) -> Report:
     """Execute a plan: the only judge of what it costs and whether it is right."""
     layer, machine = problem.one_layer, problem.machine
-    broken = fault(problem, plan)
+    broken = violation(problem, plan)
     if broken is not None and not broken.startswith("memory overflow"):
         return Report.refused(Violation(broken.split(":")[0], 0, "plan", "a plan within the limits", broken))
     program = lower(nest_of(layer, machine), plan, local_traffic(layer, machine))

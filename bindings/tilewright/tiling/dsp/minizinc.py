@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tilewright.errors import InputError
+from tilewright.spec.errors import InputError
 from tilewright.tiling import dsp
 from tilewright.tiling.dsp.nest import C, K, N, Nest, X, Y
 from tilewright.tiling.dsp.plan import LOOPS, ORDERED, SCHEDULES, DspPlan
@@ -154,7 +154,7 @@ def _descend(nest: Nest, order: str, reuse: str) -> tuple[int, DspPlan] | None:
 
 
 def _hazard(tiles: Tiles, reuse: str) -> Any:
-    """Whether the next tile needs partial sums that are not written back yet (see `dsp.fault`)."""
+    """Whether the next tile needs partial sums that are not written back yet (see `dsp.violation`)."""
     _, n, c, y, x, k = tiles.trips
     late = tiles.nest.machine.double_buffering
     return late & (reuse == "none") & (k > 1) & (n * c * y * x == 1)

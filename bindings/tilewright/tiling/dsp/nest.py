@@ -8,7 +8,7 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.layer import Layer
+from tilewright.spec.layer import Layer
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.dsp.plan import LOOPS
 

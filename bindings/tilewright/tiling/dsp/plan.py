@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.errors import InputError
+from tilewright.spec.errors import InputError
 
 LOOPS = "gncyxk"
 """Tile loops: groups, batch (On), output maps (Oc), rows (Oy), columns (Ox), input maps (Kc)."""

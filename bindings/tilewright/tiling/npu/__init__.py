@@ -5,15 +5,15 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from tilewright.layer import Layer
-from tilewright.proven import Bound, Exact
+from tilewright.core.bounds import Bound, Exact
 from tilewright.simulator import Report, Violation, execute
 from tilewright.simulator.reference import convolution, random_values
+from tilewright.spec.layer import Layer
 from tilewright.tiling.npu import search
 from tilewright.tiling.npu.cost import cost, published, time_ps
+from tilewright.tiling.npu.lowering import data, lower
 from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.npu.plan import DIMENSIONS, NpuPlan
-from tilewright.tiling.npu.program import data, lower
 from tilewright.tiling.npu.slices import Cut
 
 LayerPlan = NpuPlan
@@ -29,7 +29,7 @@ def _cut(problem: Any, plan: NpuPlan) -> Cut:
     return cut_of(problem.one_layer, problem.machine, plan.partition)
 
 
-def fault(problem: Any, plan: NpuPlan) -> str | None:
+def violation(problem: Any, plan: NpuPlan) -> str | None:
     """Say what is wrong with a plan, or None for a valid one."""
     for field in ("partition", "schedule"):
         limit, value = getattr(problem.limits, field), getattr(plan, field)
@@ -67,7 +67,7 @@ def simulate(
     deadline: float = float("inf"),
 ) -> Report:
     """Execute a plan: the only judge of what it costs and whether it is right."""
-    broken = fault(problem, plan)
+    broken = violation(problem, plan)
     if broken is not None and not broken.startswith("memory overflow"):
         return Report.refused(Violation(broken.split(":")[0], 0, "plan", "a plan within the limits", broken))
     cut, layer = _cut(problem, plan), problem.one_layer

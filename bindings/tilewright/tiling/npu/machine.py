@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tilewright.errors import InputError
-from tilewright.layer import Layer, Spec
+from tilewright.spec.errors import InputError
+from tilewright.spec.layer import Layer, Spec
 
 Bytes = Annotated[int, Field(ge=1, le=2**40)]
 Count = Annotated[int, Field(ge=1, le=1024)]

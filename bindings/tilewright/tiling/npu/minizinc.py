@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.errors import InputError
+from tilewright.spec.errors import InputError
 from tilewright.tiling import npu
 from tilewright.tiling.npu.cost import Counts, time_ps, totals
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
@@ -189,7 +189,7 @@ def start(problem: Problem, plan: Plan) -> list[int] | None:
     """
     given, known = plan.layers[0], known_plan(problem)
     inside = None
-    if isinstance(given, NpuPlan) and npu.fault(problem, given) is None:
+    if isinstance(given, NpuPlan) and npu.violation(problem, given) is None:
         inside = no_worse(problem, given)
     if known is not None and (
         inside is None or npu.objective(problem, inside) > npu.objective(problem, known)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.errors import InputError
+from tilewright.spec.errors import InputError
 
 PARTITIONS = ("KS", "KS&OFM", "OFM")
 """What the TLEs divide among them: filters, filters and output rows, output rows (algorithm 2)."""

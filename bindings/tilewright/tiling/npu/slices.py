@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.layer import Layer
+from tilewright.spec.layer import Layer
 from tilewright.tiling.npu.machine import NpuMachine
 
 Counts = NDArray[np.int64]

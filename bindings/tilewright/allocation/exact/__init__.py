@@ -1,0 +1,1 @@
+"""Exact searches for the number of processing elements and their splits."""

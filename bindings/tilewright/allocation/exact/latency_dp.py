@@ -1,0 +1,174 @@
+"""The earliest starts along a path of layers, for all PEs and levels at once: an exact dynamic programme.
+
+With matched pacing the *level* of a layer is the longest load at or before it, and its pace follows from the
+level. On a path, each layer of which reads the one before, let G_j be layer j of the path and the side layers
+of which it is the first layer on the path that depends on them. Then the level of layer j is the longest of
+the level of layer j - 1 and the loads of G_j. Either no load of G_j is above the level of layer j - 1: it
+costs least if each layer of G_j has its cheapest share with a load up to it. Or the level rises to the load
+of one layer of G_j, and the others have their cheapest share up to that. The state is (PEs used, level), its
+value the earliest start of the path's layer. Each transition adds the lead of the edge, which depends on both
+levels only. For each level those states are kept that start before all others with no more PEs. Layers of
+which none on the path depends on them come last.
+
+In a chain this is exact. Else the table leaves out the leads of all edges off the path, but no plan: the PEs,
+the levels of the path's layers and the interval are those of a plan, and its latency is the table's or more.
+So the table's latencies are lower bounds, and where a plan's own latency equals its bound, none is less.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.allocation.exact.options import Menus
+from tilewright.allocation.exact.timing import Timing
+from tilewright.allocation.geometry import Lead, Numbers
+from tilewright.allocation.problem import Problem
+from tilewright.spec.errors import OutOfTimeError
+
+TOO_MANY = 2**40
+"""PEs of a share that does not exist; sums of as many as there can be layers do not overflow."""
+
+NOTHING = Lead(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
+"""The lead of what does not wait."""
+
+
+class Group:
+    """Layers whose longest load is part of a level, and what they cost at each.
+
+    Attributes
+    ----------
+    members
+        Numbers of the layers.
+    keep, rise : int, shape (levels,)
+        Fewest PEs with which no load is above the level; and with which one is the level besides.
+    """
+
+    def __init__(self, members: Sequence[int], offers: Menus, levels: Numbers) -> None:
+        self.members, self._levels = list(members), levels
+        exact = np.full((len(members), len(levels)), TOO_MANY)
+        for row, member in zip(exact, members, strict=True):
+            menu = offers[member].between(0, int(levels[-1]))
+            row[np.searchsorted(levels, menu.loads)] = [share.pes for share in menu.shares]
+        cheapest = np.minimum.accumulate(exact, axis=1)
+        falls = np.ones_like(exact, dtype=np.bool_)
+        falls[:, 1:] = cheapest[:, 1:] < cheapest[:, :-1]
+        self._cheapest = np.maximum.accumulate(np.where(falls, np.arange(len(levels)), 0), axis=1)
+        more = np.where(exact < TOO_MANY, exact - cheapest, TOO_MANY)
+        self._riser = more.argmin(axis=0)
+        self.keep: Numbers = cheapest.sum(axis=0)
+        self.rise: Numbers = self.keep + more.min(axis=0)
+
+    def loads(self, places: Numbers, rises: NDArray[np.bool_]) -> Numbers:
+        """Return the loads of the members at levels of such places, where one rises to it or not.
+
+        Returns
+        -------
+        int, shape (places, members)
+        """
+        found = self._levels[self._cheapest[:, places]].T
+        (at,) = np.nonzero(rises)
+        found[at, self._riser[places[at]]] = self._levels[places[at]]
+        return found
+
+
+@dataclass(frozen=True)
+class Ends:
+    """All ends of the table: for every plan there is one that is no worse in any of the three.
+
+    Attributes
+    ----------
+    interval, pes, latency : int, shape (ends,)
+        The latency is a lower bound.
+    """
+
+    interval: Numbers
+    pes: Numbers
+    latency: Numbers
+    _steps: list[tuple[Group, Numbers, Numbers]]
+    _layers: int
+
+    def loads(self, places: Numbers) -> Numbers:
+        """Return the loads of all layers for some of the ends, shape (places, layers)."""
+        found = np.zeros((len(places), self._layers), dtype=np.int64)
+        for number in reversed(range(len(self._steps))):
+            group, level, origin = self._steps[number]
+            own, places = level[places], origin[places]
+            rises = np.ones(len(own), dtype=np.bool_)
+            if number:
+                rises = self._steps[number - 1][1][places] < own
+            found[:, group.members] = group.loads(own, rises)
+        return found
+
+
+def ends(
+    timing: Timing,
+    offers: Menus,
+    path: Sequence[int],
+    pes: int,
+    *,
+    longest: int | None = None,
+    deadline: float = float("inf"),
+) -> Ends:
+    """Return the table's ends for a path.
+
+    Parameters
+    ----------
+    pes
+        Of all layers together.
+    longest
+        No load is above it.
+
+    Raises
+    ------
+    OutOfTimeError
+    """
+    # Importing the compiler takes a second, which those need not wait for who need no table.
+    from tilewright.allocation.exact.latency_kernel import advanced
+
+    levels = np.array(sorted({load for menu in offers for load in menu.loads}), dtype=np.int64)
+    if longest is not None:
+        levels = levels[levels <= longest]
+    parts = _groups(timing.problem, path)
+    least = [sum(min(share.pes for share in offers[number].shares) for number in part) for part in parts]
+    if sum(least) > pes or not len(levels):
+        nothing = np.zeros(0, dtype=np.int64)
+        return Ends(nothing, nothing, nothing, [], len(offers))
+    # Before the first layer there is one state, below all levels.
+    level, used, value = (np.zeros(1, dtype=np.int64) for _ in range(3))
+    first = np.minimum(np.arange(len(levels) + 1), 1)
+    paces = np.zeros_like(levels)
+    steps: list[tuple[Group, Numbers, Numbers]] = []
+    for number, part in enumerate(parts):
+        if time.monotonic() > deadline:
+            raise OutOfTimeError
+        group = Group(part, offers, levels)
+        lead, before = NOTHING, paces
+        if number < len(path):
+            paces = levels // timing.beats[path[number]]
+            if number:
+                lead = timing.leads[path[number - 1], path[number]]
+        most = pes - sum(least[number + 1 :])
+        first, level, used, value, origin = advanced(
+            first, used, value, group.keep, group.rise, *lead, before, paces, most, number == 0
+        )
+        if number == len(path) - 1:
+            value += (paces * timing.beats[path[-1]])[level]
+        steps.append((group, level, origin))
+    return Ends(levels[level], used, value, steps, len(offers))
+
+
+def _groups(problem: Problem, path: Sequence[int]) -> list[list[int]]:
+    """Return the layers by the first one on the path that depends on them; those without any last."""
+    place = {number: at for at, number in enumerate(path)}
+    parts: list[list[int]] = [[] for _ in range(len(path) + 1)]
+    first = [len(path)] * len(problem.stages)
+    for number in reversed(range(len(problem.stages))):
+        first[number] = min((first[reader] for reader in problem.consumers[number]), default=len(path))
+        first[number] = place.get(number, first[number])
+        parts[first[number]].append(number)
+    return parts if parts[-1] else parts[:-1]

@@ -1,0 +1,1 @@
+"""Where on the array the processing elements of each layer lie."""

@@ -1,0 +1,775 @@
+"""Pictures of an allocation plan: the array, the pipeline over time, layers' work and buffers; a front.
+
+Times and amounts are the report's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright import plotting
+from tilewright.allocation.geometry import Numbers
+from tilewright.allocation.placement.floor import snake
+from tilewright.allocation.plan import Plan, Region
+from tilewright.allocation.problem import Problem
+from tilewright.allocation.summary import rows
+from tilewright.plotting import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PALE,
+    PURPLE,
+    SKY,
+    TENSORS,
+    VERMILION,
+    with_unit,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from tilewright.simulator import Report
+    from tilewright.simulator.report import Timeline
+
+ACCEPTED = plotting.ACCEPTED
+"""Suffixes of the files that `draw` writes."""
+
+Place = tuple[int, int]
+
+LAYERS = ("#F7D08A", "#9CC7E8", "#93D5BF", "#EBC1D8", "#F4B393", "#F6F0A2", "#C6BAE6", "#CBD8A6")
+"""Colours of layers, pale enough to write on."""
+FRAMES = (BLUE, ORANGE, GREEN, PURPLE, SKY)
+WORK, IDLE = "#5F6F7F", "#F0F0F0"
+
+LEFT, GANTT, BARS = 0.35, 4.6, 1.6
+"""Inches left of the drawings, and widths of panels."""
+ABOVE, BELOW = 0.42, 0.34
+"""Inches above the first and below the last layer's row, for what concerns all layers."""
+BORDER = 0.4
+"""Inches around the array for its buffers and what comes and goes."""
+
+MOST_LISTED = 30
+"""Most plans of a front that are numbered and listed."""
+MOST_SPELT = 8
+"""Most layers whose PEs are listed for each plan."""
+
+
+def draw(problem: Problem, plan: Plan, report: Report, path: str | Path, *, title: str | None = None) -> None:
+    """Draw a plan on one sheet, PNG or SVG by the path's suffix.
+
+    Parameters
+    ----------
+    report
+        What the simulator says of the plan.
+    title
+        Heading, for example the instance's name; a description of the problem when left out.
+
+    Raises
+    ------
+    InputError
+        If the suffix is not one of `ACCEPTED` or the file cannot be written.
+    """
+    plotting.suffix(path, ACCEPTED)
+    plotting.save(sheet(problem, plan, report, title=title), path)
+
+
+@plotting.style()
+def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = None) -> Figure:
+    """Return the sheet of a plan or of a front; of a plan that breaks a rule, no more than its PEs."""
+    what = _described(problem)
+    lines = plotting.heading(title or what, [what] if title else [], report)
+    if report.violation is not None:
+        return _broken_sheet(problem, plan, lines)
+    if plan.front:
+        return _front_sheet(problem, plan, report, lines)
+    return _plan_sheet(problem, plan, report, lines)
+
+
+# Words -------------------------------------------------------------------------------------------------
+
+
+def _described(problem: Problem) -> str:
+    """Say what runs on what."""
+    machine, count = problem.machine, len(problem.stages)
+    how = "as a pipeline" if problem.parallel else "one after the other"
+    units = f"{machine.functional_units} functional unit{'s' * (machine.functional_units > 1)} each"
+    layers = f"{count} layer{'s' * (count > 1)} of {problem.network.name or 'a network'}"
+    return f"{layers} {how} on {plotting.times(*machine.array)} PEs, {units}, {machine.clock_mhz} MHz"
+
+
+def _headed(
+    lines: Sequence[plotting.Line], told: Sequence[tuple[str, str]], width: float, tall: float
+) -> tuple[Figure, float]:
+    """Return a figure with its heading and labelled lines below it, and where drawings of a height begin."""
+    start, half = plotting.heading_height(lines), -(-len(told) // 2)
+    top = start + 0.2 * half + 0.45
+    height = top + tall + 0.55
+    figure = plotting.new_figure(width, height)
+    plotting.write_heading(figure, lines)
+    for number, (label, words) in enumerate(told):
+        column, row = divmod(number, half)
+        x, y = 0.3 + 6.4 * column, 1 - (start + 0.2 * row) / height
+        figure.text(x / width, y, label, va="center", color=GREY)
+        figure.text((x + 0.95) / width, y, plotting.shortened(words, 64), va="center")
+    return figure, top
+
+
+# One plan ----------------------------------------------------------------------------------------------
+
+
+class _Table(NamedTuple):
+    """The rows that the panels share.
+
+    Attributes
+    ----------
+    names, colours
+        Of the layers.
+    pitch
+        Inches from one row to the next.
+    """
+
+    names: list[str]
+    colours: list[str]
+    pitch: float
+
+    @classmethod
+    def of(cls, plan: Plan, owners: Numbers) -> _Table:
+        names = [plotting.shortened(name, 32) for name in plan.names]
+        # Beyond that height a picture would have more pixels than can be drawn.
+        least = min(0.125, 80 / len(names))
+        return cls(names, _colours(owners, len(names)), float(np.clip(3.24 / len(names), least, 0.65)))
+
+    @property
+    def height(self) -> float:
+        """Inches of a panel."""
+        return len(self.names) * self.pitch + ABOVE + BELOW
+
+    @property
+    def points(self) -> float:
+        """Size of what is written into a row."""
+        return min(8.5, 56 * self.pitch)
+
+    @property
+    def width(self) -> float:
+        """Inches of the longest name and the number before it."""
+        return 0.36 + self.points / 72 * max(map(plotting.text_width, self.names))
+
+    def prepare(self, axes: Axes, title: str, label: str, ticks: int) -> None:
+        """Give a panel its rows, with space above and below them, and an axis of numbers."""
+        from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+        axes.set_ylim(len(self.names) - 0.5 + BELOW / self.pitch, -0.5 - ABOVE / self.pitch)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        axes.grid(axis="x", color=PALE, linewidth=0.6)
+        axes.set_title(title)
+        axes.set_xlabel(label)
+        logarithmic = axes.get_xscale() == "log"
+        axes.xaxis.set_major_locator(
+            LogLocator(numticks=ticks) if logarithmic else MaxNLocator(nbins=ticks, integer=True)
+        )
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: with_unit(x)))
+        axes.xaxis.set_minor_locator(NullLocator())
+
+    def write_names(self, axes: Axes) -> None:
+        """Write names to the left of a panel, and before them their numbers on the layers' colours."""
+        across = axes.get_yaxis_transform()
+        inch = plotting.DPI / axes.bbox.width
+        for row, (name, colour) in enumerate(zip(self.names, self.colours, strict=True)):
+            axes.text(
+                (0.12 - self.width) * inch,
+                row,
+                str(row + 1),
+                transform=across,
+                ha="center",
+                va="center_baseline",
+                fontsize=self.points - 0.5,
+                bbox={"facecolor": colour, "edgecolor": "none", "pad": min(2.0, 9 * self.pitch)},
+            )
+            left = (0.27 - self.width) * inch
+            axes.text(left, row, name, transform=across, va="center_baseline", fontsize=self.points)
+
+    def write_key(self, axes: Axes, words: Sequence[tuple[str, str]]) -> None:
+        """Write what the colours of a panel mean, above its first row."""
+        across = 0.0
+        for word, colour in words:
+            axes.annotate(
+                word,
+                (0, -0.5),
+                xycoords=("axes fraction", "data"),
+                xytext=(across, 4),
+                textcoords="offset points",
+                color=colour,
+                fontsize=8,
+                fontweight="bold",
+            )
+            across += 8.8 * plotting.text_width(word) + 8
+
+    def write_number(self, axes: Axes, row: int, x: float, words: str, colour: str = INK) -> None:
+        """Write a number beside the end of a bar."""
+        axes.annotate(
+            words,
+            (x, row),
+            xytext=(3, 0),
+            textcoords="offset points",
+            va="center_baseline",
+            fontsize=self.points - 0.5,
+            color=colour,
+        )
+
+
+def _plan_sheet(problem: Problem, plan: Plan, report: Report, lines: list[plotting.Line]) -> Figure:
+    regions = plan.regions or (snake(problem.floor(plan)) if problem.parallel else ())
+    owners = _owners(problem, regions)
+    table = _Table.of(plan, owners)
+    side = float(np.clip(table.height, 4.0, 6.8)) if problem.parallel else BARS
+    first = LEFT + side + table.width + 0.4
+    told = rows(problem, {"facts": report.facts})
+    height, width = (
+        2 * BORDER + (side - 2 * BORDER) * size / max(owners.shape) if problem.parallel else 0
+        for size in owners.shape
+    )
+    figure, top = _headed(lines, told, first + GANTT + 2 * BARS + 1.7, max(height, table.height))
+    gantt = plotting.place(figure, first, top, GANTT, table.height)
+    _gantt(gantt, problem, plan, report, table)
+    if problem.parallel:
+        _array(plotting.place(figure, LEFT, top, width, height), problem, plan, regions, owners, table)
+        table.write_names(gantt)
+    else:
+        _pes(plotting.place(figure, LEFT + table.width, top, side, table.height), problem, plan, table)
+    stages: list[dict[str, Any]] = report.facts["stages"]
+    cycles, buffers = (
+        plotting.place(figure, first + GANTT + gap, top, BARS, table.height) for gap in (0.4, BARS + 1.2)
+    )
+    _cycles(cycles, problem, report.facts["interval"], stages, table)
+    _buffers(buffers, problem, report.facts["storage"], stages, table)
+    return figure
+
+
+def _broken_sheet(problem: Problem, plan: Plan, lines: list[plotting.Line]) -> Figure:
+    """Draw what a plan that was not executed says of PEs; of a front, nothing."""
+    if plan.front:
+        return _headed(lines, (), 13, 0)[0]
+    table = _Table.of(plan, _owners(problem, ()))
+    figure, top = _headed(lines, (), 13, table.height)
+    _pes(plotting.place(figure, LEFT + table.width, top, GANTT, table.height), problem, plan, table)
+    return figure
+
+
+def _pes(axes: Axes, problem: Problem, plan: Plan, table: _Table) -> None:
+    """Draw how many PEs each layer has."""
+    given = problem.machine.pes
+    for row, (share, colour) in enumerate(zip(plan.shares, table.colours, strict=True)):
+        axes.barh(row, share.pes, height=0.76, color=colour, linewidth=0)
+        table.write_number(axes, row, share.pes, f"{share.pes:,}")
+    axes.axvline(given, color=INK, linewidth=1, linestyle=(0, (5, 2)))
+    axes.set_xlim(0, 1.2 * max(given, *(share.pes for share in plan.shares)))
+    table.prepare(axes, "(a) PEs of each layer", f"PEs, {given:,} in the array", 4)
+    table.write_names(axes)
+
+
+# The array ---------------------------------------------------------------------------------------------
+
+
+def _owners(problem: Problem, regions: Sequence[Region]) -> Numbers:
+    """Return the number of the layer that each PE works for, -1 for none."""
+    owners = np.full(problem.machine.array, -1, dtype=np.int64)
+    for number, region in enumerate(regions):
+        owners[tuple(np.transpose(region))] = number
+    return owners
+
+
+def _colours(owners: Numbers, count: int) -> list[str]:
+    """Choose a colour for each layer, another one than those of its neighbours and of the layer before."""
+    touching: list[set[int]] = [{number - 1, number + 1} for number in range(count)]
+    for axis in (0, 1):
+        pairs = np.stack([np.delete(owners, 0, axis), np.delete(owners, -1, axis)]).reshape(2, -1)
+        for one, other in np.unique(pairs, axis=1).T.tolist():
+            if min(one, other) >= 0:
+                touching[one].add(other)
+                touching[other].add(one)
+    colours: list[str] = []
+    for number in range(count):
+        taken = {colours[other] for other in touching[number] if 0 <= other < number}
+        turn = [LAYERS[(number + step) % len(LAYERS)] for step in range(len(LAYERS))]
+        colours.append(next((colour for colour in turn if colour not in taken), turn[0]))
+    return colours
+
+
+def _array(
+    axes: Axes, problem: Problem, plan: Plan, regions: Sequence[Region], owners: Numbers, table: _Table
+) -> None:
+    """Draw the PEs in the colours of their layers, the flow of data, and the buffers at the border."""
+    from matplotlib.collections import LineCollection
+    from matplotlib.colors import to_rgb
+
+    height, width = owners.shape
+    cell = 72 * (axes.bbox.width / plotting.DPI - 2 * BORDER) / width
+    axes.imshow(np.array([*map(to_rgb, table.colours), to_rgb(IDLE)])[owners], interpolation="nearest")
+    if cell > 5:
+        grid = [((at - 0.5, -0.5), (at - 0.5, height - 0.5)) for at in range(1, width)]
+        grid += [((-0.5, at - 0.5), (width - 0.5, at - 0.5)) for at in range(1, height)]
+        axes.add_collection(LineCollection(grid, colors="white", linewidths=min(1.5, cell / 14)))
+    axes.add_collection(LineCollection(_outlines(owners), colors=INK, linewidths=min(1.2, 0.3 + cell / 40)))
+    margin = 72 * BORDER / cell
+    axes.set_xlim(-0.5 - margin, width - 0.5 + margin)
+    axes.set_ylim(height - 0.5 + margin, -0.5 - margin)
+    axes.set_axis_off()
+    _border(axes, problem, owners, cell)
+    for producer, consumer in problem.edges:
+        _flow(axes, regions[producer], owners == producer, owners == consumer, cell)
+    for number, share in enumerate(plan.shares):
+        words = f"{table.names[number]}\n{share.pes:,} PE{'s' * (share.pes > 1)}"
+        choices = (words, 7), (table.names[number], 6), (str(number + 1), 4)
+        _name_region(axes, owners == number, choices, cell, table.colours[number])
+    idle = problem.machine.pes - plan.pes
+    how = "" if plan.regions else ", placed along a snake"
+    axes.set_title(f"(a) The array{how}" + (f"; {idle:,} PE{'s' * (idle > 1)} idle" if idle else ""))
+
+
+def _outlines(owners: Numbers) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+    """Return the lines between PEs of different layers, and around them."""
+    padded = np.pad(owners, 1, constant_values=-1)
+    across = np.argwhere(padded[1:] != padded[:-1]).tolist()
+    down = np.argwhere(padded[:, 1:] != padded[:, :-1]).tolist()
+    return [((column - 1.5, row - 0.5), (column - 0.5, row - 0.5)) for row, column in across] + [
+        ((column - 0.5, row - 1.5), (column - 0.5, row - 0.5)) for row, column in down
+    ]
+
+
+def _border(axes: Axes, problem: Problem, owners: Numbers, cell: float) -> None:
+    """Draw the buffers around the array, and where frames enter and results leave."""
+    from matplotlib.patches import Rectangle
+
+    height, width = owners.shape
+    gap, thick = 4 / cell, 6 / cell
+    for left, upper, wide, tall in (
+        (-0.5, -0.5 - gap - thick, width, thick),
+        (-0.5, height - 0.5 + gap, width, thick),
+        (-0.5 - gap - thick, -0.5, thick, height),
+        (width - 0.5 + gap, -0.5, thick, height),
+    ):
+        axes.add_patch(Rectangle((left, upper), wide, tall, facecolor=PALE, edgecolor="none"))
+    for words, (row, column), (down, across) in _gates(problem, owners):
+        inner, outer = 0.5 - 3 / cell, 0.5 + gap + thick + 6 / cell
+        ends = [(column + by * across, row + by * down) for by in (outer, inner)]
+        start, end = ends if words == "input" else ends[::-1]
+        _arrow(axes, start, end, 1.4, INK)
+        axes.annotate(
+            words,
+            ends[0],
+            xytext=(6 * across, -6 * down),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            rotation=90 * abs(across),
+            fontsize=8,
+        )
+
+
+def _gates(problem: Problem, owners: Numbers) -> Iterator[tuple[str, Place, Place]]:
+    """Yield where frames enter and results leave: a PE at the border, and the direction outwards."""
+    height, width = owners.shape
+    border = [
+        *(((row, 0), (0, -1)) for row in range(height)),
+        *(((0, column), (-1, 0)) for column in range(width)),
+        *(((height - 1, column), (1, 0)) for column in range(width)),
+        *(((row, width - 1), (0, 1)) for row in range(height)),
+    ]
+    for stage in problem.stages:
+        found = [(place, outwards) for place, outwards in border if owners[place] == stage.number]
+        if found and -1 in stage.producers:
+            yield "input", *found[0]
+        if found and not problem.consumers[stage.number]:
+            yield "output", *found[-1]
+
+
+def _flow(
+    axes: Axes, region: Region, producer: NDArray[np.bool_], consumer: NDArray[np.bool_], cell: float
+) -> None:
+    """Draw an arrow from a layer's PEs to those of a reader, where they are nearest."""
+    readers = np.argwhere(consumer)
+    hops = _hops(producer)[consumer]
+    nearest = readers[hops == hops.min()]
+    end = nearest[np.abs(nearest - nearest.mean(axis=0)).sum(axis=1).argmin()]
+    start = min(region, key=lambda place: abs(place[0] - end[0]) + abs(place[1] - end[1]))
+    direct = hops.min() == 1
+    _arrow(
+        axes,
+        (start[1], start[0]),
+        (int(end[1]), int(end[0])),
+        float(np.clip(cell / 25, 0.6, 1.4)),
+        INK if direct else GREY,
+        shrink=(0.3 if cell > 8 else 0.05) * cell,
+        bend=0.0 if direct else 0.08,
+    )
+
+
+def _arrow(
+    axes: Axes,
+    start: tuple[float, float],
+    end: tuple[float, float],
+    width: float,
+    colour: str,
+    shrink: float = 0.0,
+    bend: float = 0.0,
+) -> None:
+    axes.annotate(
+        "",
+        end,
+        start,
+        arrowprops={
+            "arrowstyle": "-|>",
+            "connectionstyle": f"arc3,rad={bend}",
+            "color": colour,
+            "linewidth": width,
+            "mutation_scale": 4 + 4 * width,
+            "shrinkA": shrink,
+            "shrinkB": shrink,
+        },
+        zorder=5,
+    )
+
+
+def _hops(region: NDArray[np.bool_]) -> Numbers:
+    """Return how many hops each PE is away from a region."""
+    found = np.where(region, 0, sum(region.shape))
+    for axis in (0, 1):
+        lines = np.moveaxis(found, axis, 0)
+        at = np.arange(len(lines))[:, None]
+        before = np.minimum.accumulate(lines - at) + at
+        after = np.minimum.accumulate((lines + at)[::-1])[::-1] - at
+        found = np.moveaxis(np.minimum(before, after), 0, axis)
+    return found
+
+
+def _name_region(
+    axes: Axes, region: NDArray[np.bool_], choices: Sequence[tuple[str, int]], cell: float, colour: str
+) -> None:
+    """Write the first of some words that fits into a region, each from 9 points down to its least size."""
+    places = np.argwhere(region)
+    (top, left), (bottom, right) = places.min(axis=0), places.max(axis=0) + 1
+    inside = region[top:bottom, left:right]
+    for words, least in choices:
+        lines = words.split("\n")
+        for turned, points in product((False, True), range(9, least - 1, -1)):
+            tall, wide = 1.25 * points * len(lines), points * max(map(plotting.text_width, lines)) + 3
+            middle = _room(inside, *((wide / cell, tall / cell) if turned else (tall / cell, wide / cell)))
+            if middle is not None:
+                axes.text(
+                    left + middle[1],
+                    top + middle[0],
+                    words,
+                    ha="center",
+                    va="center",
+                    fontsize=points,
+                    rotation=90 * turned,
+                    linespacing=1.1,
+                    bbox={"facecolor": colour, "edgecolor": "none", "pad": 0},
+                    zorder=4,
+                )
+                return
+
+
+def _room(inside: NDArray[np.bool_], tall: float, wide: float) -> NDArray[np.float64] | None:
+    """Return the middle of a box of so many PEs that lies in a region, nearest to the region's own middle."""
+    # Halves of PEs, so that a box can lie across an even number of them.
+    halves = inside.repeat(2, axis=0).repeat(2, axis=1)
+    rows, columns = (max(2, int(np.ceil(2 * size))) for size in (tall, wide))
+    if rows > halves.shape[0] or columns > halves.shape[1]:
+        return None
+    sums = np.pad(halves.astype(np.int64).cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))
+    held = sums[rows:, columns:] - sums[:-rows, columns:] - sums[rows:, :-columns] + sums[:-rows, :-columns]
+    corners = np.argwhere(held == rows * columns)
+    if not len(corners):
+        return None
+    middles = (corners + np.array([rows, columns]) / 2) / 2 - 0.5
+    best: NDArray[np.float64] = middles[
+        np.abs(middles - np.argwhere(inside).mean(axis=0)).sum(axis=1).argmin()
+    ]
+    return best
+
+
+# Layers ------------------------------------------------------------------------------------------------
+
+
+def _frames(plan: Plan, line: Timeline, frames: int) -> tuple[Numbers, Numbers]:
+    """Return when each layer begins and ends with each frame, shape (layers, frames)."""
+    begins, ends = np.zeros((2, len(plan.names), frames), dtype=np.int64)
+    for row, name in enumerate(plan.names):
+        # A layer computes frame after frame, each in the same number of beats.
+        beats = line.engine.codes == line.engine.names.index(name)
+        begins[row] = line.start[beats].reshape(frames, -1).min(axis=1)
+        ends[row] = line.finish[beats].reshape(frames, -1).max(axis=1)
+    return begins, ends
+
+
+def _gantt(axes: Axes, problem: Problem, plan: Plan, report: Report, table: _Table) -> None:
+    """Draw when each layer works on which frame: the full part of a bar is work, the pale one waits."""
+    line, facts = report.scheduled, report.facts
+    assert line is not None
+    begins, ends = _frames(plan, line, facts["frames"])
+    last = int(ends.max())
+    per_cycle = 72 * GANTT / (1.02 * last)
+    colours = [FRAMES[frame % len(FRAMES)] for frame in range(facts["frames"])]
+    pale = [_pale(colour) for colour in colours]
+    for row, stage in enumerate(facts["stages"]):
+        bars = list(zip(begins[row], ends[row] - begins[row], strict=True))
+        working = stage["work"] / stage["pace"]
+        axes.broken_barh(bars, (row - 0.4, 0.8), facecolors=pale, linewidth=0)
+        axes.broken_barh(bars, (row + 0.4 - 0.8 * working, 0.8 * working), facecolors=colours, linewidth=0)
+        axes.vlines(begins[row], row - 0.46, row + 0.46, color=INK, linewidth=0.9)
+        if table.pitch > 0.2 and bars[0][1] * per_cycle > 50:
+            inside = working > 0.6
+            axes.annotate(
+                f"from {begins[row, 0]:,}",
+                (begins[row, 0], row if inside else row - 0.2),
+                xytext=(3, 0),
+                textcoords="offset points",
+                va="center_baseline",
+                fontsize=7,
+                color="white" if inside else INK,
+            )
+    for frame, (begin, end) in enumerate(zip(begins[0], ends[0], strict=True)):
+        choices = f"frame {frame + 1}", f"{frame + 1}", ""
+        room = (end - begin) * per_cycle - 3
+        axes.annotate(
+            next(words for words in choices if 7.5 * plotting.text_width(words) <= room),
+            ((begin + end) / 2, -0.5),
+            xytext=(0, 1),
+            textcoords="offset points",
+            ha="center",
+            fontsize=7.5,
+            color=colours[frame],
+        )
+    _span(axes, -0.5 - 0.29 / table.pitch, 0, facts["latency"], f"latency {facts['latency']:,}", per_cycle)
+    if facts["frames"] > 1:
+        done = ends.max(axis=0)
+        under = len(plan.names) - 0.5 + 0.2 / table.pitch
+        _span(axes, under, done[0], done[1], f"interval {facts['interval']:,}", per_cycle)
+        axes.vlines(done[:2], ends.argmax(axis=0)[:2], under, color=INK, linewidth=0.6, linestyle=(0, (2, 2)))
+    axes.set_xlim(0, 1.02 * last)
+    key = ": work full, waits pale, starts marked" if problem.parallel else ", starts marked"
+    table.prepare(axes, f"(b) Layers over time{key}", "cycles", 7)
+
+
+def _pale(colour: str) -> tuple[float, ...]:
+    from matplotlib.colors import to_rgb
+
+    return tuple(1 - 0.3 * (1 - part) for part in to_rgb(colour))
+
+
+def _span(axes: Axes, y: float, start: int, end: int, words: str, per_cycle: float) -> None:
+    """Draw a dimension line, its words in it where they fit, else beside it."""
+    axes.annotate(
+        "",
+        (end, y),
+        (start, y),
+        arrowprops={"arrowstyle": "<|-|>", "color": INK, "linewidth": 0.8, "shrinkA": 0, "shrinkB": 0},
+    )
+    wide = 8 * plotting.text_width(words)
+    within = (end - start) * per_cycle > wide + 20
+    left = 72 * GANTT - end * per_cycle < wide
+    axes.annotate(
+        words,
+        ((start + end) / 2 if within else start if left else end, y),
+        xytext=(0 if within else -4 if left else 4, 0),
+        textcoords="offset points",
+        ha="center" if within else "right" if left else "left",
+        va="center_baseline",
+        fontsize=8,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
+    )
+
+
+def _cycles(
+    axes: Axes, problem: Problem, interval: int, stages: Sequence[dict[str, Any]], table: _Table
+) -> None:
+    """Draw the cycles for which a frame keeps each layer busy: work, and the waits of a pipeline."""
+    most = max(stage["load"] for stage in stages)
+    for row, stage in enumerate(stages):
+        colour = VERMILION if stage["load"] == most else WORK
+        axes.barh(row, stage["busy"], height=0.76, color=PALE, linewidth=0)
+        axes.barh(row, stage["load"], height=0.76, color=colour, linewidth=0)
+        if table.pitch > 0.2 or stage["load"] == most:
+            table.write_number(axes, row, stage["busy"], f"{stage['load']:,}", colour)
+    key = [("work", WORK), ("slowest", VERMILION)]
+    if problem.parallel:
+        key.append(("waits", "#AAAAAA"))
+        axes.axvline(interval, color=INK, linewidth=1)
+        axes.annotate(
+            "interval",
+            (interval, -0.5 - ABOVE / table.pitch),
+            xytext=(-3, -2),
+            textcoords="offset points",
+            ha="right",
+            va="top",
+            fontsize=8,
+        )
+    table.write_key(axes, key)
+    axes.set_xlim(0, 1.02 * max(stage["busy"] for stage in stages))
+    table.prepare(axes, "(c) Cycles per frame", "cycles", 4)
+
+
+def _buffers(
+    axes: Axes, problem: Problem, storage: int, stages: Sequence[dict[str, Any]], table: _Table
+) -> None:
+    """Draw the bytes of each layer's weights and of its output's buffer, and below them what all need."""
+    machine = problem.machine
+    total, capacity = machine.bytes(storage), machine.buffer_bytes
+    sizes = np.array([[machine.bytes(stage[part]) for stage in stages] for part in ("weights", "buffer")])
+    at = np.arange(len(stages))
+    weights, buffer = TENSORS["kernels"], TENSORS["output"]
+    for side, found, colour in zip((-0.2, 0.2), sizes, (weights, buffer), strict=True):
+        axes.barh(at + side, found, height=0.4, color=colour, linewidth=0)
+    table.write_key(axes, (("weights", weights), ("buffer", buffer)))
+    under = len(stages) - 0.5 + 0.18 / table.pitch
+    axes.barh(under, total, height=0.17 / table.pitch, color="#BBBBBB", linewidth=0)
+    words = ("all " if problem.parallel else "most at a time ") + with_unit(total)
+    most = total
+    if capacity is not None:
+        axes.axvline(capacity, color=INK, linewidth=1, linestyle=(0, (5, 2)))
+        words += f" of {with_unit(capacity)}"
+        most = max(total, capacity)
+    axes.annotate(
+        words,
+        (0, under),
+        xycoords=("axes fraction", "data"),
+        xytext=(3, 0),
+        textcoords="offset points",
+        va="center_baseline",
+        fontsize=8,
+    )
+    least = int(sizes[sizes > 0].min(initial=total))
+    if most > 60 * least:
+        axes.set_xscale("log")
+        axes.set_xlim(least / 2, most * 1.3)
+    else:
+        axes.set_xlim(0, most * 1.05)
+    table.prepare(axes, "(d) On-chip memory", "bytes", 4)
+
+
+# A front -----------------------------------------------------------------------------------------------
+
+
+class _Front(NamedTuple):
+    """The plans of a front: PEs, frames per second, and latency in milliseconds.
+
+    Attributes
+    ----------
+    listed
+        Numbers of some plans, by PEs: of those that have the best rate of as few PEs, and the one with the
+        least latency.
+    """
+
+    pes: Numbers
+    rate: NDArray[np.float64]
+    latency: NDArray[np.float64]
+    listed: list[int]
+
+    @classmethod
+    def of(cls, problem: Problem, front: Sequence[dict[str, int]]) -> _Front:
+        keys = ("pes", "interval", "latency")
+        pes, interval, latency = np.array([[point[key] for key in keys] for point in front]).T
+        order = np.lexsort((latency, interval, pes))
+        fewest = np.minimum.accumulate(interval[order])
+        steps = order[np.append(True, fewest[1:] < fewest[:-1])].tolist()
+        listed: list[int] = []
+        for place in [int(latency.argmin()), steps[0], steps[-1], *steps]:
+            if all(abs(pes[place] - pes[other]) * MOST_LISTED > np.ptp(pes) for other in listed):
+                listed.append(place)
+        frequency = problem.machine.clock_mhz
+        listed.sort(key=lambda place: int(pes[place]))
+        return cls(pes, frequency * 1e6 / interval, latency / (1e3 * frequency), listed)
+
+
+def _front_sheet(problem: Problem, plan: Plan, report: Report, lines: list[plotting.Line]) -> Figure:
+    """Draw the trade-offs between rate, PEs and latency, and list the plans with the best rates."""
+    front, tall = _Front.of(problem, report.facts["front"]), 4.8
+    spelt = len(problem.stages) <= MOST_SPELT
+    told = rows(problem, {"facts": report.facts})
+    figure, top = _headed(lines, told, 17.6 if spelt else 16.3, tall)
+    for left, rising in ((0.85, True), (7.2, False)):
+        axes = plotting.place(figure, left, top, 4.6, tall)
+        _trade_off(axes, plotting.place(figure, left + 4.75, top, 0.12, tall), front, rising)
+    _list(plotting.place(figure, 13.4, top, 2.7, tall), front, plan if spelt else None)
+    return figure
+
+
+def _trade_off(axes: Axes, scale: Axes, front: _Front, rising: bool) -> None:
+    """Draw all plans, and the best: rates over PEs in the colours of latencies, or the other way round."""
+    from matplotlib.colorbar import Colorbar
+    from matplotlib.colors import LogNorm, Normalize
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+    values, shades = (front.rate, front.latency) if rising else (front.latency, front.rate)
+    order = np.argsort(front.pes)
+    best = (np.maximum if rising else np.minimum).accumulate(values[order])
+    axes.step(front.pes[order], best, where="post", color=INK, linewidth=0.9)
+    far = shades.max() > 4 * shades.min()
+    # Of plans at one place the better one lies on top.
+    order = np.argsort(-shades if rising else shades)
+    dots = axes.scatter(
+        front.pes[order],
+        values[order],
+        c=shades[order],
+        norm=(LogNorm if far else Normalize)(shades.min(), shades.max()),
+        cmap="viridis_r" if rising else "viridis",
+        s=float(np.clip(4000 / len(order), 6, 36)),
+        edgecolors=GREY,
+        linewidths=0.3,
+        zorder=3,
+    )
+    for number, place in enumerate(front.listed):
+        axes.annotate(
+            str(number + 1),
+            (front.pes[place], values[place]),
+            xytext=(-3 if rising else 3, 3),
+            textcoords="offset points",
+            ha="right" if rising else "left",
+            fontsize=7.5,
+        )
+    if not rising and values.max() > 8 * values.min():
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_minor_locator(NullLocator())
+    numbers = FuncFormatter(lambda number, _: f"{number:,g}")
+    axes.yaxis.set_major_formatter(numbers)
+    axes.xaxis.set_major_formatter(numbers)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
+    axes.grid(color=PALE, linewidth=0.6)
+    axes.set_title(("(a) Rate" if rising else "(b) Latency") + " against PEs; line: the best")
+    axes.set_xlabel("PEs")
+    labels = "frames per second", "latency, ms"
+    axes.set_ylabel(labels[not rising])
+    bar = Colorbar(scale, dots, ticks=LogLocator(subs=(1, 2, 5)) if far else MaxNLocator(), format=numbers)
+    bar.minorticks_off()
+    bar.outline.set_visible(False)
+    scale.set_ylabel(labels[rising])
+
+
+def _list(axes: Axes, front: _Front, plan: Plan | None) -> None:
+    """List the numbered plans, with the PEs of all layers if a plan is given."""
+    axes.set_axis_off()
+    axes.set_title("(c) The numbered plans")
+    axes.set_xlim(0, 1)
+    axes.set_ylim(MOST_LISTED + 1.5, -0.5)
+    digits = max(0, 2 - int(np.floor(np.log10(front.latency.min()))))
+    lines = [("", "PEs", "frames/s", "latency, ms", "PEs of the layers" if plan else "")]
+    for number, place in enumerate(front.listed):
+        each = " ".join(str(share.pes) for share in plan.front[place].shares) if plan else ""
+        pes, rate, latency = front.pes[place], front.rate[place], front.latency[place]
+        lines.append((f"{number + 1}", f"{pes:,}", f"{rate:,.1f}", f"{latency:,.{digits}f}", each))
+    for row, cells in enumerate(lines):
+        for x, words in zip((0.07, 0.28, 0.6, 0.97, 1.06), cells, strict=True):
+            side = "right" if x < 1 else "left"
+            axes.text(x, row, words, ha=side, va="center", fontsize=8.5, color=INK if row else GREY)

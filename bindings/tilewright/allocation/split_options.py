@@ -1,0 +1,184 @@
+"""Shares and MiniZinc: the data of ``models/allocation/core.mzn``, and plans from its solutions.
+
+What every formulation that chooses shares needs stands here, too: which problems it takes, from what it
+chooses, and how a given plan becomes one of its own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from math import gcd
+from typing import Any
+
+from tilewright.allocation import best_bound, objective, pes, violation
+from tilewright.allocation.exact.options import Menu, menus
+from tilewright.allocation.exact.search import trimmed
+from tilewright.allocation.exact.timing import Timing
+from tilewright.allocation.plan import PACINGS, Plan
+from tilewright.allocation.problem import Problem
+from tilewright.allocation.splits import Share, shares
+from tilewright.heuristics.allocation import greedy
+
+__all__ = ["data", "plan", "relax", "scale", "size", "start", "suits"]
+
+LARGEST = 2**31 - 2
+"""The largest number that Gecode can handle."""
+
+# What formulations choose from -------------------------------------------------------------------------
+
+
+def chooses(problem: Problem) -> bool:
+    """Whether formulations choose the shares of a problem; buffers between layers they do not look at."""
+    unlimited = problem.machine.buffer_words is None or not problem.parallel
+    return problem.minimise not in ("pareto", "distance") and unlimited
+
+
+class Choices:
+    """From what formulations choose.
+
+    Attributes
+    ----------
+    menus
+        Of each layer.
+    timing
+        When layers start, if the objective depends on that, else None.
+    waiting_pays
+        Whether latency may be lower where a layer is slower than it could be: then all loads are on the
+        menus, and the pacing is a choice.
+    unit
+        Cycles in which the objective is counted.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.menus = problem, _menus(problem)
+        self.timing, self.waiting_pays = None, False
+        self.unit = gcd(*(load for menu in self.menus for load in menu.loads))
+        if problem.parallel and problem.minimise == "latency":
+            self.timing, self.unit = Timing(problem), 1
+            every = _menus(problem, every=True)
+            if self.timing.waiting_can_pay({load for menu in every for load in menu.loads}):
+                self.menus, self.waiting_pays = every, True
+
+    def known(self) -> Plan | None:
+        """Return a plan that bounds what latencies are worth finding, None where there is none."""
+        found = None if self.timing is None else greedy.plan(self.problem)
+        return None if found is None or violation(self.problem, found) else found
+
+    def worst(self) -> int:
+        """Return what nothing that is worth finding exceeds: PEs, an interval in units, or a latency."""
+        known = self.known()
+        if known is not None:
+            return objective(self.problem, known)
+        if self.problem.minimise == "pes":
+            return self.problem.machine.pes
+        longest = [menu.loads[-1] for menu in self.menus]
+        return (max(longest) if self.problem.parallel else sum(longest)) // self.unit
+
+    def places(self, plan: Plan) -> tuple[list[int], str]:
+        """Return the places on the menus, from 0, and the pacing that stand for a plan.
+
+        Layers in parallel have no PEs that do not help the objective, layers that take turns all that one of
+        them has. A plan of higher latency than the known one gives way to it.
+        """
+        problem, known = self.problem, self.known()
+        if not problem.parallel:
+            count = pes(problem, plan)
+            return [sum(share.pes > count for share in menu.shares) for menu in self.menus], PACINGS[0]
+        if known is not None and objective(problem, known) < objective(problem, plan):
+            plan = known
+        if violation(problem, plan) is None:
+            plan = trimmed(problem, plan)
+        loads = [share.load(stage.task) for stage, share in zip(problem.stages, plan.shares, strict=True)]
+        if problem.minimise == "pes" and problem.most_interval is not None:
+            loads = [problem.most_interval] * len(loads)
+        pairs = zip(self.menus, loads, strict=True)
+        found = [max(1, bisect_right(menu.loads, load)) - 1 for menu, load in pairs]
+        return found, plan.pacing if self.waiting_pays else PACINGS[0]
+
+    def plan(self, places: list[int], pacing: str) -> Plan:
+        """Return the plan of such places."""
+        chosen = tuple(menu.shares[place] for menu, place in zip(self.menus, places, strict=True))
+        names = tuple(stage.name for stage in self.problem.stages)
+        return Plan(names, chosen, pacing)
+
+
+def _menus(problem: Problem, *, every: bool = False) -> tuple[Menu, ...]:
+    """Return menus none of which is empty: where no load keeps the rate, the least one stands for itself."""
+    return tuple(
+        menu if menu.loads else Menu.of(stage.task, shares(problem, stage)[-1:])
+        for stage, menu in zip(problem.stages, menus(problem, every=every), strict=True)
+    )
+
+
+# MiniZinc ----------------------------------------------------------------------------------------------
+
+
+def suits(problem: Problem) -> bool:
+    """Whether the formulations take a problem: whether its numbers fit."""
+    return chooses(problem) and Choices(problem).worst() <= LARGEST // 2
+
+
+def size(problem: Problem) -> int:
+    """Return about how many constraints a formulation gives: one for each share."""
+    return sum(len(menu.loads) for menu in Choices(problem).menus)
+
+
+def relax(problem: Problem) -> int:
+    """Return 0: heuristics give better starts than neighbourhoods are found in."""
+    return 0
+
+
+def scale(problem: Problem) -> tuple[int, int]:
+    """Return (offset, unit): a plan costs ``offset + unit * objective`` of the formulation."""
+    return 0, 1 if problem.minimise == "pes" else Choices(problem).unit
+
+
+def data(problem: Problem) -> dict[str, Any]:
+    """Return the parameters that core.mzn declares, all but those of the search."""
+    choices, stages = Choices(problem), problem.stages
+    worst = choices.worst()
+    most = LARGEST // 2 if problem.minimise == "pes" else worst
+    if problem.most_interval is not None:
+        most = min(most, problem.most_interval // choices.unit)
+    longest = max(len(menu.shares) for menu in choices.menus)
+    leads = {} if choices.timing is None else choices.timing.leads
+    return {
+        "goal": problem.minimise.upper(),
+        "parallel": problem.parallel,
+        "n_layers": len(stages),
+        "filters": [stage.task.filters for stage in stages],
+        "maps": [stage.task.maps for stage in stages],
+        "window": [stage.task.window for stage in stages],
+        "rows": [stage.task.rows for stage in stages],
+        "columns": [stage.task.columns for stage in stages],
+        "n_shares": [len(menu.shares) for menu in choices.menus],
+        "parts": [
+            [list(share) for share in (*menu.shares, *[Share(1)] * (longest - len(menu.shares)))]
+            for menu in choices.menus
+        ],
+        "waiting_pays": choices.waiting_pays,
+        "most_pes": problem.machine.pes,
+        "unit": choices.unit,
+        "most_interval": most,
+        "worst": worst,
+        "least": -(-best_bound(problem).value // scale(problem)[1]),
+        "n_edges": len(leads),
+        "producer": [producer + 1 for producer, _ in leads],
+        "consumer": [consumer + 1 for _, consumer in leads],
+        "n_corners": sum(len(lead.done) for lead in leads.values()),
+        "edge": [number for number, lead in enumerate(leads.values(), start=1) for _ in lead.done],
+        "ahead": [beats for lead in leads.values() for beats in lead.ahead.tolist()],
+        "done": [beats for lead in leads.values() for beats in lead.done.tolist()],
+    }
+
+
+def start(problem: Problem, plan: Plan) -> list[int] | None:
+    """Return a plan as values of the decisions: the shares by number, from 1, and whether all layers wait."""
+    places, pacing = Choices(problem).places(plan)
+    return [*(place + 1 for place in places), PACINGS.index(pacing)]
+
+
+def plan(problem: Problem, solution: Any) -> Plan:
+    """Return the plan of a solution of core.mzn."""
+    places = [number - 1 for number in solution.choice]
+    return trimmed(problem, Choices(problem).plan(places, PACINGS[solution.uniform]))

@@ -1,0 +1,75 @@
+"""Arguments that several commands have, and how they are checked before any work is done."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilewright.core.context import MAX_SECONDS
+from tilewright.spec.errors import InputError
+
+if TYPE_CHECKING:
+    from tilewright.run.instance import Instance
+    from tilewright.run.result import Result
+
+STARTED = time.monotonic()
+"""When this process began to be a command: time limits count from here."""
+
+
+class _Seconds(click.ParamType[float]):
+    """A positive, finite number of seconds."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
+        if not 0 < number <= MAX_SECONDS:
+            self.fail(f"{value!r} must be more than 0 and at most {MAX_SECONDS:.0f} (a week)", param, ctx)
+        return number
+
+
+SECONDS = _Seconds()
+WITH_HELP = "auto, a heuristic's name, or MODEL@SOLVER; `tilewright list` names them."
+OUTPUT = click.Path()
+SEED = click.IntRange(0, 2**31 - 1)
+
+
+def check_outputs(output: str | None, plot: str | None, room: str | None = None) -> None:
+    """Refuse paths that cannot be written before any work is done for them.
+
+    A plan is drawn by its `room`, a comparison by none.
+    """
+    from tilewright import plotting
+    from tilewright.core import catalogue
+    from tilewright.core.files import check_writable
+
+    if output is not None:
+        check_writable(Path(output))
+    if output is not None and plot is not None and Path(output).resolve() == Path(plot).resolve():
+        raise InputError("plot", plot, "is the result's file, too")
+    if plot is not None:
+        plotting.suffix(plot, plotting.ACCEPTED if room is None else catalogue.room(room).plot.ACCEPTED)
+
+
+def read_both(instance: str, result: str) -> tuple[Instance, Result]:
+    """Read both and refuse a result without a plan, or of another instance."""
+    from tilewright.run.instance import read
+    from tilewright.run.result import Result
+
+    problem, answer = read(instance), Result.read(result)
+    if answer.room != problem.room or answer.instance_sha256 != problem.sha256:
+        raise InputError(
+            "instance_sha256",
+            answer.instance_sha256[:12],
+            f"is a result of another instance than {problem.name}",
+            result,
+        )
+    if answer.plan is None:
+        raise InputError("plan", None, "the result has no plan", result)
+    return problem, answer

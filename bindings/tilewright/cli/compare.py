@@ -1,0 +1,166 @@
+"""``tilewright compare``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilewright.cli.arguments import SECONDS, check_outputs
+from tilewright.cli.tables import gap_shown, print_table, shown, unit_shown
+from tilewright.spec.errors import SolverMissingError
+
+if TYPE_CHECKING:
+    from tilewright.run.compare import Entry
+
+EXIT_FOUND_NOTHING = 1
+
+
+@click.command()
+@click.argument("instances", nargs=-1, required=True)
+@click.option(
+    "--with",
+    "methods",
+    default=None,
+    metavar="A,B,...",
+    help="Methods, or `all`. [the constructive heuristics and auto]",
+)
+@click.option("--time-limit", type=SECONDS, default=60.0, metavar="S", help="Seconds for each run. [60]")
+@click.option("--jobs", type=click.IntRange(1, 256), default=1, metavar="N", help="Runs at a time. [1]")
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, metavar="N", help="[0]")
+@click.option(
+    "-o", "--output", type=click.Path(), default=None, metavar="FILE", help="Write all results as JSON."
+)
+@click.option(
+    "--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the comparison: .png or .svg."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print all results as JSON and nothing else.")
+def compare(
+    instances: tuple[str, ...],
+    methods: str | None,
+    time_limit: float,
+    jobs: int,
+    seed: int,
+    output: str | None,
+    plot: str | None,
+    as_json: bool,
+) -> None:
+    """Compare methods on INSTANCES under the same time limit, with cores / jobs threads each."""
+    from tilewright.core import catalogue
+    from tilewright.core.files import write_atomically
+    from tilewright.run import compare as comparing
+    from tilewright.run.instance import read
+    from tilewright.run.solve import check_method
+    from tilewright.run.solve import methods as all_methods
+
+    problems = [read(name) for name in instances]
+    room = problems[0].room
+    if methods is None:
+        quick = catalogue.constructive(room, lambda name, error: click.echo(f"{name}: {error}", err=True))
+        suited = [
+            module for module in quick if all(catalogue.suits(module, each.problem) for each in problems)
+        ]
+        names = [*(module.__name__.rpartition(".")[2] for module in suited), "auto"]
+    else:
+        names = all_methods(room) if methods == "all" else [name.strip() for name in methods.split(",")]
+    for problem in problems:
+        for name in names:
+            check_method(problem.room, name)
+    check_outputs(output, plot)
+    entries = comparing.compare(
+        problems,
+        names,
+        time_limit=time_limit,
+        jobs=jobs,
+        threads=max(1, (os.cpu_count() or 1) // jobs),
+        seed=seed,
+        on_entry=lambda entry: click.echo(f"{entry.instance} {entry.method}: done", err=True),
+        stop=threading.Event(),
+    )
+    content = json.dumps([_entry_json(entry) for entry in entries], allow_nan=False)
+    if output is not None:
+        write_atomically(Path(output), content + "\n")
+    if plot is not None:
+        from tilewright.plotting import draw_comparison
+
+        draw_comparison([_entry_json(entry) for entry in entries], Path(plot))
+    if as_json:
+        click.echo(content)
+    else:
+        units = {unit_shown(problem).strip() for problem in problems}
+        _print_comparison(entries, units.pop() if len(units) == 1 else "")
+    missing = [entry.error for entry in entries if isinstance(entry.error, SolverMissingError)]
+    found = any(entry.result is not None and entry.result.exit_status == 0 for entry in entries)
+    sys.exit(SolverMissingError.exit_status if missing and not found else 0 if found else EXIT_FOUND_NOTHING)
+
+
+def _entry_json(entry: Entry) -> dict[str, Any]:
+    if entry.result is not None:
+        return entry.result.to_json()
+    return {
+        "instance": entry.instance,
+        "method": entry.method,
+        "objective": None,
+        "bound": None,
+        "error": str(entry.error),
+    }
+
+
+def _print_comparison(entries: list[Entry], unit: str) -> None:
+    from math import exp, log
+
+    best: dict[str, int] = {}
+    bounds: dict[str, int] = {}
+    for entry in entries:
+        if entry.result is not None and entry.result.objective is not None:
+            best[entry.instance] = min(
+                best.get(entry.instance, entry.result.objective), entry.result.objective
+            )
+        if entry.result is not None and entry.result.bound is not None:
+            bounds[entry.instance] = max(bounds.get(entry.instance, 0), entry.result.bound)
+    rows = []
+    ratios: dict[str, list[float]] = {}
+    for entry in entries:
+        result = entry.result
+        objective = result.objective if result else None
+        if objective is not None and best[entry.instance]:
+            ratios.setdefault(entry.method, []).append(objective / best[entry.instance])
+        rows.append(
+            (
+                entry.instance,
+                entry.method,
+                shown(objective),
+                shown(result.bound if result else None),
+                gap_shown(objective, bounds.get(entry.instance)),
+                f"{result.seconds:.1f}" if result else "-",
+                result.status if result else "failed",
+                entry.remark,
+            )
+        )
+    print_table(
+        rows,
+        (
+            "instance",
+            "method",
+            f"objective, {unit}" if unit else "objective",
+            "own bound",
+            "gap to best bound",
+            "seconds",
+            "status",
+            "remark",
+        ),
+    )
+    click.echo()
+    click.echo("geometric mean of objective / best found, over the instances that a method solved:")
+    print_table(
+        [
+            (method, f"{exp(sum(map(log, values)) / len(values)):.4f}", len(values))
+            for method, values in ratios.items()
+        ],
+        ("method", "mean", "solved"),
+    )

@@ -1,0 +1,96 @@
+"""``tilewright import``."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilewright.cli.tables import print_table
+from tilewright.spec.errors import InputError
+
+if TYPE_CHECKING:
+    pass
+
+
+class _Sizes(click.ParamType[tuple[str, tuple[int, ...]]]):
+    """The name of an input and its sizes."""
+
+    name = "sizes"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, tuple[int, ...]]:
+        name, _, sizes = value.rpartition("=")
+        if not name or not re.fullmatch(r"[1-9]\d{0,9}(,[1-9]\d{0,9})*", sizes):
+            self.fail(f"{value!r} is not like data=1,3,224,224: batch, channels, height, width", param, ctx)
+        return name, tuple(map(int, sizes.split(",")))
+
+
+@click.command(name="import")
+@click.argument("network", type=click.Path())
+@click.option("-o", "--output", type=click.Path(), required=True, metavar="DIR", help="Folder for the files.")
+@click.option("--room", default=None, metavar="ROOM", help="Also write instances of this room.")
+@click.option(
+    "--machine", default=None, metavar="FILE", help="Their machine: a file or a bundled one's name."
+)
+@click.option(
+    "--input",
+    "sizes",
+    type=_Sizes(),
+    multiple=True,
+    metavar="NAME=N,C,H,W",
+    help="Sizes of an input that the file leaves open.",
+)
+@click.option("--allow-unknown", is_flag=True, help="Keep operations that no layer does as opaque ones.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
+def import_(
+    network: str,
+    output: str,
+    room: str | None,
+    machine: str | None,
+    sizes: tuple[tuple[str, tuple[int, ...]], ...],
+    allow_unknown: bool,
+    as_json: bool,
+) -> None:
+    """Turn a NETWORK in ONNX into a network file, and into instances of a room."""
+    from tilewright import importing
+    from tilewright.importing import files
+
+    if (room is None) != (machine is None):
+        raise InputError("--machine", machine, "goes with --room, and --room with it")
+    found = importing.network(network, dict(sizes), allow_unknown=allow_unknown)
+    texts = {} if room is None or machine is None else files.instance_files(found, room, machine)
+    written = files.write(Path(output), {**texts, **files.network_file(found)})
+    summary = {**importing.summary(found), "written": list(map(str, written))}
+    if as_json:
+        click.echo(json.dumps(summary))
+        return
+    print_table(
+        [
+            (name, *(f"{number:,}" for number in numbers.values()))
+            for name, numbers in summary["operations"].items()
+        ],
+        ("operation", "layers", "MACs", "parameters"),
+    )
+    click.echo()
+    print_table([tuple(stage.values()) for stage in summary["stages"]], ("graph", "nodes", "edges"))
+    click.echo()
+    print_table(
+        [
+            ("network", summary["network"]),
+            (
+                "layers",
+                f"{summary['layers']:,}, {summary['unique']:,} unique convolutions and fully connected",
+            ),
+            ("MACs", f"{summary['macs']:,}"),
+            ("parameters", f"{summary['parameters']:,}"),
+            (
+                "written",
+                str(written[0]) if len(written) == 1 else f"{len(written)} files, {written[-1]} last",
+            ),
+        ]
+    )

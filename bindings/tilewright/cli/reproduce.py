@@ -1,0 +1,36 @@
+"""``tilewright reproduce``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tilewright.cli.arguments import SECONDS
+from tilewright.cli.tables import print_table
+
+if TYPE_CHECKING:
+    pass
+
+
+@click.command()
+@click.argument("figure", required=False)
+@click.option("--time-limit", type=SECONDS, default=60.0, metavar="S", help="Seconds for each instance. [60]")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(),
+    default="out",
+    metavar="FOLDER",
+    help="Results and plots; finished parts are not run again. [out]",
+)
+def reproduce(figure: str | None, time_limit: float, output: str) -> None:
+    """Print a paper's table or FIGURE beside ours; without a name, list what can be reproduced."""
+    from tilewright.papers import figures
+
+    if figure is None:
+        known = [(name, text) for name, (_, text) in figures.figures().items()]
+        print_table(known, ("figure", "what it shows"))
+        return
+    figures.run(figure, time_limit=time_limit, folder=Path(output))

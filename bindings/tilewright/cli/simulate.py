@@ -1,0 +1,115 @@
+"""``tilewright simulate``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilewright.cli.arguments import check_outputs, read_both
+from tilewright.cli.tables import print_table, unit_shown
+
+if TYPE_CHECKING:
+    pass
+
+
+@click.command()
+@click.argument("instance")
+@click.argument("result", type=click.Path())
+@click.option("--numeric", is_flag=True, help="Move real integers and compare with the reference.")
+@click.option("--steps", type=click.IntRange(0, 10**6), default=12, metavar="N", help="Steps to print. [12]")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**31 - 1), default=0, metavar="N", help="Of the integers. [0]"
+)
+@click.option(
+    "--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the plan: .png, .svg or .gif."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print totals and every step as JSON and nothing else.")
+def simulate(
+    instance: str, result: str, numeric: bool, steps: int, seed: int, plot: str | None, as_json: bool
+) -> None:
+    """Execute the plan of a RESULT step by step. Exit status 0, or 1 if it breaks a rule."""
+    from tilewright.core import catalogue
+
+    problem, answer = read_both(instance, result)
+    check_outputs(None, plot, problem.room)
+    report = catalogue.room(problem.room).simulate(problem.problem, answer.plan, numeric=numeric, seed=seed)
+    if plot is not None:
+        catalogue.room(problem.room).plot.draw(problem.problem, answer.plan, report, Path(plot))
+    if as_json:
+        click.echo(json.dumps({**report.summary(), "per_step": report.per_step()}))
+    else:
+        clock = "ps" if unit_shown(problem).strip() == "ps" else "cycles"
+        _print_steps(report.per_step(), steps, clock)
+        _print_totals(report, clock)
+        if plot is not None:
+            click.echo(f"written: {plot}")
+    sys.exit(0 if report.valid else 1)
+
+
+def _amounts(counts: dict[str, int]) -> str:
+    """Show how many elements of each operand; tensors of several cores have its name and theirs."""
+    total: dict[str, int] = {}
+    for tensor, count in counts.items():
+        operand = tensor.split()[0]
+        total[operand] = total.get(operand, 0) + count
+    return ", ".join(f"{operand} {count:,}" for operand, count in total.items()) or "-"
+
+
+def _print_steps(rows: list[dict[str, Any]], limit: int, clock: str) -> None:
+    if not limit or not rows:
+        return
+    shown = rows if len(rows) <= limit else [*rows[: limit - 1], rows[-1]]
+    lines = [
+        (
+            row["step"],
+            row["label"][:40],
+            _amounts(row["freed"]),
+            _amounts(row["written"]),
+            _amounts(row["loaded"]),
+            f"{sum(row['footprint'].values()):,}",
+            "-" if row["cycles"] is None else f"{row['cycles']:,}",
+        )
+        for row in shown
+    ]
+    if len(rows) > limit:
+        lines.insert(-1, ("...",) * 7)
+    print_table(lines, ("step", "computes", "freed", "written", "loaded", "on chip", clock))
+    click.echo()
+
+
+def _print_totals(report: Any, clock: str) -> None:
+    summary = report.summary()
+    rows = [("valid", "yes" if report.valid else f"no: {summary['violation'] or 'the numbers are wrong'}")]
+    if report.sequential is not None:
+        rows += [
+            ("loaded", _amounts({k: v for k, v in summary["loaded"].items() if v})),
+            ("written", _amounts({k: v for k, v in summary["written"].items() if v})),
+            ("peak memory", f"{report.peak:,} elements"),
+            ("loads of one element", f"at most {max(report.most_loads.values(), default=0)}"),
+            ("sequential", f"{report.sequential.cycles:,} {clock}"),
+        ]
+    if report.scheduled is not None:
+        rows += [
+            ("peak memory", f"{report.peak:,} elements"),
+            ("as scheduled", f"{report.scheduled.cycles:,} {clock}"),
+        ]
+    if report.lockstep is not None:
+        rows.append(("double-buffered", f"{report.lockstep.cycles:,} cycles, tile by tile"))
+    if report.overlapped is not None:
+        line = report.overlapped
+        busy = ", ".join(
+            f"{engine} {cycles / max(1, line.cycles):.0%}" for engine, cycles in line.busy().items()
+        )
+        rows.append(("overlapped", f"{line.cycles:,} {clock} ({busy} busy), peak {line.peak:,} elements"))
+    if report.numeric is not None:
+        rows.append(
+            (
+                "numbers",
+                "equal to the reference, bit for bit" if report.numeric else "DIFFER from the reference",
+            )
+        )
+    print_table(rows)

@@ -1,0 +1,164 @@
+"""``tilewright solve``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilewright.cli import arguments
+from tilewright.cli.arguments import SECONDS, WITH_HELP, check_outputs
+from tilewright.cli.tables import gap_shown, print_table, shown, unit_shown
+from tilewright.spec.errors import InputError
+
+if TYPE_CHECKING:
+    from tilewright.run.instance import Instance
+    from tilewright.run.result import Result
+
+PLOT_SECONDS = 3.0
+"""About how long a picture of a large layer takes."""
+
+
+@click.command()
+@click.argument("instance")
+@click.option("--with", "method", default="auto", metavar="METHOD", help=WITH_HELP)
+@click.option(
+    "--warm-start", default="auto", metavar="START", help="A heuristic, a result file, auto or none."
+)
+@click.option("--time-limit", type=SECONDS, default=60.0, metavar="S", help="Seconds for everything. [60]")
+@click.option("--threads", type=click.IntRange(1, 256), default=None, metavar="N", help="[one per core]")
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, metavar="N", help="[0]")
+@click.option(
+    "-o", "--output", type=click.Path(), default=None, metavar="FILE", help="Write the result as JSON."
+)
+@click.option(
+    "--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the plan: .png, .svg or .gif."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON and nothing else.")
+def solve(
+    instance: str,
+    method: str,
+    warm_start: str,
+    time_limit: float,
+    threads: int | None,
+    seed: int,
+    output: str | None,
+    plot: str | None,
+    as_json: bool,
+) -> None:
+    """Solve an INSTANCE: a file, or the name of a bundled one.
+
+    Exit status: 0 solved, 1 infeasible or nothing found in time, 2 bad input, 3 solver not installed.
+    """
+    from tilewright.run.instance import read
+    from tilewright.run.solve import solve as run
+
+    problem = read(instance)
+    check_outputs(output, plot, problem.room)
+    if output is not None and problem.path is not None and Path(output).resolve() == problem.path.resolve():
+        raise InputError("output", output, "is the instance itself")
+    with _Progress(enabled=not as_json) as progress:
+        result = run(
+            problem,
+            method,
+            warm_start=warm_start,
+            # The limit covers drawing, too.
+            time_limit=time_limit - (min(0.25 * time_limit, PLOT_SECONDS) if plot else 0.0),
+            threads=threads,
+            seed=seed,
+            progress=progress.show,
+            started=arguments.STARTED,
+        )
+    written = _save(problem, result, output, plot)
+    if as_json:
+        click.echo(json.dumps(result.to_json(), allow_nan=False))
+    else:
+        _print_result(problem, result)
+        for path in written:
+            click.echo(f"written: {path}")
+    sys.exit(result.exit_status)
+
+
+def _save(problem: Instance, result: Result, output: str | None, plot: str | None) -> list[str]:
+    """Write what was asked for; return what was written."""
+    from tilewright.core import catalogue
+
+    written = []
+    if output is not None:
+        result.write(output)
+        written.append(output)
+    if plot is not None and result.plan is not None:
+        written.append(plot)
+        report = catalogue.room(problem.room).simulate(problem.problem, result.plan)
+        catalogue.room(problem.room).plot.draw(problem.problem, result.plan, report, Path(plot))
+    return written
+
+
+class _Progress:
+    """A line with time, incumbent, bound and gap, on a terminal only."""
+
+    def __init__(self, enabled: bool) -> None:
+        self.enabled = enabled and sys.stderr.isatty()
+        self.status: Any = None
+
+    def __enter__(self) -> _Progress:
+        if self.enabled:
+            from rich.console import Console
+
+            self.status = Console(stderr=True).status("starting")
+            self.status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.status is not None:
+            self.status.stop()
+
+    def show(self, seconds: float, objective: int | None, bound: int | None) -> None:
+        if self.status is not None:
+            gap = gap_shown(objective, bound)
+            found = f"best {shown(objective)}   bound {shown(bound)}"
+            self.status.update(f"{seconds:5.0f} s   {found}   gap {gap}")
+
+
+def _print_result(problem: Instance, result: Result) -> None:
+    from tilewright.core import catalogue
+
+    room = catalogue.room(result.room)
+    rows = [
+        ("instance", result.instance),
+        ("method", result.method),
+        ("status", result.status + (" (interrupted)" if result.interrupted else "")),
+        ("objective", shown(result.objective) + unit_shown(problem)),
+        ("bound", shown(result.bound) + _by(result)),
+        ("gap", gap_shown(result.objective, result.bound)),
+    ]
+    report = result.report
+    if report is not None:
+        if report["violation"]:
+            rows.append(("refused", report["violation"]))
+        else:
+            rows += room.rows(problem.problem, report)
+    if result.warm_start:
+        rows.append(("warm start", result.warm_start))
+    if result.grounds is not None:
+        rows.append(("grounds", result.grounds))
+    rows += [("failure", message) for message in result.failures]
+    rows.append(("time", f"{result.seconds:.1f} s"))
+    if report is not None and not report["violation"]:
+        lines = room.table(problem.problem, report)
+        if lines:
+            print_table(lines[1:], lines[0])
+            click.echo()
+    print_table(rows)
+
+
+def _by(result: Result) -> str:
+    """Say what proves the bound: a method, or a bound with its parameters."""
+    from tilewright.run.solve import methods
+
+    if result.bound_by is None:
+        return ""
+    return f"   {'proven by' if result.bound_by in methods(result.room) else 'from the'} {result.bound_by}"

@@ -1,0 +1,43 @@
+"""Printers: a plan as a program in another language."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.codegen import c_loops
+from tilewright.core.room import room_of
+from tilewright.spec.errors import InputError
+from tilewright.tiling import Problem, violation
+from tilewright.tiling.dsp.plan import DspPlan
+
+__all__ = ["emit"]
+
+
+def emit(name: str, source: str, problem: Any, plan: Any) -> str:
+    """Return the loop nests of a plan as a C file, each layer's of a network, equal ones once.
+
+    Raises
+    ------
+    InputError
+        Where there is no single loop nest to write: in another room than tiling, on an NPU, for a front, for
+        a plan that is not valid.
+    """
+    if not isinstance(problem, Problem):
+        room = room_of(problem).name
+        raise InputError("room", room, "its plans are no loop nests, so there is nothing to emit")
+    if problem.machine.kind != "dsp":
+        raise InputError(
+            "machine.kind", problem.machine.kind, "loop nests are emitted for machines of kind dsp"
+        )
+    if plan.front:
+        raise InputError(
+            "objective.minimise", "pareto", "a front is no loop nest; minimise cycles or accesses"
+        )
+    broken = violation(problem, plan)
+    if broken is not None:
+        raise InputError("plan", problem.machine.kind, f"is not valid: {broken}")
+    layers = [layer for layer in plan.layers if isinstance(layer, DspPlan)]
+    if problem.network is None:
+        return c_loops.emit(problem, layers[0], name, source)
+    named = zip(problem.parts, layers, strict=True)
+    return c_loops.emit_network([(layer, part, one) for (layer, part), one in named], name, source)

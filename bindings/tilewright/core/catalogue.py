@@ -1,0 +1,152 @@
+"""Find rooms, heuristics, formulations and bundled instances by listing folders: no registration."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tilewright.core.locations import bases
+from tilewright.core.room import Room, room_of
+from tilewright.spec.errors import InputError, UnknownNameError
+
+ROOMS = ("grouping", "tiling", "allocation", "fusion")
+
+
+def folders(kind: str, room: str) -> list[Path]:
+    """Return the folders of a room's ``models``, ``heuristics`` or ``instances``, our own first."""
+    return [found for base in bases() if (found := base / kind / room).is_dir()]
+
+
+def _files(kind: str, room: str) -> list[Path]:
+    """Files of all those folders; the first of a name counts."""
+    files: dict[str, Path] = {}
+    for folder in folders(kind, room):
+        for path in sorted(folder.iterdir()):
+            files.setdefault(path.name, path)
+    return sorted(files.values(), key=lambda path: path.name)
+
+
+def room(name: str) -> Room[Any, Any]:
+    """Import a room and return what it offers."""
+    if name not in ROOMS:
+        raise UnknownNameError("room", name, list(ROOMS))
+    found: Room[Any, Any] = importlib.import_module(f"tilewright.{name}").ROOM
+    return found
+
+
+def heuristics(room: str) -> list[str]:
+    """Names of a room's heuristics."""
+    return [path.stem for path in heuristic_files(room)]
+
+
+def heuristic_files(room: str) -> list[Path]:
+    """Files of a room's heuristics."""
+    files = _files("heuristics", room)
+    return [path for path in files if path.suffix == ".py" and not path.name.startswith("_")]
+
+
+def heuristic(room: str, name: str) -> ModuleType:
+    """Import a heuristic: a module with ``plan(problem)`` or ``plan(problem, search)``."""
+    if name not in heuristics(room):
+        raise UnknownNameError("heuristic", name, heuristics(room))
+    try:
+        module = importlib.import_module(f"tilewright.heuristics.{room}.{name}")
+    except Exception as error:  # a user's own file may hold anything
+        raise InputError("heuristic", name, f"cannot be imported: {type(error).__name__}: {error}") from error
+    if not callable(getattr(module, "plan", None)):
+        raise InputError("heuristic", name, "has no function `plan`")
+    return module
+
+
+def constructive(room: str, on_failure: Callable[[str, Exception], None]) -> list[ModuleType]:
+    """Import a room's constructive heuristics; those that call themselves ``SLOW`` come last.
+
+    One that cannot be imported, because a user has only just begun it, is reported and left out.
+    """
+    modules = []
+    for name in heuristics(room):
+        try:
+            module = heuristic(room, name)
+            if not searches(module):
+                modules.append(module)
+        except Exception as error:
+            on_failure(name, error)
+    return sorted(modules, key=lambda module: getattr(module, "SLOW", False))
+
+
+def searches(module: ModuleType) -> bool:
+    """Whether a heuristic improves plans until a deadline, rather than constructing one."""
+    return "search" in inspect.signature(module.plan).parameters
+
+
+def suits(method: ModuleType | Path, problem: Any) -> bool:
+    """Whether a heuristic or formulation takes a problem.
+
+    A module tells with ``suits(problem)``, without which it takes all; of a MiniZinc file the room's bridge
+    tells.
+    """
+    if isinstance(method, ModuleType):
+        return bool(getattr(method, "suits", lambda _problem: True)(problem))
+    return room_of(problem).minizinc.suits(problem, method)
+
+
+def models(room: str) -> list[Path]:
+    """Files of a room's formulations."""
+    return [
+        path
+        for path in _files("models", room)
+        if path.suffix in (".py", ".mzn")
+        and not path.name.startswith(("_", "core."))
+        and not path.name.endswith(".mzc.mzn")
+    ]
+
+
+def model(room: str, name: str) -> Path:
+    """Return the file of a formulation."""
+    for path in models(room):
+        if path.stem == name:
+            return path
+    raise UnknownNameError("model", name, [path.stem for path in models(room)])
+
+
+def exact_methods(room: str) -> list[str]:
+    """Names of the formulations that are solved by their own search and need no solver."""
+    return [path.stem for path in models(room) if solves_itself(path)]
+
+
+def solves_itself(path: Path) -> bool:
+    """Whether a formulation is a Python module with ``solve(problem, search)``, without running it."""
+    return (
+        path.suffix == ".py" and re.search(r"^def solve\(", path.read_text("utf-8"), re.MULTILINE) is not None
+    )
+
+
+def formulation(room: str, name: str) -> ModuleType | Path:
+    """Return what a driver takes: the module of a Pyomo formulation, the file of a MiniZinc one."""
+    path = model(room, name)
+    return path if path.suffix == ".mzn" else importlib.import_module(f"tilewright.models.{room}.{name}")
+
+
+def instances(room: str) -> list[Path]:
+    """Instance files of a room that come with the installation."""
+    return [path for path in _files("instances", room) if path.suffix == ".toml"]
+
+
+def shared(folder: str, name: str) -> dict[str, Any]:
+    """Return a table of ``instances`` that rooms share: of machines, networks or published numbers."""
+    files = [path / f"{name}.toml" for path in folders("instances", folder)]
+    return tomllib.loads(next(file for file in files if file.is_file()).read_text("utf-8"))
+
+
+def instance(room: str, name: str) -> Path:
+    """Return the file of a bundled instance."""
+    for path in instances(room):
+        if path.stem == name:
+            return path
+    raise UnknownNameError("instance", name, [path.stem for path in instances(room)])

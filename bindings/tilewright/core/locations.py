@@ -1,0 +1,25 @@
+"""Where formulations, heuristics and instances lie: with the package, and in folders of the user's own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1]
+
+# An installed package holds the three folders; in a clone they stand at the top, beside `bindings/`.
+OWN = PACKAGE if (PACKAGE / "instances").is_dir() else PACKAGE.parents[1]
+
+
+def bases() -> list[Path]:
+    """Return the folders that hold ``models/``, ``heuristics/`` and ``instances/``.
+
+    The installation's own comes first, those named by the environment variable ``TILEWRIGHT_PATH`` follow.
+    """
+    named = os.environ.get("TILEWRIGHT_PATH", "").split(os.pathsep)
+    return [OWN, *(Path(entry).absolute() for entry in named if entry)]
+
+
+def package_path(kind: str) -> list[str]:
+    """Return the search path of the package ``tilewright.models`` or ``tilewright.heuristics``."""
+    return [str(base / kind) for base in bases()]

@@ -1,0 +1,211 @@
+"""The contract that every room satisfies, and how the room of a problem is found: by its type.
+
+A room is a family of problems with one kind of plan. Everything that is not about one decision alone
+(solving, checking, comparing, the command line, drivers) knows rooms only through `Room`. To add one,
+subclass it in ``tilewright/<room>/__init__.py``, write the members without a body here, and override the
+hooks that have one where the default does not fit; then `register` it and name it in `catalogue.ROOMS`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+from tilewright.core.bounds import Bound
+from tilewright.simulator import Report
+from tilewright.spec.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ProblemT = TypeVar("ProblemT")
+PlanT = TypeVar("PlanT")
+
+Rows = list[tuple[str, str]]
+"""Lines of a summary: what, and how much."""
+
+
+class Room(Protocol[ProblemT, PlanT]):
+    """What the rest of tilewright asks of a room.
+
+    Attributes
+    ----------
+    name
+        The room's name in files and on the command line; its package is ``tilewright.<name>``.
+    decides
+        What is decided here, one line.
+    problem_type, plan_type
+        The types of its problems and plans.
+    layer_kinds
+        Kinds of layers that become instances of their own where a room takes single layers.
+    constructs_first
+        Whether ``auto`` runs the constructive heuristics before its portfolio. False where the portfolio
+        begins with what needs no plan to start from.
+    """
+
+    name: str
+    decides: str
+    problem_type: type[ProblemT]
+    plan_type: type[PlanT]
+
+    layer_kinds: tuple[str, ...] = ("conv", "fc")
+    constructs_first: bool = True
+
+    # Required ----------------------------------------------------------------------------------------
+
+    def best_bound(self, problem: ProblemT) -> Bound:
+        """Return the strongest lower bound that is known without a search, in milliseconds."""
+        ...
+
+    def violation(self, problem: ProblemT, plan: PlanT) -> str | None:
+        """Say which limit a plan breaks, or None for a valid one."""
+        ...
+
+    def objective(self, problem: ProblemT, plan: PlanT) -> int:
+        """Return the cost of a valid plan by the closed form, in `problem.unit`."""
+        ...
+
+    def measured_objective(self, problem: ProblemT, report: Report) -> int:
+        """Return the cost of a simulated plan; the closed form must say the same."""
+        ...
+
+    def simulate(
+        self,
+        problem: ProblemT,
+        plan: PlanT,
+        *,
+        numeric: bool = False,
+        overlapped: bool = True,
+        seed: int = 0,
+        deadline: float = float("inf"),
+    ) -> Report:
+        """Execute a plan: the only judge of what it costs and whether it is right.
+
+        Parameters
+        ----------
+        numeric
+            Also move random integers through the steps and compare with the reference.
+        overlapped
+            Also compute the timeline in which engines work beside each other.
+        seed
+            Of the integers.
+        deadline
+            ``time.monotonic()`` at which to give up.
+
+        Raises
+        ------
+        OutOfTimeError
+            When the deadline passes.
+        """
+        ...
+
+    def simulation_seconds(self, problem: ProblemT, steps: int) -> float:
+        """Estimate how long `simulate` takes for a plan with that number of steps."""
+        ...
+
+    def numeric_elements(self, problem: ProblemT) -> int:
+        """Return how many elements a numeric simulation holds at a time."""
+        ...
+
+    def portfolio(self, problem: ProblemT, threads: int) -> list[tuple[float, list[str]]]:
+        """Return what ``auto`` runs: phases of (share of the time, methods that run side by side)."""
+        ...
+
+    # Optional ----------------------------------------------------------------------------------------
+
+    def parts(self, problem: ProblemT) -> Sequence[tuple[str, ProblemT]]:
+        """Return the parts that are solved one by one, with their names; equal ones are the same object.
+
+        A room that splits a problem has plans with ``split()`` and ``joined(plans)``.
+        """
+        return [("", problem)]
+
+    def rows(self, problem: ProblemT, report: dict[str, Any]) -> Rows:
+        """Return the lines of a result's summary, from the summary of its report."""
+        return []
+
+    def table(self, problem: ProblemT, report: dict[str, Any]) -> list[tuple[str, ...]] | None:
+        """Return a header and a line for each part of a plan, or None where there are no parts."""
+        return None
+
+    def recheck(self, problem: ProblemT, plan: PlanT, deadline: float) -> list[tuple[str, bool, str]]:
+        """Verify what an optimal plan claims beyond its objective: (what, holds, detail)."""
+        return []
+
+    # Where the rest of a room lies: imported when it is used -------------------------------------------
+
+    @property
+    def minizinc(self) -> MiniZincBridge:
+        """The room's bridge to MiniZinc, ``tilewright.<room>.minizinc``."""
+        return cast(MiniZincBridge, importlib.import_module(f"{type(self).__module__}.minizinc"))
+
+    @property
+    def plot(self) -> Pictures:
+        """What draws the room's plans, ``tilewright.<room>.plot``."""
+        return cast(Pictures, importlib.import_module(f"{type(self).__module__}.plot"))
+
+
+class MiniZincBridge(Protocol):
+    """What a room's module ``minizinc`` has; data and decisions are its own affair."""
+
+    def suits(self, problem: Any, formulation: Path) -> bool:
+        """Whether a formulation takes a problem."""
+
+    def size(self, problem: Any) -> int:
+        """Return about how many constraints a formulation gives."""
+
+    def relax(self, problem: Any) -> int:
+        """Return the percentage of decisions that large-neighbourhood search keeps; 0 leaves it out."""
+
+    def scale(self, problem: Any) -> tuple[int, int]:
+        """Return (offset, unit): a plan costs ``offset + unit * objective`` of the formulation."""
+
+    def data(self, problem: Any) -> dict[str, Any]:
+        """Return the parameters that the core declares, all but those of the search."""
+
+    def start(self, problem: Any, plan: Any) -> list[int] | None:
+        """Return a plan as values of the decisions, None where the formulation has none for it."""
+
+    def plan(self, problem: Any, solution: Any) -> Any:
+        """Return the plan of a solution."""
+
+
+class Pictures(Protocol):
+    """What a room's module ``plot`` has."""
+
+    ACCEPTED: tuple[str, ...]
+    """Suffixes of the files that `draw` writes."""
+
+    def sheet(self, problem: Any, plan: Any, report: Report, *, title: str | None = None) -> Figure:
+        """Return a plan's figure."""
+
+    def draw(
+        self, problem: Any, plan: Any, report: Report, path: str | Path, *, title: str | None = None
+    ) -> None:
+        """Draw a plan into a file."""
+
+
+_BY_TYPE: dict[type, Room[Any, Any]] = {}
+
+
+def register(room: Room[ProblemT, PlanT]) -> Room[ProblemT, PlanT]:
+    """Make a room known by the type of its problems; return it."""
+    _BY_TYPE[room.problem_type] = room
+    return room
+
+
+def room_of(problem: Any) -> Room[Any, Any]:
+    """Return the room of a problem, which may be of a subclass of the room's own type.
+
+    Raises
+    ------
+    InputError
+        If it is no problem of any room.
+    """
+    for kind in type(problem).__mro__:
+        if kind in _BY_TYPE:
+            return _BY_TYPE[kind]
+    known = ", ".join(sorted(room.name for room in _BY_TYPE.values()))
+    raise InputError("problem", type(problem).__name__, f"must be a Problem of a room ({known})")

@@ -1,0 +1,396 @@
+"""What a group of operations is made of, whatever its tile: maps that enter, stay and leave, and stages.
+
+A *stage* is an operation and those that follow it channel by channel: a pool or an addition works on the
+channels of a convolution that an instruction has just computed, while the next ones are computed. A
+convolution over all channels of a map begins a stage of its own, after the stages that compute the map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.fusion.exact.schedule_kernel import (
+    BIAS,
+    CHANNELS,
+    ENGINE,
+    FEATURE,
+    FIRST_READ,
+    FLAT,
+    LAST_READ,
+    OPERANDS,
+    SAVED,
+    STAGE,
+    SUMMED,
+    WINDOW,
+    Ints,
+)
+from tilewright.fusion.plan import Tile
+from tilewright.fusion.problem import ENGINES, EngineMachine, Op, Problem
+from tilewright.spec.layer import Layer, Window
+from tilewright.spec.network import OPERANDS as SEVERAL
+from tilewright.spec.network import OWN_INPUT, Map, NamedLayer
+
+
+class Part(NamedTuple):
+    """A map that an operation reads.
+
+    Attributes
+    ----------
+    map
+        Its number in the group.
+    first
+        The channel of the operation's input at which its channels begin.
+    """
+
+    map: int
+    first: int
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A feature map in a group; those that are loaded come before those that operations compute.
+
+    Attributes
+    ----------
+    name
+        Of the operation that computes it, or ``input``; of the first and the last of those that lie side by
+        side in DRAM and are loaded as one.
+    shape
+        Channels, height and width.
+    sources
+        Names of the operations that computed what is loaded; empty for others.
+    op
+        The operation, None for what is loaded.
+    parts
+        What the operation reads.
+    saved
+        Whether others than the group's operations need it.
+    """
+
+    name: str
+    shape: tuple[int, int, int]
+    sources: tuple[str, ...] = ()
+    op: Op | None = None
+    parts: tuple[Part, ...] = ()
+    saved: bool = False
+
+
+Span = tuple[Ints, Ints]
+"""Rows, or columns, of a map: where those begin and end that each of the tiles along an axis needs."""
+
+
+class Structure:
+    """A group of operations.
+
+    Attributes
+    ----------
+    features
+        All maps; the first `loaded` ones come from DRAM.
+    stage
+        Of each feature, the number of the stage that computes it; -1 for what is loaded.
+    stages
+        Numbers of the features that each stage computes, in the order of execution.
+    """
+
+    def __init__(self, problem: Problem, nodes: Sequence[int]) -> None:
+        self.machine: EngineMachine = problem.machine
+        members = set(nodes)
+        runs = _runs(problem, nodes)
+        number = {node: place for place, run in enumerate(runs) for node in run}
+        number |= {node: place for place, node in enumerate(nodes, len(runs))}
+        self.loaded = len(runs)
+        self.features = [_joined(problem, run) for run in runs]
+        for node in nodes:
+            op, consumers = problem.ops[node], problem.consumers[node]
+            saved = not consumers or any(consumer not in members for consumer in consumers)
+            parts: list[Part] = []
+            first = 0
+            for producer in op.producers:
+                place = number[producer]
+                if place < self.loaded and runs[place][0] != producer:
+                    continue  # loaded together with the producer before
+                parts.append(Part(place, first))
+                if op.spec.kind not in SEVERAL:
+                    first += self.features[place].shape[0]
+            self.features.append(Feature(op.name, op.spec.output, (), op, tuple(parts), saved))
+        self._find_stages()
+
+    def _find_stages(self) -> None:
+        self.stage = [-1] * self.loaded
+        self.stages: list[list[int]] = []
+        for place in self.members:
+            feature = self.features[place]
+            op = feature.op
+            assert op is not None
+            latest = max(self.stage[part.map] for part in feature.parts)
+            joined = op.spec.kind not in SEVERAL and len(feature.parts) > 1
+            if latest < 0 or op.dense or joined or latest != len(self.stages) - 1:
+                self.stage.append(len(self.stages))
+                self.stages.append([place])
+            else:
+                self.stage.append(latest)
+                self.stages[latest].append(place)
+
+    @property
+    def members(self) -> range:
+        """Numbers of the features that the group computes."""
+        return range(self.loaded, len(self.features))
+
+    def op(self, feature: int) -> Op:
+        """Return the operation that computes a feature."""
+        found = self.features[feature].op
+        assert found is not None
+        return found
+
+    @cached_property
+    def readers(self) -> list[list[int]]:
+        """For each feature, those computed from it in the group."""
+        found: list[list[int]] = [[] for _ in self.features]
+        for place in self.members:
+            for part in dict.fromkeys(part.map for part in self.features[place].parts):
+                found[part].append(place)
+        return found
+
+    @cached_property
+    def key(self) -> tuple[object, ...]:
+        """What decides the costs of a group; equal for groups that differ in names only."""
+        return tuple(
+            (
+                feature.shape,
+                feature.parts,
+                feature.saved,
+                feature.op and (feature.op.engine, _geometry(feature.op)),
+            )
+            for feature in self.features
+        )
+
+    @cached_property
+    def sums(self) -> bool:
+        """Whether it is one stage whose first convolution can sum over some channels at a time."""
+        head, spec = self.loaded, self.op(self.loaded).spec
+        return (
+            len(self.stages) == 1
+            and isinstance(spec, Layer)
+            and spec.groups == 1
+            and all(self.readers[part.map] == [head] for part in self.features[head].parts)
+        )
+
+    @cached_property
+    def whole_only(self) -> bool:
+        """Whether the maps that leave have several sizes, so that they cannot be cut into the same tiles."""
+        last = [place for place in self.members if not self.readers[place]]
+        return len({self.features[place].shape[1:] for place in last}) > 1
+
+    @property
+    def plane(self) -> tuple[int, int]:
+        """Height and width that tiles cut up, those of the last operation's output."""
+        return self.features[-1].shape[1:]
+
+    def summed(self, feature: int) -> int:
+        """Input channels over which an operation sums for one output value; 0 if it is no convolution."""
+        spec = self.op(feature).spec
+        return spec.input[0] // spec.groups if isinstance(spec, Layer) else 0
+
+    def parameters(self, feature: int, summed: tuple[int, int]) -> int:
+        """Parameters of an operation for each output channel and some input channels (equation 5).
+
+        The bias of an output channel comes with the first of its input channels.
+        """
+        spec = self.op(feature).spec
+        if isinstance(spec, NamedLayer):
+            return prod(spec.kernel) * (summed[1] - summed[0]) + (spec.bias and summed[0] == 0)
+        return -(-spec.parameters // spec.input[0]) if isinstance(spec, Map) else 0
+
+    def operands(self, feature: int) -> int:
+        """Values that an operation takes for one output value."""
+        spec = self.op(feature).spec
+        if isinstance(spec, Layer):
+            return spec.macs_per_output
+        assert isinstance(spec, Window)
+        return prod(spec.kernel) * (len(self.features[feature].parts) if spec.kind in SEVERAL else 1)
+
+    @cached_property
+    def turns(self) -> NDArray[np.bool_]:
+        """Of each feature, whether some channels are needed at a time: in one stage, channel by channel."""
+        found = []
+        for place, feature in enumerate(self.features):
+            readers = self.readers[place]
+            if place >= self.loaded:
+                found.append({self.stage[reader] for reader in readers} <= {self.stage[place]})
+            else:
+                alone = len(readers) == 1 and not self.op(readers[0]).dense
+                found.append(alone and feature.shape[1:] == self.op(readers[0]).spec.input[1:])
+        return np.array(found)
+
+    @cached_property
+    def slots(self) -> Ints:
+        """Of each feature, tiles of it that are on chip together: two if one is read as the next is made."""
+        found = []
+        for place, feature in enumerate(self.features):
+            engines = {self.op(reader).engine for reader in self.readers[place]}
+            alone = feature.op is not None and engines == {feature.op.engine} and not feature.saved
+            found.append(1 if alone else 2)
+        return np.array(found, dtype=np.int64)
+
+    @cached_property
+    def weighted(self) -> list[int]:
+        """Features whose operations have parameters."""
+        return [place for place in self.members if self.parameters(place, (0, 1))]
+
+    def splits(self, tile: Tile) -> bool:
+        """Whether a convolution sums over some of its input channels at a time."""
+        return self.sums and tile.channels < self.summed(self.loaded)
+
+    def passes(self, tile: Tile) -> bool:
+        """Whether parameters leave the chip after each turn, because the next one needs others."""
+        if tile.parameters == "keep" or (tile.order == "kernels" and not self.splits(tile)):
+            return False
+        turns = [-(-self.features[place].shape[0] // tile.kernels) for place in self.weighted]
+        # With kept halos a tile may have nothing new for an operation.
+        several = min(turns, default=0) > 1 if tile.halo == "keep" else sum(turns) > 1
+        return several or (bool(turns) and self.splits(tile))
+
+    @cached_property
+    def table(self) -> Ints:
+        """What `tilewright.fusion.compiled` has of each feature, as far as it is known without a tile."""
+        table = np.zeros((len(self.features), FEATURE), dtype=np.int64)
+        reads = 0
+        for place, feature in enumerate(self.features):
+            row = table[place]
+            row[[CHANNELS, SAVED]] = feature.shape[0], feature.saved
+            if feature.op is None:
+                row[STAGE] = min(self.stage[reader] for reader in self.readers[place])
+                continue
+            spec = feature.op.spec
+            row[[ENGINE, STAGE]] = ENGINES.index(feature.op.engine), self.stage[place]
+            row[[SUMMED, OPERANDS]] = self.summed(place), self.operands(place)
+            if isinstance(spec, NamedLayer):
+                row[[WINDOW, BIAS]] = prod(spec.kernel), spec.bias
+            else:
+                row[FLAT] = self.parameters(place, (0, 0))
+            row[[FIRST_READ, LAST_READ]] = reads, reads + len(self.sources[place])
+            reads += len(self.sources[place])
+        return table
+
+    @cached_property
+    def sources(self) -> list[list[Part]]:
+        """What each operation reads, each map once; nothing for what is loaded."""
+        found: list[list[Part]] = []
+        for feature in self.features:
+            known: dict[int, Part] = {}
+            for part in feature.parts:
+                known.setdefault(part.map, part)
+            found.append(list(known.values()))
+        return found
+
+    @cached_property
+    def reads(self) -> Ints:
+        """All of `sources`, a map and a channel in each row."""
+        flat = [part for parts in self.sources for part in parts]
+        return np.array(flat, dtype=np.int64).reshape(-1, 2)
+
+    @cached_property
+    def order(self) -> Ints:
+        """Features by stage."""
+        return np.array([place for stage in self.stages for place in stage], dtype=np.int64)
+
+    @cached_property
+    def begins(self) -> Ints:
+        """Where each stage begins in `order`."""
+        return np.cumsum([0, *map(len, self.stages)], dtype=np.int64)
+
+    def spans(self, axis: int, sizes: Sequence[int]) -> list[Ints]:
+        """Return, for each size, where begins and ends what its tiles need, shape (features, tiles, 2).
+
+        Tiles are of so many rows (axis 0) or columns of the output of the last operation. A map that is saved
+        is computed whole: a tile also needs what comes before its own rows and no earlier tile needs.
+        """
+        length = self.plane[axis]
+        lows = [np.arange(0, length, size) for size in sizes]
+        low = np.concatenate(lows)
+        high = np.minimum(low + np.repeat(sizes, [len(each) for each in lows]), length)
+        pieces = np.cumsum([0, *(len(each) for each in lows)])
+        spans = np.zeros((len(self.features), len(low), 2), dtype=np.int64)
+        for place in reversed(range(len(self.features))):
+            feature, extent = self.features[place], self.features[place].shape[1 + axis]
+            windows = [
+                _window(self.op(reader), (spans[reader, :, 0], spans[reader, :, 1]), axis, extent)
+                for reader in self.readers[place]
+            ]
+            if not windows:  # With maps of several sizes there is one tile, all of each.
+                windows = [(low, high) if extent == length else (low * 0, high * 0 + extent)]
+            begin, end = windows[0]
+            for other in windows[1:]:
+                begin, end = np.minimum(begin, other[0]), np.maximum(end, other[1])
+            if feature.saved and self.readers[place]:
+                for piece in map(slice, pieces[:-1], pieces[1:]):
+                    ends = np.maximum.accumulate(end[piece])
+                    ends[-1] = extent
+                    begin[piece] = np.minimum(begin[piece], np.append(0, ends[:-1]))
+                    end[piece] = np.maximum(end[piece], ends)
+            spans[place, :, 0], spans[place, :, 1] = begin, end
+        # In a row each: `tilewright.fusion.compiled` is compiled for one kind of array, once.
+        return [np.ascontiguousarray(piece) for piece in np.split(spans, pieces[1:-1], axis=1)]
+
+
+def _runs(problem: Problem, nodes: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return what is loaded from outside, in runs of maps that whoever reads one reads in a row."""
+    members = set(nodes)
+    rows = [problem.ops[node].producers for node in nodes]
+    joins = [problem.ops[node].spec.kind not in SEVERAL for node in nodes]
+    outside = dict.fromkeys(producer for row in rows for producer in row if producer not in members)
+    after: dict[int, set[int | None]] = {producer: set() for producer in outside}
+    before: dict[int, set[int | None]] = {producer: set() for producer in outside}
+    for row, join in zip(rows, joins, strict=True):
+        for one, other in zip((None, *row), (*row, None), strict=True):
+            one, other = (one, other) if join else (None, None)
+            if one in outside:
+                after[one].add(other if other in outside else None)
+            if other in outside:
+                before[other].add(one if one in outside else None)
+        if not join:
+            for producer in outside.keys() & set(row):
+                after[producer].add(None)
+                before[producer].add(None)
+    runs: list[list[int]] = []
+    for producer in outside:
+        last = runs[-1][-1] if runs else None
+        if last is not None and after[last] == {producer} and before[producer] == {last}:
+            runs[-1].append(producer)
+        else:
+            runs.append([producer])
+    return [tuple(run) for run in runs]
+
+
+def _joined(problem: Problem, run: tuple[int, ...]) -> Feature:
+    """Return the map of a run of operations, side by side in DRAM."""
+    names = [OWN_INPUT if node < 0 else problem.ops[node].name for node in run]
+    shapes = [problem.ops[0].spec.input if node < 0 else problem.ops[node].spec.output for node in run]
+    name = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+    return Feature(name, (sum(shape[0] for shape in shapes), *shapes[0][1:]), tuple(names))
+
+
+def _window(op: Op, span: Span, axis: int, extent: int) -> Span:
+    """Return what an operation needs of its input for some rows of its output (F^-1 and G^-1)."""
+    spec, (low, high) = op.spec, span
+    if extent == 1 and spec.kind in SEVERAL:  # One value for all positions of a product.
+        return np.zeros_like(low), np.ones_like(high)
+    assert isinstance(spec, Window)
+    before, stride = spec.padding[2 * axis], spec.stride[axis]
+    begin = np.minimum(np.maximum(low * stride - before, 0), extent - 1)
+    end = np.minimum((high - 1) * stride - before + spec.kernel_extent[axis], extent)
+    return begin, np.maximum(end, begin + 1)
+
+
+def _geometry(op: Op) -> tuple[object, ...]:
+    spec = op.spec
+    assert isinstance(spec, Window)
+    geometry = (spec.input, spec.kernel, spec.stride, spec.padding, spec.dilation)
+    return (spec.kind, *geometry, getattr(spec, "groups", 1), getattr(spec, "bias", False))

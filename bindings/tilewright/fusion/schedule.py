@@ -1,0 +1,166 @@
+"""A group cut into tiles: when every instruction runs, and where its maps and parameters are, in closed form.
+
+The accelerator executes the instructions of each engine in order and begins each as soon as its operands are
+there and there is a place for its result. A *visit* of a map is its stay on chip, for one tile or for one
+*turn*, which is some channels of a tile; of most maps there are places for two visits, so that one is used as
+the next one begins. The simulator executes exactly the instructions that `Layout.schedule` returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from tilewright.fusion.exact.schedule_kernel import (
+    CHANNELS,
+    DOUBLED,
+    RECORD,
+    SLOTS,
+    SUMMED,
+    WHAT,
+    WHOLE,
+    Ints,
+    Pass,
+    run,
+)
+from tilewright.fusion.fused_group import Structure
+from tilewright.fusion.plan import Tile
+from tilewright.fusion.problem import ENGINES
+
+Range = tuple[int, int]
+
+_NEVER = np.iinfo(np.int64).max
+_NOTHING = np.zeros((0, RECORD), dtype=np.int64)
+_NO_WORK = np.zeros(len(ENGINES), dtype=np.int64)
+
+
+class Instruction(NamedTuple):
+    """An instruction, or the end of a stay on chip, and when it happens.
+
+    Attributes
+    ----------
+    engine
+        Who executes it; None for what takes no time.
+    what
+        ``load``, ``compute``, ``save`` or ``free`` a map, ``fetch`` or ``drop`` parameters.
+    feature
+        Number of the map, or of that whose parameters are meant.
+    start, finish
+        Cycles.
+    rows, columns, channels
+        Of the map.
+    summed
+        Input channels over which a convolution sums.
+    place
+        Which of two places on chip the map has.
+    """
+
+    engine: str | None
+    what: str
+    feature: int
+    start: int
+    finish: int
+    rows: Range
+    columns: Range
+    channels: Range
+    summed: Range
+    place: int
+
+
+class Layout:
+    """A group and its tile.
+
+    Attributes
+    ----------
+    whole : bool, shape (features,)
+        Whether all channels of a map are on chip together, or those of a turn.
+    doubled : bool, shape (features,)
+        Whether values of one position are on chip twice, for two visits.
+    splits
+        Whether a convolution sums over some input channels at a time.
+    """
+
+    def __init__(self, structure: Structure, tile: Tile, spans: tuple[Ints, Ints] | None = None) -> None:
+        self.structure, self.tile = structure, tile
+        if spans is None:
+            spans = structure.spans(0, [tile.rows])[0], structure.spans(1, [tile.columns])[0]
+        self._spans = spans
+        keeps, by_kernels = tile.halo == "keep", tile.order == "kernels"
+        self.tiles = spans[0].shape[1] * spans[1].shape[1]
+        down, across = ((span[:, 1:, 0] < span[:, :-1, 1]).any(axis=1) for span in spans)
+        self.whole = ~(structure.turns & (by_kernels | ~(keeps & (down | across))))
+        self.slots = np.where(self.whole, structure.slots, 2)
+        self.splits = structure.splits(tile)
+        loaded = np.arange(len(self.whole)) < structure.loaded
+        twice = by_kernels & self.whole if keeps else (self.slots == 2) & ~(self.splits & loaded)
+        self.doubled = (self.tiles > 1) & (down | across) & twice
+
+    def _run(self, records: Ints, most: int, work: Ints) -> tuple[int, int]:
+        """Return the cycle at which all is done, if it is below `most`, and the number of records."""
+        structure, tile, machine = self.structure, self.tile, self.structure.machine
+        features = structure.table.copy()
+        features[:, WHOLE], features[:, SLOTS], features[:, DOUBLED] = self.whole, self.slots, self.doubled
+        by_kernels = tile.order == "kernels"
+        passes = structure.passes(tile)
+        # Parameters of one turn, or of a round of all operations, beside those of the next; all if they stay.
+        places = 2 if passes else 2 * len(structure.weighted) * (by_kernels and tile.parameters != "keep")
+        deepest = max(1, int(features[:, SUMMED].max()))
+        depth = tile.channels if self.splits else deepest
+        numbers = (
+            *(machine.arrays, machine.element_bytes * machine.clock_mhz),
+            *(machine.load_mb_per_s, machine.save_mb_per_s, machine.issue_cycles),
+            *(*machine.conv_array, machine.operands_per_cycle),
+            *(tile.kernels, depth, tile.halo == "keep", by_kernels, self.splits, passes, places, most),
+        )
+        turns = -(-int(features[:, CHANNELS].max()) // tile.kernels)
+        counts = np.zeros(2, dtype=np.int64)
+        cycles = run(
+            Pass(
+                features,
+                structure.reads,
+                structure.order,
+                structure.begins,
+                *self._spans,
+                np.array(numbers, dtype=np.int64),
+                np.full(len(ENGINES), machine.issue_cycles, dtype=np.int64),
+                work.copy(),
+                np.zeros((len(features), turns, -(-deepest // depth), 3), dtype=np.int64),
+                np.zeros(max(1, places), dtype=np.int64),
+                counts,
+                records,
+            )
+        )
+        return int(cycles), int(counts[0])
+
+    @property
+    def cycles(self) -> int:
+        """The cycle at which the last instruction ends."""
+        return self._counted[0]
+
+    def cycles_below(self, most: int, work: Ints) -> int:
+        """Return the cycle at which the last instruction ends, or any from `most` on if it is not below.
+
+        Parameters
+        ----------
+        work : int, shape (engines,)
+            Cycles that each engine works, at least.
+        """
+        return self._run(_NOTHING, most, work)[0]
+
+    @cached_property
+    def _counted(self) -> tuple[int, int]:
+        return self._run(_NOTHING, _NEVER, _NO_WORK)
+
+    def schedule(self) -> Iterator[Instruction]:
+        """Return all instructions, in the order in which they are issued."""
+        records = np.zeros((self._counted[1], RECORD), dtype=np.int64)
+        self._run(records, _NEVER, _NO_WORK)
+        for engine, what, feature, start, finish, *box, place in records.tolist():
+            rows, columns, channels, summed = ((box[k], box[k + 1]) for k in range(0, 8, 2))
+            name = ENGINES[engine] if engine >= 0 else None
+            yield Instruction(
+                name, WHAT[what], feature, start, finish, rows, columns, channels, summed, place
+            )

@@ -1,0 +1,1 @@
+"""Lower bounds on every grouping; proofs are in docs/bounds.md."""

@@ -1,0 +1,1 @@
+"""The exact search for groupings; its face is ``models/grouping/exact.py``."""

@@ -1,0 +1,1 @@
+"""Running methods on instances: reading, solving, checking, comparing."""

@@ -1,0 +1,220 @@
+"""Read instance files: TOML, every field checked before any solver starts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from tilewright.core import catalogue
+from tilewright.spec.errors import InputError
+
+MAX_BYTES = 1_000_000
+"""Largest instance file that is read."""
+
+Table = TypeVar("Table", bound=BaseModel)
+
+LONG_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]+[ \t]*\.[ \t]*){32}""")
+
+TABLES = ("layer", "machine", "network", "templates")
+"""Tables that may stand in a file of their own, named by a relative path."""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A problem with its name and origin.
+
+    Attributes
+    ----------
+    sha256
+        Digest of the problem itself: comments, order of keys and the name do not change it.
+    """
+
+    room: str
+    name: str
+    source: str
+    problem: Any
+    sha256: str
+    path: Path | None = None
+
+
+def read(path: str | Path) -> Instance:
+    """Read an instance file, or a bundled instance by its name.
+
+    Raises
+    ------
+    InputError
+        For anything that is wrong with the file; names file, field, value and limit.
+    """
+    path = _locate(Path(path))
+    try:
+        return parse(load(path), path)
+    except InputError as error:
+        raise (error if error.file else error.in_file(str(path))) from None
+
+
+def _locate(path: Path) -> Path:
+    """Find the file, or the bundled instance of that name."""
+    if path.suffix or (_exists(path) and not path.is_dir()):
+        return path
+    for room in catalogue.ROOMS:
+        for bundled in catalogue.instances(room):
+            if bundled.stem == str(path):
+                return bundled
+    return path
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name that no file system takes
+        return False
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Read a TOML file, guarded against what is no instance at all."""
+    if not _exists(path):
+        known = "`tilewright list instances` names those that come with it"
+        raise InputError("instance", str(path), f"no such file; {known}", _short(path))
+    if not path.is_file():
+        raise InputError("instance", str(path), "is not a file", str(path))
+    size = path.stat().st_size
+    if size > MAX_BYTES:
+        raise InputError("file size", size, f"at most {MAX_BYTES} bytes", str(path))
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError("file", str(path), f"cannot be read as UTF-8 text: {error}", str(path)) from None
+    if LONG_KEY.search(text):
+        # The parser of the standard library takes quadratic time for them.
+        raise InputError("file", path.name, "has a dotted key of more than 32 parts", str(path))
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError("file", path.name, f"is not valid TOML: {str(error)[:200]}", str(path)) from None
+
+
+def _short(path: Path) -> str:
+    return str(path) if len(str(path)) <= 200 else str(path)[:200] + "..."
+
+
+def parse(table: dict[str, Any], path: Path | None = None) -> Instance:
+    """Build an instance from the tables of a file."""
+    table = dict(table)
+    room = _text(table, "room", None)
+    if room not in catalogue.ROOMS:
+        raise InputError("room", room, f"must be one of: {', '.join(catalogue.ROOMS)}")
+    name = _text(table, "name", path.stem if path else "unnamed")
+    source = _text(table, "source", "")
+    for key in TABLES:
+        if isinstance(table.get(key), str):
+            table[key] = _included(table[key], key, path)
+    if isinstance(table.get("templates"), dict):  # a file of them, which holds nothing else
+        table["templates"] = _list_of(table["templates"], "templates")
+    problem = build(room, table)
+    return Instance(room, name, source, problem, digest(room, problem), path)
+
+
+def _text(table: dict[str, Any], key: str, default: str | None) -> str:
+    value = table.pop(key, default)
+    if value is None:
+        raise InputError(key, None, "is missing")
+    if not isinstance(value, str) or len(value) > 1000 or not value.isprintable():
+        raise InputError(key, value, "must be a text of at most 1000 characters, all printable")
+    return value
+
+
+def _included(name: str, key: str, path: Path | None) -> dict[str, Any]:
+    if path is None or Path(name).is_absolute() or Path(name).suffix != ".toml":
+        raise InputError(key, name, "must be a table, or the relative path of a .toml file that holds it")
+    return load(path.parent / name)
+
+
+def _list_of(table: dict[str, Any], key: str) -> Any:
+    """Return the list of tables of one name which is all that a file holds."""
+    other = next((name for name in table if name != key), None)
+    if other is not None or not isinstance(table.get(key), list):
+        raise InputError(f"{key}.{other or key}", None, f"the file must hold tables [[{key}]] only")
+    return table[key]
+
+
+def build(room: str, table: dict[str, Any]) -> Any:
+    """Build a room's problem from its tables, with errors that name field, value and limit."""
+    return validated(catalogue.room(room).problem_type, table)
+
+
+def validated(model: type[Table], table: dict[str, Any]) -> Table:
+    """Build what a table describes, with errors that name field, value and limit."""
+    try:
+        return model.model_validate(table)
+    except ValidationError as error:
+        raise _as_input_error(error, model) from None
+    except RecursionError:
+        raise InputError("file", model.__name__.lower(), "is nested too deeply") from None
+
+
+def _as_input_error(error: ValidationError, model: Any) -> InputError:
+    """Name the first field that is wrong, and all that would be right there."""
+    causes = error.errors(include_url=False)
+    first = causes[0]
+    # A location may go on into the members of a union, which are no fields.
+    names: list[str] = []
+    table = model
+    for part in map(str, first["loc"]):
+        member = _of_kind(table, part)
+        if member is not None:
+            table = member
+            continue
+        if part.isdigit() and get_args(table):  # one entry of a list
+            names[-1] += f"[{part}]"
+            table = _table(get_args(table)[0])
+            continue
+        inside = getattr(table, "model_fields", {})
+        if part not in inside and first["type"] != "extra_forbidden":
+            break
+        names.append(part)
+        if part in inside:
+            table = _table(inside[part].annotation)
+    field = ".".join(names)
+    if first["type"] in ("union_tag_not_found", "union_tag_invalid"):
+        kinds = [
+            kind for member in get_args(table) for kind in get_args(member.model_fields["kind"].annotation)
+        ]
+        given = first["input"].get("kind") if isinstance(first["input"], dict) else first["input"]
+        return InputError(f"{field}.kind", given, f"must be one of: {', '.join(kinds)}")
+    if first["type"] == "missing":
+        return InputError(field, None, "is missing")
+    if first["type"] == "extra_forbidden":
+        return InputError(field, first["input"], f"unknown key; there are: {', '.join(table.model_fields)}")
+    alike = [cause for cause in causes if cause["loc"][: len(names)] == first["loc"][: len(names)]]
+    limit = " or ".join(dict.fromkeys(cause["msg"] for cause in alike))
+    return InputError(field, first["input"], limit[0].lower() + limit[1:])
+
+
+def _table(annotation: Any) -> Any:
+    """Return what an optional field holds when it is there, without notes for pydantic."""
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    members = [member for member in get_args(annotation) if member is not type(None)]
+    return members[0] if len(members) == 1 and type(None) in get_args(annotation) else annotation
+
+
+def _of_kind(union: Any, kind: str) -> Any:
+    """Return the member of a union of tables that are told apart by their `kind`, None for anything else."""
+    for member in get_args(union):
+        field = getattr(member, "model_fields", {}).get("kind")
+        if field is not None and kind in get_args(field.annotation):
+            return member
+    return None
+
+
+def digest(room: str, problem: Any) -> str:
+    """Return the SHA-256 of a problem's canonical JSON."""
+    canonical = json.dumps({"room": room, **problem.model_dump(mode="json")}, sort_keys=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()

@@ -1,0 +1,166 @@
+"""Result files: JSON, written atomically, read with suspicion."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from tilewright.core import catalogue
+from tilewright.core.context import Status
+from tilewright.core.files import write_atomically
+from tilewright.core.version import __version__
+from tilewright.spec.errors import InputError
+
+FORMAT = 1
+MAX_BYTES = 64_000_000
+"""Largest result file that is read."""
+
+STATUSES = ("optimal", "feasible", "infeasible", "unknown")
+
+
+@dataclass
+class Result:
+    """The answer of one method to one instance; the fields stand in docs/formats.md."""
+
+    room: str
+    instance: str
+    instance_sha256: str
+    method: str
+    status: Status
+    objective: int | None
+    bound: int | None
+    gap: float | None
+    seconds: float
+    seed: int
+    warm_start: str | None
+    plan: Any
+    report: dict[str, Any] | None
+    bound_by: str | None = None
+    grounds: str | None = None
+    failures: list[str] = field(default_factory=list)
+    interrupted: bool = False
+    trace: list[tuple[float, int | None, int | None]] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def exit_status(self) -> int:
+        """0 with a plan, 1 without."""
+        return 0 if self.plan is not None else 1
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of a result file."""
+        data = {"format": FORMAT} | {f.name: getattr(self, f.name) for f in fields(self)}
+        data["plan"] = None if self.plan is None else self.plan.to_json()
+        return data
+
+    def write(self, path: str | Path) -> None:
+        """Write the file atomically."""
+        write_atomically(Path(path), json.dumps(self.to_json(), allow_nan=False) + "\n")
+
+    @classmethod
+    def read(cls, path: str | Path) -> Result:
+        """Read a result file; its claims are not believed, only well-formed.
+
+        Raises
+        ------
+        InputError
+            If the file is not a result of a known format.
+        """
+        data = _load(Path(path))
+        file = str(path)
+        if type(data.get("format")) is not int or data["format"] != FORMAT:
+            raise InputError("format", data.get("format"), f"this version reads format {FORMAT}", file)
+        known = {f.name: f for f in fields(cls)}
+        optional = {
+            name for name, f in known.items() if f.default is not MISSING or f.default_factory is not MISSING
+        }
+        unknown, missing = set(data) - set(known) - {"format"}, set(known) - set(data) - optional
+        if unknown or missing:
+            what = "unknown keys" if unknown else "missing keys"
+            raise InputError("keys", sorted(unknown or missing), what, file)
+        for key, accepts in _TYPES.items():
+            if key in data and not accepts(data[key]):
+                raise InputError(key, data[key], "is not what a result holds there", file)
+        room = catalogue.room(data["room"])
+        values = {key: data[key] for key in known if key in data}
+        values["plan"] = None if data["plan"] is None else room.plan_type.from_json(data["plan"], file)
+        return cls(**values)
+
+
+def _is_int(value: Any) -> bool:
+    return type(value) is int and abs(value) < 2**63
+
+
+def _is_number(value: Any) -> bool:
+    return _is_int(value) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _is_trace_point(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 3
+        and _is_number(value[0])
+        and all(v is None or _is_int(v) for v in value[1:])
+    )
+
+
+_TYPES: dict[str, Callable[[Any], bool]] = {
+    "room": lambda v: v in catalogue.ROOMS,
+    "instance": lambda v: isinstance(v, str),
+    "instance_sha256": lambda v: isinstance(v, str),
+    "method": lambda v: isinstance(v, str),
+    "status": lambda v: v in STATUSES,
+    "objective": lambda v: v is None or _is_int(v),
+    "bound": lambda v: v is None or _is_int(v),
+    "gap": lambda v: v is None or _is_number(v),
+    "seconds": _is_number,
+    "seed": _is_int,
+    "warm_start": lambda v: v is None or isinstance(v, str),
+    "report": lambda v: v is None or isinstance(v, dict),
+    "bound_by": lambda v: v is None or isinstance(v, str),
+    "grounds": lambda v: v is None or isinstance(v, str),
+    "failures": lambda v: isinstance(v, list) and all(isinstance(text, str) for text in v),
+    "interrupted": lambda v: isinstance(v, bool),
+    "trace": lambda v: isinstance(v, list) and all(_is_trace_point(point) for point in v),
+    "versions": lambda v: isinstance(v, dict),
+}
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        found = path.is_file()
+    except (OSError, ValueError):  # a name that no file system takes
+        found = False
+    if not found:
+        raise InputError("result", str(path), "no such file")
+    size = path.stat().st_size
+    if size > MAX_BYTES:
+        raise InputError("file size", size, f"at most {MAX_BYTES} bytes", str(path))
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError("file", path.name, f"is not valid JSON: {str(error)[:200]}", str(path)) from None
+    if not isinstance(data, dict):
+        raise InputError("file", path.name, "must hold a JSON object", str(path))
+    return data
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def relative_gap(objective: int | None, bound: int | None) -> float | None:
+    """Return (objective - bound) / objective, None where either is unknown."""
+    if objective is None or bound is None:
+        return None
+    return 0.0 if objective == bound else (objective - bound) / objective
+
+
+def versions(extra: dict[str, str] | None = None) -> dict[str, str]:
+    """Return the versions that a result depends on."""
+    return {"tilewright": __version__, "python": platform.python_version(), **(extra or {})}

@@ -1,0 +1,1 @@
+"""What users describe: layers, networks, and the errors that refuse them."""

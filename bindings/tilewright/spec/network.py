@@ -1,0 +1,352 @@
+"""The network table: a graph of named layers, in an order in which they can be executed."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import prod
+from typing import Annotated, Any, ClassVar, Literal, get_args
+
+from pydantic import BeforeValidator, Field
+
+from tilewright.spec.errors import InputError
+from tilewright.spec.layer import Layer, Pad, Size, Spec, Window
+
+MAX_LAYERS = 10_000
+"""Most layers of a network."""
+
+OWN_INPUT = "input"
+"""What layers call the network's own input; no layer may have this name."""
+
+OPERANDS = ("add", "mul")
+"""Kinds whose inputs are operands of their own, two or more, instead of being concatenated."""
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Shape = tuple[Size, Size, Size]
+Count = Annotated[int, Field(ge=0, le=2**40)]
+
+Affine = Literal["batch_norm", "scale", "bias"]
+Activation = Literal[
+    "relu",
+    "leaky_relu",
+    "prelu",
+    "elu",
+    "selu",
+    "celu",
+    "gelu",
+    "mish",
+    "swish",
+    "softplus",
+    "softsign",
+    "sigmoid",
+    "hard_sigmoid",
+    "hard_swish",
+    "tanh",
+    "clip",
+    "erf",
+]
+Unchanged = Literal["dropout", "identity"]
+
+AFFINE: tuple[Affine, ...] = get_args(Affine)
+"""Functions that multiply by a number and add one, of each channel or of all."""
+
+ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)
+
+UNCHANGED: tuple[Unchanged, ...] = get_args(Unchanged)
+"""Functions that leave values as they are when a network is used, not trained."""
+
+
+class Node(Spec):
+    """What every layer of a network has, whatever its kind.
+
+    Attributes
+    ----------
+    inputs : names, optional
+        Earlier layers that are read, or ``input`` for the network's own input; the layer before when left
+        out, which for the first layer is the network's input.
+    """
+
+    name: Name
+    inputs: tuple[Name, ...] | None = None
+
+    def model_post_init(self, _context: object) -> None:
+        """Say which layer's geometry is refused."""
+        try:
+            super().model_post_init(_context)
+        except InputError as error:
+            raise InputError(error.field, error.value, f"layer {self.name}: {error.limit}") from None
+
+
+class NamedLayer(Node, Layer):
+    """A convolution or fully connected layer of a network; what it reads is concatenated along channels.
+
+    Attributes
+    ----------
+    bias : bool
+        Whether each kernel has a number that is added to all of its outputs.
+    """
+
+    bias: bool = False
+
+    @property
+    def parameters(self) -> int:
+        """Weights, and the bias of each kernel."""
+        return self.kernels * (self.macs_per_output + self.bias)
+
+    def unnamed(self, batch: int | None = None) -> Layer:
+        """Return the layer as it stands in an instance of its own.
+
+        Parameters
+        ----------
+        batch
+            Images processed together, when it is not what the network's file says.
+        """
+        table = self.model_dump(include=set(Layer.model_fields))
+        return Layer.model_validate(table if batch is None else {**table, "batch": batch})
+
+
+class Pool(Node, Window):
+    """The largest or average value under a window; what it reads is concatenated along channels.
+
+    Attributes
+    ----------
+    input : (C, H, W)
+        Channels, height and width before padding.
+    kernel, stride, padding
+        The window, as a convolution's.
+    """
+
+    kind: Literal["pool"]
+    op: Literal["max", "average"] = "max"
+    input: Shape
+    kernel: tuple[Size, Size]  # up to the whole plane
+    stride: tuple[Size, Size] = (1, 1)
+    padding: tuple[Pad, Pad, Pad, Pad] = (0, 0, 0, 0)
+    dilation: ClassVar[tuple[int, int]] = (1, 1)
+
+
+class Pixelwise(Node, Window):
+    """What computes each value of its output from those of its inputs at the same place.
+
+    Attributes
+    ----------
+    input : (C, H, W)
+        Channels, height and width of the output, and of the input.
+    """
+
+    kind: str
+    input: Shape
+    kernel: ClassVar[tuple[int, int]] = (1, 1)
+    stride: ClassVar[tuple[int, int]] = (1, 1)
+    padding: ClassVar[tuple[int, int, int, int]] = (0, 0, 0, 0)
+    dilation: ClassVar[tuple[int, int]] = (1, 1)
+
+
+class Add(Pixelwise):
+    """The sum, value by value, of two or more inputs of one shape."""
+
+    kind: Literal["add"]
+
+
+class Mul(Pixelwise):
+    """The product, value by value, of two or more inputs; one of a single pixel multiplies all pixels."""
+
+    kind: Literal["mul"]
+
+
+class Concat(Pixelwise):
+    """What it reads, concatenated along channels, for layers that take one operand from each input."""
+
+    kind: Literal["concat"]
+
+
+class Map(Pixelwise):
+    """A function of one input that keeps its shape.
+
+    Attributes
+    ----------
+    op
+        The function; ``fused`` stands for one, or several in a row, that are not to be fused further.
+    parameters : int
+        Numbers that were trained, such as the two of each channel of a batch normalisation.
+    """
+
+    kind: Literal["map"]
+    op: Affine | Activation | Unchanged | Literal["lrn", "softmax", "fused"]
+    parameters: Count = 0
+
+
+class Padding(Node):
+    """Zeros around the input.
+
+    Attributes
+    ----------
+    padding : (top, bottom, left, right)
+        Rows and columns; more than a window's may be.
+    """
+
+    kind: Literal["pad"]
+    input: Shape
+    padding: tuple[Pad, Pad, Pad, Pad]
+
+    @property
+    def output(self) -> tuple[int, int, int]:
+        """Shape ``(C, H, W)`` of the output of one image."""
+        (channels, height, width), (top, bottom, left, right) = self.input, self.padding
+        return channels, height + top + bottom, width + left + right
+
+
+class Reshape(Node):
+    """The same values in another order or shape.
+
+    Attributes
+    ----------
+    input, output : (C, H, W)
+    """
+
+    kind: Literal["reshape"]
+    op: Literal["reshape", "flatten", "transpose", "space_to_depth", "depth_to_space"] = "reshape"
+    input: Shape
+    output: Shape
+
+    def model_post_init(self, _context: object) -> None:
+        """Refuse shapes of different numbers of values."""
+        super().model_post_init(_context)
+        if prod(self.input) != prod(self.output):
+            limit = f"layer {self.name}: must hold as many values as its input, {prod(self.input)}"
+            raise InputError("layer.output", list(self.output), limit)
+
+
+class Opaque(Node):
+    """An operation that is not understood: nothing is fused with it, and its work is not counted.
+
+    Attributes
+    ----------
+    op : str
+        What it is called where it comes from.
+    input, output : (C, H, W)
+        Shapes of the first of its inputs and of its output.
+    """
+
+    kind: Literal["opaque"]
+    op: Name
+    input: Shape
+    output: Shape
+
+
+def _conv_by_default(table: Any) -> Any:
+    return {"kind": "conv", **table} if isinstance(table, dict) else table
+
+
+AnyLayer = Annotated[
+    NamedLayer | Pool | Add | Mul | Concat | Map | Padding | Reshape | Opaque,
+    Field(discriminator="kind"),
+    BeforeValidator(_conv_by_default),
+]
+
+
+class Network(Spec):
+    """A graph of layers in an order of execution; a layer that is repeated stands repeatedly.
+
+    Attributes
+    ----------
+    name, source
+        What the network is and where its figures come from.
+    layers
+        Each reads earlier layers only, so that no cycle can be written.
+    """
+
+    name: str = ""
+    source: str = ""
+    layers: Annotated[tuple[AnyLayer, ...], Field(min_length=1, max_length=MAX_LAYERS)]
+
+    def model_post_init(self, _context: object) -> None:
+        """Refuse two layers of one name, and inputs that are no earlier layers."""
+        earlier: set[str] = set()
+        for index, layer in enumerate(self.layers):
+            field = f"network.layers[{index}]"
+            if layer.name == OWN_INPUT:
+                raise InputError(f"{field}.name", layer.name, "stands for the network's own input")
+            if layer.name in earlier:
+                raise InputError("network.layers", layer.name, "two layers have this name")
+            names = layer.inputs or ()
+            for name in names:
+                if name not in earlier and name != OWN_INPUT:
+                    limit = (
+                        f"layer {layer.name} can read earlier layers only, as layers stand in the order of "
+                        f'execution, or "{OWN_INPUT}", the network\'s own input'
+                    )
+                    raise InputError(f"{field}.inputs", name, limit)
+            count, least = 1 if layer.inputs is None else len(names), 2 if layer.kind in OPERANDS else 1
+            if count < least:
+                limit = f"layer {layer.name}, of kind {layer.kind}, needs at least {least}"
+                raise InputError(f"{field}.inputs", layer.inputs, limit)
+            if layer.kind not in OPERANDS and len(set(names)) < len(names):
+                limit = f"layer {layer.name} names an input twice, which only kinds add and mul may"
+                raise InputError(f"{field}.inputs", layer.inputs, limit)
+            earlier.add(layer.name)
+
+    @property
+    def convolutions(self) -> tuple[NamedLayer, ...]:
+        """The convolutions and fully connected layers, in order."""
+        return tuple(layer for layer in self.layers if isinstance(layer, NamedLayer))
+
+    @property
+    def macs(self) -> int:
+        """MACs of all convolutions and fully connected layers."""
+        return sum(layer.macs for layer in self.convolutions)
+
+    @property
+    def parameters(self) -> int:
+        """Numbers that were trained, in all layers."""
+        return sum(layer.parameters for layer in self.layers if isinstance(layer, NamedLayer | Map))
+
+    @cached_property
+    def producers(self) -> tuple[tuple[int, ...], ...]:
+        """For each layer, the indices of those that it reads; -1 stands for the network's own input."""
+        index = {OWN_INPUT: -1} | {layer.name: index for index, layer in enumerate(self.layers)}
+        return tuple(
+            (place - 1,) if layer.inputs is None else tuple(index[name] for name in layer.inputs)
+            for place, layer in enumerate(self.layers)
+        )
+
+    @cached_property
+    def consumers(self) -> tuple[tuple[int, ...], ...]:
+        """For each layer, the indices of those that read it, each once; none for an output."""
+        readers: list[list[int]] = [[] for _ in self.layers]
+        for index, producers in enumerate(self.producers):
+            for producer in set(producers) - {-1}:
+                readers[producer].append(index)
+        return tuple(map(tuple, readers))
+
+    def check_shapes(self) -> None:
+        """Refuse a network whose layers do not take what the layers that they read give.
+
+        Raises
+        ------
+        InputError
+            Names the layer, what it takes and what it is given.
+        """
+        own = self.layers[0].input  # the first layer can read nothing but the network's input
+        for index, (layer, producers) in enumerate(zip(self.layers, self.producers, strict=True)):
+            given = [own if producer < 0 else self.layers[producer].output for producer in producers]
+            if not _takes(layer, given):
+                shown = " and ".join(
+                    f"{OWN_INPUT if producer < 0 else self.layers[producer].name} {'x'.join(map(str, shape))}"
+                    for producer, shape in zip(producers, given, strict=True)
+                )
+                limit = f"is what layer {layer.name} takes, but it is given: {shown}"
+                raise InputError(f"network.layers[{index}].input", list(layer.input), limit)
+
+
+def _takes(layer: AnyLayer, given: list[tuple[int, int, int]]) -> bool:
+    """Whether a layer takes values of these shapes."""
+    if layer.kind == "add":
+        return set(given) == {layer.input}
+    if layer.kind == "mul":
+        return {layer.input} <= set(given) <= {layer.input, (layer.input[0], 1, 1)}
+    if layer.kind == "fc":
+        return sum(map(prod, given)) == prod(layer.input)
+    if layer.kind == "opaque":
+        return given[0] == layer.input
+    channels = sum(shape[0] for shape in given)
+    return {(channels, *shape[1:]) for shape in given} == {layer.input}
