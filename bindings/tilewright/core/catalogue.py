@@ -127,6 +127,15 @@ def solves_itself(path: Path) -> bool:
     )
 
 
+def in_process(room: str, method: str) -> bool:
+    """Whether a method says ``IN_PROCESS = True``: that it looks at its deadline often and needs no killing.
+
+    It is found in the text, without importing what may be heavy.
+    """
+    files = [path for path in (*models(room), *heuristic_files(room)) if path.stem == method]
+    return any(re.search(r"^IN_PROCESS = True$", path.read_text("utf-8"), re.M) for path in files)
+
+
 def formulation(room: str, name: str) -> ModuleType | Path:
     """Return what a driver takes: the module of a Pyomo formulation, the file of a MiniZinc one."""
     path = model(room, name)
