@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tilewright.core.locations import bases
+from tilewright.core.locations import bases, package_path
 from tilewright.core.room import Room, room_of
 from tilewright.spec.errors import InputError, UnknownNameError
 
@@ -56,11 +56,29 @@ def heuristic(room: str, name: str) -> ModuleType:
     if name not in heuristics(room):
         raise UnknownNameError("heuristic", name, heuristics(room))
     try:
-        module = importlib.import_module(f"tilewright.heuristics.{room}.{name}")
+        module = _import("heuristics", room, name)
     except Exception as error:  # a user's own file may hold anything
         raise InputError("heuristic", name, f"cannot be imported: {type(error).__name__}: {error}") from error
     if not callable(getattr(module, "plan", None)):
         raise InputError("heuristic", name, "has no function `plan`")
+    return module
+
+
+_imported_at: dict[str, int] = {}
+"""Times of the files that have been imported, in nanoseconds."""
+
+
+def _import(kind: str, room: str, name: str) -> ModuleType:
+    """Import a heuristic or formulation from where it is now, again if its file has changed.
+
+    In a notebook a user edits files, and sets ``TILEWRIGHT_PATH``, while this process goes on.
+    """
+    importlib.import_module(f"tilewright.{kind}").__path__ = package_path(kind)
+    module = importlib.import_module(f"tilewright.{kind}.{room}.{name}")
+    changed = Path(str(module.__file__)).stat().st_mtime_ns
+    if _imported_at.setdefault(module.__name__, changed) != changed:
+        module = importlib.reload(module)
+        _imported_at[module.__name__] = changed
     return module
 
 
@@ -139,7 +157,7 @@ def in_process(room: str, method: str) -> bool:
 def formulation(room: str, name: str) -> ModuleType | Path:
     """Return what a driver takes: the module of a Pyomo formulation, the file of a MiniZinc one."""
     path = model(room, name)
-    return path if path.suffix == ".mzn" else importlib.import_module(f"tilewright.models.{room}.{name}")
+    return path if path.suffix == ".mzn" else _import("models", room, name)
 
 
 def instances(room: str) -> list[Path]:

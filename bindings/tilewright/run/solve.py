@@ -304,7 +304,7 @@ class _Run:
         except TilewrightError as error:
             self._take_error(method, error)
             return True
-        over = outcome.status in ("optimal", "infeasible") or time.monotonic() < until
+        over = outcome.status in ("optimal", "infeasible") or self.incumbent.closed
         self._take_outcome(method, outcome)
         return over
 
