@@ -7,6 +7,7 @@ import inspect
 import re
 import tomllib
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -140,9 +141,7 @@ def exact_methods(room: str) -> list[str]:
 
 def solves_itself(path: Path) -> bool:
     """Whether a formulation is a Python module with ``solve(problem, search)``, without running it."""
-    return (
-        path.suffix == ".py" and re.search(r"^def solve\(", path.read_text("utf-8"), re.MULTILINE) is not None
-    )
+    return path.suffix == ".py" and _says(path, path.stat().st_mtime_ns, r"^def solve\(")
 
 
 def in_process(room: str, method: str) -> bool:
@@ -151,7 +150,13 @@ def in_process(room: str, method: str) -> bool:
     It is found in the text, without importing what may be heavy.
     """
     files = [path for path in (*models(room), *heuristic_files(room)) if path.stem == method]
-    return any(re.search(r"^IN_PROCESS = True$", path.read_text("utf-8"), re.M) for path in files)
+    return any(_says(path, path.stat().st_mtime_ns, r"^IN_PROCESS = True$") for path in files)
+
+
+@lru_cache(maxsize=1024)
+def _says(path: Path, _changed: int, line: str) -> bool:
+    """Whether a file has a line, as it was when it was last changed."""
+    return re.search(line, path.read_text("utf-8"), re.MULTILINE) is not None
 
 
 def formulation(room: str, name: str) -> ModuleType | Path:
