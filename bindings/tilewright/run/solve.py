@@ -13,7 +13,6 @@ from typing import Any
 from tilewright.core import catalogue
 from tilewright.core.context import CONSTRUCT, MAX_SECONDS, Outcome, RunContext, Status
 from tilewright.core.room import Room, room_of
-from tilewright.run import supervisor
 from tilewright.run.instance import Instance, digest, read
 from tilewright.run.methods import Listener, check_method, proves, run_method, takes_start
 from tilewright.run.result import Result, versions
@@ -287,6 +286,9 @@ class _Run:
             for number, method in enumerate(methods)
         ]
         if deadline > time.monotonic():
+            # Many a search needs no process, and so none of what starting one imports.
+            from tilewright.run import supervisor
+
             supervisor.run(jobs, deadline, self._on_event, self._on_tick)
 
     def try_here(self, method: str, start: Any, deadline: float) -> bool:
