@@ -20,17 +20,11 @@ from hypothesis import strategies as st
 from tilewright import drivers
 from tilewright.allocation.placement import annealing
 from tilewright.allocation.placement import minizinc as bridge
-from tilewright.allocation.placement.floor import (
-    Floor,
-    Regions,
-    distance,
-    fewest_hops,
-    improve,
-    lower_bound,
-    snake,
-    violation,
-)
+from tilewright.allocation.placement.floor import Floor, Regions, distance, violation
+from tilewright.allocation.placement.hop_bound import fewest_hops, lower_bound
+from tilewright.allocation.placement.improvement import improve
 from tilewright.allocation.placement.paths import paths
+from tilewright.allocation.placement.snake import snake
 from tilewright.core import catalogue
 from tilewright.core import room as core_room
 from tilewright.core.context import Outcome, RunContext

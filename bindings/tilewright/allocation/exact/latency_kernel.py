@@ -1,4 +1,4 @@
-"""The compiled kernel of `search_path`: the states of a table after one more layer."""
+"""The compiled kernel of `latency_dp`: the states of a table after one more layer."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def advanced(
     """
     never = np.int64(2**62)
     best, source = np.full(most + 1, never), np.zeros(most + 1, dtype=np.int64)
-    room = max(1024, 2 * len(pes))
-    new = np.empty((4, room), dtype=np.int64)
+    length = max(1024, 2 * len(pes))
+    new = np.empty((4, length), dtype=np.int64)
     begins = np.zeros(len(keep) + 1, dtype=np.int64)
     count = 0
     for to in range(len(keep)):
@@ -70,9 +70,9 @@ def advanced(
         for total in range(low, high + 1):
             if best[total] < least:
                 least = best[total]
-                if count == room:
-                    room *= 2
-                    larger = np.empty((4, room), dtype=np.int64)
+                if count == length:
+                    length *= 2
+                    larger = np.empty((4, length), dtype=np.int64)
                     larger[:, :count] = new[:, :count]
                     new = larger
                 new[0, count], new[1, count] = to, total
