@@ -10,14 +10,15 @@ from bisect import bisect_right
 from math import gcd
 from typing import Any
 
-from tilewright.allocation import best_bound, objective, pes, violation
+from tilewright.allocation.bounds import bound_on_splits
+from tilewright.allocation.evaluation import objective, pes, violation
 from tilewright.allocation.exact.options import ParetoOptions, offers_of
 from tilewright.allocation.exact.timing import Timing
 from tilewright.allocation.exact.trimming import trimmed
 from tilewright.allocation.plan import PACINGS, Plan
 from tilewright.allocation.problem import Problem
 from tilewright.allocation.splits import LayerSplit
-from tilewright.heuristics.allocation import greedy
+from tilewright.core import catalogue
 
 __all__ = ["data", "plan", "relax", "scale", "size", "start", "suits"]
 
@@ -39,30 +40,32 @@ class Choices:
     Attributes
     ----------
     offers
-        Of each layer.
+        The options of each layer.
     timing
         When layers start, if the objective depends on that, else None.
     waiting_pays
-        Whether latency may be lower where a layer is slower than it could be: then all loads are on the
-        offers, and the pacing is a choice.
+        Whether latency may be lower where a layer is slower than it could be: then all loads are on offer,
+        and the pacing is a choice.
     unit
         Cycles in which the objective is counted.
     """
 
     def __init__(self, problem: Problem) -> None:
-        self.problem, self.offers = problem, _menus(problem)
+        self.problem, self.offers = problem, _offers(problem)
         self.timing, self.waiting_pays = None, False
         self.unit = gcd(*(load for offer in self.offers for load in offer.loads))
         if problem.parallel and problem.minimise == "latency":
             self.timing, self.unit = Timing(problem), 1
-            every = _menus(problem, every=True)
+            every = _offers(problem, every=True)
             if self.timing.waiting_can_pay({load for offer in every for load in offer.loads}):
                 self.offers, self.waiting_pays = every, True
 
     def known(self) -> Plan | None:
-        """Return a plan that bounds what latencies are worth finding, None where there is none."""
-        found = None if self.timing is None else greedy.plan(self.problem)
-        return None if found is None or violation(self.problem, found) else found
+        """Return the greedy plan, which bounds what latencies are worth finding; None where there is none."""
+        if self.timing is None:
+            return None
+        plan: Plan = catalogue.heuristic("allocation", "greedy").plan(self.problem)
+        return plan if violation(self.problem, plan) is None else None
 
     def worst(self) -> int:
         """Return what nothing that is worth finding exceeds: PEs, an interval in units, or a latency."""
@@ -75,7 +78,7 @@ class Choices:
         return (max(longest) if self.problem.parallel else sum(longest)) // self.unit
 
     def places(self, plan: Plan) -> tuple[list[int], str]:
-        """Return the places on the offers, from 0, and the pacing that stand for a plan.
+        """Return the index of each layer's option, and the pacing, that stand for a plan.
 
         Layers in parallel have no PEs that do not help the objective, layers that take turns all that one of
         them has. A plan of higher latency than the known one gives way to it.
@@ -96,13 +99,13 @@ class Choices:
         return found, plan.pacing if self.waiting_pays else PACINGS[0]
 
     def plan(self, places: list[int], pacing: str) -> Plan:
-        """Return the plan of such places."""
+        """Return the plan with these options."""
         chosen = tuple(offer.splits[place] for offer, place in zip(self.offers, places, strict=True))
         names = tuple(stage.name for stage in self.problem.stages)
         return Plan(names, chosen, pacing)
 
 
-def _menus(problem: Problem, *, every: bool = False) -> tuple[ParetoOptions, ...]:
+def _offers(problem: Problem, *, every: bool = False) -> tuple[ParetoOptions, ...]:
     """Return offers none of which is empty: where no load keeps the rate, the least one stands for itself."""
     return tuple(
         offer if offer.loads else ParetoOptions.of(stage.task, problem.splits_of(stage)[-1:])
@@ -161,7 +164,7 @@ def data(problem: Problem) -> dict[str, Any]:
         "unit": choices.unit,
         "most_interval": most,
         "worst": worst,
-        "least": -(-best_bound(problem).value // scale(problem)[1]),
+        "least": -(-bound_on_splits(problem).value // scale(problem)[1]),
         "n_edges": len(leads),
         "producer": [producer + 1 for producer, _ in leads],
         "consumer": [consumer + 1 for _, consumer in leads],
