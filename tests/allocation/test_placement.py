@@ -169,11 +169,11 @@ def test_annealing_counts_as_it_goes(floor: Floor, seed: int, temperature: float
     state = built(snake(floor))
     annealing.seed(seed)
     annealing.anneal(state, 3000, temperature)
-    state.best[:] = state.pe[:, annealing.LAYER]
+    state.best[:] = state.cells[:, annealing.Cell.LAYER]
     present = annealing.regions(state)
     assert violation(floor, present) is None
-    assert state.totals[annealing.HOPS] == distance(floor, present)
-    assert (state.of == built(present).of).all()
+    assert state.totals[annealing.Total.HOPS] == distance(floor, present)
+    assert (state.per_layer == built(present).per_layer).all()
 
 
 def test_annealing_keeps_its_deadline_and_reports() -> None:

@@ -49,15 +49,15 @@ def improve(
     annealing.seed(seed)
     state = annealing.build((floor.rows, floor.columns), regions, floor.edges, floor.border)
     least = lower_bound(floor)
-    now, told = time.monotonic(), (time.monotonic(), state.totals[annealing.BEST])
+    now, told = time.monotonic(), (time.monotonic(), state.totals[annealing.Total.BEST])
     for number in range(ROUNDS):
         moves = 2**number * MOVES * floor.rows * floor.columns
         begin, done = now, 0
-        while done < moves and now < deadline and state.totals[annealing.BEST] > least:
+        while done < moves and now < deadline and state.totals[annealing.Total.BEST] > least:
             over = max(done / moves, (now - begin) / (deadline - begin))
             annealing.anneal(state, MOVES_AT_ONCE, HOT * (COLD / HOT) ** over)
             done, now = done + MOVES_AT_ONCE, time.monotonic()
-            if state.totals[annealing.BEST] < told[1] and now >= told[0] + SILENCE:
-                told = now, state.totals[annealing.BEST]
+            if state.totals[annealing.Total.BEST] < told[1] and now >= told[0] + SILENCE:
+                told = now, state.totals[annealing.Total.BEST]
                 on_better(annealing.regions(state))
     return annealing.regions(state)
