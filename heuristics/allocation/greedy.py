@@ -53,7 +53,7 @@ class _Growth:
         return max(range(len(self.places)), key=lambda number: self.loads[number][self.places[number]])
 
     def price(self, number: int) -> int:
-        """Return how many PEs the next split of a layer takes; 0 if there is none, or not so many."""
+        """Return how many more PEs a layer's next split takes; 0 without one, or if too few are spare."""
         choices, at = self.every[number], self.places[number]
         more = choices[at + 1].pes - choices[at].pes if at + 1 < len(choices) else 0
         return more if more <= self.spare else 0

@@ -28,7 +28,7 @@ def plan(problem: Problem) -> Plan:
 
 
 def _at_most(choices: Choices, pes: int) -> LayerSplit:
-    """Return the split with at most so many PEs, all of which make a difference."""
+    """Return the split with at most `pes` PEs, all of which make a difference."""
     return choices[max(1, bisect_right(choices, pes, key=lambda split: split.pes)) - 1]
 
 

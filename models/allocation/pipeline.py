@@ -230,18 +230,18 @@ def start(m: Any, plan: Plan) -> None:
     """Set every variable to its value in the plan of the model's space that a plan becomes."""
     choices: Choices = m.choices
     problem, offers = choices.problem, choices.offers
-    places, pacing = choices.places(plan)
+    indices, pacing = choices.indices(plan)
     for i, k in m.SLOW:
-        m.slow[i, k] = int(places[i] >= k)
+        m.slow[i, k] = int(indices[i] >= k)
     m.nothing = 0
-    splits = [offer.splits[place] for offer, place in zip(offers, places, strict=True)]
-    loads = [offer.loads[place] for offer, place in zip(offers, places, strict=True)]
+    splits = [offer.splits[index] for offer, index in zip(offers, indices, strict=True)]
+    loads = [offer.loads[index] for offer, index in zip(offers, indices, strict=True)]
     largest = max(loads) if problem.parallel else max(split.pes for split in splits)
     for t in m.THRESHOLDS:
         m.reached[t] = int(largest >= m.thresholds[t])
     if choices.timing is None:
         return
-    times = schedule(problem, choices.plan(places, pacing), choices.timing.scan)
+    times = schedule(problem, choices.plan(indices, pacing), choices.timing.scan)
     levels = choices.timing.matched(np.array([loads]))[0]
     m.uniform = int(pacing == PACINGS[1])
     for i, t in m.LEVELS:
@@ -254,9 +254,9 @@ def start(m: Any, plan: Plan) -> None:
 def read(m: Any) -> Plan:
     """Return the plan that the variables describe."""
     choices: Choices = m.choices
-    places = [
+    indices = [
         sum(m.slow[i, k].value > 0.5 for k in range(1, len(offer.loads)))
         for i, offer in enumerate(choices.offers)
     ]
     waits = choices.waiting_pays and (m.uniform.value or 0) > 0.5  # it has none where no level is open
-    return trimmed(choices.problem, choices.plan(places, PACINGS[waits]))
+    return trimmed(choices.problem, choices.plan(indices, PACINGS[waits]))

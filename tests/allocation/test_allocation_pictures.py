@@ -51,7 +51,7 @@ def chain(count: int, array: tuple[int, int], *, wide: int = 4, name: str = "l{}
 
 
 def plan(problem: Problem, *pes: int, pacing: str = "matched") -> Plan:
-    """Divide filters among so many PEs; one each, where nothing is said."""
+    """Divide filters among the PEs of each layer; one each, where nothing is said."""
     names = tuple(stage.name for stage in problem.stages)
     counts = pes or (1,) * len(names)
     return Plan(names, tuple(paper_split(problem.machine, count) for count in counts), pacing)

@@ -157,7 +157,7 @@ def test_section_7() -> None:
 
 
 def _every_plan(of: Problem, pes: int, wider: bool) -> Iterator[Plan]:
-    """Yield every plan of at most so many PEs, also those whose PEs or units have nothing to do."""
+    """Yield every plan of at most `pes` PEs, also those whose PEs or units have nothing to do."""
     most = pes - len(of.stages) + 1
     splits = [
         LayerSplit(filters, maps, 1, *units)

@@ -70,15 +70,15 @@ def test_they_are_those_of_the_least_interval(name: str, deadlines: list[float])
 
 def test_no_search_is_unlimited_and_none_is_repeated(deadlines: list[float]) -> None:
     problem = hard()
-    bound = best_bound(problem)
+    bound, searches = best_bound(problem), len(deadlines)
     assert (bound.value, bound.impossible) == (0, None)
     for judge in (violation, simulate):
         with pytest.raises(InputError, match=r"limits.pes .* is not known"):
             judge(problem, some_plan(problem))
     with pytest.raises(InputError, match="not known"):
         catalogue.heuristic("allocation", "snake").plan(problem)
-    assert len(deadlines) == 1
-    assert deadlines[0] <= unplaced.SECONDS
+    assert len(deadlines) == searches > 0
+    assert max(deadlines) <= unplaced.SECONDS
 
 
 def test_a_deadline_is_passed_on(deadlines: list[float]) -> None:

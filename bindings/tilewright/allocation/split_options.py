@@ -77,7 +77,7 @@ class Choices:
         longest = [offer.loads[-1] for offer in self.offers]
         return (max(longest) if self.problem.parallel else sum(longest)) // self.unit
 
-    def places(self, plan: Plan) -> tuple[list[int], str]:
+    def indices(self, plan: Plan) -> tuple[list[int], str]:
         """Return the index of each layer's option, and the pacing, that stand for a plan.
 
         Layers in parallel have no PEs that do not help the objective, layers that take turns all that one of
@@ -95,12 +95,12 @@ class Choices:
         if problem.minimise == "pes" and problem.most_interval is not None:
             loads = [problem.most_interval] * len(loads)
         pairs = zip(self.offers, loads, strict=True)
-        found = [max(1, bisect_right(offer.loads, load)) - 1 for offer, load in pairs]
-        return found, plan.pacing if self.waiting_pays else PACINGS[0]
+        indices = [max(1, bisect_right(offer.loads, load)) - 1 for offer, load in pairs]
+        return indices, plan.pacing if self.waiting_pays else PACINGS[0]
 
-    def plan(self, places: list[int], pacing: str) -> Plan:
+    def plan(self, indices: list[int], pacing: str) -> Plan:
         """Return the plan with these options."""
-        chosen = tuple(offer.splits[place] for offer, place in zip(self.offers, places, strict=True))
+        chosen = tuple(offer.splits[index] for offer, index in zip(self.offers, indices, strict=True))
         names = tuple(stage.name for stage in self.problem.stages)
         return Plan(names, chosen, pacing)
 
@@ -177,11 +177,11 @@ def data(problem: Problem) -> dict[str, Any]:
 
 def start(problem: Problem, plan: Plan) -> list[int] | None:
     """Return a plan as values of the decisions: the splits by number, from 1, and whether all layers wait."""
-    places, pacing = Choices(problem).places(plan)
-    return [*(place + 1 for place in places), PACINGS.index(pacing)]
+    indices, pacing = Choices(problem).indices(plan)
+    return [*(index + 1 for index in indices), PACINGS.index(pacing)]
 
 
 def plan(problem: Problem, solution: Any) -> Plan:
     """Return the plan of a solution of core.mzn."""
-    places = [number - 1 for number in solution.choice]
-    return trimmed(problem, Choices(problem).plan(places, PACINGS[solution.uniform]))
+    indices = [number - 1 for number in solution.choice]
+    return trimmed(problem, Choices(problem).plan(indices, PACINGS[solution.uniform]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TypeVar
 
-from tilewright.allocation.exact.search import exhaustive
+from tilewright.allocation.exact.search import AllocationAnswer, exhaustive
 from tilewright.allocation.machine import AllocationObjective
 from tilewright.allocation.placement.floor import Floor
 from tilewright.allocation.plan import Plan
@@ -20,6 +20,9 @@ Value = TypeVar("Value")
 
 SECONDS = 2.0
 """Most seconds that the search gets, whatever time its caller has."""
+
+COMPILING = 1.0
+"""A search that ends more than these seconds late has waited for its code to be compiled."""
 
 MOST_REMEMBERED = 128
 """Most problems whose answer, or vain search, is remembered."""
@@ -58,10 +61,9 @@ def unplaced_plan(problem: Problem, deadline: float = float("inf")) -> Plan | No
     key = asked.model_dump_json()
     if key in _answers:
         return _answers[key]
-    now = time.monotonic()
-    seconds = min(SECONDS, max(0.0, deadline - now))
+    seconds = min(SECONDS, max(0.0, deadline - time.monotonic()))
     if seconds > _in_vain.get(key, 0.0):
-        answer = exhaustive(asked, now + seconds)
+        answer = _searched(asked, deadline)
         if answer is None or not answer.cut_short:
             plan = answer.plans[0] if answer is not None and answer.plans else None
             _remember(_answers, key, plan)
@@ -70,6 +72,17 @@ def unplaced_plan(problem: Problem, deadline: float = float("inf")) -> Plan | No
     if seconds < SECONDS:
         raise OutOfTimeError
     raise _not_known(problem, SECONDS)
+
+
+def _searched(asked: Problem, deadline: float) -> AllocationAnswer | None:
+    """Search until a deadline, at most for SECONDS; once more if code had to be compiled meanwhile."""
+    begin = time.monotonic()
+    until = min(deadline, begin + SECONDS)
+    answer = exhaustive(asked, until)
+    now = time.monotonic()
+    if answer is not None and answer.cut_short and until + COMPILING < now < deadline:
+        return exhaustive(asked, min(deadline, now + SECONDS))
+    return answer
 
 
 def _remember(table: dict[str, Value], key: str, value: Value) -> None:
