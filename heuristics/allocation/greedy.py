@@ -8,9 +8,8 @@ from sys import maxsize
 import numpy as np
 
 from tilewright.allocation import Plan, Problem
-from tilewright.allocation.exact.search import paced
 from tilewright.allocation.exact.timing import Timing
-from tilewright.allocation.splits import shares
+from tilewright.allocation.exact.trimming import paced
 
 
 def suits(problem: Problem) -> bool:
@@ -19,7 +18,7 @@ def suits(problem: Problem) -> bool:
 
 
 def plan(problem: Problem) -> Plan:
-    """Let shares grow, one at a time; where layers are to be placed, to the least interval."""
+    """Let splits grow, one at a time; where layers are to be placed, to the least interval."""
     growth = _Growth(problem)
     most = inf if problem.most_interval is None else problem.most_interval
     growth.speed_up(most if problem.minimise in ("pes", "latency") else 0)
@@ -32,20 +31,20 @@ def plan(problem: Problem) -> Plan:
 
 
 class _Growth:
-    """The place of each layer in the list of its shares, the first to begin with."""
+    """The place of each layer in the list of its splits, the first to begin with."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.every = [shares(problem, stage) for stage in problem.stages]
+        self.every = [problem.splits_of(stage) for stage in problem.stages]
         self.loads = [
-            [share.load(stage.task) for share in choices]
+            [split.load(stage.task) for split in choices]
             for stage, choices in zip(problem.stages, self.every, strict=True)
         ]
         self.places = [0] * len(self.every)
         self.spare = problem.machine.pes - self.plan().pes
 
     def plan(self) -> Plan:
-        """Return the plan of these shares."""
+        """Return the plan of these splits."""
         chosen = tuple(choices[at] for choices, at in zip(self.every, self.places, strict=True))
         return Plan(tuple(stage.name for stage in self.problem.stages), chosen)
 
@@ -54,13 +53,13 @@ class _Growth:
         return max(range(len(self.places)), key=lambda number: self.loads[number][self.places[number]])
 
     def price(self, number: int) -> int:
-        """Return how many PEs the next share of a layer takes; 0 if there is none, or not so many."""
+        """Return how many more PEs a layer's next split takes; 0 without one, or if too few are spare."""
         choices, at = self.every[number], self.places[number]
         more = choices[at + 1].pes - choices[at].pes if at + 1 < len(choices) else 0
         return more if more <= self.spare else 0
 
     def grow(self, number: int) -> None:
-        """Give a layer its next share."""
+        """Give a layer its next split."""
         self.spare -= self.price(number)
         self.places[number] += 1
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tilewright.allocation import Plan, Problem
-from tilewright.allocation.placement import floor as placement
+from tilewright.allocation.placement import snake
+from tilewright.allocation.placement.unplaced import floor_of, pes_to_place
 
 
 def suits(problem: Problem) -> bool:
@@ -13,6 +14,10 @@ def suits(problem: Problem) -> bool:
 
 def plan(problem: Problem) -> Plan:
     """Place the PEs that are given, or that the least interval takes."""
-    found = problem.unplaced
-    assert found is not None
-    return found.placed(placement.snake(problem.floor(found)))
+    return placed(problem)
+
+
+def placed(problem: Problem, deadline: float = float("inf")) -> Plan:
+    """Place the PEs, if it is known by a deadline which; see `pes_to_place`."""
+    unplaced = pes_to_place(problem, deadline)
+    return unplaced.placed(snake.snake(floor_of(problem, unplaced)))

@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 
 from tilewright.allocation import Plan, Problem, violation
-from tilewright.allocation.placement import floor as placement
+from tilewright.allocation.placement.floor import distance
+from tilewright.allocation.placement.hop_bound import lower_bound
+from tilewright.allocation.placement.improvement import improve
+from tilewright.allocation.placement.unplaced import floor_of, pes_to_place
 from tilewright.core.context import RunContext
 from tilewright.heuristics.allocation import snake
 from tilewright.heuristics.allocation.snake import suits
@@ -18,18 +21,19 @@ FIRST = 0.5
 
 def plan(problem: Problem, search: RunContext) -> Plan:
     """Improve the start, or the snake without one, until time is up or a bound is met."""
-    best: Plan = search.start or snake.plan(problem)
-    if violation(problem, best) is not None:
+    pes_to_place(problem, search.deadline)  # says what is not known in time; from here on it is
+    best: Plan = search.start or snake.placed(problem, search.deadline)
+    if violation(problem, best, search.deadline) is not None:
         return best
-    floor, seconds, seed = problem.floor(best), FIRST, search.seed
-    least = max(placement.lower_bound(floor), search.bound or 0)
-    hops = placement.distance(floor, best.regions)
+    floor, seconds, seed = floor_of(problem, best), FIRST, search.seed
+    least = max(lower_bound(floor), search.bound or 0)
+    hops = distance(floor, best.regions)
     while search.remaining() and hops > least:
         until = min(search.deadline, time.monotonic() + seconds)
-        found = best.placed(placement.improve(floor, best.regions, until, seed))
-        now = placement.distance(floor, found.regions)
+        better = best.placed(improve(floor, best.regions, until, seed))
+        now = distance(floor, better.regions)
         if now < hops:
-            best, hops = found, now
+            best, hops = better, now
             search.on_plan(best)
         seconds, seed = 2 * seconds, seed + 1
     return best

@@ -1,18 +1,18 @@
 """The room's own exact method: a parametric search on the bottleneck, and tables over PEs and levels.
 
-Why nothing is lost is argued in the modules that it stands on: ``tilewright.allocation.search``,
-``search_choices``, ``search_path`` and ``search_timing``.
+Why nothing is lost is argued in the modules of ``tilewright.allocation.exact`` that it stands on: ``search``,
+``options``, ``latency_dp`` and ``timing``.
 """
 
 from __future__ import annotations
 
 from tilewright.allocation import Plan, Problem
-from tilewright.allocation.exact.search import Found, answers
+from tilewright.allocation.exact.search import AllocationAnswer, answers
 from tilewright.core.context import Outcome, RunContext
 
 
 def suits(problem: Problem) -> bool:
-    """Whether the method takes a problem: it chooses shares, and places none."""
+    """Whether the method takes a problem: it chooses splits, and places none."""
     return problem.minimise != "distance"
 
 
@@ -34,7 +34,7 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
     return Outcome("optimal" if proven else "feasible", plan, bound)
 
 
-def _answer(problem: Problem, found: Found) -> Plan | None:
+def _answer(problem: Problem, found: AllocationAnswer) -> Plan | None:
     if not found.plans:
         return None
     return Plan.joined(found.plans) if problem.minimise == "pareto" else found.plans[0]

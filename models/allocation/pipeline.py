@@ -1,11 +1,11 @@
-"""An integer program for the shares of all layers, in which everything is said by thresholds.
+"""An integer program for the splits of all layers, in which everything is said by thresholds.
 
-For every load on a layer's menu but the least, ``slow`` says whether the layer is as slow as that or slower;
+For every load on a layer's offer but the least, ``slow`` says whether the layer is as slow as that or slower;
 loads and PEs are sums of these variables. The interval, the largest of the loads, has reached a threshold
 where some load has. So it is with levels (equation 9): the largest of the loads at or before a layer, or of
 all loads where all layers wait. A pace is a level divided by a layer's beats and rounded down, a sum of what
 it gains at each threshold; starts (equations 10 and 11) are bounded by differences of paces. Layers that take
-turns are the other way round: their loads add up, and the largest share counts.
+turns are the other way round: their loads add up, and the largest split counts.
 
 Extras: no level is above the latency of a known plan, and no objective below a known bound.
 """
@@ -21,7 +21,7 @@ import numpy as np
 import pyomo.environ as pyo
 
 from tilewright.allocation import Plan, Problem, best_bound
-from tilewright.allocation.exact.search import trimmed
+from tilewright.allocation.exact.trimming import trimmed
 from tilewright.allocation.plan import PACINGS
 from tilewright.allocation.schedule import schedule
 from tilewright.allocation.split_options import Choices, chooses
@@ -39,7 +39,7 @@ def size(problem: Problem) -> int:
     """Return about how many constraints there are: two for each load, and three for each level of a layer."""
     choices = Choices(problem)
     levels = [] if choices.timing is None else _Levels(choices, choices.worst()).steps
-    return 2 * sum(len(menu.loads) for menu in choices.menus) + 3 * sum(map(len, levels))
+    return 2 * sum(len(offer.loads) for offer in choices.offers) + 3 * sum(map(len, levels))
 
 
 class _Levels:
@@ -58,8 +58,8 @@ class _Levels:
     def __init__(self, choices: Choices, most: int) -> None:
         assert choices.timing is not None
         self.beats: list[int] = choices.timing.beats.tolist()
-        self.floors = [menu.loads[0] for menu in choices.menus]
-        reached = [set(menu.loads) for menu in choices.menus]
+        self.floors = [offer.loads[0] for offer in choices.offers]
+        reached = [set(offer.loads) for offer in choices.offers]
         for producer, consumer in choices.timing.leads:
             self.floors[consumer] = max(self.floors[consumer], self.floors[producer])
             reached[consumer] |= reached[producer]
@@ -77,9 +77,9 @@ def build(problem: Problem, extras: bool = True) -> Any:
     """Return the model, with or without its extras."""
     m = pyo.ConcreteModel(name="pipeline")
     m.choices = choices = Choices(problem)
-    loads = [menu.loads for menu in choices.menus]
-    counts = [[share.pes for share in menu.shares] for menu in choices.menus]
-    longer = [(i, k) for i, menu in enumerate(loads) for k in range(1, len(menu))]
+    loads = [offer.loads for offer in choices.offers]
+    counts = [[split.pes for split in offer.splits] for offer in choices.offers]
+    longer = [(i, k) for i, offer in enumerate(loads) for k in range(1, len(offer))]
     m.SLOW = pyo.Set(dimen=2, initialize=longer)
     m.slow = pyo.Var(m.SLOW, domain=pyo.Binary)  # the layer has its k-th load, from 0, or a longer one
     m.nothing = pyo.Var(bounds=(0, 0))  # so that what is constant can be constrained
@@ -183,7 +183,7 @@ def _latency(m: Any, levels: _Levels, as_long: Callable[[int, int], Any]) -> Any
     @m.Constraint(m.LEVELS)
     def at_least_own(m: Any, i: int, t: int) -> Any:
         value = levels.steps[i][t]
-        own = value in choices.menus[i].loads
+        own = value in choices.offers[i].loads
         return m.level[i, t] >= as_long(i, value) if own else pyo.Constraint.Skip
 
     @m.Constraint([(i, t, producer) for i, t in m.LEVELS for producer in producers[i]])
@@ -229,19 +229,19 @@ def _latency(m: Any, levels: _Levels, as_long: Callable[[int, int], Any]) -> Any
 def start(m: Any, plan: Plan) -> None:
     """Set every variable to its value in the plan of the model's space that a plan becomes."""
     choices: Choices = m.choices
-    problem, menus = choices.problem, choices.menus
-    places, pacing = choices.places(plan)
+    problem, offers = choices.problem, choices.offers
+    indices, pacing = choices.indices(plan)
     for i, k in m.SLOW:
-        m.slow[i, k] = int(places[i] >= k)
+        m.slow[i, k] = int(indices[i] >= k)
     m.nothing = 0
-    shares = [menu.shares[place] for menu, place in zip(menus, places, strict=True)]
-    loads = [menu.loads[place] for menu, place in zip(menus, places, strict=True)]
-    largest = max(loads) if problem.parallel else max(share.pes for share in shares)
+    splits = [offer.splits[index] for offer, index in zip(offers, indices, strict=True)]
+    loads = [offer.loads[index] for offer, index in zip(offers, indices, strict=True)]
+    largest = max(loads) if problem.parallel else max(split.pes for split in splits)
     for t in m.THRESHOLDS:
         m.reached[t] = int(largest >= m.thresholds[t])
     if choices.timing is None:
         return
-    times = schedule(problem, choices.plan(places, pacing), choices.timing.scan)
+    times = schedule(problem, choices.plan(indices, pacing), choices.timing.scan)
     levels = choices.timing.matched(np.array([loads]))[0]
     m.uniform = int(pacing == PACINGS[1])
     for i, t in m.LEVELS:
@@ -254,9 +254,9 @@ def start(m: Any, plan: Plan) -> None:
 def read(m: Any) -> Plan:
     """Return the plan that the variables describe."""
     choices: Choices = m.choices
-    places = [
-        sum(m.slow[i, k].value > 0.5 for k in range(1, len(menu.loads)))
-        for i, menu in enumerate(choices.menus)
+    indices = [
+        sum(m.slow[i, k].value > 0.5 for k in range(1, len(offer.loads)))
+        for i, offer in enumerate(choices.offers)
     ]
     waits = choices.waiting_pays and (m.uniform.value or 0) > 0.5  # it has none where no level is open
-    return trimmed(choices.problem, choices.plan(places, PACINGS[waits]))
+    return trimmed(choices.problem, choices.plan(indices, PACINGS[waits]))

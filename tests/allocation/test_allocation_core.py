@@ -16,7 +16,7 @@ from tilewright.allocation import PACINGS, Plan, Problem
 from tilewright.allocation.geometry import Windows, last_uses, latest, scan_rows
 from tilewright.allocation.lowering import Lowering
 from tilewright.allocation.schedule import schedule
-from tilewright.allocation.splits import Share, shares
+from tilewright.allocation.splits import LayerSplit
 from tilewright.run.instance import build, parse, read
 from tilewright.simulator import execute
 from tilewright.spec.errors import InputError
@@ -28,14 +28,14 @@ def problem_of(network: dict[str, Any], array: tuple[int, int] = (64, 64), **tab
     return found
 
 
-def plan_of(problem: Problem, chosen: tuple[Share, ...], pacing: str = "matched") -> Plan:
+def plan_of(problem: Problem, chosen: tuple[LayerSplit, ...], pacing: str = "matched") -> Plan:
     return Plan(tuple(stage.name for stage in problem.stages), chosen, pacing)
 
 
 @st.composite
 def planned(draw: st.DrawFn, **limits: Any) -> tuple[Problem, Plan]:
     problem = problem_of(draw(networks()), limits=limits)
-    chosen = tuple(draw(st.sampled_from(shares(problem, stage))) for stage in problem.stages)
+    chosen = tuple(draw(st.sampled_from(problem.splits_of(stage))) for stage in problem.stages)
     return problem, plan_of(problem, chosen, draw(st.sampled_from(PACINGS)))
 
 
@@ -83,7 +83,7 @@ def test_the_table_of_steps_has_the_same_steps(data: st.DataObject) -> None:
 
 def test_a_wrong_table_is_told_like_wrong_steps() -> None:
     problem = read("mnist-tcpa").problem
-    plan = plan_of(problem, tuple(shares(problem, stage)[0] for stage in problem.stages))
+    plan = plan_of(problem, tuple(problem.splits_of(stage)[0] for stage in problem.stages))
     program = Lowering(schedule(problem, plan), 1).program()
     small = tuple(
         replace(tensor, shape=(1, 24, 14, 13)) if tensor.name == "Pool1" else tensor
@@ -162,24 +162,24 @@ def test_shares_are_the_front_of_all_divisions(data: st.DataObject) -> None:
     )
     task = problem.stages[0].task
     every = [
-        Share(f, n, r, uf, un)
+        LayerSplit(f, n, r, uf, un)
         for f in range(1, 17)
         for n in range(1, 17 // f + 1)
         for r in range(1, 17 // (f * n) + 1)
         for uf, un in ((1, 1), (1, 2), (2, 1))
         if f * n * r <= 16
     ]
-    found = shares(problem, problem.stages[0])
-    assert all(share.violation(problem, problem.stages[0]) is None for share in found)
+    found = problem.splits_of(problem.stages[0])
+    assert all(split.violation(problem.machine, problem.limits, problem.stages[0]) is None for split in found)
     for pes in range(1, 17):
-        best = min(share.load(task) for share in every if share.pes <= pes)
-        assert min(share.load(task) for share in found if share.pes <= pes) == best
+        best = min(split.load(task) for split in every if split.pes <= pes)
+        assert min(split.load(task) for split in found if split.pes <= pes) == best
 
 
 def test_plans_survive_json() -> None:
     problem = read("mnist-tcpa-placed").problem
-    plan = plan_of(problem, tuple(shares(problem, stage)[0] for stage in problem.stages))
-    placed = plan.placed(tuple(((0, n),) * share.pes for n, share in enumerate(plan.shares)))
+    plan = plan_of(problem, tuple(problem.splits_of(stage)[0] for stage in problem.stages))
+    placed = plan.placed(tuple(((0, n),) * split.pes for n, split in enumerate(plan.splits)))
     for one in (plan, placed, Plan.joined((plan, placed))):
         assert Plan.from_json(one.to_json()) == one
 

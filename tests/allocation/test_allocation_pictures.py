@@ -19,8 +19,9 @@ from PIL import Image
 import tilewright
 from tilewright.allocation import Plan, Problem, simulate
 from tilewright.allocation import plot as pictures
-from tilewright.allocation.placement.floor import snake
-from tilewright.allocation.splits import Share, paper_share
+from tilewright.allocation.placement.snake import snake
+from tilewright.allocation.placement.unplaced import floor_of
+from tilewright.allocation.splits import LayerSplit, paper_split
 from tilewright.simulator import Report
 from tilewright.spec.errors import InputError
 
@@ -50,9 +51,10 @@ def chain(count: int, array: tuple[int, int], *, wide: int = 4, name: str = "l{}
 
 
 def plan(problem: Problem, *pes: int, pacing: str = "matched") -> Plan:
-    """Divide filters among so many PEs; one each, where nothing is said."""
+    """Divide filters among the PEs of each layer; one each, where nothing is said."""
     names = tuple(stage.name for stage in problem.stages)
-    return Plan(names, tuple(paper_share(problem, count) for count in pes or (1,) * len(names)), pacing)
+    counts = pes or (1,) * len(names)
+    return Plan(names, tuple(paper_split(problem.machine, count) for count in counts), pacing)
 
 
 PAPER = bundled("mnist-tcpa")
@@ -72,7 +74,7 @@ BRANCHES = Problem.model_validate(
 
 CASES: dict[str, tuple[Problem, Plan]] = {
     "paper": (PAPER, FOUND),
-    "placed": (PAPER, FOUND.placed(snake(PAPER.floor(FOUND)))),
+    "placed": (PAPER, FOUND.placed(snake(floor_of(PAPER, FOUND)))),
     "uniform": (PAPER, plan(PAPER, 4, 1, 4, 1, 2, pacing="uniform")),
     "one after the other": (problem := bundled("mnist-tcpa-by-layer"), plan(problem, 12, 1, 16, 1, 16)),
     "branches": (BRANCHES, plan(BRANCHES, 1, 4, 1)),
@@ -157,8 +159,8 @@ def test_the_bars_are_what_was_measured(name: str, reports: dict[str, Report]) -
         (begin, low), (end, high) = bars[0]
         assert (begin, end - begin) == (stage["start"], stage["busy"])
         assert (works[:, :, 0] == bars[:, :, 0]).all()
-        share = (works[0, 1, 1] - works[0, 0, 1]) / (high - low)
-        assert share == pytest.approx(stage["work"] / stage["pace"])
+        split = (works[0, 1, 1] - works[0, 0, 1]) / (high - low)
+        assert split == pytest.approx(stage["work"] / stage["pace"])
     assert report.scheduled is not None
     computed = np.isin(report.scheduled.engine.codes, range(len(stages)))
     assert max(bars.max() for bars in boxes) == report.scheduled.finish[computed].max()
@@ -173,7 +175,7 @@ def test_layers_that_take_turns_have_bars_instead_of_places(reports: dict[str, R
     figure = pictures.sheet(*CASES["one after the other"], reports["one after the other"])
     assert panel(figure, "a").get_title(loc="left") == "(a) PEs of each layer"
     bars = [patch.get_width() for patch in panel(figure, "a").patches]
-    assert bars == [share.pes for share in CASES["one after the other"][1].shares]
+    assert bars == [split.pes for split in CASES["one after the other"][1].splits]
 
 
 # The array -------------------------------------------------------------------------------------------
@@ -182,7 +184,7 @@ def test_layers_that_take_turns_have_bars_instead_of_places(reports: dict[str, R
 @pytest.mark.parametrize("name", ["paper", "branches", "many layers", "one row"])
 def test_neighbours_differ(name: str) -> None:
     problem, found = CASES[name]
-    owners = pictures._owners(problem, snake(problem.floor(found)))
+    owners = pictures._owners(problem, snake(floor_of(problem, found)))
     colours = np.array([*pictures._colours(owners, len(found.names)), "idle"])
     assert (colours[:-2] != colours[1:-1]).all()
     for one, other in ((owners[1:], owners[:-1]), (owners[:, 1:], owners[:, :-1])):
@@ -247,7 +249,7 @@ def test_of_a_long_front_some_plans_are_listed() -> None:
     "broken",
     [
         plan(PAPER, 4, 1, 9, 1, 2),
-        Plan(("x",), (Share(1),)),
+        Plan(("x",), (LayerSplit(1),)),
         Plan.joined((FOUND, FOUND)),
     ],
     ids=["PEs", "layers", "front"],
@@ -260,7 +262,7 @@ def test_a_broken_plan_has_its_rule_and_its_pes(broken: Plan, tmp_path: Path) ->
     figure = pictures.sheet(PAPER, broken, report, title="a name")
     check_fits(figure)
     assert any(report.violation.rule in words for words in written(figure))
-    assert {f"{share.pes:,}" for share in broken.shares} <= written(figure)
+    assert {f"{split.pes:,}" for split in broken.splits} <= written(figure)
 
 
 def test_wrong_numbers_are_named(reports: dict[str, Report]) -> None:

@@ -1,4 +1,4 @@
-"""The exact search for shares and its bounds, against enumeration of all shares, and on known networks."""
+"""The exact search for splits and its bounds, against enumeration of all splits, and on known networks."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from pipelines_at_random import networks
 
 from tilewright.allocation import Bound, Plan, Problem, best_bound, objective, pes, simulate, violation
 from tilewright.allocation.bounds import least_buffers
-from tilewright.allocation.exact.options import least_interval, menus, within
-from tilewright.allocation.exact.search import RANKS, answers, exhaustive, paced, trimmed
+from tilewright.allocation.exact.options import least_interval, offers_of, within
+from tilewright.allocation.exact.search import answers, exhaustive
 from tilewright.allocation.exact.timing import Timing, sufficient
+from tilewright.allocation.exact.trimming import RANKS, paced, trimmed
 from tilewright.allocation.geometry import Scan
 from tilewright.allocation.plan import PACINGS
-from tilewright.allocation.problem import Stage
 from tilewright.allocation.schedule import schedule
-from tilewright.allocation.splits import Share, shares
+from tilewright.allocation.splits import LayerSplit
+from tilewright.allocation.stages import Stage
 from tilewright.core.context import RunContext
 from tilewright.models.allocation import parametric
 from tilewright.run.instance import build, read
@@ -71,26 +72,26 @@ def key(problem: Problem, plan: Plan) -> Key:
 # Enumeration ---------------------------------------------------------------------------------------------
 
 
-def every_share(problem: Problem, stage: Stage) -> list[Share]:
-    """Return a share of fewest PEs for each load (and number of row groups) that any valid share gives."""
-    best: dict[tuple[int, int], Share] = {}
+def every_split(problem: Problem, stage: Stage) -> list[LayerSplit]:
+    """Return a split of fewest PEs for each load (and number of row groups) that any valid split gives."""
+    best: dict[tuple[int, int], LayerSplit] = {}
     most, units = problem.machine.pes, problem.machine.functional_units
     for filters, maps, rows in product(range(1, most + 1), repeat=3):
         if filters * maps * rows > most:
             continue
         for over_filters, over_maps in product(range(1, units + 1), repeat=2):
-            share = Share(filters, maps, rows, over_filters, over_maps)
-            if share.violation(problem, stage) is None:
-                place = share.load(stage.task), share.rows
-                best[place] = min(best.get(place, share), share, key=lambda share: share.pes)
+            split = LayerSplit(filters, maps, rows, over_filters, over_maps)
+            if split.violation(problem.machine, problem.limits, stage) is None:
+                place = split.load(stage.task), split.rows
+                best[place] = min(best.get(place, split), split, key=lambda split: split.pes)
     return list(best.values())
 
 
 def enumerated(problem: Problem) -> dict[Key, Plan]:
     """Return a plan for each triple of interval, PEs and latency that any plan has."""
-    every = [every_share(problem, stage) for stage in problem.stages]
+    every = [every_split(problem, stage) for stage in problem.stages]
     assume(prod(map(len, every)) <= MOST_PLANS)
-    names, scan, room = (
+    names, scan, capacity = (
         tuple(stage.name for stage in problem.stages),
         Scan(problem),
         problem.machine.buffer_words,
@@ -104,7 +105,7 @@ def enumerated(problem: Problem) -> dict[Key, Plan]:
         triple = times.interval, pes(problem, plan), times.latency
         if problem.most_interval is not None and times.interval > problem.most_interval:
             continue
-        if triple not in found and (room is None or times.storage <= room):
+        if triple not in found and (capacity is None or times.storage <= capacity):
             found[triple] = plan
     return found
 
@@ -154,7 +155,7 @@ def test_what_is_claimed_equals_enumeration(problem: Problem) -> None:
         return
     least = min((ranked(problem, triple) for triple in plans), default=None)
     if not found.proven:
-        # Of all shares with the same load only one is tried where rows are split and buffers limited.
+        # Of all splits with the same load only one is tried where rows are split and buffers limited.
         assert "rows" in problem.limits.splits and problem.machine.buffer_bytes is not None
         assert least is None or found.bound <= least[0]
         assert all(violation(problem, plan) is None for plan in found.plans)
@@ -196,7 +197,7 @@ def test_front_equals_enumeration(problem: Problem) -> None:
 
 
 def test_a_slower_layer_may_save_latency() -> None:
-    """No share that nothing replaces is as good as one that leaves functional units idle."""
+    """No split that nothing replaces is as good as one that leaves functional units idle."""
     pool = {"kind": "pool", "kernel": [1, 1]}
     table = {
         "layers": [
@@ -214,7 +215,7 @@ def test_a_slower_layer_may_save_latency() -> None:
     }
     machine = {"array": [1, 3], "functional_units": 3, "clock_mhz": 1}
     problem = problem_of(table, machine, "latency")
-    fastest = tuple(shares(problem, stage)[-1] for stage in problem.stages)
+    fastest = tuple(problem.splits_of(stage)[-1] for stage in problem.stages)
     names = tuple(stage.name for stage in problem.stages)
     best = min(schedule(problem, Plan(names, fastest, pacing)).latency for pacing in PACINGS)
     found = exhaustive(problem)
@@ -232,7 +233,7 @@ def test_the_paper_s_network() -> None:
     found = exhaustive(known("mnist-tcpa", 4, "pes", rate=100))
     assert found is not None and found.proven
     assert found.value == 6  # section 7
-    assert [share.pes for share in found.plans[0].shares] == [1, 1, 2, 1, 1]
+    assert [split.pes for split in found.plans[0].splits] == [1, 1, 2, 1, 1]
     turns = known("mnist-tcpa", 4, "interval", execution="layer-by-layer")
     found = exhaustive(turns)
     assert found is not None and found.proven
@@ -270,12 +271,12 @@ def test_identity_shortcuts_are_implied() -> None:
 @given(problems("latency"), st.data())
 def test_many_schedules_at_a_time(problem: Problem, data: st.DataObject) -> None:
     timing = Timing(problem)
-    offers = menus(problem, every=True)
-    assume(all(menu.loads for menu in offers))
+    offers = offers_of(problem, every=True)
+    assume(all(offer.loads for offer in offers))
     names = tuple(stage.name for stage in problem.stages)
-    rows = [[data.draw(st.sampled_from(menu.loads)) for menu in offers] for _ in range(3)]
+    rows = [[data.draw(st.sampled_from(offer.loads)) for offer in offers] for _ in range(3)]
     loads = np.array(rows)
-    chosen = [tuple(menu.at(load) for menu, load in zip(offers, row, strict=True)) for row in rows]
+    chosen = [tuple(offer.at(load) for offer, load in zip(offers, row, strict=True)) for row in rows]
     for pacing, levels in (
         ("matched", timing.matched(loads)),
         ("uniform", np.broadcast_to(loads.max(axis=1)[:, None], loads.shape)),
@@ -288,13 +289,13 @@ def test_many_schedules_at_a_time(problem: Problem, data: st.DataObject) -> None
 
 @given(problems("interval"))
 def test_least_interval(problem: Problem) -> None:
-    offers = menus(problem)
+    offers = offers_of(problem)
     least = least_interval(offers, problem.machine.pes)
-    loads = sorted({load for menu in offers for load in menu.loads})
+    loads = sorted({load for offer in offers for load in offer.loads})
 
     def fits(load: int) -> bool:
         found = within(offers, load)
-        return found is not None and sum(share.pes for share in found) <= problem.machine.pes
+        return found is not None and sum(split.pes for split in found) <= problem.machine.pes
 
     assert least == next((load for load in loads if fits(load)), None)
 
@@ -344,7 +345,7 @@ def test_buffers_that_are_too_small() -> None:
 def test_no_schedule_has_smaller_buffers(problem: Problem, data: st.DataObject) -> None:
     assume(problem.parallel)
     names = tuple(stage.name for stage in problem.stages)
-    chosen = tuple(data.draw(st.sampled_from(shares(problem, stage))) for stage in problem.stages)
+    chosen = tuple(data.draw(st.sampled_from(problem.splits_of(stage))) for stage in problem.stages)
     for pacing in PACINGS:
         buffers = schedule(problem, Plan(names, chosen, pacing)).buffers
         assert all(least <= words for least, words in zip(least_buffers(problem), buffers, strict=True))
@@ -353,10 +354,10 @@ def test_no_schedule_has_smaller_buffers(problem: Problem, data: st.DataObject) 
 @given(problems("latency"))
 def test_pacing_that_fits(problem: Problem) -> None:
     names = tuple(stage.name for stage in problem.stages)
-    plan = Plan(names, tuple(shares(problem, stage)[0] for stage in problem.stages))
-    found, room = paced(problem, plan), problem.machine.buffer_words
-    every = [schedule(problem, Plan(names, plan.shares, pacing)) for pacing in PACINGS]
-    fitting = [times.latency for times in every if room is None or times.storage <= room]
+    plan = Plan(names, tuple(problem.splits_of(stage)[0] for stage in problem.stages))
+    found, capacity = paced(problem, plan), problem.machine.buffer_words
+    every = [schedule(problem, Plan(names, plan.splits, pacing)) for pacing in PACINGS]
+    fitting = [times.latency for times in every if capacity is None or times.storage <= capacity]
     assert (found is None) == (not fitting)
     assert found is None or schedule(problem, found).latency == min(fitting)
 

@@ -20,17 +20,11 @@ from hypothesis import strategies as st
 from tilewright import drivers
 from tilewright.allocation.placement import annealing
 from tilewright.allocation.placement import minizinc as bridge
-from tilewright.allocation.placement.floor import (
-    Floor,
-    Regions,
-    distance,
-    fewest_hops,
-    improve,
-    lower_bound,
-    snake,
-    violation,
-)
+from tilewright.allocation.placement.floor import Floor, Regions, distance, violation
+from tilewright.allocation.placement.hop_bound import fewest_hops, lower_bound
+from tilewright.allocation.placement.improvement import improve
 from tilewright.allocation.placement.paths import paths
+from tilewright.allocation.placement.snake import snake
 from tilewright.core import catalogue
 from tilewright.core import room as core_room
 from tilewright.core.context import Outcome, RunContext
@@ -175,11 +169,11 @@ def test_annealing_counts_as_it_goes(floor: Floor, seed: int, temperature: float
     state = built(snake(floor))
     annealing.seed(seed)
     annealing.anneal(state, 3000, temperature)
-    state.best[:] = state.pe[:, annealing.LAYER]
+    state.best[:] = state.cells[:, annealing.Cell.LAYER]
     present = annealing.regions(state)
     assert violation(floor, present) is None
-    assert state.totals[annealing.HOPS] == distance(floor, present)
-    assert (state.of == built(present).of).all()
+    assert state.totals[annealing.Total.HOPS] == distance(floor, present)
+    assert (state.per_layer == built(present).per_layer).all()
 
 
 def test_annealing_keeps_its_deadline_and_reports() -> None:

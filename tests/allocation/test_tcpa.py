@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from tilewright.allocation import Plan, Problem, simulate
-from tilewright.allocation import published as equations
 from tilewright.allocation.geometry import Scan
 from tilewright.allocation.schedule import schedule
-from tilewright.allocation.splits import Share, paper_share
-from tilewright.papers.tcpa import tables as reproduce
-from tilewright.papers.tcpa.tables import (
+from tilewright.allocation.splits import LayerSplit, paper_split
+from tilewright.papers.tcpa import equations, reproduce
+from tilewright.papers.tcpa.cases import (
+    SPREAD,
     Case,
     best,
     best_by_pes,
@@ -23,10 +23,12 @@ from tilewright.papers.tcpa.tables import (
     figure_7,
     optimum,
     problem,
+    published,
+    storage,
     table_1,
 )
 
-PUBLISHED = reproduce.published()
+PUBLISHED = published()
 
 # Figure 7 --------------------------------------------------------------------------------------------
 
@@ -34,11 +36,11 @@ PUBLISHED = reproduce.published()
 @pytest.mark.parametrize("number", range(5), ids=lambda n: PUBLISHED["figure_7"]["layers"][n]["name"])
 def test_figure_7(number: int) -> None:
     row, case = PUBLISHED["figure_7"]["layers"][number], figure_7()
-    stage, share, found = case.problem.stages[number], case.plan.shares[number], case.calculus
+    stage, split, found = case.problem.stages[number], case.plan.splits[number], case.calculus
     ours = {
         "name": stage.name,
-        "pes": share.pes,
-        "alone": share.cycles(stage.task),
+        "pes": split.pes,
+        "alone": split.cycles(stage.task),
         "z_in": found.z_in[number],
         "z_out": found.z_out[number],
         "interval": found.intervals[number],
@@ -91,15 +93,15 @@ def test_the_plans_of_table_1_compute_the_right_numbers(title: str) -> None:
 
 def test_layer_by_layer_2_does_not_follow_from_equation_4() -> None:
     """With filters over 16 PEs and maps over units pools and Conv0 leave most of the array without work."""
-    row, case = table_1()[reproduce.SPREAD]
-    plain = Case.of(case.problem, (paper_share(case.problem, pes) for pes in row["pes"]))
+    row, case = table_1()[SPREAD]
+    plain = Case.of(case.problem, (paper_split(case.problem.machine, pes) for pes in row["pes"]))
     assert plain.calculus.z_out == (18, 48, 216, 48, 108)
     assert plain.calculus.latency == 73_500
     assert case.calculus.z_out == (9, 4, 216, 4, 108)
 
 
 @pytest.mark.parametrize(
-    ("title", "split", "latency", "interval"),
+    ("title", "wider", "latency", "interval"),
     [
         ("layer-by-layer (1)", False, 159_936, 159_936),
         ("layer-by-layer (2)", False, 73_500, 73_500),
@@ -111,8 +113,8 @@ def test_layer_by_layer_2_does_not_follow_from_equation_4() -> None:
         ("layer-parallel (2)", True, 56_106, 42_336),
     ],
 )
-def test_optima_beside_table_1(title: str, split: bool, latency: int, interval: int) -> None:
-    case = best(title, split=split)
+def test_optima_beside_table_1(title: str, wider: bool, latency: int, interval: int) -> None:
+    case = best(title, wider=wider)
     assert (case.facts["latency"], case.facts["interval"]) == (latency, interval)
 
 
@@ -132,10 +134,10 @@ def test_storage_of_section_5_3() -> None:
 
 def test_a_fast_producer_fills_its_buffer() -> None:
     """Pool1 is half as fast again as Conv2; at its pace 32 pixels of 24 maps are held, two rows and a few."""
-    storage = reproduce.storage()
-    assert storage.held["rows", "matched"][2] == 2208
-    assert storage.held["rows", "uniform"][2] == 32 * 24
-    for (_, pacing), held in storage.held.items():
+    found = storage()
+    assert found.held["rows", "matched"][2] == 2208
+    assert found.held["rows", "uniform"][2] == 32 * 24
+    for (_, pacing), held in found.held.items():
         assert held[4] == 18 * 24, pacing
 
 
@@ -145,7 +147,7 @@ def test_section_7() -> None:
     assert list(equations.fewest_pes(of, rate)) == data["pes"]
     for stage in of.stages:
         if stage.name in data["W"]:
-            assert round(reproduce.most_filters(of, stage, rate), 1) == data["W"][stage.name]
+            assert round(equations.most_filters(of, stage, rate), 1) == data["W"][stage.name]
     case = Case(of, *optimum(of))
     assert case.plan.pes == data["total"]
     assert case.facts["frames_per_second"] >= rate
@@ -154,40 +156,40 @@ def test_section_7() -> None:
 # Every number of PEs ---------------------------------------------------------------------------------
 
 
-def _every_plan(of: Problem, pes: int, split: bool) -> Iterator[Plan]:
-    """Yield every plan of at most so many PEs, also those whose PEs or units have nothing to do."""
+def _every_plan(of: Problem, pes: int, wider: bool) -> Iterator[Plan]:
+    """Yield every plan of at most `pes` PEs, also those whose PEs or units have nothing to do."""
     most = pes - len(of.stages) + 1
-    shares = [
-        Share(filters, maps, 1, *units)
+    splits = [
+        LayerSplit(filters, maps, 1, *units)
         for filters, maps in product(range(1, most + 1), repeat=2)
-        for units in ([(1, 1), (1, 2), (2, 1)] if split else [(1, 2)])
-        if filters * maps <= most and (split or maps == 1)
+        for units in ([(1, 1), (1, 2), (2, 1)] if wider else [(1, 2)])
+        if filters * maps <= most and (wider or maps == 1)
     ]
-    for chosen in product(shares, repeat=len(of.stages)):
-        if sum(share.pes for share in chosen) <= pes:
+    for chosen in product(splits, repeat=len(of.stages)):
+        if sum(split.pes for split in chosen) <= pes:
             yield Case.of(of, chosen).plan
 
 
-@pytest.mark.parametrize(("split", "most"), [(False, 9), (True, 6)])
-def test_the_best_plans_of_few_pes_are_those_of_brute_force(split: bool, most: int) -> None:
-    of = problem((1, most), split=split)
+@pytest.mark.parametrize(("wider", "most"), [(False, 9), (True, 6)])
+def test_the_best_plans_of_few_pes_are_those_of_brute_force(wider: bool, most: int) -> None:
+    of = problem((1, most), wider=wider)
     scan = Scan(of)
-    plans = [(plan.pes, schedule(of, plan, scan)) for plan in _every_plan(of, most, split)]
+    plans = [(plan.pes, schedule(of, plan, scan)) for plan in _every_plan(of, most, wider)]
     for pes in range(5, most + 1):
-        case = best_by_pes(split)[pes]
+        case = best_by_pes(wider)[pes]
         expected = min((times.interval, times.latency, used) for used, times in plans if used <= pes)
         assert (case.facts["interval"], case.facts["latency"], case.plan.pes) == expected
 
 
 def test_the_papers_plans_among_the_best() -> None:
-    filters, both = (best_by_pes(split) for split in (False, True))
+    filters, both = (best_by_pes(wider) for wider in (False, True))
     for title, pes in (("layer-parallel (1)", 16), ("layer-parallel (2)", 20)):
         _, case = table_1()[title]
-        assert filters[pes].shares == case.shares
+        assert filters[pes].notation == case.notation
         assert filters[pes].facts["interval"] == case.calculus.interval
-    # A PE of the sixteen is spare, and two if Conv0's functional units share its filters.
+    # A PE of the sixteen is spare, and two if Conv0's functional units split its filters.
     assert filters[15].times.interval == filters[16].times.interval < filters[14].times.interval
-    assert [share.pes for share in filters[15].plan.shares] == [3, 1, 8, 1, 2]
+    assert [split.pes for split in filters[15].plan.splits] == [3, 1, 8, 1, 2]
     assert both[14].times.interval == filters[16].times.interval < both[13].times.interval
     assert filters[19].times.interval > filters[20].times.interval == both[18].times.interval
 
@@ -197,7 +199,7 @@ def test_the_papers_plans_among_the_best() -> None:
 
 def test_reproduce_prints_and_draws(tmp_path: Path) -> None:
     lines: list[str] = []
-    reproduce.reproduce("tcpa", time_limit=60, folder=tmp_path, say=lines.append)
+    reproduce("tcpa", time_limit=60, folder=tmp_path, say=lines.append)
     text = "\n".join(lines)
     for shown in (
         "66,528 | 66,528 =",

@@ -1,4 +1,4 @@
-"""Measure the exact search for shares: ``python tests/benchmarks/allocation.py [NETWORK ...]``."""
+"""Measure the exact search for splits: ``python tests/benchmarks/allocation.py [NETWORK ...]``."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from tilewright.allocation import Plan, Problem, measured_objective, objective, simulate, violation
 from tilewright.allocation.exact.search import exhaustive
-from tilewright.allocation.placement import floor as placement
+from tilewright.allocation.placement.hop_bound import lower_bound
+from tilewright.allocation.placement.unplaced import floor_of
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.run.instance import read
@@ -103,7 +104,7 @@ def test_placements_are_valid_and_get_better(problem: Problem, seed: int) -> Non
     assert all(violation(problem, plan) is None for plan in found)
     hops = [objective(problem, plan) for plan in [start, *found]]
     assert hops == sorted(set(hops), reverse=True)
-    assert hops[-1] >= placement.lower_bound(problem.floor(start))
+    assert hops[-1] >= lower_bound(floor_of(problem, start))
 
 
 def test_wander_stops_at_a_bound() -> None:
@@ -123,13 +124,13 @@ def test_paper_is_as_published() -> None:
     paper = catalogue.heuristic("allocation", "paper")
 
     def numbers(name: str) -> list[int]:
-        return [share.pes for share in paper.plan(read(name).problem).shares]
+        return [split.pes for split in paper.plan(read(name).problem).splits]
 
     assert numbers("mnist-tcpa") == numbers("mnist-tcpa-latency") == [4, 1, 8, 1, 2]
     assert numbers("mnist-tcpa-100fps") == [1, 1, 2, 1, 1]
     turns = read("mnist-tcpa").problem.model_dump() | {"limits": {"execution": "layer-by-layer"}}
     found = paper.plan(Problem.model_validate(turns))
-    assert [share.pes for share in found.shares] == [12, 1, 12, 1, 16]
+    assert [split.pes for split in found.splits] == [12, 1, 12, 1, 16]
 
 
 @pytest.mark.parametrize("name", ["mobilenetv2-16x16", "vgg16-16x16", "resnet50-32x32"])

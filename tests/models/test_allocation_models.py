@@ -1,4 +1,4 @@
-"""Every formulation that chooses the shares of a pipeline's layers, with each solver that takes it."""
+"""Every formulation that chooses the splits of a pipeline's layers, with each solver that takes it."""
 
 import json
 import random
@@ -21,7 +21,7 @@ from tilewright.allocation import (
     violation,
 )
 from tilewright.allocation.exact.search import exhaustive
-from tilewright.allocation.splits import Share
+from tilewright.allocation.splits import LayerSplit
 from tilewright.core import catalogue
 
 
@@ -108,23 +108,23 @@ def test_there_are_formulations():
     assert {path.name for path, _ in METHODS} >= {"balance.mzn", "pipeline.py"}
 
 
-def every_share(case: Problem, stage) -> list[Share]:
-    """Return the shares of a layer, without those of the same PEs, beats and cycles as another one."""
+def every_split(case: Problem, stage) -> list[LayerSplit]:
+    """Return the splits of a layer, without those of the same PEs, beats and cycles as another one."""
     task, pes, units = stage.task, range(1, case.machine.pes + 1), range(1, case.machine.functional_units + 1)
     found = {}
-    for share in (Share(*parts) for parts in product(pes, pes, pes, units, units)):
-        useful = share.filters <= task.filters and share.maps <= task.maps and share.rows <= task.rows
+    for split in (LayerSplit(*parts) for parts in product(pes, pes, pes, units, units)):
+        useful = split.filters <= task.filters and split.maps <= task.maps and split.rows <= task.rows
         fixed = stage.name in case.limits.pes
-        if (useful or fixed) and share.pes <= case.machine.pes and share.violation(case, stage) is None:
-            found.setdefault((share.pes, share.beats(task), share.cycles(task)), share)
+        if (useful or fixed) and split.pes <= case.machine.pes and split.violation(case, stage) is None:
+            found.setdefault((split.pes, split.beats(task), split.cycles(task)), split)
     return list(found.values())
 
 
 def every_plan(case: Problem) -> list[Plan]:
     """Return all plans, of which some break a limit."""
     names = tuple(stage.name for stage in case.stages)
-    chosen = product(*(every_share(case, stage) for stage in case.stages))
-    return [Plan(names, shares, pacing) for shares in chosen for pacing in PACINGS]
+    chosen = product(*(every_split(case, stage) for stage in case.stages))
+    return [Plan(names, splits, pacing) for splits in chosen for pacing in PACINGS]
 
 
 def least(case: Problem) -> int | None:
@@ -232,7 +232,7 @@ def test_start_that_breaks_a_limit_does_no_harm(path, solver):
     for name in ("interval, no more PEs than layers", "latency, kept rate", "pes, given PEs"):
         case = TINY[name]
         for pes in (1, 3):
-            start = Plan(tuple(stage.name for stage in case.stages), (Share(pes, unit_maps=2),) * 3)
+            start = Plan(tuple(stage.name for stage in case.stages), (LayerSplit(pes, unit_maps=2),) * 3)
             if violation(case, start) is not None:
                 assert solve(case, path, solver, start=start).bound == enumerated(name)
 

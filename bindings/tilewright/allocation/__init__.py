@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.allocation.bounds import best_bound
 from tilewright.allocation.evaluation import (
+    best_bound,
     measured_objective,
     numeric_elements,
     objective,

@@ -1,7 +1,7 @@
 """Lower bounds that are known without a search, and reasons why there is no plan.
 
 *Interval.* It is no less than the least load of any layer, on the PEs that are left if all others have their
-fewest. A share with u functional units does at most u operations in a cycle of its load, so all operations
+fewest. A split with u functional units does at most u operations in a cycle of its load, so all operations
 together are at most the interval times the functional units of the array.
 
 *Latency.* The same two arguments, with the operations of a layer and of all before it, bound its level, and
@@ -10,13 +10,13 @@ one, and ends no earlier than each corner (ahead, done) of their lead says: afte
 producer and all but ``done`` of its own. These are sums of paces with positive factors. No latency is less
 than the interval.
 
-*PEs.* Each layer has at least those of its cheapest share that keeps the rate; layers that take turns have
+*PEs.* Each layer has at least those of its cheapest split that keeps the rate; layers that take turns have
 enough for their sum.
 
 *Buffers.* When beat k of a consumer begins, all beats of its producer up to the last that it or an earlier
 beat needs are over, and each of their pixels is held until the last beat that reads it. How many that are in
 the worst beat depends on the order of beats only, not on any pace. Where rows are split it depends on the
-shares, and a window's own pixels are what is held in any case.
+splits, and a window's own pixels are what is held in any case.
 """
 
 from __future__ import annotations
@@ -27,27 +27,26 @@ from tilewright.allocation.exact.options import (
     fewest_in_turn,
     in_turn,
     least_interval,
-    menu_anywhere,
-    menus,
+    offer_anywhere,
+    offers_of,
     within,
 )
 from tilewright.allocation.geometry import Scan, Windows, last_uses, latest
-from tilewright.allocation.placement.floor import lower_bound
 from tilewright.allocation.plan import PACINGS, Plan
-from tilewright.allocation.problem import Problem, Stage
+from tilewright.allocation.problem import Problem
 from tilewright.allocation.schedule import schedule
-from tilewright.allocation.splits import Share, shares
+from tilewright.allocation.splits import LayerSplit
+from tilewright.allocation.stages import Stage
 from tilewright.core.bounds import Bound
 
 
-def best_bound(problem: Problem) -> Bound:
-    """Return the strongest bound that is known without a search.
+def bound_on_splits(problem: Problem) -> Bound:
+    """Return the strongest bound on what splits decide that is known without a search.
 
-    Of a front there is none: one on its least interval would say nothing of its other plans.
+    Of a front there is none: one on its least interval would say nothing of its other plans. Of the hops of a
+    placement there is none here, either.
     """
     told = impossible(problem)
-    if told is None and problem.minimise == "distance" and problem.unplaced is not None:
-        return Bound("rings bound", lower_bound(problem.floor(problem.unplaced)))
     if told is not None or problem.minimise in ("pareto", "distance"):
         return Bound("trivial bound", 0, impossible=told)
     if problem.minimise == "pes":
@@ -78,11 +77,11 @@ def _units(problem: Problem) -> int:
 
 
 def _least_loads(problem: Problem) -> list[int]:
-    return [shares(problem, stage)[-1].load(stage.task) for stage in problem.stages]
+    return [problem.splits_of(stage)[-1].load(stage.task) for stage in problem.stages]
 
 
 def _pes(problem: Problem) -> int:
-    offers, most = menus(problem), problem.most_interval
+    offers, most = offers_of(problem), problem.most_interval
     assert most is not None
     if not problem.parallel:
         fewest = fewest_in_turn(offers, problem.stages, most)
@@ -90,7 +89,7 @@ def _pes(problem: Problem) -> int:
         return fewest
     chosen = within(offers, most)
     assert chosen is not None
-    return sum(share.pes for share in chosen)
+    return sum(split.pes for split in chosen)
 
 
 def _latency(problem: Problem) -> int:
@@ -129,16 +128,16 @@ def impossible(problem: Problem) -> str | None:
 
 def _too_slow(problem: Problem, most: int) -> str | None:
     stages, (rows, columns) = problem.stages, problem.machine.array
-    offers = [menu_anywhere(problem, stage) for stage in stages]
+    offers = [offer_anywhere(problem, stage) for stage in stages]
     if problem.parallel:
         chosen = within(offers, most)
         assert chosen is not None  # else the problem is refused
-        needed, largest = sum(share.pes for share in chosen), max(chosen, key=_pes_of)
+        needed, largest = sum(split.pes for split in chosen), max(chosen, key=_pes_of)
         told = f"layer {stages[chosen.index(largest)].name} alone {largest.pes}"
     else:
         fewest, chosen = fewest_in_turn(offers, stages, most), in_turn(offers, rows * columns)
         assert fewest is not None and chosen is not None
-        needed, loads = fewest, [share.load(stage.task) for stage, share in zip(stages, chosen, strict=True)]
+        needed, loads = fewest, [split.load(stage.task) for stage, split in zip(stages, chosen, strict=True)]
         longest = stages[loads.index(max(loads))].name
         told = f"on which a frame takes {sum(loads)} cycles, {max(loads)} of them in layer {longest}"
     if needed <= rows * columns:
@@ -149,13 +148,13 @@ def _too_slow(problem: Problem, most: int) -> str | None:
     )
 
 
-def _pes_of(share: Share) -> int:
-    return share.pes
+def _pes_of(split: LayerSplit) -> int:
+    return split.pes
 
 
-def _too_large(problem: Problem, room: int) -> str | None:
+def _too_large(problem: Problem, capacity: int) -> str | None:
     stages, told = problem.stages, problem.machine.bytes
-    names, offers = tuple(stage.name for stage in stages), menus(problem)
+    names, offers = tuple(stage.name for stage in stages), offers_of(problem)
     pes = problem.machine.pes
     interval = least_interval(offers, pes) if problem.parallel else None
     chosen = in_turn(offers, pes) if interval is None else within(offers, interval)
@@ -170,7 +169,7 @@ def _too_large(problem: Problem, room: int) -> str | None:
         turns = known[0].storage_by_turn
         needed, worst = max(turns), stages[turns.index(max(turns))]
         needs = f"{told(needed)} for the weights of layer {worst.name} and the feature maps that are alive"
-    if needed <= room:
+    if needed <= capacity:
         return None
     enough = told(min(times.storage for times in known))
     return (

@@ -7,21 +7,33 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.allocation.bounds import bound_on_splits
+from tilewright.allocation.exact.search import exhaustive
 from tilewright.allocation.geometry import Scan
 from tilewright.allocation.lowering import INPUT, Lowering, tensor_elements, weights_of
+from tilewright.allocation.placement.floor import distance
+from tilewright.allocation.placement.floor import violation as misplaced
+from tilewright.allocation.placement.hop_bound import lower_bound
+from tilewright.allocation.placement.unplaced import floor_of, unplaced_plan
 from tilewright.allocation.plan import Plan
 from tilewright.allocation.problem import Problem
 from tilewright.allocation.published import layer_by_layer, layer_parallel
 from tilewright.allocation.schedule import Schedule, schedule
+from tilewright.core import front
+from tilewright.core.bounds import Bound
 from tilewright.core.context import CONSTRUCT
 from tilewright.simulator import Report, Violation, execute
 from tilewright.simulator.program import Values
 from tilewright.simulator.reference import addition, convolution, pooling
 from tilewright.simulator.report import Timeline
+from tilewright.spec.errors import InputError
 from tilewright.spec.network import Add, Map, Pool
 
 QUICK_BEATS, MOST_BEATS = 60_000, 200_000
 """Beats that are simulated, in whole frames: as a judge, at least one; for a user who looks closely, two."""
+
+POINT = ("interval", "pes", "latency")
+"""Names of the numbers of `_point` among a report's facts."""
 
 MOST_PES_OF_THE_MODEL = 64
 """Most PEs of an array on which the exact model of placement is of use."""
@@ -30,24 +42,51 @@ MOST_PES_OF_THE_MODEL = 64
 # Validity and cost -----------------------------------------------------------------------------------
 
 
-def violation(problem: Problem, plan: Plan) -> str | None:
-    """Say what is wrong with a plan, or None for a valid one."""
+def best_bound(problem: Problem) -> Bound:
+    """Return the strongest bound that is known without a search, but for that for the PEs to be placed.
+
+    Where these are not known in time, nothing is said of hops.
+    """
+    bound = bound_on_splits(problem)
+    if problem.minimise != "distance" or bound.impossible is not None:
+        return bound
+    try:
+        plan = unplaced_plan(problem)
+    except InputError:
+        return bound
+    return bound if plan is None else Bound("rings bound", lower_bound(floor_of(problem, plan)))
+
+
+def violation(problem: Problem, plan: Plan, deadline: float = float("inf")) -> str | None:
+    """Say what is wrong with a plan, or None for a valid one.
+
+    Parameters
+    ----------
+    deadline
+        ``time.monotonic()`` until when to find out which PEs are to be placed.
+
+    Raises
+    ------
+    OutOfTimeError, InputError
+        If that is not known in time, or not after the seconds that `unplaced_plan` allows; then nothing is
+        said of the plan.
+    """
     wanted = problem.minimise == "pareto"
     if bool(plan.front) != wanted:
         return f"kind of plan: a {'single plan' if wanted else 'front'} is no answer to this problem"
     if plan.front:
         scan = Scan(problem)
-        found = (_violation(problem, one, scan) for one in plan.front)
-        return next((text for text in found if text), None) or _not_a_front(problem, plan, scan)
-    return _violation(problem, plan, Scan(problem))
+        broken = (_violation(problem, one, scan, deadline) for one in plan.front)
+        return next((text for text in broken if text), None) or _not_a_front(problem, plan, scan)
+    return _violation(problem, plan, Scan(problem), deadline)
 
 
-def _violation(problem: Problem, plan: Plan, scan: Scan) -> str | None:
+def _violation(problem: Problem, plan: Plan, scan: Scan, deadline: float) -> str | None:
     names = tuple(stage.name for stage in problem.stages)
     if plan.names != names:
         return f"layers: the plan is for {', '.join(plan.names[:4])}, ..., the pipeline is {', '.join(names)}"
-    for stage, share in zip(problem.stages, plan.shares, strict=True):
-        broken = share.violation(problem, stage)
+    for stage, split in zip(problem.stages, plan.splits, strict=True):
+        broken = split.violation(problem.machine, problem.limits, stage)
         if broken:
             return broken
     machine = problem.machine
@@ -60,17 +99,15 @@ def _violation(problem: Problem, plan: Plan, scan: Scan) -> str | None:
             f"rate: a frame every {times.interval} cycles, at most {problem.most_interval} are allowed; "
             f"layer {slowest} is slowest"
         )
-    room = machine.buffer_words
-    if room is not None and times.storage > room:
-        return f"buffers: {times.storage} words are needed, there are {room}"
+    capacity = machine.buffer_words
+    if capacity is not None and times.storage > capacity:
+        return f"buffers: {times.storage} words are needed, there are {capacity}"
     if problem.minimise == "distance":
-        wanted = problem.unplaced
-        if wanted is None or plan.shares != wanted.shares:
+        wanted = unplaced_plan(problem, deadline)
+        if wanted is None or plan.splits != wanted.splits:
             return "PEs: to be placed are those of the least interval, or of limits.pes"
     if plan.regions or problem.minimise == "distance":
-        from tilewright.allocation.placement.floor import violation as misplaced
-
-        return misplaced(problem.floor(plan), plan.regions)
+        return misplaced(floor_of(problem, plan), plan.regions)
     return None
 
 
@@ -80,19 +117,20 @@ def _not_a_front(problem: Problem, plan: Plan, scan: Scan) -> str | None:
     if points != sorted(set(points)):
         return "front: must be sorted by interval, PEs and latency, each triple once"
     array = np.array(points)
-    for place, point in enumerate(points):
+    for number, point in enumerate(points, start=1):
         if ((array <= point).all(axis=1) & (array < point).any(axis=1)).any():
-            return f"front: plan {place + 1} is worse than another one in interval, PEs and latency: {point}"
+            return f"front: plan {number} is worse than another one in interval, PEs and latency: {point}"
     return None
 
 
 def _point(times: Schedule) -> tuple[int, int, int]:
+    """Return the interval, PEs and latency of a plan."""
     return times.interval, pes(times.problem, times.plan), times.latency
 
 
 def pes(problem: Problem, plan: Plan) -> int:
     """Return the PEs that a plan uses: of all layers together, or of the largest if they take turns."""
-    return plan.pes if problem.parallel else max(share.pes for share in plan.shares)
+    return plan.pes if problem.parallel else max(split.pes for split in plan.splits)
 
 
 def objective(problem: Problem, plan: Plan) -> int:
@@ -104,9 +142,7 @@ def objective(problem: Problem, plan: Plan) -> int:
     if problem.minimise == "pes":
         return pes(problem, one)
     if problem.minimise == "distance":
-        from tilewright.allocation.placement.floor import distance
-
-        return distance(problem.floor(one), one.regions)
+        return distance(floor_of(problem, one), one.regions)
     times = schedule(problem, one)
     return times.latency if problem.minimise == "latency" else times.interval
 
@@ -132,7 +168,7 @@ def simulate(
 ) -> Report:
     """Execute a plan: the only judge of what it costs and whether it is right.
 
-    So many frames follow each other as overlap in the pipeline and one more, fewer of large networks.
+    As many frames follow each other as overlap in the pipeline and one more, fewer of large networks.
 
     Parameters
     ----------
@@ -143,7 +179,7 @@ def simulate(
     deadline
         ``time.monotonic()`` at which to give up with an ``OutOfTimeError``.
     """
-    broken = violation(problem, plan)
+    broken = violation(problem, plan, deadline)
     if broken is not None:
         rule, _, told = broken.partition(": ")
         return Report.refused(Violation(rule, 0, "plan", "a plan within the limits", told or broken))
@@ -182,26 +218,21 @@ def _simulate_front(
     schedules = [schedule(problem, one, scan) for one in plan.front]
     count = min(len(schedules), max(2, MOST_BEATS // sum(schedules[0].beats)))
     chosen = np.unique(np.linspace(0, len(schedules) - 1, count).round().astype(int)).tolist()
-    reports = []
-    for place in chosen:
-        report = _simulate(schedules[place], numeric, overlapped, seed, deadline)
-        if report.violation is not None:
-            return report
-        reports.append(report)
-        found = tuple(report.facts[key] for key in ("interval", "pes", "latency"))
-        if found != _point(schedules[place]):
-            told = f"{found} measured, {_point(schedules[place])} expected"
-            return Report.refused(Violation("front", 0, "plan", f"plan {place + 1} as it says", told))
-    first = reports[0]
-    first.facts |= {
-        "front": [
-            dict(zip(("interval", "pes", "latency"), _point(times), strict=True)) for times in schedules
-        ],
-        "executed": len(reports),
-    }
-    if any(report.numeric is False for report in reports):
-        first.numeric = False
-    return first
+
+    def judge(reports: list[Report]) -> dict[str, Any] | Violation:
+        for index, report in zip(chosen, reports, strict=True):
+            measured, expected = tuple(report.facts[key] for key in POINT), _point(schedules[index])
+            if measured != expected:
+                told = f"{measured} measured, {expected} expected"
+                return Violation("front", 0, "plan", f"plan {index + 1} as it says", told)
+        points = [dict(zip(POINT, _point(times), strict=True)) for times in schedules]
+        return {"front": points, "executed": len(reports)}
+
+    return front.simulate_front(
+        (schedules[index] for index in chosen),
+        lambda times: _simulate(times, numeric, overlapped, seed, deadline),
+        judge,
+    )
 
 
 def _facts(times: Schedule, lowering: Lowering, report: Report) -> dict[str, Any]:
@@ -217,8 +248,8 @@ def _facts(times: Schedule, lowering: Lowering, report: Report) -> dict[str, Any
     if not problem.parallel:
         interval = int(done[0])
     held = {name: int(counts.max(initial=0)) for name, counts in report.footprint.items()}
-    shares = plan.shares
-    calculus = layer_parallel(problem, shares) if problem.parallel else layer_by_layer(problem, shares)
+    splits = plan.splits
+    calculus = layer_parallel(problem, splits) if problem.parallel else layer_by_layer(problem, splits)
     facts = {
         "interval": interval,
         "pes": pes(problem, plan),
@@ -235,9 +266,9 @@ def _facts(times: Schedule, lowering: Lowering, report: Report) -> dict[str, Any
         "stages": [
             {
                 "name": stage.name,
-                "pes": share.pes,
-                "split": [share.filters, share.maps, share.rows],
-                "units": [share.unit_filters, share.unit_maps],
+                "pes": split.pes,
+                "split": [split.filters, split.maps, split.rows],
+                "units": [split.unit_filters, split.unit_maps],
                 "work": times.works[stage.number],
                 "pace": times.paces[stage.number],
                 "start": int(begins[stage.number, 0]),
@@ -247,13 +278,11 @@ def _facts(times: Schedule, lowering: Lowering, report: Report) -> dict[str, Any
                 "buffer": times.buffers[stage.number],
                 "held": held[stage.name],
             }
-            for stage, share in zip(stages, shares, strict=True)
+            for stage, split in zip(stages, splits, strict=True)
         ],
     }
     if plan.regions:
-        from tilewright.allocation.placement.floor import distance, lower_bound
-
-        floor = problem.floor(plan)
+        floor = floor_of(problem, plan)
         facts |= {"distance": distance(floor, plan.regions), "least_distance": lower_bound(floor)}
     return facts
 
@@ -307,23 +336,19 @@ def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bo
     """
     if problem.minimise != "pareto":
         return []
-    from tilewright.allocation.exact.search import exhaustive
-
     scan, again = Scan(problem), exhaustive(problem, deadline)
     claimed, found = (
         [_point(schedule(problem, one, scan)) for one in plans]
         for plans in (plan.front, again.plans if again else ())
     )
-    proven = again is not None and again.proven
-    detail = f"{len(claimed)} points claimed, {len(found)} found anew{'' if proven else ', not in time'}"
-    return [("front", proven and claimed == found, detail)]
+    return front.recheck(claimed, found, again is not None and again.proven)
 
 
 # How the room is run ---------------------------------------------------------------------------------
 
 
 def simulation_seconds(problem: Problem, steps: int) -> float:
-    """Estimate how long `simulate` takes."""
+    """Estimate the seconds that `simulate` takes for a judge."""
     beats = sum(prod((stage.task.rows, stage.task.columns)) for stage in problem.stages)
     return 0.2 + max(beats, min(QUICK_BEATS, 4 * beats)) * 4e-5
 

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.allocation.problem import Problem, Stage
+from tilewright.allocation.problem import Problem
+from tilewright.allocation.stages import Stage
 from tilewright.spec.layer import Layer
 from tilewright.spec.network import Add, Map, Pool
 
@@ -197,7 +198,7 @@ def _field_orders(problem: Problem, windows: list[Windows]) -> list[Numbers]:
     """Order every layer's pixels by when its consumers first need them (TCPA paper, section 5.3).
 
     The last layers go row by row. With several consumers a pixel counts by the one that needs it soonest,
-    as a share of that consumer's frame; what nobody reads comes last.
+    as a split of that consumer's frame; what nobody reads comes last.
     """
     found: list[Numbers] = [np.zeros((0, 0), dtype=np.int64)] * len(problem.stages)
     for stage in reversed(problem.stages):

@@ -8,8 +8,9 @@ from math import prod
 import numpy as np
 
 from tilewright.allocation.geometry import Numbers
-from tilewright.allocation.problem import Problem, Stage
+from tilewright.allocation.problem import Problem
 from tilewright.allocation.schedule import Schedule
+from tilewright.allocation.stages import Stage
 from tilewright.simulator import (
     Box,
     Compute,
@@ -258,20 +259,20 @@ class _Beats:
 
     def __init__(self, lowering: Lowering, stage: Stage) -> None:
         schedule, problem = lowering.schedule, lowering.problem
-        share = schedule.plan.shares[stage.number]
+        split = schedule.plan.splits[stage.number]
         windows = schedule.scan.windows[stage.number]
-        own = schedule.scan.beats(stage, share.rows)
+        own = schedule.scan.beats(stage, split.rows)
         # The first pixel of each beat; the others of a row group lie below it.
         first = np.full(int(own.max()) + 1, own.size, dtype=np.int64)
         np.minimum.at(first, own.ravel(), np.arange(own.size))
         row, column = np.divmod(first, stage.task.columns)
-        last = np.minimum(row + share.rows, stage.task.rows)
+        last = np.minimum(row + split.rows, stage.task.rows)
         self.rows, self.columns = (row, last), (column, column + 1)
         self.bands = [(*windows.spans(0, row, last), last > row)]
-        if share.rows > 1 and windows.stride[0] > windows.extent[0]:
+        if split.rows > 1 and windows.stride[0] > windows.extent[0]:
             self.bands = [
                 (*windows.spans(0, row + group, row + group + 1), row + group < last)
-                for group in range(share.rows)
+                for group in range(split.rows)
             ]
         self.across = windows.spans(1, column, column + 1)
         self.lowering, self.stage, self.pace = lowering, stage, schedule.paces[stage.number]

@@ -1,18 +1,19 @@
-"""Allocation and MiniZinc: what the driver asks, answered for the choice of shares and for placement."""
+"""Allocation and MiniZinc: what the driver asks, answered for the choice of splits and for placement."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from tilewright.allocation import split_options as shares_minizinc
+from tilewright.allocation import split_options
 from tilewright.allocation.placement import minizinc as placement_minizinc
 from tilewright.allocation.placement.floor import Floor
+from tilewright.allocation.placement.unplaced import floor_of, pes_to_place
 from tilewright.allocation.plan import Plan
 from tilewright.allocation.problem import Problem
 
 CORE = 'include "core.mzn"'
-"""What formulations that choose shares have, and those that place layers have not."""
+"""What formulations that choose splits have, and those that place layers have not."""
 
 
 def _places(problem: Problem) -> bool:
@@ -21,56 +22,55 @@ def _places(problem: Problem) -> bool:
 
 def _unplaced(problem: Problem) -> tuple[Plan, Floor]:
     """Return the plan whose PEs are to be placed, and what their placement has to keep to."""
-    found = problem.unplaced
-    assert found is not None
-    return found, problem.floor(found)
+    unplaced = pes_to_place(problem)
+    return unplaced, floor_of(problem, unplaced)
 
 
 def suits(problem: Problem, formulation: Path) -> bool:
     """Whether a formulation decides what a problem asks, in numbers that fit."""
     if (CORE in formulation.read_text("utf-8")) == _places(problem):
         return False
-    return _places(problem) or shares_minizinc.suits(problem)
+    return _places(problem) or split_options.suits(problem)
 
 
 def size(problem: Problem) -> int:
     """Return about how many constraints a formulation gives."""
     if _places(problem):
         return placement_minizinc.size(_unplaced(problem)[1])
-    return shares_minizinc.size(problem)
+    return split_options.size(problem)
 
 
 def relax(problem: Problem) -> int:
     """Return the percentage of decisions that large-neighbourhood search keeps."""
     if _places(problem):
         return placement_minizinc.relax(_unplaced(problem)[1])
-    return shares_minizinc.relax(problem)
+    return split_options.relax(problem)
 
 
 def scale(problem: Problem) -> tuple[int, int]:
     """Return (offset, unit): a plan costs ``offset + unit * objective`` of the formulation."""
-    return (0, 1) if _places(problem) else shares_minizinc.scale(problem)
+    return (0, 1) if _places(problem) else split_options.scale(problem)
 
 
 def data(problem: Problem) -> dict[str, Any]:
     """Return the parameters that the formulations declare, all but those of the search."""
     if _places(problem):
         return placement_minizinc.data(_unplaced(problem)[1])
-    return shares_minizinc.data(problem)
+    return split_options.data(problem)
 
 
 def start(problem: Problem, plan: Plan) -> list[int] | None:
     """Return a plan as values of the decisions, None where the formulation has none for it."""
     if not _places(problem):
-        return shares_minizinc.start(problem, plan)
+        return split_options.start(problem, plan)
     floor = _unplaced(problem)[1]
-    same = plan.regions and problem.floor(plan) == floor
+    same = plan.regions and floor_of(problem, plan) == floor
     return placement_minizinc.start(floor, plan.regions) if same else None
 
 
 def plan(problem: Problem, solution: Any) -> Plan:
     """Return the plan of a solution."""
     if not _places(problem):
-        return shares_minizinc.plan(problem, solution)
+        return split_options.plan(problem, solution)
     unplaced, floor = _unplaced(problem)
     return unplaced.placed(placement_minizinc.read(floor, solution))

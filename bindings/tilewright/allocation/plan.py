@@ -1,26 +1,29 @@
-"""An allocation plan: the share of every layer, how fast each works, and where its PEs lie."""
+"""An allocation plan: the split of every layer, how fast each works, and where its PEs lie."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tilewright.allocation.problem import MAX_SIDE
-from tilewright.allocation.splits import Share
+from tilewright.allocation.machine import MAX_SIDE
+from tilewright.allocation.splits import LayerSplit
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import MAX_LAYERS
 
 PACINGS = ("matched", "uniform")
+"""How layers wait for slower ones: see `Plan.pacing`."""
+
 Region = tuple[tuple[int, int], ...]
+"""PEs (row, column) of a layer."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Shares of all layers, in the order of execution.
+    """Splits of all layers, in the order of execution.
 
     Attributes
     ----------
-    names, shares
+    names, splits
         Of each layer.
     pacing : {"matched", "uniform"}
         Waits are inserted until a layer is as slow as the slowest one that comes before it (equation 9), or
@@ -32,18 +35,23 @@ class Plan:
     """
 
     names: tuple[str, ...]
-    shares: tuple[Share, ...]
+    splits: tuple[LayerSplit, ...]
     pacing: str = "matched"
     regions: tuple[Region, ...] = ()
     front: tuple[Plan, ...] = ()
 
     @property
+    def shares(self) -> tuple[LayerSplit, ...]:
+        """Former name of `splits`, for files of users' own."""
+        return self.splits
+
+    @property
     def pes(self) -> int:
         """PEs of all layers together."""
-        return sum(share.pes for share in self.shares)
+        return sum(split.pes for split in self.splits)
 
     def placed(self, regions: tuple[Region, ...]) -> Plan:
-        """Return the plan with its PEs at these places."""
+        """Return the plan with its PEs in these regions."""
         return replace(self, regions=regions)
 
     @classmethod
@@ -55,19 +63,19 @@ class Plan:
         """Return the plan as the JSON object of a result file."""
         if self.front:
             return {"front": [plan.to_json() for plan in self.front]}
-        shares = dict(zip(self.names, self.shares, strict=True))
-        found: dict[str, Any] = {
-            "pes": {name: share.pes for name, share in shares.items()},
-            "split": {name: [share.filters, share.maps, share.rows] for name, share in shares.items()},
-            "units": {name: [share.unit_filters, share.unit_maps] for name, share in shares.items()},
+        splits = dict(zip(self.names, self.splits, strict=True))
+        table: dict[str, Any] = {
+            "pes": {name: split.pes for name, split in splits.items()},
+            "split": {name: [split.filters, split.maps, split.rows] for name, split in splits.items()},
+            "units": {name: [split.unit_filters, split.unit_maps] for name, split in splits.items()},
             "pacing": self.pacing,
         }
         if self.regions:
-            found["regions"] = {
-                name: [list(place) for place in region]
+            table["regions"] = {
+                name: [list(pe) for pe in region]
                 for name, region in zip(self.names, self.regions, strict=True)
             }
-        return found
+        return table
 
     @classmethod
     def from_json(cls, data: Any, file: str | None = None) -> Plan:
@@ -78,7 +86,7 @@ class Plan:
             front = data["front"]
             if not isinstance(front, list) or not front or set(data) != {"front"}:
                 raise InputError("plan.front", front, "must be a list of plans, and nothing beside it", file)
-            plans = tuple(cls.from_json(one, file) for one in front)
+            plans = tuple(cls.from_json(plan, file) for plan in front)
             if any(plan.front for plan in plans):
                 raise InputError("plan.front", len(plans), "must hold single plans", file)
             return cls.joined(plans)
@@ -87,19 +95,17 @@ class Plan:
             raise InputError(f"plan.{min(unknown)}", data[min(unknown)], "unknown key", file)
         pes = _by_layer(data, "pes", file)
         names = tuple(pes)
-        split, units = (_by_layer(data, key, file, names) for key in ("split", "units"))
-        shares = []
+        parts, units = (_by_layer(data, key, file, names) for key in ("split", "units"))
+        splits = []
         for name in names:
-            parts, work = (
-                _numbers(split[name], 3, f"split.{name}", file),
-                _numbers(units[name], 2, f"units.{name}", file),
+            split = LayerSplit(
+                *_numbers(parts[name], 3, f"split.{name}", file),
+                *_numbers(units[name], 2, f"units.{name}", file),
             )
-            share = Share(*parts, *work)
-            if pes[name] != share.pes:
-                raise InputError(
-                    f"plan.pes.{name}", pes[name], f"its split {parts} makes {share.pes} PEs", file
-                )
-            shares.append(share)
+            if pes[name] != split.pes:
+                told = f"its split {parts[name]} makes {split.pes} PEs"
+                raise InputError(f"plan.pes.{name}", pes[name], told, file)
+            splits.append(split)
         pacing = data.get("pacing", PACINGS[0])
         if pacing not in PACINGS:
             raise InputError("plan.pacing", pacing, f"must be one of: {', '.join(PACINGS)}", file)
@@ -107,7 +113,7 @@ class Plan:
         if "regions" in data:
             table = _by_layer(data, "regions", file, names)
             regions = tuple(_region(table[name], name, file) for name in names)
-        return cls(names, tuple(shares), pacing, regions)
+        return cls(names, tuple(splits), pacing, regions)
 
 
 def _by_layer(
@@ -133,8 +139,7 @@ def _numbers(given: Any, count: int, field: str, file: str | None) -> list[int]:
 
 def _region(given: Any, name: str, file: str | None) -> Region:
     if not isinstance(given, list) or not all(
-        isinstance(place, list) and len(place) == 2 and all(type(part) is int for part in place)
-        for place in given
+        isinstance(pe, list) and len(pe) == 2 and all(type(part) is int for part in pe) for pe in given
     ):
         raise InputError(f"plan.regions.{name}", given, "must be a list of [row, column]", file)
     return tuple((row, column) for row, column in given)

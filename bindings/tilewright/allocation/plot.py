@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from tilewright import plotting
 from tilewright.allocation.geometry import Numbers
-from tilewright.allocation.placement.floor import snake
+from tilewright.allocation.placement.snake import snake
+from tilewright.allocation.placement.unplaced import floor_of
 from tilewright.allocation.plan import Plan, Region
 from tilewright.allocation.problem import Problem
 from tilewright.allocation.summary import rows
@@ -228,7 +229,7 @@ class _Table(NamedTuple):
 
 
 def _plan_sheet(problem: Problem, plan: Plan, report: Report, lines: list[plotting.Line]) -> Figure:
-    regions = plan.regions or (snake(problem.floor(plan)) if problem.parallel else ())
+    regions = plan.regions or (snake(floor_of(problem, plan)) if problem.parallel else ())
     owners = _owners(problem, regions)
     table = _Table.of(plan, owners)
     side = float(np.clip(table.height, 4.0, 6.8)) if problem.parallel else BARS

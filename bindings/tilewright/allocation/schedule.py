@@ -76,7 +76,7 @@ class Schedule:
             For the first frame; the outputs of the network, which leave the array, end as they are computed.
         """
         stage = self.problem.stages[number]
-        own = self.scan.beats(stage, self.plan.shares[number].rows)
+        own = self.scan.beats(stage, self.plan.splits[number].rows)
         begin = self.starts[number] + own * self.paces[number]
         end = begin + self.paces[number]
         for reader in self.problem.consumers[number]:
@@ -84,7 +84,7 @@ class Schedule:
                 end = np.maximum(end, self.ends[reader])
                 continue
             consumer = self.problem.stages[reader]
-            beats = self.scan.beats(consumer, self.plan.shares[reader].rows)
+            beats = self.scan.beats(consumer, self.plan.splits[reader].rows)
             last = last_uses(self.scan.windows[reader], beats)
             used = self.starts[reader] + (last + 1) * self.paces[reader]
             end = np.maximum(end, np.where(last >= 0, used, 0))
@@ -146,7 +146,7 @@ def _most_alive(begin: Numbers, end: Numbers, interval: int) -> int:
 
 
 def schedule(problem: Problem, plan: Plan, scan: Scan | None = None) -> Schedule:
-    """Return the schedule of a plan whose shares break no limit.
+    """Return the schedule of a plan whose splits break no limit.
 
     Parameters
     ----------
@@ -155,9 +155,9 @@ def schedule(problem: Problem, plan: Plan, scan: Scan | None = None) -> Schedule
     """
     scan = scan or Scan(problem)
     stages = problem.stages
-    pairs = list(zip(stages, plan.shares, strict=True))
-    beats = [share.beats(stage.task) for stage, share in pairs]
-    works = [share.cycles(stage.task) for stage, share in pairs]
+    pairs = list(zip(stages, plan.splits, strict=True))
+    beats = [split.beats(stage.task) for stage, split in pairs]
+    works = [split.cycles(stage.task) for stage, split in pairs]
     loads = [n * work for n, work in zip(beats, works, strict=True)]
     paces, starts = list(works), [0] * len(stages)
     if not problem.parallel:
@@ -172,7 +172,7 @@ def schedule(problem: Problem, plan: Plan, scan: Scan | None = None) -> Schedule
         paces[number] = load // beats[number]
         for producer in stage.producers:
             if producer >= 0:
-                groups = (plan.shares[producer].rows, plan.shares[number].rows)
+                groups = (plan.splits[producer].rows, plan.splits[number].rows)
                 lead = scan.lead(producer, number, groups).cycles(paces[producer], paces[number])
                 starts[number] = max(starts[number], starts[producer] + lead)
     return Schedule(problem, plan, scan, tuple(beats), tuple(works), tuple(paces), tuple(starts))

@@ -1,6 +1,6 @@
-"""Shares and MiniZinc: the data of ``models/allocation/core.mzn``, and plans from its solutions.
+"""Splits and MiniZinc: the data of ``models/allocation/core.mzn``, and plans from its solutions.
 
-What every formulation that chooses shares needs stands here, too: which problems it takes, from what it
+What every formulation that chooses splits needs stands here, too: which problems it takes, from what it
 chooses, and how a given plan becomes one of its own.
 """
 
@@ -10,14 +10,15 @@ from bisect import bisect_right
 from math import gcd
 from typing import Any
 
-from tilewright.allocation import best_bound, objective, pes, violation
-from tilewright.allocation.exact.options import Menu, menus
-from tilewright.allocation.exact.search import trimmed
+from tilewright.allocation.bounds import bound_on_splits
+from tilewright.allocation.evaluation import objective, pes, violation
+from tilewright.allocation.exact.options import ParetoOptions, offers_of
 from tilewright.allocation.exact.timing import Timing
+from tilewright.allocation.exact.trimming import trimmed
 from tilewright.allocation.plan import PACINGS, Plan
 from tilewright.allocation.problem import Problem
-from tilewright.allocation.splits import Share, shares
-from tilewright.heuristics.allocation import greedy
+from tilewright.allocation.splits import LayerSplit
+from tilewright.core import catalogue
 
 __all__ = ["data", "plan", "relax", "scale", "size", "start", "suits"]
 
@@ -28,7 +29,7 @@ LARGEST = 2**31 - 2
 
 
 def chooses(problem: Problem) -> bool:
-    """Whether formulations choose the shares of a problem; buffers between layers they do not look at."""
+    """Whether formulations choose the splits of a problem; buffers between layers they do not look at."""
     unlimited = problem.machine.buffer_words is None or not problem.parallel
     return problem.minimise not in ("pareto", "distance") and unlimited
 
@@ -38,31 +39,33 @@ class Choices:
 
     Attributes
     ----------
-    menus
-        Of each layer.
+    offers
+        The options of each layer.
     timing
         When layers start, if the objective depends on that, else None.
     waiting_pays
-        Whether latency may be lower where a layer is slower than it could be: then all loads are on the
-        menus, and the pacing is a choice.
+        Whether latency may be lower where a layer is slower than it could be: then all loads are on offer,
+        and the pacing is a choice.
     unit
         Cycles in which the objective is counted.
     """
 
     def __init__(self, problem: Problem) -> None:
-        self.problem, self.menus = problem, _menus(problem)
+        self.problem, self.offers = problem, _offers(problem)
         self.timing, self.waiting_pays = None, False
-        self.unit = gcd(*(load for menu in self.menus for load in menu.loads))
+        self.unit = gcd(*(load for offer in self.offers for load in offer.loads))
         if problem.parallel and problem.minimise == "latency":
             self.timing, self.unit = Timing(problem), 1
-            every = _menus(problem, every=True)
-            if self.timing.waiting_can_pay({load for menu in every for load in menu.loads}):
-                self.menus, self.waiting_pays = every, True
+            every = _offers(problem, every=True)
+            if self.timing.waiting_can_pay({load for offer in every for load in offer.loads}):
+                self.offers, self.waiting_pays = every, True
 
     def known(self) -> Plan | None:
-        """Return a plan that bounds what latencies are worth finding, None where there is none."""
-        found = None if self.timing is None else greedy.plan(self.problem)
-        return None if found is None or violation(self.problem, found) else found
+        """Return the greedy plan, which bounds what latencies are worth finding; None where there is none."""
+        if self.timing is None:
+            return None
+        plan: Plan = catalogue.heuristic("allocation", "greedy").plan(self.problem)
+        return plan if violation(self.problem, plan) is None else None
 
     def worst(self) -> int:
         """Return what nothing that is worth finding exceeds: PEs, an interval in units, or a latency."""
@@ -71,11 +74,11 @@ class Choices:
             return objective(self.problem, known)
         if self.problem.minimise == "pes":
             return self.problem.machine.pes
-        longest = [menu.loads[-1] for menu in self.menus]
+        longest = [offer.loads[-1] for offer in self.offers]
         return (max(longest) if self.problem.parallel else sum(longest)) // self.unit
 
-    def places(self, plan: Plan) -> tuple[list[int], str]:
-        """Return the places on the menus, from 0, and the pacing that stand for a plan.
+    def indices(self, plan: Plan) -> tuple[list[int], str]:
+        """Return the index of each layer's option, and the pacing, that stand for a plan.
 
         Layers in parallel have no PEs that do not help the objective, layers that take turns all that one of
         them has. A plan of higher latency than the known one gives way to it.
@@ -83,30 +86,30 @@ class Choices:
         problem, known = self.problem, self.known()
         if not problem.parallel:
             count = pes(problem, plan)
-            return [sum(share.pes > count for share in menu.shares) for menu in self.menus], PACINGS[0]
+            return [sum(split.pes > count for split in offer.splits) for offer in self.offers], PACINGS[0]
         if known is not None and objective(problem, known) < objective(problem, plan):
             plan = known
         if violation(problem, plan) is None:
             plan = trimmed(problem, plan)
-        loads = [share.load(stage.task) for stage, share in zip(problem.stages, plan.shares, strict=True)]
+        loads = [split.load(stage.task) for stage, split in zip(problem.stages, plan.splits, strict=True)]
         if problem.minimise == "pes" and problem.most_interval is not None:
             loads = [problem.most_interval] * len(loads)
-        pairs = zip(self.menus, loads, strict=True)
-        found = [max(1, bisect_right(menu.loads, load)) - 1 for menu, load in pairs]
-        return found, plan.pacing if self.waiting_pays else PACINGS[0]
+        pairs = zip(self.offers, loads, strict=True)
+        indices = [max(1, bisect_right(offer.loads, load)) - 1 for offer, load in pairs]
+        return indices, plan.pacing if self.waiting_pays else PACINGS[0]
 
-    def plan(self, places: list[int], pacing: str) -> Plan:
-        """Return the plan of such places."""
-        chosen = tuple(menu.shares[place] for menu, place in zip(self.menus, places, strict=True))
+    def plan(self, indices: list[int], pacing: str) -> Plan:
+        """Return the plan with these options."""
+        chosen = tuple(offer.splits[index] for offer, index in zip(self.offers, indices, strict=True))
         names = tuple(stage.name for stage in self.problem.stages)
         return Plan(names, chosen, pacing)
 
 
-def _menus(problem: Problem, *, every: bool = False) -> tuple[Menu, ...]:
-    """Return menus none of which is empty: where no load keeps the rate, the least one stands for itself."""
+def _offers(problem: Problem, *, every: bool = False) -> tuple[ParetoOptions, ...]:
+    """Return offers none of which is empty: where no load keeps the rate, the least one stands for itself."""
     return tuple(
-        menu if menu.loads else Menu.of(stage.task, shares(problem, stage)[-1:])
-        for stage, menu in zip(problem.stages, menus(problem, every=every), strict=True)
+        offer if offer.loads else ParetoOptions.of(stage.task, problem.splits_of(stage)[-1:])
+        for stage, offer in zip(problem.stages, offers_of(problem, every=every), strict=True)
     )
 
 
@@ -119,8 +122,8 @@ def suits(problem: Problem) -> bool:
 
 
 def size(problem: Problem) -> int:
-    """Return about how many constraints a formulation gives: one for each share."""
-    return sum(len(menu.loads) for menu in Choices(problem).menus)
+    """Return about how many constraints a formulation gives: one for each split."""
+    return sum(len(offer.loads) for offer in Choices(problem).offers)
 
 
 def relax(problem: Problem) -> int:
@@ -140,7 +143,7 @@ def data(problem: Problem) -> dict[str, Any]:
     most = LARGEST // 2 if problem.minimise == "pes" else worst
     if problem.most_interval is not None:
         most = min(most, problem.most_interval // choices.unit)
-    longest = max(len(menu.shares) for menu in choices.menus)
+    longest = max(len(offer.splits) for offer in choices.offers)
     leads = {} if choices.timing is None else choices.timing.leads
     return {
         "goal": problem.minimise.upper(),
@@ -151,17 +154,17 @@ def data(problem: Problem) -> dict[str, Any]:
         "window": [stage.task.window for stage in stages],
         "rows": [stage.task.rows for stage in stages],
         "columns": [stage.task.columns for stage in stages],
-        "n_shares": [len(menu.shares) for menu in choices.menus],
+        "n_shares": [len(offer.splits) for offer in choices.offers],
         "parts": [
-            [list(share) for share in (*menu.shares, *[Share(1)] * (longest - len(menu.shares)))]
-            for menu in choices.menus
+            [list(split) for split in (*offer.splits, *[LayerSplit(1)] * (longest - len(offer.splits)))]
+            for offer in choices.offers
         ],
         "waiting_pays": choices.waiting_pays,
         "most_pes": problem.machine.pes,
         "unit": choices.unit,
         "most_interval": most,
         "worst": worst,
-        "least": -(-best_bound(problem).value // scale(problem)[1]),
+        "least": -(-bound_on_splits(problem).value // scale(problem)[1]),
         "n_edges": len(leads),
         "producer": [producer + 1 for producer, _ in leads],
         "consumer": [consumer + 1 for _, consumer in leads],
@@ -173,12 +176,12 @@ def data(problem: Problem) -> dict[str, Any]:
 
 
 def start(problem: Problem, plan: Plan) -> list[int] | None:
-    """Return a plan as values of the decisions: the shares by number, from 1, and whether all layers wait."""
-    places, pacing = Choices(problem).places(plan)
-    return [*(place + 1 for place in places), PACINGS.index(pacing)]
+    """Return a plan as values of the decisions: the splits by number, from 1, and whether all layers wait."""
+    indices, pacing = Choices(problem).indices(plan)
+    return [*(index + 1 for index in indices), PACINGS.index(pacing)]
 
 
 def plan(problem: Problem, solution: Any) -> Plan:
     """Return the plan of a solution of core.mzn."""
-    places = [number - 1 for number in solution.choice]
-    return trimmed(problem, Choices(problem).plan(places, PACINGS[solution.uniform]))
+    indices = [number - 1 for number in solution.choice]
+    return trimmed(problem, Choices(problem).plan(indices, PACINGS[solution.uniform]))

@@ -1,4 +1,4 @@
-"""Shares: how many PEs a layer gets, and how its work is divided among them and their functional units."""
+"""How a layer's work is divided among its PEs and their functional units, and which splits are of use."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from functools import lru_cache
 from math import isqrt, prod
 from typing import NamedTuple
 
-from tilewright.allocation.problem import Problem, Stage, Task
+from tilewright.allocation.machine import AllocationLimits, ArrayMachine
+from tilewright.allocation.stages import Stage, Task
 from tilewright.spec.errors import InputError
 
 
-class Share(NamedTuple):
-    """A layer's part of the array.
+class LayerSplit(NamedTuple):
+    """How a layer is divided: the PEs that it gets, and what each of them works on.
 
     Attributes
     ----------
@@ -39,7 +40,7 @@ class Share(NamedTuple):
         return self.pes * self.unit_filters * self.unit_maps
 
     def beats(self, task: Task) -> int:
-        """Return how many turns a frame takes; in each of them every row group computes a pixel."""
+        """Return the beats of a frame; in each of them every row group computes a pixel."""
         return -(-task.rows // self.rows) * task.columns
 
     def cycles(self, task: Task) -> int:
@@ -54,75 +55,95 @@ class Share(NamedTuple):
         """Return the cycles for which a frame keeps the layer busy (equations 4 and 11)."""
         return self.beats(task) * self.cycles(task)
 
-    def violation(self, problem: Problem, stage: Stage) -> str | None:
-        """Say which limit the share breaks, or None."""
-        limits, units = problem.limits, problem.machine.functional_units
-        for what, parts in (("filters", self.filters), ("maps", self.maps), ("rows", self.rows)):
-            if parts > 1 and what not in limits.splits:
-                return f"split: layer {stage.name} divides its {what}, allowed are {', '.join(limits.splits)}"
+    def violation(self, machine: ArrayMachine, limits: AllocationLimits, stage: Stage) -> str | None:
+        """Say which limit the split of a stage breaks, or None."""
+        for axis, parts in (("filters", self.filters), ("maps", self.maps), ("rows", self.rows)):
+            if parts > 1 and axis not in limits.splits:
+                return f"split: layer {stage.name} divides its {axis}, allowed are {', '.join(limits.splits)}"
         if self.unit_filters > 1 and limits.functional_units != "any":
             return f"functional units: of layer {stage.name} work on filters, allowed are maps only"
-        if self.unit_filters * self.unit_maps > units:
-            found = self.unit_filters * self.unit_maps
-            return f"functional units: layer {stage.name} uses {found} of a PE, which has {units}"
+        used, units = self.unit_filters * self.unit_maps, machine.functional_units
+        if used > units:
+            return f"functional units: layer {stage.name} uses {used} of a PE, which has {units}"
         given = limits.pes.get(stage.name)
         if given is not None and self.pes != given:
             return f"PEs: layer {stage.name} has {self.pes}, given are {given}"
         return None
 
 
-def shares(problem: Problem, stage: Stage) -> tuple[Share, ...]:
-    """Return the shares of a layer that nothing replaces: each has more PEs and less load than the last.
+class SplitRules(NamedTuple):
+    """What decides which splits a layer can have.
 
-    Of equal ones it is the one with the fewest row groups, then groups of maps, then functional units. None
-    has more PEs than are left when every other layer has its fewest. A layer whose PEs are given has one.
+    Attributes
+    ----------
+    units
+        Functional units of a PE.
+    axes
+        Over what layers may be divided: filters, maps, rows.
+    units_work_on : {"maps", "any"}
+        What the units of a PE work on in parallel.
     """
-    given = problem.limits.pes.get(stage.name)
-    if given is not None:
-        return (_given(problem, stage, given),)
-    most = problem.machine.pes
-    if problem.parallel:
-        most -= sum(problem.limits.pes.get(other.name, 1) for other in problem.stages if other is not stage)
-    return undominated(stage.task, *split_options(problem), most)
+
+    units: int
+    axes: tuple[str, ...]
+    units_work_on: str
+
+    @classmethod
+    def of(cls, machine: ArrayMachine, limits: AllocationLimits) -> SplitRules:
+        """Return the rules of a machine and limits."""
+        return cls(machine.functional_units, limits.splits, limits.functional_units)
+
+    def allow(self, filters: int, maps: int, rows: int) -> bool:
+        """Whether PEs may be divided like this."""
+        parts = (("filters", filters), ("maps", maps), ("rows", rows))
+        return all(count == 1 or axis in self.axes for axis, count in parts)
 
 
-def fastest(problem: Problem, stage: Stage) -> int:
+def layer_splits(
+    machine: ArrayMachine, limits: AllocationLimits, stage: Stage, most: int
+) -> tuple[LayerSplit, ...]:
+    """Return the splits of a layer that no other one replaces: each has more PEs and less load than the last.
+
+    Of equal ones it is the one with the fewest row groups, then groups of maps, then functional units. A
+    layer whose PEs are given has one.
+
+    Parameters
+    ----------
+    most
+        Most PEs of the layer, where they are not given.
+
+    Raises
+    ------
+    InputError
+        If the PEs that are given cannot be divided as the limits allow.
+    """
+    rules, given = SplitRules.of(machine, limits), limits.pes.get(stage.name)
+    return undominated(stage.task, rules, most) if given is None else (_given(stage, rules, given),)
+
+
+def fastest(machine: ArrayMachine, limits: AllocationLimits, stage: Stage) -> int:
     """Return the fewest cycles in which a layer computes a frame, on any number of PEs if none is given."""
-    given = problem.limits.pes.get(stage.name)
-    if given is not None:
-        return _given(problem, stage, given).load(stage.task)
-    return undominated(stage.task, *split_options(problem), prod(stage.task))[-1].load(stage.task)
+    return layer_splits(machine, limits, stage, prod(stage.task))[-1].load(stage.task)
 
 
-def paper_share(problem: Problem, pes: int) -> Share:
-    """Return the share of the paper: filters are divided, all functional units work on input maps."""
-    return Share(pes, unit_maps=problem.machine.functional_units)
+def paper_split(machine: ArrayMachine, pes: int) -> LayerSplit:
+    """Return the split of the paper: filters are divided, all functional units work on input maps."""
+    return LayerSplit(pes, unit_maps=machine.functional_units)
 
 
-def split_options(problem: Problem) -> tuple[int, tuple[str, ...], str]:
-    """Return the functional units of a PE, over what layers may be divided, and what the units work on."""
-    return problem.machine.functional_units, problem.limits.splits, problem.limits.functional_units
-
-
-def _given(problem: Problem, stage: Stage, pes: int) -> Share:
-    """Return the best share of exactly so many PEs; some may have nothing to do."""
-    units, splits, over = split_options(problem)
-    found = [
-        share
+def _given(stage: Stage, rules: SplitRules, pes: int) -> LayerSplit:
+    """Return the best split of exactly `pes` PEs; some may have nothing to do."""
+    splits = [
+        split
         for filters in divisors(pes)
         for maps in divisors(pes // filters)
-        if split_allowed(filters, maps, pes // (filters * maps), splits)
-        for share in _with_units(stage.task, Share(filters, maps, pes // (filters * maps)), units, over)
+        if rules.allow(filters, maps, pes // (filters * maps))
+        for split in _with_units(stage.task, LayerSplit(filters, maps, pes // (filters * maps)), rules)
     ]
-    if not found:
-        raise InputError(f"limits.pes.{stage.name}", pes, f"cannot be divided over {', '.join(splits)} only")
-    return min(found, key=lambda share: _rank(share, stage.task))
-
-
-def split_allowed(filters: int, maps: int, rows: int, splits: tuple[str, ...]) -> bool:
-    """Whether PEs may be divided like this."""
-    parts = (("filters", filters), ("maps", maps), ("rows", rows))
-    return all(count == 1 or what in splits for what, count in parts)
+    if not splits:
+        axes = ", ".join(rules.axes)
+        raise InputError(f"limits.pes.{stage.name}", pes, f"cannot be divided over {axes} only")
+    return min(splits, key=lambda split: _rank(split, stage.task))
 
 
 def divisors(number: int) -> list[int]:
@@ -132,54 +153,64 @@ def divisors(number: int) -> list[int]:
 
 
 @lru_cache(maxsize=4096)
-def undominated(task: Task, units: int, splits: tuple[str, ...], over: str, most: int) -> tuple[Share, ...]:
-    """Return the shares with up to `most` PEs that nothing replaces, each with more PEs and less load."""
-    found = [
-        share
-        for filters in (useful_parts(task.filters, most) if "filters" in splits else [1])
-        for maps in (useful_parts(task.maps, most // filters) if "maps" in splits else [1])
-        for share in _with_units(task, Share(filters, maps), units, over)
-    ]
-    found = _pareto(found, task)
-    if "rows" in splits:
+def undominated(task: Task, rules: SplitRules, most: int) -> tuple[LayerSplit, ...]:
+    """Return the splits of up to `most` PEs that no other one replaces, each with more PEs and less load."""
+    splits = _pareto(
+        (
+            split
+            for filters, maps in filters_and_maps(task, rules, most)
+            for split in _with_units(task, LayerSplit(filters, maps), rules)
+        ),
+        task,
+    )
+    if "rows" in rules.axes:
         bands = useful_parts(task.rows, most)
-        found = _pareto(
-            [share._replace(rows=rows) for share in found for rows in bands if rows * share.pes <= most], task
+        splits = _pareto(
+            (split._replace(rows=rows) for split in splits for rows in bands if rows * split.pes <= most),
+            task,
         )
-    return tuple(found)
+    return tuple(splits)
+
+
+def filters_and_maps(task: Task, rules: SplitRules, most: int) -> Iterator[tuple[int, int]]:
+    """Yield the numbers of parts of filters and maps, of up to `most` PEs, that make a difference."""
+    for filters in useful_parts(task.filters, most) if "filters" in rules.axes else [1]:
+        for maps in useful_parts(task.maps, most // filters) if "maps" in rules.axes else [1]:
+            yield filters, maps
 
 
 def useful_parts(size: int, most: int) -> list[int]:
     """Return the numbers of parts, up to `most`, each the fewest for the largest part that it gives."""
-    found, parts = [], 1
+    numbers, parts = [], 1
     while parts <= min(size, most):
-        found.append(parts)
+        numbers.append(parts)
         largest = -(-size // parts)
         if largest == 1:
             break
         parts = -(-size // (largest - 1))
-    return found
+    return numbers
 
 
-def _with_units(task: Task, share: Share, units: int, over: str) -> Iterator[Share]:
-    """Give a share's functional units work, no more of them than are of use."""
-    for unit_filters in range(1, min(units, task.filters) + 1) if over == "any" else (1,):
-        rounds = -(-task.filters // (share.filters * unit_filters))
-        if -(-task.filters // (share.filters * rounds)) < unit_filters:
+def _with_units(task: Task, split: LayerSplit, rules: SplitRules) -> Iterator[LayerSplit]:
+    """Give the functional units work, no more of them than are of use."""
+    most = min(rules.units, task.filters) if rules.units_work_on == "any" else 1
+    for unit_filters in range(1, most + 1):
+        rounds = -(-task.filters // (split.filters * unit_filters))
+        if -(-task.filters // (split.filters * rounds)) < unit_filters:
             continue  # fewer do as well
-        rounds = -(-task.maps // (share.maps * (units // unit_filters)))
-        unit_maps = -(-task.maps // (share.maps * rounds))
-        yield share._replace(unit_filters=unit_filters, unit_maps=unit_maps)
+        rounds = -(-task.maps // (split.maps * (rules.units // unit_filters)))
+        unit_maps = -(-task.maps // (split.maps * rounds))
+        yield split._replace(unit_filters=unit_filters, unit_maps=unit_maps)
 
 
-def _rank(share: Share, task: Task) -> tuple[int, ...]:
-    return share.load(task), share.rows, share.maps, share.units
+def _rank(split: LayerSplit, task: Task) -> tuple[int, ...]:
+    return split.load(task), split.rows, split.maps, split.units
 
 
-def _pareto(found: Iterable[Share], task: Task) -> list[Share]:
-    """Leave out every share that has no fewer PEs than another one and no less load."""
-    kept: list[Share] = []
-    for share in sorted(found, key=lambda share: (share.pes, *_rank(share, task))):
-        if not kept or share.load(task) < kept[-1].load(task):
-            kept.append(share)
+def _pareto(splits: Iterable[LayerSplit], task: Task) -> list[LayerSplit]:
+    """Leave out every split that has no fewer PEs than another one and no less load."""
+    kept: list[LayerSplit] = []
+    for split in sorted(splits, key=lambda split: (split.pes, *_rank(split, task))):
+        if not kept or split.load(task) < kept[-1].load(task):
+            kept.append(split)
     return kept

@@ -35,9 +35,9 @@ def rows(problem: Problem, report: dict[str, Any]) -> Rows:
             f" (equations 3 to 13)",
         )
     )
-    room = f" of {machine.buffer_bytes:,}" if machine.buffer_bytes is not None else ""
+    limit = f" of {machine.buffer_bytes:,}" if machine.buffer_bytes is not None else ""
     weights = machine.bytes(sum(stage["weights"] for stage in facts["stages"]))
-    shown.append(("buffers", f"{machine.bytes(facts['storage']):,} bytes{room}, weights {weights:,} in all"))
+    shown.append(("buffers", f"{machine.bytes(facts['storage']):,} bytes{limit}, weights {weights:,} in all"))
     if problem.parallel and facts["pacing"] != "matched":
         shown.append(("pacing", "every layer as slow as the slowest, for the smallest buffers"))
     if "distance" in facts:

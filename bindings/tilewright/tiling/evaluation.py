@@ -7,6 +7,7 @@ from math import prod
 from types import ModuleType
 from typing import Any
 
+from tilewright.core import front
 from tilewright.core.bounds import Bound
 from tilewright.core.context import CONSTRUCT
 from tilewright.simulator import Report, Violation
@@ -138,19 +139,16 @@ def _simulate(problem: Problem, plan: Plan, options: dict[str, Any]) -> Report:
 
 def _simulate_front(problem: Problem, plan: Plan, options: dict[str, Any]) -> Report:
     """Execute every plan of a front; the report is that of the first, with the numbers of all."""
-    reports = [_simulate(problem, one, options) for one in plan.split()]
-    for report in reports:
-        if report.violation is not None:
-            return report
-    front = [_machine(problem).trade_off(problem, report) for report in reports]
-    for first, second in pairwise(front):
-        if not (first["cycles"] < second["cycles"] and first["accesses"] > second["accesses"]):
-            found = f"{first} beside {second}"
-            return Report.refused(Violation("front", 0, "plan", "fewer accesses for more cycles", found))
-    reports[0].facts = {**reports[0].facts, "front": front}
-    if any(report.numeric is False for report in reports):
-        reports[0].numeric = False
-    return reports[0]
+
+    def judge(reports: list[Report]) -> dict[str, Any] | Violation:
+        points = [_machine(problem).trade_off(problem, report) for report in reports]
+        for first, second in pairwise(points):
+            if not (first["cycles"] < second["cycles"] and first["accesses"] > second["accesses"]):
+                found = f"{first} beside {second}"
+                return Violation("front", 0, "plan", "fewer accesses for more cycles", found)
+        return {"front": points}
+
+    return front.simulate_front(plan.split(), lambda one: _simulate(problem, one, options), judge)
 
 
 def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bool, str]]:
@@ -170,12 +168,10 @@ def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bo
     kind = _machine(problem)
     again = kind.exhaustive(problem, deadline)
     claimed, found = (
-        [kind.trade_off(problem, kind.simulate(problem, layer, overlapped=False)) for layer in front]
-        for front in (plan.layers, again.layers if again else ())
+        [kind.trade_off(problem, kind.simulate(problem, layer, overlapped=False)) for layer in layers]
+        for layers in (plan.layers, again.layers if again else ())
     )
-    proven = again is not None and again.proven
-    detail = f"{len(claimed)} points claimed, {len(found)} found anew{'' if proven else ', not in time'}"
-    return [("front", proven and claimed == found, detail)]
+    return front.recheck(claimed, found, again is not None and again.proven)
 
 
 def simulation_seconds(problem: Problem, steps: int) -> float:

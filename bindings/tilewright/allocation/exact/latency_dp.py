@@ -4,8 +4,8 @@ With matched pacing the *level* of a layer is the longest load at or before it, 
 level. On a path, each layer of which reads the one before, let G_j be layer j of the path and the side layers
 of which it is the first layer on the path that depends on them. Then the level of layer j is the longest of
 the level of layer j - 1 and the loads of G_j. Either no load of G_j is above the level of layer j - 1: it
-costs least if each layer of G_j has its cheapest share with a load up to it. Or the level rises to the load
-of one layer of G_j, and the others have their cheapest share up to that. The state is (PEs used, level), its
+costs least if each layer of G_j has its cheapest split with a load up to it. Or the level rises to the load
+of one layer of G_j, and the others have their cheapest split up to that. The state is (PEs used, level), its
 value the earliest start of the path's layer. Each transition adds the lead of the edge, which depends on both
 levels only. For each level those states are kept that start before all others with no more PEs. Layers of
 which none on the path depends on them come last.
@@ -24,14 +24,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.allocation.exact.options import Menus
+from tilewright.allocation.exact.options import Offers
 from tilewright.allocation.exact.timing import Timing
 from tilewright.allocation.geometry import Lead, Numbers
 from tilewright.allocation.problem import Problem
 from tilewright.spec.errors import OutOfTimeError
 
 TOO_MANY = 2**40
-"""PEs of a share that does not exist; sums of as many as there can be layers do not overflow."""
+"""PEs of a split that does not exist; their sum over all layers does not overflow."""
 
 NOTHING = Lead(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
 """The lead of what does not wait."""
@@ -48,12 +48,12 @@ class Group:
         Fewest PEs with which no load is above the level; and with which one is the level besides.
     """
 
-    def __init__(self, members: Sequence[int], offers: Menus, levels: Numbers) -> None:
+    def __init__(self, members: Sequence[int], offers: Offers, levels: Numbers) -> None:
         self.members, self._levels = list(members), levels
         exact = np.full((len(members), len(levels)), TOO_MANY)
         for row, member in zip(exact, members, strict=True):
-            menu = offers[member].between(0, int(levels[-1]))
-            row[np.searchsorted(levels, menu.loads)] = [share.pes for share in menu.shares]
+            offer = offers[member].between(0, int(levels[-1]))
+            row[np.searchsorted(levels, offer.loads)] = [split.pes for split in offer.splits]
         cheapest = np.minimum.accumulate(exact, axis=1)
         falls = np.ones_like(exact, dtype=np.bool_)
         falls[:, 1:] = cheapest[:, 1:] < cheapest[:, :-1]
@@ -64,7 +64,7 @@ class Group:
         self.rise: Numbers = self.keep + more.min(axis=0)
 
     def loads(self, places: Numbers, rises: NDArray[np.bool_]) -> Numbers:
-        """Return the loads of the members at levels of such places, where one rises to it or not.
+        """Return the loads of the members at some levels, given by index, where one rises to it or not.
 
         Returns
         -------
@@ -77,12 +77,12 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Ends:
-    """All ends of the table: for every plan there is one that is no worse in any of the three.
+class FinalStates:
+    """All final states of the table: for every plan there is one that is no worse in any of the three.
 
     Attributes
     ----------
-    interval, pes, latency : int, shape (ends,)
+    interval, pes, latency : int, shape (states,)
         The latency is a lower bound.
     """
 
@@ -93,7 +93,7 @@ class Ends:
     _layers: int
 
     def loads(self, places: Numbers) -> Numbers:
-        """Return the loads of all layers for some of the ends, shape (places, layers)."""
+        """Return the loads of all layers for some of the states, shape (states, layers)."""
         found = np.zeros((len(places), self._layers), dtype=np.int64)
         for number in reversed(range(len(self._steps))):
             group, level, origin = self._steps[number]
@@ -105,16 +105,16 @@ class Ends:
         return found
 
 
-def ends(
+def final_states(
     timing: Timing,
-    offers: Menus,
+    offers: Offers,
     path: Sequence[int],
     pes: int,
     *,
     longest: int | None = None,
     deadline: float = float("inf"),
-) -> Ends:
-    """Return the table's ends for a path.
+) -> FinalStates:
+    """Return the table's final states for a path.
 
     Parameters
     ----------
@@ -130,14 +130,14 @@ def ends(
     # Importing the compiler takes a second, which those need not wait for who need no table.
     from tilewright.allocation.exact.latency_kernel import advanced
 
-    levels = np.array(sorted({load for menu in offers for load in menu.loads}), dtype=np.int64)
+    levels = np.array(sorted({load for offer in offers for load in offer.loads}), dtype=np.int64)
     if longest is not None:
         levels = levels[levels <= longest]
     parts = _groups(timing.problem, path)
-    least = [sum(min(share.pes for share in offers[number].shares) for number in part) for part in parts]
+    least = [sum(min(split.pes for split in offers[number].splits) for number in part) for part in parts]
     if sum(least) > pes or not len(levels):
         nothing = np.zeros(0, dtype=np.int64)
-        return Ends(nothing, nothing, nothing, [], len(offers))
+        return FinalStates(nothing, nothing, nothing, [], len(offers))
     # Before the first layer there is one state, below all levels.
     level, used, value = (np.zeros(1, dtype=np.int64) for _ in range(3))
     first = np.minimum(np.arange(len(levels) + 1), 1)
@@ -159,7 +159,7 @@ def ends(
         if number == len(path) - 1:
             value += (paces * timing.beats[path[-1]])[level]
         steps.append((group, level, origin))
-    return Ends(levels[level], used, value, steps, len(offers))
+    return FinalStates(levels[level], used, value, steps, len(offers))
 
 
 def _groups(problem: Problem, path: Sequence[int]) -> list[list[int]]:

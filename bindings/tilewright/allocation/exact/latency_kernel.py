@@ -1,4 +1,4 @@
-"""The compiled kernel of `search_path`: the states of a table after one more layer."""
+"""The compiled kernel of `latency_dp`: the states of a table after one more layer."""
 
 from __future__ import annotations
 
@@ -45,39 +45,42 @@ def advanced(
         The new states, and which each comes from.
     """
     never = np.int64(2**62)
-    best, source = np.full(most + 1, never), np.zeros(most + 1, dtype=np.int64)
-    room = max(1024, 2 * len(pes))
-    new = np.empty((4, room), dtype=np.int64)
+    # Of one level at a time: the earliest start with each number of PEs, and the state that it comes from.
+    earliest, source = np.full(most + 1, never), np.zeros(most + 1, dtype=np.int64)
+    length = max(1024, 2 * len(pes))
+    table = np.empty((4, length), dtype=np.int64)  # level, PEs, start and origin of the new states
     begins = np.zeros(len(keep) + 1, dtype=np.int64)
     count = 0
-    for to in range(len(keep)):
-        low, high = most + 1, -1
-        for come in range(1 if starts else to + 1):
-            cost = keep[to] if come == to and not starts else rise[to]
+    for level in range(len(keep)):
+        low, high = most + 1, -1  # PEs of the new states at this level
+        for previous in range(1 if starts else level + 1):
+            cost = keep[level] if previous == level and not starts else rise[level]
             if cost > most:
                 continue
-            delay = ahead[0] * before[come]
+            delay = ahead[0] * before[previous]
             for corner in range(1, len(ahead)):
-                delay = max(delay, ahead[corner] * before[come] - done[corner] * paces[to])
-            for state in range(first[come], first[come + 1]):
+                delay = max(delay, ahead[corner] * before[previous] - done[corner] * paces[level])
+            for state in range(first[previous], first[previous + 1]):
                 total = pes[state] + cost
                 if total > most:
                     break
                 low, high = min(low, total), max(high, total)
-                if value[state] + delay < best[total]:
-                    best[total], source[total] = value[state] + delay, state
+                if value[state] + delay < earliest[total]:
+                    earliest[total], source[total] = value[state] + delay, state
+        # Kept are states that start before all others of this level with no more PEs.
         least = never
         for total in range(low, high + 1):
-            if best[total] < least:
-                least = best[total]
-                if count == room:
-                    room *= 2
-                    larger = np.empty((4, room), dtype=np.int64)
-                    larger[:, :count] = new[:, :count]
-                    new = larger
-                new[0, count], new[1, count] = to, total
-                new[2, count], new[3, count] = least, source[total]
+            if earliest[total] < least:
+                least = earliest[total]
+                if count == length:
+                    length *= 2
+                    longer = np.empty((4, length), dtype=np.int64)
+                    longer[:, :count] = table[:, :count]
+                    table = longer
+                table[0, count], table[1, count] = level, total
+                table[2, count], table[3, count] = least, source[total]
                 count += 1
-            best[total] = never
-        begins[to + 1] = count
-    return begins, new[0, :count].copy(), new[1, :count].copy(), new[2, :count].copy(), new[3, :count].copy()
+            earliest[total] = never
+        begins[level + 1] = count
+    states = table[:, :count]
+    return begins, states[0].copy(), states[1].copy(), states[2].copy(), states[3].copy()

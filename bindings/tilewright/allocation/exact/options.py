@@ -1,15 +1,15 @@
-"""What layers can choose from: their loads, each with the share of fewest PEs; and the parametric search.
+"""What layers can choose from: their loads, each with the split of fewest PEs; and the parametric search.
 
 *The least interval* (parametric search on the bottleneck). At an interval of T or less no layer has a load
-above T, so each has at least as many PEs as its cheapest share with such a load. These shares together are a
+above T, so each has at least as many PEs as its cheapest split with such a load. These splits together are a
 plan of interval T or less, so T can be kept if and only if their PEs fit. Where T can be kept, more can, and
-the interval of a plan is the load of one of its shares: the least T is found by bisection of all loads. Its
+the interval of a plan is the load of one of its splits: the least T is found by bisection of all loads. Its
 plan has the fewest PEs of all with that interval. The fewest PEs for a rate are those of the T that it
 allows. Layers that take turns have all PEs one after the other; the fewest for a rate are found likewise.
 
-*Dominated shares.* Where low interval and few PEs are all that counts, a share with no fewer PEs and no less
+*Dominated splits.* Where low interval and few PEs are all that counts, a split with no fewer PEs and no less
 load than another one is never needed. Latency can be lower with it: a layer that outruns its producer has to
-start late, and a slower one can start, and let others start, earlier. `search_timing` says when that cannot
+start late, and a slower one can start, and let others start, earlier. `timing` says when that cannot
 be.
 """
 
@@ -22,149 +22,148 @@ from functools import cached_property, lru_cache
 from itertools import accumulate
 from math import prod
 
-from tilewright.allocation.problem import Problem, Stage, Task
+from tilewright.allocation.problem import Problem
 from tilewright.allocation.splits import (
-    Share,
+    LayerSplit,
+    SplitRules,
     divisors,
-    shares,
-    split_allowed,
-    split_options,
+    filters_and_maps,
     undominated,
     useful_parts,
 )
+from tilewright.allocation.stages import Stage, Task
 
 
 @dataclass(frozen=True)
-class Menu:
-    """The loads that a layer can have, ascending, each with the share of fewest PEs that gives it."""
+class ParetoOptions:
+    """The loads that a layer can have, ascending, each with the split of fewest PEs that gives it."""
 
     loads: tuple[int, ...]
-    shares: tuple[Share, ...]
+    splits: tuple[LayerSplit, ...]
 
     @classmethod
-    def of(cls, task: Task, found: Iterable[Share]) -> Menu:
-        """Return the menu of some shares."""
-        best: dict[int, Share] = {}
-        for share in sorted(found, key=lambda share: share.pes):
-            best.setdefault(share.load(task), share)
+    def of(cls, task: Task, splits: Iterable[LayerSplit]) -> ParetoOptions:
+        """Return the options that some splits give."""
+        best: dict[int, LayerSplit] = {}
+        for split in sorted(splits, key=lambda split: split.pes):
+            best.setdefault(split.load(task), split)
         loads = tuple(sorted(best))
         return cls(loads, tuple(best[load] for load in loads))
 
     @cached_property
-    def _cheapest(self) -> tuple[Share, ...]:
-        """The share of fewest PEs among the first one, two, three, ...; of equal ones the fastest."""
-        return tuple(accumulate(self.shares, lambda one, other: other if other.pes < one.pes else one))
+    def _cheapest(self) -> tuple[LayerSplit, ...]:
+        """The split of fewest PEs among the first one, two, three, ...; of equal ones the fastest."""
+        return tuple(accumulate(self.splits, lambda one, other: other if other.pes < one.pes else one))
 
-    def within(self, load: int) -> Share | None:
-        """Return the share of fewest PEs with at most such a load."""
+    def within(self, load: int) -> LayerSplit | None:
+        """Return the split of fewest PEs with at most this load, None if there is none."""
         count = bisect_right(self.loads, load)
         return self._cheapest[count - 1] if count else None
 
-    def at(self, load: int) -> Share:
-        """Return the share of fewest PEs with this load, which must be there."""
-        return self.shares[bisect_left(self.loads, load)]
+    def at(self, load: int) -> LayerSplit:
+        """Return the split of fewest PEs with this load, which must be there."""
+        return self.splits[bisect_left(self.loads, load)]
 
-    def fastest(self, pes: int) -> Share | None:
-        """Return the share of least load with at most so many PEs."""
-        return next((share for share in self.shares if share.pes <= pes), None)
+    def fastest(self, pes: int) -> LayerSplit | None:
+        """Return the split of least load with at most `pes` PEs, None if there is none."""
+        return next((split for split in self.splits if split.pes <= pes), None)
 
-    def between(self, least: int, most: int) -> Menu:
-        """Return the part of the menu with such loads."""
+    def between(self, least: int, most: int) -> ParetoOptions:
+        """Return the options with loads from `least` to `most`."""
         part = slice(bisect_left(self.loads, least), bisect_right(self.loads, most))
-        return Menu(self.loads[part], self.shares[part])
+        return ParetoOptions(self.loads[part], self.splits[part])
 
 
-Menus = tuple[Menu, ...]
+Offers = tuple[ParetoOptions, ...]
+"""The options of every layer."""
 
 
-def menus(problem: Problem, *, every: bool = False) -> Menus:
-    """Return the menu of every layer, without loads too long for the required rate.
+def offers_of(problem: Problem, *, every: bool = False) -> Offers:
+    """Return the options of every layer, without loads too long for the required rate.
 
     Parameters
     ----------
     every
-        With the loads of dominated shares, too; layers are parallel and their rows are not split.
+        With the loads of dominated splits, too; layers are parallel and their rows are not split.
     """
-    found = (_every_load(problem, stage) if every else _menu(problem, stage) for stage in problem.stages)
+    offers = (_every_load(problem, stage) if every else _offer(problem, stage) for stage in problem.stages)
     most = problem.most_interval
-    return tuple(found) if most is None else tuple(menu.between(0, most) for menu in found)
+    return tuple(offers) if most is None else tuple(offer.between(0, most) for offer in offers)
 
 
-def menu_anywhere(problem: Problem, stage: Stage) -> Menu:
-    """Return the menu that a layer would have on an array of any size."""
+def offer_anywhere(problem: Problem, stage: Stage) -> ParetoOptions:
+    """Return the options that a layer would have on an array of any size."""
     if stage.name in problem.limits.pes:
-        return _menu(problem, stage)
-    return _menu_of(stage.task, undominated(stage.task, *split_options(problem), prod(stage.task)))
+        return _offer(problem, stage)
+    return _options_of(stage.task, undominated(stage.task, problem.split_rules, prod(stage.task)))
 
 
-def _menu(problem: Problem, stage: Stage) -> Menu:
-    return _menu_of(stage.task, shares(problem, stage))
+def _offer(problem: Problem, stage: Stage) -> ParetoOptions:
+    return _options_of(stage.task, problem.splits_of(stage))
 
 
 @lru_cache(maxsize=4096)
-def _menu_of(task: Task, found: tuple[Share, ...]) -> Menu:
-    return Menu.of(task, found)
+def _options_of(task: Task, splits: tuple[LayerSplit, ...]) -> ParetoOptions:
+    return ParetoOptions.of(task, splits)
 
 
-def _every_load(problem: Problem, stage: Stage) -> Menu:
-    units, splits, over = split_options(problem)
-    given = problem.limits.pes.get(stage.name)
+def _every_load(problem: Problem, stage: Stage) -> ParetoOptions:
+    rules, given = problem.split_rules, problem.limits.pes.get(stage.name)
     if given is None:
-        others = (problem.limits.pes.get(other.name, 1) for other in problem.stages if other is not stage)
-        return _free_menu(stage.task, units, splits, over, problem.machine.pes - sum(others))
+        return _every_load_of_free(stage.task, rules, problem.most_pes(stage))
     divided = [(filters, given // filters) for filters in divisors(given)]
-    allowed = [(filters, maps) for filters, maps in divided if split_allowed(filters, maps, 1, splits)]
-    return Menu.of(stage.task, _with_any_units(stage.task, allowed, units, over))
+    allowed = [(filters, maps) for filters, maps in divided if rules.allow(filters, maps, 1)]
+    return ParetoOptions.of(stage.task, _with_any_units(stage.task, allowed, rules))
 
 
 @lru_cache(maxsize=4096)
-def _free_menu(task: Task, units: int, splits: tuple[str, ...], over: str, most: int) -> Menu:
-    divided = (
-        (filters, maps)
-        for filters in (useful_parts(task.filters, most) if "filters" in splits else [1])
-        for maps in (useful_parts(task.maps, most // filters) if "maps" in splits else [1])
-    )
-    return Menu.of(task, _with_any_units(task, divided, units, over))
+def _every_load_of_free(task: Task, rules: SplitRules, most: int) -> ParetoOptions:
+    """Return all loads of a layer whose PEs are not given, on at most `most` PEs."""
+    return ParetoOptions.of(task, _with_any_units(task, filters_and_maps(task, rules, most), rules))
 
 
-def _with_any_units(task: Task, divided: Iterable[tuple[int, int]], units: int, over: str) -> Iterator[Share]:
-    """Give shares functional units, in all numbers that make a difference."""
+def _with_any_units(
+    task: Task, divided: Iterable[tuple[int, int]], rules: SplitRules
+) -> Iterator[LayerSplit]:
+    """Give splits of filters and maps functional units, in all numbers that make a difference."""
+    units = rules.units
     for filters, maps in divided:
-        for unit_filters in useful_parts(-(-task.filters // filters), units) if over == "any" else [1]:
-            for unit_maps in useful_parts(-(-task.maps // maps), units // unit_filters):
-                yield Share(filters, maps, 1, unit_filters, unit_maps)
+        own_filters, own_maps = -(-task.filters // filters), -(-task.maps // maps)
+        for unit_filters in useful_parts(own_filters, units) if rules.units_work_on == "any" else [1]:
+            for unit_maps in useful_parts(own_maps, units // unit_filters):
+                yield LayerSplit(filters, maps, 1, unit_filters, unit_maps)
 
 
 # The parametric search -----------------------------------------------------------------------------------
 
 
-def within(offers: Sequence[Menu], load: int) -> tuple[Share, ...] | None:
-    """Return the share of fewest PEs of every layer with at most such a load; None if one has none."""
-    found = tuple(share for menu in offers if (share := menu.within(load)) is not None)
+def within(offers: Sequence[ParetoOptions], load: int) -> tuple[LayerSplit, ...] | None:
+    """Return the split of fewest PEs of every layer with at most this load; None if one has none."""
+    found = tuple(split for offer in offers if (split := offer.within(load)) is not None)
     return found if len(found) == len(offers) else None
 
 
-def least_interval(offers: Sequence[Menu], pes: int) -> int | None:
-    """Return the least load that no layer must exceed on so many PEs; None if there is none."""
-    candidates = sorted({load for menu in offers for load in menu.loads})
+def least_interval(offers: Sequence[ParetoOptions], pes: int) -> int | None:
+    """Return the least interval of layers with at most `pes` PEs together; None if there is none."""
+    candidates = sorted({load for offer in offers for load in offer.loads})
 
     def fits(load: int) -> bool:
         found = within(offers, load)
-        return found is not None and sum(share.pes for share in found) <= pes
+        return found is not None and sum(split.pes for split in found) <= pes
 
     place = bisect_left(candidates, True, key=fits)
     return candidates[place] if place < len(candidates) else None
 
 
-def in_turn(offers: Sequence[Menu], pes: int) -> tuple[Share, ...] | None:
-    """Return the cheapest of the fastest shares of every layer, each with at most so many PEs."""
-    found = tuple(share for menu in offers if (share := menu.fastest(pes)) is not None)
+def in_turn(offers: Sequence[ParetoOptions], pes: int) -> tuple[LayerSplit, ...] | None:
+    """Return the cheapest of the fastest splits of every layer, each with at most `pes` PEs."""
+    found = tuple(split for offer in offers if (split := offer.fastest(pes)) is not None)
     return found if len(found) == len(offers) else None
 
 
-def fewest_in_turn(offers: Sequence[Menu], stages: Sequence[Stage], cycles: int) -> int | None:
+def fewest_in_turn(offers: Sequence[ParetoOptions], stages: Sequence[Stage], cycles: int) -> int | None:
     """Return the fewest PEs on which layers that take turns need no more cycles for a frame."""
-    candidates = sorted({share.pes for menu in offers for share in menu.shares})
+    candidates = sorted({split.pes for offer in offers for split in offer.splits})
 
     def fits(pes: int) -> bool:
         found = in_turn(offers, pes)
@@ -174,6 +173,6 @@ def fewest_in_turn(offers: Sequence[Menu], stages: Sequence[Stage], cycles: int)
     return candidates[place] if place < len(candidates) else None
 
 
-def total_load(stages: Sequence[Stage], chosen: Sequence[Share]) -> int:
+def total_load(stages: Sequence[Stage], chosen: Sequence[LayerSplit]) -> int:
     """Return the cycles of a frame when layers take turns."""
-    return sum(share.load(stage.task) for stage, share in zip(stages, chosen, strict=True))
+    return sum(split.load(stage.task) for stage, split in zip(stages, chosen, strict=True))

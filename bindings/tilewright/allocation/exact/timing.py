@@ -12,7 +12,7 @@ implied edges are left out at once, those that remain still imply them.
 the longest load at or before it, so it is never less than a producer's. The lead of an edge falls as the
 consumer's pace rises, and is never less than ``ahead[0] * z`` with the producer's pace z. If it is just that
 where both have the same level, it is for all higher levels of the consumer, too. If that is so of every edge
-at every level, then start times and latency are sums of paces, and rise with the levels: a share with no more
+at every level, then start times and latency are sums of paces, and rise with the levels: a split with no more
 PEs and no more load than another one gives no higher latency, and matched pacing no higher than uniform.
 """
 
@@ -22,7 +22,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tilewright.allocation.exact.options import Menus, menus
+from tilewright.allocation.exact.options import Offers, offers_of
 from tilewright.allocation.geometry import Lead, Numbers, Scan, latest
 from tilewright.allocation.problem import Problem
 
@@ -89,17 +89,17 @@ class Timing:
         return False
 
 
-def sufficient(timing: Timing) -> tuple[Menus, bool]:
+def sufficient(timing: Timing) -> tuple[Offers, bool]:
     """Return the loads among which there are best plans, and whether waiting can be part of them.
 
     It can where buffers are limited, too, as a slower layer may need smaller ones.
     """
     problem = timing.problem
-    every = menus(problem, every=True)
+    every = offers_of(problem, every=True)
     limited = problem.machine.buffer_words is not None
-    if limited or timing.waiting_can_pay({load for menu in every for load in menu.loads}):
+    if limited or timing.waiting_can_pay({load for offer in every for load in offer.loads}):
         return every, True
-    return menus(problem), False
+    return offers_of(problem), False
 
 
 def delays(lead: Lead, before: Numbers, after: Numbers) -> Numbers:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -21,23 +22,72 @@ from numpy.typing import NDArray
 inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 """For functions that only compiled ones call: without the ways in from Python they compile faster."""
 
-LAYER, ROW, COLUMN, PLACE, ON_BORDER, MARK = range(6)
-"""Columns of `State.pe`; the last one is scratch."""
 
-FIRST, MOVABLE, CONTACTS, AT_BORDER, INWARD, OUTWARD = range(6)
-"""Columns of `State.of`."""
+class Cell(IntEnum):
+    """Columns of `State.cells`."""
 
-PRODUCER, CONSUMER = range(2)
-"""Columns of `State.edges`."""
+    LAYER = 0
+    """The layer; "unused" and the wall come after all layers."""
+    ROW = 1
+    COLUMN = 2
+    INDEX = 3
+    """Where the PE stands in `State.pes`."""
+    ON_BORDER = 4
+    """Whether it is on the border of the array."""
+    MARK = 5
+    """Number of the last flood that reached it: scratch."""
 
-HOPS, BEST, MARKS = range(3)
-"""Places of `State.totals`: hops of the present placement, of the best one, and how often PEs were marked."""
+
+class Count(IntEnum):
+    """Columns of `State.per_layer`."""
+
+    FIRST = 0
+    """Where the layer's PEs begin in `State.pes`."""
+    MOVABLE = 1
+    """How many of them come first because their neighbourhood lets them leave."""
+    CONTACTS = 2
+    """Pairs of neighbours with the next layer."""
+    AT_BORDER = 3
+    """PEs on the border of the array."""
+    INWARD = 4
+    """Where the edges begin in `State.linked` of which the layer is the consumer."""
+    OUTWARD = 5
+    """Where those begin of which it is the producer."""
+
+
+class Edge(IntEnum):
+    """Columns of `State.edges`."""
+
+    PRODUCER = 0
+    CONSUMER = 1
+
+
+class Undo(IntEnum):
+    """Columns of `State.undo`."""
+
+    EDGE = 0
+    PE = 1
+    """A PE of the edge's consumer."""
+    HOPS = 2
+    """Its distance before the move."""
+
+
+class Total(IntEnum):
+    """Indices of `State.totals`."""
+
+    HOPS = 0
+    """Hops of the present placement."""
+    BEST = 1
+    """Hops of the best placement so far."""
+    MARKS = 2
+    """How often PEs were marked."""
+
 
 LONGEST = 5
 """Most layers that exchange PEs in one move."""
 
 ANY_PE = 32
-"""One in so many PEs is drawn without asking its neighbourhood whether it can leave its layer."""
+"""One of ANY_PE draws is of all PEs of a layer, not only of those whose neighbourhood lets them leave."""
 
 PLENTY = 2**30
 """Contacts and PEs on the border of layers that need none."""
@@ -50,19 +100,16 @@ class State(NamedTuple):
 
     Attributes
     ----------
-    pe : int32, shape (PEs with the wall, 6)
-        Of each PE: layer ("unused" and the wall come after the layers), row, column, where it stands in
-        `pes`, whether it is on the border.
-    of : int32, shape (layers + 2, 6)
-        Of each layer and "unused": where its PEs begin in `pes`, how many of them come first because their
-        neighbourhood lets them leave, pairs of neighbours with the next layer, PEs on the border, where its
-        edges begin in `linked` as a consumer and as a producer.
+    cells : int32, shape (PEs with the wall, 6)
+        What is known of each PE: see `Cell`.
+    per_layer : int32, shape (layers + 2, 6)
+        What is known of each layer, "unused" and the wall: see `Count`.
     pes : int32, shape (PEs,)
-        PEs of each layer.
+        PEs of each layer, one layer after the other.
     around : int32, shape (8,)
         What leads from a PE to those around it, clockwise; the even ones are its neighbours.
     edges : int32, shape (edges, 2)
-        Producer and consumer.
+        See `Edge`.
     linked : int32, shape (2 * edges,)
         Edges of each consumer, then those of each producer.
     distance : int32, shape (edges, PEs with the wall)
@@ -70,15 +117,15 @@ class State(NamedTuple):
     stack : int32, shape (PEs,)
         Scratch.
     undo : int32, shape (n, 3)
-        Edge, PE and former value of the distances that a move has changed.
+        The distances that a move has changed, as they were: see `Undo`.
     best : int32, shape (PEs with the wall,)
         Layers in the best placement so far.
     totals : int64, shape (3,)
-        See the constants above.
+        See `Total`.
     """
 
-    pe: Table
-    of: Table
+    cells: Table
+    per_layer: Table
     pes: Table
     around: Table
     edges: Table
@@ -92,206 +139,249 @@ class State(NamedTuple):
 
 @inner
 def _below(n):
+    """Return a random integer from 0 to n - 1."""
     return int(np.random.random() * n)  # noqa: NPY002  (what compiled code has)
 
 
 @inner
-def _touches(pe, around, one, layer):
+def _touches(cells, around, pe, layer):
     """Whether a neighbour of a PE computes a layer."""
     found = False
     for side in range(0, 8, 2):
-        found |= pe[one + around[side], LAYER] == layer
+        found |= cells[pe + around[side], Cell.LAYER] == layer
     return found
 
 
 @inner
-def _holds_without(pe, around, one, layer):
+def _holds_without(cells, around, pe, layer):
     """Whether the neighbours of a PE that compute a layer, at least one, are connected around it."""
     groups = 0
     for side in range(0, 8, 2):
-        if pe[one + around[side], LAYER] == layer:
+        if cells[pe + around[side], Cell.LAYER] == layer:
             groups += 1
-            corner, turned = one + around[side + 1], one + around[(side + 2) % 8]
-            if pe[corner, LAYER] == layer and pe[turned, LAYER] == layer:
+            corner, turned = pe + around[side + 1], pe + around[(side + 2) % 8]
+            if cells[corner, Cell.LAYER] == layer and cells[turned, Cell.LAYER] == layer:
                 groups -= 1
     return groups == 1
 
 
 @inner
-def _connected(pe, around, stack, mark, one, layer, size):
+def _connected(cells, around, stack, mark, pe, layer, size):
     """Whether the PEs of a layer are connected; one of them is given."""
-    pe[one, MARK] = mark
-    stack[0] = one
+    cells[pe, Cell.MARK] = mark
+    stack[0] = pe
     waiting, reached = 1, 0
     while waiting > 0:
         waiting -= 1
-        one = stack[waiting]
+        pe = stack[waiting]
         reached += 1
         for side in range(0, 8, 2):
-            other = one + around[side]
-            if pe[other, LAYER] == layer and pe[other, MARK] != mark:
-                pe[other, MARK] = mark
+            other = pe + around[side]
+            if cells[other, Cell.LAYER] == layer and cells[other, Cell.MARK] != mark:
+                cells[other, Cell.MARK] = mark
                 stack[waiting] = other
                 waiting += 1
     return reached == size
 
 
 @inner
-def _nearest(pe, around, one, layer, least):
-    """Return the hops from a PE to the nearest one of a layer, known to be at least so many."""
-    if least == 1 and _touches(pe, around, one, layer):
+def _nearest(cells, around, pe, layer, least):
+    """Return the hops from a PE to the nearest one of a layer, known to be at least `least`."""
+    if least == 1 and _touches(cells, around, pe, layer):
         return 1
-    last, row, column = pe.shape[0] - 1, pe[one, ROW], pe[one, COLUMN]
-    rows, columns = pe[last, ROW], pe[last, COLUMN]  # of the wall's last corner
+    last, row, column = cells.shape[0] - 1, cells[pe, Cell.ROW], cells[pe, Cell.COLUMN]
+    rows, columns = cells[last, Cell.ROW], cells[last, Cell.COLUMN]  # of the wall's last corner
     hops = least
     while True:
         for down in range(max(-hops, -row), min(hops, rows - 1 - row) + 1):
             right = hops - abs(down)
-            at = one + down * around[4]
-            if column + right < columns and pe[at + right, LAYER] == layer:
+            at = pe + down * around[4]
+            if column + right < columns and cells[at + right, Cell.LAYER] == layer:
                 return hops
-            if column >= right and pe[at - right, LAYER] == layer:
+            if column >= right and cells[at - right, Cell.LAYER] == layer:
                 return hops
         hops += 1
 
 
 @inner
-def _assign(pe, of, around, one, layer):
+def _assign(cells, per_layer, around, pe, layer):
     """Let a PE compute another layer; count contacts and PEs on the border."""
-    before = pe[one, LAYER]
+    before = cells[pe, Cell.LAYER]
     for side in range(0, 8, 2):
-        other = pe[one + around[side], LAYER]
+        other = cells[pe + around[side], Cell.LAYER]
         if abs(other - before) == 1:
-            of[min(other, before), CONTACTS] -= 1
+            per_layer[min(other, before), Count.CONTACTS] -= 1
         if abs(other - layer) == 1:
-            of[min(other, layer), CONTACTS] += 1
-    of[before, AT_BORDER] -= pe[one, ON_BORDER]
-    of[layer, AT_BORDER] += pe[one, ON_BORDER]
-    pe[one, LAYER] = layer
+            per_layer[min(other, layer), Count.CONTACTS] += 1
+    per_layer[before, Count.AT_BORDER] -= cells[pe, Cell.ON_BORDER]
+    per_layer[layer, Count.AT_BORDER] += cells[pe, Cell.ON_BORDER]
+    cells[pe, Cell.LAYER] = layer
 
 
 @inner
-def _swap(pe, pes, one, other):
+def _swap(cells, pes, pe, other):
     """Let two PEs change places in the list."""
-    here, there = pe[one, PLACE], pe[other, PLACE]
-    pes[here], pes[there] = other, one
-    pe[one, PLACE], pe[other, PLACE] = there, here
+    here, there = cells[pe, Cell.INDEX], cells[other, Cell.INDEX]
+    pes[here], pes[there] = other, pe
+    cells[pe, Cell.INDEX], cells[other, Cell.INDEX] = there, here
 
 
 @inner
-def _sort_in(pe, of, pes, around, one):
+def _sort_in(cells, per_layer, pes, around, pe):
     """Put a PE among those of its layer that may leave it, or among the others."""
-    layer, unused = pe[one, LAYER], of.shape[0] - 2
+    layer, unused = cells[pe, Cell.LAYER], per_layer.shape[0] - 2
     if layer > unused:
         return
-    alone = of[layer + 1, FIRST] - of[layer, FIRST] == 1
-    may_leave = layer == unused or alone or _holds_without(pe, around, one, layer)
-    end = of[layer, FIRST] + of[layer, MOVABLE]
-    if may_leave and pe[one, PLACE] >= end:
-        of[layer, MOVABLE] += 1
-        _swap(pe, pes, one, pes[end])
-    elif not may_leave and pe[one, PLACE] < end:
-        of[layer, MOVABLE] -= 1
-        _swap(pe, pes, one, pes[end - 1])
+    alone = per_layer[layer + 1, Count.FIRST] - per_layer[layer, Count.FIRST] == 1
+    may_leave = layer == unused or alone or _holds_without(cells, around, pe, layer)
+    end = per_layer[layer, Count.FIRST] + per_layer[layer, Count.MOVABLE]
+    if may_leave and cells[pe, Cell.INDEX] >= end:
+        per_layer[layer, Count.MOVABLE] += 1
+        _swap(cells, pes, pe, pes[end])
+    elif not may_leave and cells[pe, Cell.INDEX] < end:
+        per_layer[layer, Count.MOVABLE] -= 1
+        _swap(cells, pes, pe, pes[end - 1])
 
 
 @inner
-def _draw(of, pes, layer):
+def _draw(per_layer, pes, layer):
     """Return a random PE of a layer that may leave it, -1 if there is none."""
-    first, movable = of[layer, FIRST], of[layer, MOVABLE]
+    first, movable = per_layer[layer, Count.FIRST], per_layer[layer, Count.MOVABLE]
     if _below(ANY_PE) == 0:
-        return pes[first + _below(of[layer + 1, FIRST] - first)]
+        return pes[first + _below(per_layer[layer + 1, Count.FIRST] - first)]
     return pes[first + _below(movable)] if movable > 0 else -1
 
 
 @inner
-def _propose(pe, of, pes, around, moved, layers):
+def _propose(cells, per_layer, pes, around, moved, layers):
     """Draw a move: PEs, each of which goes to the layer of the next one; return how many, 0 for none."""
-    unused = of.shape[0] - 2
-    layers[0] = pe[pes[_below(pes.shape[0])], LAYER]
-    moved[0] = _draw(of, pes, layers[0])
+    unused = per_layer.shape[0] - 2
+    layers[0] = cells[pes[_below(pes.shape[0])], Cell.LAYER]
+    moved[0] = _draw(per_layer, pes, layers[0])
     for n in range(1, LONGEST):
         if moved[n - 1] < 0:
             return 0
-        layer = pe[moved[n - 1] + around[2 * _below(4)], LAYER]
+        layer = cells[moved[n - 1] + around[2 * _below(4)], Cell.LAYER]
         if layer > unused:
             return 0
         for i in range(n):
             if layers[i] == layer:
                 return 0
         layers[n] = layer
-        moved[n] = _draw(of, pes, layer)
-        if moved[n] >= 0 and (layers[0] == unused or _touches(pe, around, moved[n], layers[0])):
+        moved[n] = _draw(per_layer, pes, layer)
+        if moved[n] >= 0 and (layers[0] == unused or _touches(cells, around, moved[n], layers[0])):
             return n + 1
     return 0
 
 
 @inner
-def _exchange(pe, of, pes, around, one, other):
+def _exchange(cells, per_layer, pes, around, pe, other):
     """Let two PEs compute what the other one does."""
-    here, there = pe[one, LAYER], pe[other, LAYER]
-    _assign(pe, of, around, one, there)
-    _assign(pe, of, around, other, here)
-    _swap(pe, pes, one, other)
+    here, there = cells[pe, Cell.LAYER], cells[other, Cell.LAYER]
+    _assign(cells, per_layer, around, pe, there)
+    _assign(cells, per_layer, around, other, here)
+    _swap(cells, pes, pe, other)
 
 
 @inner
-def _allowed(pe, of, around, stack, totals, moved, layers, n):
+def _allowed(cells, per_layer, around, stack, totals, moved, layers, n):
     """Whether a move that was carried out has kept every rule."""
     for i in range(n):
         layer = layers[i]
-        if layer == of.shape[0] - 2:
+        if layer == per_layer.shape[0] - 2:
             continue
-        if of[layer, CONTACTS] == 0 or of[layer, AT_BORDER] == 0:
+        if per_layer[layer, Count.CONTACTS] == 0 or per_layer[layer, Count.AT_BORDER] == 0:
             return False
-        if layer > 0 and of[layer - 1, CONTACTS] == 0:
+        if layer > 0 and per_layer[layer - 1, Count.CONTACTS] == 0:
             return False
-        size = of[layer + 1, FIRST] - of[layer, FIRST]
+        size = per_layer[layer + 1, Count.FIRST] - per_layer[layer, Count.FIRST]
         came = moved[(i + n - 1) % n]
         if size == 1:
             continue
-        if not _touches(pe, around, came, layer):
+        if not _touches(cells, around, came, layer):
             return False
-        if not _holds_without(pe, around, moved[i], layer):
-            totals[MARKS] += 1
-            if not _connected(pe, around, stack, totals[MARKS], came, layer, size):
+        if not _holds_without(cells, around, moved[i], layer):
+            totals[Total.MARKS] += 1
+            if not _connected(cells, around, stack, totals[Total.MARKS], came, layer, size):
                 return False
     return True
 
 
 @inner
-def _travel(pe, of, pes, around, edges, linked, distance, undo, moved, layers, n):
-    """Update distances after a move; return by how much they have grown and how many have changed."""
-    more, changes = 0, 0
-    for i in range(n):
-        came = moved[(i + n - 1) % n]
-        for k in range(of[layers[i], INWARD], of[layers[i] + 1, INWARD]):
-            edge = linked[k]
-            hops = _nearest(pe, around, came, edges[edge, PRODUCER], 1)
-            more += hops - distance[edge, moved[i]]
-            undo[changes, 0], undo[changes, 1], undo[changes, 2] = edge, came, distance[edge, came]
-            changes += 1
-            distance[edge, came] = hops
-    for i in range(n):
-        came, went = moved[(i + n - 1) % n], moved[i]
-        row, column, old_row, old_column = pe[came, ROW], pe[came, COLUMN], pe[went, ROW], pe[went, COLUMN]
-        for k in range(of[layers[i], OUTWARD], of[layers[i] + 1, OUTWARD]):
-            edge = linked[k]
-            consumer = edges[edge, CONSUMER]
-            for at in range(of[consumer, FIRST], of[consumer + 1, FIRST]):
-                one = pes[at]
-                before = distance[edge, one]
-                hops = abs(pe[one, ROW] - row) + abs(pe[one, COLUMN] - column)
-                if hops > before:
-                    if abs(pe[one, ROW] - old_row) + abs(pe[one, COLUMN] - old_column) > before:
-                        continue
-                    hops = _nearest(pe, around, one, layers[i], before)
-                if hops != before:
-                    more += hops - before
-                    undo[changes, 0], undo[changes, 1], undo[changes, 2] = edge, one, before
-                    changes += 1
-                    distance[edge, one] = hops
+def _note(undo, changes, edge, pe, hops):
+    """Remember a distance before it changes; return how many changes are remembered."""
+    undo[changes, Undo.EDGE], undo[changes, Undo.PE], undo[changes, Undo.HOPS] = edge, pe, hops
+    return changes + 1
+
+
+@inner
+def _measure_arrival(cells, per_layer, around, edges, linked, distance, undo, changes, layer, came, went):
+    """Update the distances of a layer's new PE, instead of the old one, from all producers.
+
+    Returns
+    -------
+    more, changes
+        By how much distances have grown, and how many changes are remembered.
+    """
+    more = 0
+    for k in range(per_layer[layer, Count.INWARD], per_layer[layer + 1, Count.INWARD]):
+        edge = linked[k]
+        hops = _nearest(cells, around, came, edges[edge, Edge.PRODUCER], 1)
+        more += hops - distance[edge, went]
+        changes = _note(undo, changes, edge, came, distance[edge, came])
+        distance[edge, came] = hops
     return more, changes
+
+
+@inner
+def _measure_consumers(
+    cells, per_layer, pes, around, edges, linked, distance, undo, changes, layer, came, went
+):
+    """Update the distances of the consumers of a layer that has got one PE and lost another one.
+
+    Returns
+    -------
+    more, changes
+        By how much distances have grown, and how many changes are remembered.
+    """
+    more = 0
+    row, column = cells[came, Cell.ROW], cells[came, Cell.COLUMN]
+    old_row, old_column = cells[went, Cell.ROW], cells[went, Cell.COLUMN]
+    for k in range(per_layer[layer, Count.OUTWARD], per_layer[layer + 1, Count.OUTWARD]):
+        edge = linked[k]
+        consumer = edges[edge, Edge.CONSUMER]
+        for at in range(per_layer[consumer, Count.FIRST], per_layer[consumer + 1, Count.FIRST]):
+            pe = pes[at]
+            before = distance[edge, pe]
+            hops = abs(cells[pe, Cell.ROW] - row) + abs(cells[pe, Cell.COLUMN] - column)
+            if hops > before:
+                if abs(cells[pe, Cell.ROW] - old_row) + abs(cells[pe, Cell.COLUMN] - old_column) > before:
+                    continue  # the PE that is lost was not the nearest one
+                hops = _nearest(cells, around, pe, layer, before)
+            if hops != before:
+                more += hops - before
+                changes = _note(undo, changes, edge, pe, before)
+                distance[edge, pe] = hops
+    return more, changes
+
+
+@inner
+def _measure(cells, per_layer, pes, around, edges, linked, distance, undo, moved, layers, n):
+    """Update distances after a move; return by how much they have grown and how many have changed."""
+    total, changes = 0, 0
+    for i in range(n):
+        more, changes = _measure_arrival(
+            cells, per_layer, around, edges, linked, distance, undo, changes,
+            layers[i], moved[(i + n - 1) % n], moved[i],
+        )  # fmt: skip
+        total += more
+    for i in range(n):
+        more, changes = _measure_consumers(
+            cells, per_layer, pes, around, edges, linked, distance, undo, changes,
+            layers[i], moved[(i + n - 1) % n], moved[i],
+        )  # fmt: skip
+        total += more
+    return total, changes
 
 
 @njit(cache=True)
@@ -303,9 +393,9 @@ def seed(number):
 @njit(cache=True)
 def sort_in_all(state):
     """Find out which PEs may leave their layers."""
-    pe, of, pes, around = state.pe, state.of, state.pes, state.around
-    for one in state.pes.copy():
-        _sort_in(pe, of, pes, around, one)
+    cells, per_layer, pes, around = state.cells, state.per_layer, state.pes, state.around
+    for pe in state.pes.copy():
+        _sort_in(cells, per_layer, pes, around, pe)
 
 
 @njit(cache=True, nogil=True)
@@ -319,35 +409,37 @@ def anneal(state, moves, temperature):
     temperature : float
         In hops.
     """
-    pe, of, pes, around, edges = state.pe, state.of, state.pes, state.around, state.edges
+    cells, per_layer, pes, around, edges = state.cells, state.per_layer, state.pes, state.around, state.edges
     linked, distance, undo, totals = state.linked, state.distance, state.undo, state.totals
     moved, layers = np.empty(LONGEST, np.int64), np.empty(LONGEST, np.int64)
     for _ in range(moves):
-        n = _propose(pe, of, pes, around, moved, layers)
+        n = _propose(cells, per_layer, pes, around, moved, layers)
         if n == 0:
             continue
         for i in range(n - 1):
-            _exchange(pe, of, pes, around, moved[i], moved[i + 1])
+            _exchange(cells, per_layer, pes, around, moved[i], moved[i + 1])
         more, changes = 0, 0
-        accepted = _allowed(pe, of, around, state.stack, totals, moved, layers, n)
+        accepted = _allowed(cells, per_layer, around, state.stack, totals, moved, layers, n)
         if accepted:
-            more, changes = _travel(pe, of, pes, around, edges, linked, distance, undo, moved, layers, n)
+            more, changes = _measure(
+                cells, per_layer, pes, around, edges, linked, distance, undo, moved, layers, n
+            )
             accepted = more <= -temperature * math.log(1.0 - np.random.random())  # noqa: NPY002
         if not accepted:
             for i in range(changes - 1, -1, -1):
-                distance[undo[i, 0], undo[i, 1]] = undo[i, 2]
+                distance[undo[i, Undo.EDGE], undo[i, Undo.PE]] = undo[i, Undo.HOPS]
             for i in range(n - 2, -1, -1):
-                _exchange(pe, of, pes, around, moved[i], moved[i + 1])
+                _exchange(cells, per_layer, pes, around, moved[i], moved[i + 1])
             continue
         for i in range(n):
-            _sort_in(pe, of, pes, around, moved[i])
+            _sort_in(cells, per_layer, pes, around, moved[i])
             for k in range(8):
-                _sort_in(pe, of, pes, around, moved[i] + around[k])
-        totals[HOPS] += more
-        if totals[HOPS] < totals[BEST]:
-            totals[BEST] = totals[HOPS]
-            for one in pes:
-                state.best[one] = pe[one, LAYER]
+                _sort_in(cells, per_layer, pes, around, moved[i] + around[k])
+        totals[Total.HOPS] += more
+        if totals[Total.HOPS] < totals[Total.BEST]:
+            totals[Total.BEST] = totals[Total.HOPS]
+            for pe in pes:
+                state.best[pe] = cells[pe, Cell.LAYER]
 
 
 def build(
@@ -374,43 +466,21 @@ def build(
     walled[1:-1, 1:-1] = unused
     for layer, region in enumerate(regions):
         walled[tuple(np.array(region).T + 1)] = layer
-    layers = walled.ravel()
-    pes = np.argsort(layers, kind="stable")[: rows * columns]
-    pe = np.zeros((walled.size, 6), np.int32)
-    pe[:, LAYER] = layers
-    pe[:, ROW], pe[:, COLUMN] = (place.ravel() - 1 for place in np.indices(walled.shape))
-    pe[pes, PLACE] = np.arange(len(pes))
-    inside = np.zeros(walled.shape, np.bool_)
-    inside[2:-2, 2:-2] = True
-    pe[:, ON_BORDER] = (layers <= unused) & ~inside.ravel()
-
+    layers, width = walled.ravel(), columns + 2
+    pes = np.argsort(layers, kind="stable")[: rows * columns].astype(np.int32)
+    cells = _cells(walled, pes, unused)
     ends = np.array(edges, np.int32).reshape(-1, 2)
-    of = np.zeros((unused + 2, 6), np.int32)
-    of[:, FIRST] = np.searchsorted(layers[pes], np.arange(unused + 2))
-    of[: unused + 1, AT_BORDER] = np.bincount(layers, pe[:, ON_BORDER], unused + 2)[: unused + 1]
-    of[[layer for layer in range(unused + 1) if layer not in border], AT_BORDER] += PLENTY
-    of[unused - 1 :, CONTACTS] = PLENTY
-    for one, other in ((walled[1:], walled[:-1]), (walled[:, 1:], walled[:, :-1])):
-        np.add.at(of[:, CONTACTS], np.minimum(one, other)[np.abs(one - other) == 1], 1)
-    of[:, INWARD] = np.searchsorted(np.sort(ends[:, CONSUMER]), np.arange(unused + 2))
-    of[:, OUTWARD] = np.searchsorted(np.sort(ends[:, PRODUCER]), np.arange(unused + 2)) + len(ends)
-
-    distance = np.zeros((len(ends), walled.size), np.int32)
-    for edge, (producer, consumer) in enumerate(ends):
-        here, there = np.flatnonzero(layers == producer), np.flatnonzero(layers == consumer)
-        apart = np.abs(pe[here, ROW : COLUMN + 1][:, None] - pe[there, ROW : COLUMN + 1])
-        distance[edge, there] = apart.sum(axis=2).min(axis=0)
-    width = columns + 2
+    distance = _distances(cells, ends)
     state = State(
-        pe=pe,
-        of=of,
-        pes=pes.astype(np.int32),
+        cells=cells,
+        per_layer=_counts(walled, cells, pes, ends, border),
+        pes=pes,
         around=np.array([-width, 1 - width, 1, width + 1, width, width - 1, -1, -width - 1], np.int32),
         edges=ends,
         linked=np.argsort(ends, axis=0, kind="stable")[:, ::-1].T.ravel().astype(np.int32),
         distance=distance,
         stack=np.zeros(len(pes), np.int32),
-        undo=np.zeros((sum(len(regions[consumer]) + 1 for _, consumer in edges), 3), np.int32),
+        undo=np.zeros((sum(len(regions[consumer]) + 1 for _, consumer in edges), len(Undo)), np.int32),
         best=layers.copy(),
         totals=np.array([distance.sum(), distance.sum(), 0], np.int64),
     )
@@ -418,9 +488,52 @@ def build(
     return state
 
 
+def _cells(walled: Table, pes: Table, unused: int) -> Table:
+    """Return `State.cells` for an array with its wall that holds the layer of each PE."""
+    layers = walled.ravel()
+    cells = np.zeros((walled.size, len(Cell)), np.int32)
+    cells[:, Cell.LAYER] = layers
+    cells[:, Cell.ROW], cells[:, Cell.COLUMN] = (axis.ravel() - 1 for axis in np.indices(walled.shape))
+    cells[pes, Cell.INDEX] = np.arange(len(pes))
+    inside = np.zeros(walled.shape, np.bool_)
+    inside[2:-2, 2:-2] = True
+    cells[:, Cell.ON_BORDER] = (layers <= unused) & ~inside.ravel()
+    return cells
+
+
+def _counts(walled: Table, cells: Table, pes: Table, ends: Table, border: Collection[int]) -> Table:
+    """Return `State.per_layer`, but for what `sort_in_all` counts."""
+    layers, wall = walled.ravel(), int(walled[0, 0])
+    unused = wall - 1
+    counts = np.zeros((wall + 1, len(Count)), np.int32)
+    counts[:, Count.FIRST] = np.searchsorted(layers[pes], np.arange(wall + 1))
+    counts[:wall, Count.AT_BORDER] = np.bincount(layers, cells[:, Cell.ON_BORDER], wall + 1)[:wall]
+    counts[[layer for layer in range(wall) if layer not in border], Count.AT_BORDER] += PLENTY
+    counts[unused - 1 :, Count.CONTACTS] = PLENTY
+    for these, others in ((walled[1:], walled[:-1]), (walled[:, 1:], walled[:, :-1])):
+        np.add.at(counts[:, Count.CONTACTS], np.minimum(these, others)[np.abs(these - others) == 1], 1)
+    for column, end, offset in (
+        (Count.INWARD, Edge.CONSUMER, 0),
+        (Count.OUTWARD, Edge.PRODUCER, len(ends)),
+    ):
+        counts[:, column] = np.searchsorted(np.sort(ends[:, end]), np.arange(wall + 1)) + offset
+    return counts
+
+
+def _distances(cells: Table, ends: Table) -> Table:
+    """Return `State.distance`."""
+    layers, positions = cells[:, Cell.LAYER], cells[:, [Cell.ROW, Cell.COLUMN]]
+    distance = np.zeros((len(ends), len(cells)), np.int32)
+    for edge, (producer, consumer) in enumerate(ends):
+        here, there = np.flatnonzero(layers == producer), np.flatnonzero(layers == consumer)
+        apart = np.abs(positions[here][:, None] - positions[there])
+        distance[edge, there] = apart.sum(axis=2).min(axis=0)
+    return distance
+
+
 def regions(state: State) -> tuple[tuple[tuple[int, int], ...], ...]:
     """Return the PEs of each layer in the best placement."""
-    found: list[list[tuple[int, int]]] = [[] for _ in range(len(state.of) - 2)]
-    for one in np.flatnonzero(state.best < len(found)):
-        found[state.best[one]].append((int(state.pe[one, ROW]), int(state.pe[one, COLUMN])))
+    found: list[list[tuple[int, int]]] = [[] for _ in range(len(state.per_layer) - 2)]
+    for pe in np.flatnonzero(state.best < len(found)):
+        found[state.best[pe]].append((int(state.cells[pe, Cell.ROW]), int(state.cells[pe, Cell.COLUMN])))
     return tuple(tuple(region) for region in found)

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.allocation.placement.floor import Floor, Regions, fewest_hops, lower_bound
+from tilewright.allocation.placement.floor import Floor, Regions
+from tilewright.allocation.placement.hop_bound import fewest_hops, lower_bound
 
 __all__ = ["data", "read", "relax", "size", "start"]
 

@@ -29,7 +29,7 @@ def lines(rows: int, columns: int) -> Path:
 
 
 def stripes(rows: int, columns: int, thick: int) -> Path:
-    """Go along stripes of so many rows, back and forth, and along the columns inside each stripe.
+    """Go along stripes of `thick` rows, back and forth, and along the columns inside each stripe.
 
     The last stripe may be thinner. In others the last two of an even number of columns are crossed along the
     rows, to end where the next stripe begins.

@@ -1,0 +1,99 @@
+"""What follows from the splits of a plan alone: its pacing, and the PEs that do not help its objective."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import IntEnum
+
+from tilewright.allocation.exact.options import offers_of
+from tilewright.allocation.geometry import Scan
+from tilewright.allocation.plan import PACINGS, Plan
+from tilewright.allocation.problem import Problem
+from tilewright.allocation.schedule import schedule
+from tilewright.allocation.splits import LayerSplit
+
+
+class Key(IntEnum):
+    """Columns of a plan's key."""
+
+    INTERVAL = 0
+    """Cycles between two frames."""
+    PES = 1
+    """PEs of all layers together."""
+    LATENCY = 2
+    """Cycles from the start of a frame until its last output."""
+
+
+RANKS = {
+    "interval": (Key.INTERVAL, Key.PES, Key.LATENCY),
+    "pes": (Key.PES, Key.LATENCY, Key.INTERVAL),
+    "latency": (Key.LATENCY, Key.PES, Key.INTERVAL),
+}
+"""In which order the numbers of a key count for each objective; for ``pareto`` none comes first."""
+
+
+def plan_of(problem: Problem, chosen: Sequence[LayerSplit], pacing: str = PACINGS[0]) -> Plan:
+    """Return the plan with these splits, one for each layer."""
+    return Plan(tuple(stage.name for stage in problem.stages), tuple(chosen), pacing)
+
+
+def loads_of(problem: Problem, chosen: Sequence[LayerSplit]) -> list[int]:
+    """Return the load of each layer with these splits."""
+    return [split.load(stage.task) for stage, split in zip(problem.stages, chosen, strict=True)]
+
+
+def paced(problem: Problem, plan: Plan) -> Plan | None:
+    """Return a plan with a pacing that its buffers allow: matched, unless latency is lower with uniform.
+
+    None means that neither fits.
+    """
+    capacity, scan = problem.machine.buffer_words, Scan(problem)
+    schedules = [schedule(problem, replace(plan, pacing=pacing), scan) for pacing in PACINGS]
+    fitting = [times for times in schedules if capacity is None or times.storage <= capacity]
+    return min(fitting, key=lambda times: times.latency).plan if fitting else None
+
+
+def trimmed(problem: Problem, plan: Plan) -> Plan:
+    """Return a plan that is no worse, without PEs that do not help the objective.
+
+    For the interval every layer has its cheapest split up to it, for PEs its fastest split with as many. For
+    latency, and in each plan of a front, no pace changes.
+    """
+    if plan.front:
+        return Plan.joined(tuple(trimmed(problem, one) for one in plan.front))
+    if problem.minimise == "distance":
+        return plan
+    if problem.parallel and problem.minimise in ("latency", "pareto"):
+        return replace(plan, splits=_same_paces(problem, plan))
+    loads, counts = loads_of(problem, plan.splits), [split.pes for split in plan.splits]
+    if problem.parallel:
+        loads = [max(loads)] * len(loads)
+    else:
+        counts = [max(counts)] * len(counts)
+    chosen = [
+        (offer.fastest(most) if problem.minimise == "pes" else offer.within(load)) or split
+        for offer, split, load, most in zip(offers_of(problem), plan.splits, loads, counts, strict=True)
+    ]
+    other = paced(problem, plan_of(problem, chosen))
+    return plan if other is None else min(other, plan, key=lambda one: _rank(problem, one))
+
+
+def _rank(problem: Problem, plan: Plan) -> list[int]:
+    times, counts = schedule(problem, plan), [split.pes for split in plan.splits]
+    key = times.interval, sum(counts) if problem.parallel else max(counts), times.latency
+    return [key[column] for column in RANKS[problem.minimise]]
+
+
+def _same_paces(problem: Problem, plan: Plan) -> tuple[LayerSplit, ...]:
+    """Return the cheapest splits of the same levels: only a layer that makes a level keeps its load."""
+    loads = loads_of(problem, plan.splits)
+    splits, levels = list[LayerSplit](), [0] * len(loads)
+    pairs = zip(problem.stages, plan.splits, offers_of(problem, every=True), loads, strict=True)
+    for stage, split, offer, load in pairs:
+        before = max((levels[producer] for producer in stage.producers if producer >= 0), default=0)
+        if plan.pacing == "uniform":
+            before = 0 if stage.number == loads.index(max(loads)) else max(loads)
+        level = levels[stage.number] = max(before, load)
+        splits.append(offer.between(0 if load <= before else load, level).within(level) or split)
+    return tuple(splits)

@@ -1,0 +1,110 @@
+"""The array machine, what is minimised on it, and what plans for it may do."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tilewright.spec.layer import Spec
+from tilewright.spec.network import Name
+
+MAX_SIDE = 1024
+"""Most rows and columns of an array."""
+
+UNITS = {
+    "interval": "cycles per frame",
+    "pes": "PEs",
+    "latency": "cycles",
+    "pareto": "cycles per frame",
+    "distance": "hops",
+}
+"""What each objective counts."""
+
+Side = Annotated[int, Field(ge=1, le=MAX_SIDE)]
+Axis = Literal["filters", "maps", "rows"]
+"""What a layer's work can be divided over."""
+
+
+class ArrayMachine(Spec):
+    """A processor array with on-chip buffers at its border (TCPA paper, section 1).
+
+    Attributes
+    ----------
+    array : (rows, columns)
+        PEs.
+    functional_units : int
+        Multiply-accumulate units of each PE that work at a time (delta).
+    clock_mhz : int
+    buffer_bytes : int, optional
+        On-chip buffers together (B_max); unlimited when left out.
+    word_bits : int
+        Bits of a weight and of a value of a feature map.
+    """
+
+    array: tuple[Side, Side]
+    functional_units: Annotated[int, Field(ge=1, le=1024)] = 1
+    clock_mhz: Annotated[int, Field(ge=1, le=100_000)]
+    buffer_bytes: Annotated[int, Field(ge=1, le=2**40)] | None = None
+    word_bits: Annotated[int, Field(ge=1, le=64)] = 8
+
+    @property
+    def pes(self) -> int:
+        """Number of PEs."""
+        return prod(self.array)
+
+    @property
+    def buffer_words(self) -> int | None:
+        """Words that the buffers hold."""
+        return None if self.buffer_bytes is None else 8 * self.buffer_bytes // self.word_bits
+
+    def bytes(self, words: int) -> int:
+        """Return the bytes that a number of words takes, rounded up."""
+        return -(-words * self.word_bits // 8)
+
+    def frames_per_second(self, interval: int) -> float:
+        """Return the rate of frames that follow each other every `interval` cycles (equations 5 and 13)."""
+        return self.clock_mhz * 1e6 / interval
+
+
+class AllocationObjective(Spec):
+    """What is minimised.
+
+    Attributes
+    ----------
+    minimise : {"interval", "pes", "latency", "pareto", "distance"}
+        Cycles between two frames, so the most frames per second; PEs; cycles from a frame's first pixel to
+        its last output; every trade-off of these three; hops between the regions of consecutive layers.
+    frames_per_second : float, optional
+        The rate that must be kept.
+    """
+
+    minimise: Literal["interval", "pes", "latency", "pareto", "distance"] = "interval"
+    frames_per_second: Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False, strict=False)] | None = None
+
+
+class AllocationLimits(Spec):
+    """What plans may do.
+
+    Attributes
+    ----------
+    execution : {"layer-parallel", "layer-by-layer"}
+        All layers at the same time on PEs of their own, or one after the other, each on up to all PEs.
+    splits
+        Over what a layer's work is divided among its PEs: ``filters`` as in the paper, input ``maps``,
+        ``rows`` of the output.
+    functional_units : {"maps", "any"}
+        What the units of a PE work on in parallel: input maps as in the paper, or maps or filters.
+    scan : {"rows", "fields"}
+        Order of a layer's output pixels: row by row, or in the order in which the windows of its consumers
+        need them (the paper's receptive fields).
+    pes
+        PEs of some layers, when they are given.
+    """
+
+    execution: Literal["layer-parallel", "layer-by-layer"] = "layer-parallel"
+    splits: Annotated[tuple[Axis, ...], Field(min_length=1, max_length=3)] = ("filters",)
+    functional_units: Literal["maps", "any"] = "maps"
+    scan: Literal["rows", "fields"] = "rows"
+    pes: dict[Name, Annotated[int, Field(ge=1, le=MAX_SIDE**2)]] = Field(default_factory=dict)

@@ -1,0 +1,131 @@
+"""The stages of a pipeline: the layers of a network that run on the array, in the order of execution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+from tilewright.spec.errors import InputError
+from tilewright.spec.layer import Layer
+from tilewright.spec.network import Add, Map, Network, Pool
+
+ON_THE_ARRAY = ("conv", "pool", "add", "map")
+"""Kinds of layers that PEs compute."""
+
+
+class Task(NamedTuple):
+    """What a layer has to compute for each frame.
+
+    Attributes
+    ----------
+    filters, maps, window
+        M, N and K*K: an output position takes ``filters * maps * window`` operations. A pooling layer has
+        one filter that sees all maps (section 6), an addition a window of its inputs.
+    rows, columns
+        Of the output.
+    """
+
+    filters: int
+    maps: int
+    window: int
+    rows: int
+    columns: int
+
+    @property
+    def operations(self) -> int:
+        """Operations for one frame (section 5.1)."""
+        return prod(self)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A layer of the pipeline.
+
+    Attributes
+    ----------
+    number
+        Index in the order of execution, from 0.
+    spec
+        Its geometry.
+    channels
+        Feature maps of the output.
+    producers
+        Numbers of the layers that it reads; -1 for the network's input.
+    weights
+        Words.
+    """
+
+    number: int
+    name: str
+    spec: Layer | Pool | Add | Map
+    task: Task
+    channels: int
+    producers: tuple[int, ...]
+    weights: int
+
+    @property
+    def weights_shape(self) -> tuple[int, int, int, int]:
+        """Shape of the weights as a tensor."""
+        return self.spec.kernels_shape if isinstance(self.spec, Layer) else (self.weights, 1, 1, 1)
+
+    @property
+    def macs_per_value(self) -> int:
+        """Operations for one output value."""
+        return self.task.window * (self.task.maps if isinstance(self.spec, Layer) else 1)
+
+
+def stages_of(network: Network) -> tuple[Stage, ...]:
+    """Return the layers that run on the array, in the order of execution.
+
+    Fully connected layers run elsewhere (section 5), so they and what follows them are left out.
+
+    Raises
+    ------
+    InputError
+        If a layer for the array reads one that runs elsewhere.
+    """
+    if any(layer.kind not in (*ON_THE_ARRAY, "fc") or layer.kind == "map" for layer in network.layers):
+        # Imports a graph library, which networks of such layers alone need not wait for.
+        from tilewright.spec.coarsening import coarse
+
+        network = coarse(network)  # activations and the like are part of the layer before
+    number: dict[int, int] = {-1: -1}
+    stages: list[Stage] = []
+    elsewhere: dict[int, str] = {}
+    for index, (layer, producers) in enumerate(zip(network.layers, network.producers, strict=True)):
+        blocking = next((elsewhere[producer] for producer in producers if producer in elsewhere), None)
+        if not isinstance(layer, Layer | Pool | Add | Map) or layer.kind == "fc" or blocking:
+            if blocking and layer.kind in ("conv", "pool", "add"):
+                limit = f"reads {blocking}, which does not run on the array, so it has to be among the last"
+                raise InputError("network.layers", layer.name, limit)
+            elsewhere[index] = f"layer {layer.name} of kind {layer.kind}"
+            continue
+        number[index] = len(stages)
+        read = tuple(number[producer] for producer in producers)
+        stages.append(_stage(len(stages), layer.name, layer, read))
+    return tuple(stages)
+
+
+def _stage(number: int, name: str, layer: Layer | Pool | Add | Map, producers: tuple[int, ...]) -> Stage:
+    filters, maps, window, weights = 1, layer.input[0], prod(layer.kernel), 0
+    if isinstance(layer, Layer):
+        filters, maps = layer.kernels, layer.input[0] // layer.groups
+        weights = prod(layer.kernels_shape)
+    elif isinstance(layer, Add):
+        window = len(producers)
+    elif isinstance(layer, Map):
+        weights = layer.parameters
+    task = Task(filters, maps, window, *layer.output_plane)
+    return Stage(number, name, layer, task, layer.output_channels, producers, weights)
+
+
+def consumers_of(stages: Sequence[Stage]) -> tuple[tuple[int, ...], ...]:
+    """Return the numbers of the stages that read each stage, ascending."""
+    consumers: list[list[int]] = [[] for _ in stages]
+    for stage in stages:
+        for producer in dict.fromkeys(stage.producers):
+            if producer >= 0:
+                consumers[producer].append(stage.number)
+    return tuple(map(tuple, consumers))
