@@ -27,10 +27,10 @@ from tilewright.fusion.plan import Group, Tile
 from tilewright.fusion.plot import Item, Layers
 from tilewright.fusion.tiles import best
 from tilewright.heuristics.fusion import greedy, layerwise
-from tilewright.run import instance
 from tilewright.simulator import Report
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import Network
+from tilewright.spec.validation import validated
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -62,7 +62,7 @@ def problem(*layers: dict[str, Any], machine: dict[str, Any] | None = None) -> P
 def bundled(name: str) -> Problem:
     machine = MACHINE | {"conv_array": [12, 12, 4]}
     machine |= {f"{buffer}_bytes": 220_000 for buffer in ("input", "output", "parameter")}
-    network = instance.validated(Network, catalogue.shared("networks", name))
+    network = validated(Network, catalogue.shared("networks", name))
     return Problem.model_validate({"network": network, "machine": machine})
 
 
