@@ -22,7 +22,6 @@ from PIL import Image
 from tilewright.core import catalogue
 from tilewright.fusion import Plan, Problem, simulate
 from tilewright.fusion import plot as pictures
-from tilewright.fusion.fused_group import Structure
 from tilewright.fusion.plan import Group, Tile
 from tilewright.fusion.plot import Item, Layers
 from tilewright.fusion.tiles import best
@@ -151,10 +150,10 @@ def test_the_numbers_are_what_was_measured(case: tuple[str, str], solved: Solved
     numbers = {op.name: op.number for op in asked.ops}
     for facts in report.facts["groups"]:
         tile = Tile(**facts["tile"])
-        structure = Structure(asked, [numbers[name] for name in facts["nodes"]])
-        loaded, parameters, saved = pictures.traffic_of(structure, tile).tolist()
+        fused = asked.fused([numbers[name] for name in facts["nodes"]])
+        loaded, parameters, saved = pictures.traffic_of(fused, tile).tolist()
         assert (loaded + parameters, saved) == (facts["loaded_bytes"], facts["saved_bytes"])
-        work = pictures._Work.of(structure, tile)
+        work = pictures._Work.of(fused, tile)
         assert work.cycles == facts["cycles"]
         busy = {engine: cycles for engine, cycles in facts["busy"].items() if cycles}
         assert {pictures.ENGINES[engine]: work.busy(engine) for engine in work.used} == busy

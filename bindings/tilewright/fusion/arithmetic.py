@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tilewright.fusion.problem import HOST, Op
+from tilewright.fusion.graph import Op
+from tilewright.fusion.machine import HOST
 from tilewright.simulator.operations import exact, windows
 from tilewright.simulator.program import Values
 from tilewright.simulator.reference import addition, convolution, pooling

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.core.bounds import Bound
-from tilewright.fusion.fused_group import Structure
-from tilewright.fusion.problem import CONV, HOST, LOAD, MISC, POOL, SAVE, Op, Problem
-from tilewright.fusion.tiles import energy
+from tilewright.fusion.graph import Op
+from tilewright.fusion.machine import CONV, HOST, LOAD, MISC, POOL, SAVE
+from tilewright.fusion.problem import Problem
 from tilewright.spec.layer import Layer, Window
 
 
@@ -42,9 +42,9 @@ def best_bound(problem: Problem) -> Bound:
         if op.engine == HOST:
             continue
         channels = op.spec.output[0]
-        structure = Structure(problem, (op.number,))
-        place = structure.loaded
-        loads += channels * structure.parameters(place, (0, structure.summed(place)))
+        fused = problem.fused((op.number,))
+        place = fused.loaded
+        loads += channels * fused.parameters(place, (0, fused.summed(place)))
         for producer in op.producers:
             if producer < 0 or problem.ops[producer].engine == HOST:
                 size = _shape(problem, producer)[0] * _read(problem, op, producer, lines).positions
@@ -53,13 +53,11 @@ def best_bound(problem: Problem) -> Bound:
             saves += machine.arrays * prod(op.spec.output)
         if isinstance(op.spec, Layer):
             ins, outs, high = machine.conv_array
-            passes = (
-                -(-structure.summed(place) // ins) * -(-channels // outs) * -(-int(lines.rows.sum()) // high)
-            )
+            passes = -(-fused.summed(place) // ins) * -(-channels // outs) * -(-int(lines.rows.sum()) // high)
             work[CONV] += passes * int(lines.columns.sum()) * prod(op.spec.kernel)
-            macs += machine.arrays * channels * lines.positions * structure.operands(place)
+            macs += machine.arrays * channels * lines.positions * fused.operands(place)
         else:
-            values = machine.arrays * channels * lines.positions * structure.operands(place)
+            values = machine.arrays * channels * lines.positions * fused.operands(place)
             work[op.engine] += -(-values // machine.operands_per_cycle)
     loads += machine.arrays * sum(outside.values())
     traffic = (loads + saves) * machine.element_bytes
@@ -70,7 +68,7 @@ def best_bound(problem: Problem) -> Bound:
         "cycles": cycles,
         "traffic": traffic,
         # Each group's energy is rounded down, twice.
-        "energy": max(0, int(energy(machine, traffic, macs, cycles)) - 2 * len(problem.ops)),
+        "energy": max(0, int(machine.nanojoules(traffic, macs, cycles)) - 2 * len(problem.ops)),
         "memory": 0,
     }[problem.minimise]
     return Bound("compulsory work and traffic bound", value, len(problem.ops))

@@ -31,8 +31,9 @@ from tilewright.fusion.exact.schedule_kernel import (
     WINDOW,
     Ints,
 )
+from tilewright.fusion.graph import Op, OpGraph
+from tilewright.fusion.machine import ENGINES, EngineMachine
 from tilewright.fusion.plan import Tile
-from tilewright.fusion.problem import ENGINES, EngineMachine, Op, Problem
 from tilewright.spec.layer import Layer, Window
 from tilewright.spec.network import OPERANDS as SEVERAL
 from tilewright.spec.network import OWN_INPUT, Map, NamedLayer
@@ -86,8 +87,17 @@ Span = tuple[Ints, Ints]
 """Rows, or columns, of a map: where those begin and end that each of the tiles along an axis needs."""
 
 
-class Structure:
+class FusedGroup:
     """A group of operations.
+
+    Parameters
+    ----------
+    machine
+        The accelerator.
+    graph
+        The network's operations.
+    nodes
+        Numbers of the group's operations, ascending.
 
     Attributes
     ----------
@@ -99,16 +109,16 @@ class Structure:
         Numbers of the features that each stage computes, in the order of execution.
     """
 
-    def __init__(self, problem: Problem, nodes: Sequence[int]) -> None:
-        self.machine: EngineMachine = problem.machine
+    def __init__(self, machine: EngineMachine, graph: OpGraph, nodes: Sequence[int]) -> None:
+        self.machine = machine
         members = set(nodes)
-        runs = _runs(problem, nodes)
+        runs = _runs(graph, nodes)
         number = {node: place for place, run in enumerate(runs) for node in run}
         number |= {node: place for place, node in enumerate(nodes, len(runs))}
         self.loaded = len(runs)
-        self.features = [_joined(problem, run) for run in runs]
+        self.features = [_joined(graph, run) for run in runs]
         for node in nodes:
-            op, consumers = problem.ops[node], problem.consumers[node]
+            op, consumers = graph.ops[node], graph.consumers[node]
             saved = not consumers or any(consumer not in members for consumer in consumers)
             parts: list[Part] = []
             first = 0
@@ -217,8 +227,8 @@ class Structure:
         return prod(spec.kernel) * (len(self.features[feature].parts) if spec.kind in SEVERAL else 1)
 
     @cached_property
-    def turns(self) -> NDArray[np.bool_]:
-        """Of each feature, whether some channels are needed at a time: in one stage, channel by channel."""
+    def blockwise(self) -> NDArray[np.bool_]:
+        """Of each feature, whether its readers need a block of its channels at a time, all in one stage."""
         found = []
         for place, feature in enumerate(self.features):
             readers = self.readers[place]
@@ -249,17 +259,17 @@ class Structure:
         return self.sums and tile.channels < self.summed(self.loaded)
 
     def passes(self, tile: Tile) -> bool:
-        """Whether parameters leave the chip after each turn, because the next one needs others."""
+        """Whether parameters leave the chip after each channel block, because the next one needs others."""
         if tile.parameters == "keep" or (tile.order == "kernels" and not self.splits(tile)):
             return False
-        turns = [-(-self.features[place].shape[0] // tile.kernels) for place in self.weighted]
+        blocks = [-(-self.features[place].shape[0] // tile.kernels) for place in self.weighted]
         # With kept halos a tile may have nothing new for an operation.
-        several = min(turns, default=0) > 1 if tile.halo == "keep" else sum(turns) > 1
-        return several or (bool(turns) and self.splits(tile))
+        several = min(blocks, default=0) > 1 if tile.halo == "keep" else sum(blocks) > 1
+        return several or (bool(blocks) and self.splits(tile))
 
     @cached_property
     def table(self) -> Ints:
-        """What `tilewright.fusion.compiled` has of each feature, as far as it is known without a tile."""
+        """The rows that the schedule kernel has of each feature, as far as they are known without a tile."""
         table = np.zeros((len(self.features), FEATURE), dtype=np.int64)
         reads = 0
         for place, feature in enumerate(self.features):
@@ -336,15 +346,15 @@ class Structure:
                     begin[piece] = np.minimum(begin[piece], np.append(0, ends[:-1]))
                     end[piece] = np.maximum(end[piece], ends)
             spans[place, :, 0], spans[place, :, 1] = begin, end
-        # In a row each: `tilewright.fusion.compiled` is compiled for one kind of array, once.
+        # In a row each: `tilewright.fusion.exact.schedule_kernel` is compiled for one kind of array, once.
         return [np.ascontiguousarray(piece) for piece in np.split(spans, pieces[1:-1], axis=1)]
 
 
-def _runs(problem: Problem, nodes: Sequence[int]) -> list[tuple[int, ...]]:
+def _runs(graph: OpGraph, nodes: Sequence[int]) -> list[tuple[int, ...]]:
     """Return what is loaded from outside, in runs of maps that whoever reads one reads in a row."""
     members = set(nodes)
-    rows = [problem.ops[node].producers for node in nodes]
-    joins = [problem.ops[node].spec.kind not in SEVERAL for node in nodes]
+    rows = [graph.ops[node].producers for node in nodes]
+    joins = [graph.ops[node].spec.kind not in SEVERAL for node in nodes]
     outside = dict.fromkeys(producer for row in rows for producer in row if producer not in members)
     after: dict[int, set[int | None]] = {producer: set() for producer in outside}
     before: dict[int, set[int | None]] = {producer: set() for producer in outside}
@@ -369,10 +379,10 @@ def _runs(problem: Problem, nodes: Sequence[int]) -> list[tuple[int, ...]]:
     return [tuple(run) for run in runs]
 
 
-def _joined(problem: Problem, run: tuple[int, ...]) -> Feature:
+def _joined(graph: OpGraph, run: tuple[int, ...]) -> Feature:
     """Return the map of a run of operations, side by side in DRAM."""
-    names = [OWN_INPUT if node < 0 else problem.ops[node].name for node in run]
-    shapes = [problem.ops[0].spec.input if node < 0 else problem.ops[node].spec.output for node in run]
+    names = [OWN_INPUT if node < 0 else graph.ops[node].name for node in run]
+    shapes = [graph.ops[0].spec.input if node < 0 else graph.ops[node].spec.output for node in run]
     name = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
     return Feature(name, (sum(shape[0] for shape in shapes), *shapes[0][1:]), tuple(names))
 

@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright import plotting
-from tilewright.fusion.fused_group import Structure
+from tilewright.fusion.fused_group import FusedGroup
+from tilewright.fusion.machine import CONV, ENGINES, HOST, MISC, POOL
 from tilewright.fusion.plan import Group, Plan, Tile
-from tilewright.fusion.problem import CONV, ENGINES, HOST, MISC, POOL, Problem
-from tilewright.fusion.schedule import Layout
+from tilewright.fusion.problem import Problem
+from tilewright.fusion.schedule import GroupSchedule
 from tilewright.fusion.summary import rows
 from tilewright.fusion.tiles import Choice, best
 from tilewright.plotting import (
@@ -481,7 +482,7 @@ class Drawing:
             self.names = [_ending(op.name, most) for op in problem.ops]
             tall = self.points / 72 * 1.3 + 0.06
             wide = self.points / 72 * max(map(text_width, self.names)) + 0.22
-            ranks = nx.dag_longest_path_length(problem.graph) + 1
+            ranks = nx.dag_longest_path_length(problem.graph.reads) + 1
             columns = -(-ranks * 2 * tall // height)
             self.layers = Layers(
                 [op.producers for op in problem.ops],
@@ -716,10 +717,10 @@ class _Moved(NamedTuple):
         known: dict[object, Numbers] = {}
 
         def moved(nodes: tuple[int, ...], tile: Tile) -> Numbers:
-            structure = Structure(problem, nodes)
-            key = structure.key, tile
+            fused = problem.fused(nodes)
+            key = fused.key, tile
             if key not in known:
-                known[key] = traffic_of(structure, tile)
+                known[key] = traffic_of(fused, tile)
             return known[key]
 
         found = []
@@ -755,15 +756,15 @@ def _sums(found: Sequence[_Row]) -> tuple[Numbers, Numbers]:
     return before, after
 
 
-def traffic_of(structure: Structure, tile: Tile) -> Numbers:
+def traffic_of(fused: FusedGroup, tile: Tile) -> Numbers:
     """Return the bytes of each of `PARTS` that a group moves."""
-    machine = structure.machine
+    machine = fused.machine
     found = np.zeros(len(PARTS), dtype=np.int64)
-    for i in Layout(structure, tile).schedule():
+    for i in GroupSchedule(fused, tile).instructions():
         channels = i.channels[1] - i.channels[0]
         plane = (i.rows[1] - i.rows[0]) * (i.columns[1] - i.columns[0])
         if i.what == "fetch":
-            found[1] += channels * structure.parameters(i.feature, i.summed)
+            found[1] += channels * fused.parameters(i.feature, i.summed)
         elif i.what in ("load", "save"):
             found[0 if i.what == "load" else 2] += machine.arrays * channels * plane
     return found * machine.element_bytes
@@ -879,19 +880,19 @@ class _Work(NamedTuple):
     finish: Numbers
 
     @classmethod
-    def of(cls, structure: Structure, tile: Tile, first: int = 0) -> _Work:
+    def of(cls, fused: FusedGroup, tile: Tile, first: int = 0) -> _Work:
         """Return the work of a group, whose operations are numbered from the first."""
-        layout = Layout(structure, tile)
+        schedule = GroupSchedule(fused, tile)
         table = []
-        for i in layout.schedule():
+        for i in schedule.instructions():
             if i.engine is None:
                 continue
             # What is loaded belongs to its first reader.
-            owner = structure.readers[i.feature][0] if i.what == "load" else i.feature
-            operation = first + owner - structure.loaded
+            owner = fused.readers[i.feature][0] if i.what == "load" else i.feature
+            operation = first + owner - fused.loaded
             table.append((operation, ENGINES.index(i.engine), i.what == "fetch", i.start, i.finish))
         operation, engine, parameters, start, finish = np.array(table, dtype=np.int64).T
-        return cls(layout.cycles, operation, engine, parameters > 0, start, finish)
+        return cls(schedule.cycles, operation, engine, parameters > 0, start, finish)
 
     @property
     def used(self) -> set[int]:
@@ -926,9 +927,9 @@ def _runs(problem: Problem, group: Group) -> _Runs:
     assert group.tile is not None
     numbers = {op.name: op.number for op in problem.ops}
     nodes = [numbers[name] for name in group.nodes]
-    fused = _Work.of(Structure(problem, nodes), group.tile)
+    fused = _Work.of(problem.fused(nodes), group.tile)
     alone = [
-        _Work.of(Structure(problem, [number]), _alone(problem, number).tile, first)
+        _Work.of(problem.fused([number]), _alone(problem, number).tile, first)
         for first, number in enumerate(nodes)
     ]
     return _Runs(group.nodes, fused, alone)
@@ -941,7 +942,7 @@ def most_saved(problem: Problem, plan: Plan) -> Group:
     def told(group: Group) -> tuple[bool, int]:
         assert group.tile is not None
         nodes = [numbers[name] for name in group.nodes]
-        cycles = Layout(Structure(problem, nodes), group.tile).cycles
+        cycles = GroupSchedule(problem.fused(nodes), group.tile).cycles
         if len(nodes) == 1:
             return False, cycles
         return True, sum(_alone(problem, number).cycles for number in nodes) - cycles

@@ -11,12 +11,10 @@ import time
 from collections.abc import Sequence
 from math import inf
 from sys import maxsize
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from tilewright.fusion.candidates import Candidate
+from tilewright.fusion.candidates import Candidate
 
 __all__ = ["prices"]
 

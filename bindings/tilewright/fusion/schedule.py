@@ -1,9 +1,9 @@
 """A group cut into tiles: when every instruction runs, and where its maps and parameters are, in closed form.
 
 The accelerator executes the instructions of each engine in order and begins each as soon as its operands are
-there and there is a place for its result. A *visit* of a map is its stay on chip, for one tile or for one
-*turn*, which is some channels of a tile; of most maps there are places for two visits, so that one is used as
-the next one begins. The simulator executes exactly the instructions that `Layout.schedule` returns.
+there and there is a place for its result. A *channel block* is some channels of a tile. A *residency* of a
+map is its stay on chip, for one tile or for one channel block; most maps have places for two residencies, so
+that one is used as the next one begins. The simulator executes what `GroupSchedule.instructions` returns.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from tilewright.fusion.exact.schedule_kernel import (
     Pass,
     run,
 )
-from tilewright.fusion.fused_group import Structure
+from tilewright.fusion.fused_group import FusedGroup
+from tilewright.fusion.machine import ENGINES
 from tilewright.fusion.plan import Tile
-from tilewright.fusion.problem import ENGINES
 
 Range = tuple[int, int]
 
@@ -70,43 +70,43 @@ class Instruction(NamedTuple):
     place: int
 
 
-class Layout:
-    """A group and its tile.
+class GroupSchedule:
+    """The timetable of a group with a tile.
 
     Attributes
     ----------
     whole : bool, shape (features,)
-        Whether all channels of a map are on chip together, or those of a turn.
+        Whether all channels of a map are on chip together, or those of a channel block.
     doubled : bool, shape (features,)
-        Whether values of one position are on chip twice, for two visits.
+        Whether values of one position are on chip twice, for two residencies.
     splits
         Whether a convolution sums over some input channels at a time.
     """
 
-    def __init__(self, structure: Structure, tile: Tile, spans: tuple[Ints, Ints] | None = None) -> None:
-        self.structure, self.tile = structure, tile
+    def __init__(self, fused: FusedGroup, tile: Tile, spans: tuple[Ints, Ints] | None = None) -> None:
+        self.fused, self.tile = fused, tile
         if spans is None:
-            spans = structure.spans(0, [tile.rows])[0], structure.spans(1, [tile.columns])[0]
+            spans = fused.spans(0, [tile.rows])[0], fused.spans(1, [tile.columns])[0]
         self._spans = spans
         keeps, by_kernels = tile.halo == "keep", tile.order == "kernels"
         self.tiles = spans[0].shape[1] * spans[1].shape[1]
         down, across = ((span[:, 1:, 0] < span[:, :-1, 1]).any(axis=1) for span in spans)
-        self.whole = ~(structure.turns & (by_kernels | ~(keeps & (down | across))))
-        self.slots = np.where(self.whole, structure.slots, 2)
-        self.splits = structure.splits(tile)
-        loaded = np.arange(len(self.whole)) < structure.loaded
+        self.whole = ~(fused.blockwise & (by_kernels | ~(keeps & (down | across))))
+        self.slots = np.where(self.whole, fused.slots, 2)
+        self.splits = fused.splits(tile)
+        loaded = np.arange(len(self.whole)) < fused.loaded
         twice = by_kernels & self.whole if keeps else (self.slots == 2) & ~(self.splits & loaded)
         self.doubled = (self.tiles > 1) & (down | across) & twice
 
     def _run(self, records: Ints, most: int, work: Ints) -> tuple[int, int]:
         """Return the cycle at which all is done, if it is below `most`, and the number of records."""
-        structure, tile, machine = self.structure, self.tile, self.structure.machine
-        features = structure.table.copy()
+        fused, tile, machine = self.fused, self.tile, self.fused.machine
+        features = fused.table.copy()
         features[:, WHOLE], features[:, SLOTS], features[:, DOUBLED] = self.whole, self.slots, self.doubled
         by_kernels = tile.order == "kernels"
-        passes = structure.passes(tile)
-        # Parameters of one turn, or of a round of all operations, beside those of the next; all if they stay.
-        places = 2 if passes else 2 * len(structure.weighted) * (by_kernels and tile.parameters != "keep")
+        passes = fused.passes(tile)
+        # Parameters of a channel block, or of a round of all operations, beside those of the next; or all.
+        places = 2 if passes else 2 * len(fused.weighted) * (by_kernels and tile.parameters != "keep")
         deepest = max(1, int(features[:, SUMMED].max()))
         depth = tile.channels if self.splits else deepest
         numbers = (
@@ -115,19 +115,19 @@ class Layout:
             *(*machine.conv_array, machine.operands_per_cycle),
             *(tile.kernels, depth, tile.halo == "keep", by_kernels, self.splits, passes, places, most),
         )
-        turns = -(-int(features[:, CHANNELS].max()) // tile.kernels)
+        blocks = -(-int(features[:, CHANNELS].max()) // tile.kernels)
         counts = np.zeros(2, dtype=np.int64)
         cycles = run(
             Pass(
                 features,
-                structure.reads,
-                structure.order,
-                structure.begins,
+                fused.reads,
+                fused.order,
+                fused.begins,
                 *self._spans,
                 np.array(numbers, dtype=np.int64),
                 np.full(len(ENGINES), machine.issue_cycles, dtype=np.int64),
                 work.copy(),
-                np.zeros((len(features), turns, -(-deepest // depth), 3), dtype=np.int64),
+                np.zeros((len(features), blocks, -(-deepest // depth), 3), dtype=np.int64),
                 np.zeros(max(1, places), dtype=np.int64),
                 counts,
                 records,
@@ -154,7 +154,7 @@ class Layout:
     def _counted(self) -> tuple[int, int]:
         return self._run(_NOTHING, _NEVER, _NO_WORK)
 
-    def schedule(self) -> Iterator[Instruction]:
+    def instructions(self) -> Iterator[Instruction]:
         """Return all instructions, in the order in which they are issued."""
         records = np.zeros((self._counted[1], RECORD), dtype=np.int64)
         self._run(records, _NEVER, _NO_WORK)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import networkx as nx
 
+from tilewright.fusion.candidates import Candidate
 from tilewright.fusion.plan import Group, Plan
-
-if TYPE_CHECKING:
-    from tilewright.fusion.candidates import Candidate
-    from tilewright.fusion.problem import Problem
+from tilewright.fusion.problem import Problem
 
 
 def ordered(problem: Problem, chosen: Iterable[Candidate]) -> Plan:

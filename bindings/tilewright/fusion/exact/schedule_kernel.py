@@ -1,7 +1,7 @@
 """One pass over all instructions of a group that is cut into tiles, compiled.
 
-`tilewright.fusion.layout` tells what it stands for. All numbers are in a few tables, as what is compiled for
-each function grows with the arrays that it is given.
+`tilewright.fusion.schedule` tells what it stands for. All numbers are in a few tables, because compilation of
+a function takes longer with every array that it is given.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ RECORD = 14
 and summed input channels, and the place on chip."""
 
 (ENGINE, STAGE, CHANNELS, SAVED, WINDOW, BIAS, FLAT, SUMMED, OPERANDS, FIRST_READ, LAST_READ) = range(11)
-"""Columns of `Pass.features`, as the structure says: the engine; the stage, of loaded maps the first one that
+"""Columns of `Pass.features`, as the fused says: the engine; the stage, of loaded maps the first one that
 reads them; channels; whether others read it; kernel positions, bias and other parameters per channel; input
 channels that are summed; values taken for an output value; its rows of `Pass.reads`."""
 
 (WHOLE, SLOTS, DOUBLED) = range(11, 14)
-"""As the tile says; see `tilewright.fusion.layout.Layout`."""
+"""As the tile says; see `tilewright.fusion.schedule.GroupSchedule`."""
 
 (READY, USED, VISITS, PLACE, RELEASED) = range(14, 19)
 """As the pass finds: when the present visit is there, and when its last reader is done; visits so far; which

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from tilewright.core import catalogue
 from tilewright.fusion import Plan, choices, simulate
-from tilewright.fusion.candidates import Candidate, candidates, matches
+from tilewright.fusion.candidates import Candidate, candidates
 from tilewright.fusion.exact.search import optimum
-from tilewright.fusion.fused_group import Structure
-from tilewright.fusion.problem import CONV, EngineMachine, Problem
+from tilewright.fusion.machine import CONV, EngineMachine
+from tilewright.fusion.matching import matches
+from tilewright.fusion.problem import Problem
 from tilewright.fusion.selection import ordered
 from tilewright.fusion.templates import Template
 from tilewright.fusion.tiles import best
@@ -121,11 +122,9 @@ def problem(network: Network, zu: EngineMachine | None = None, reading: str | No
 
 
 def with_templates(problem: Problem, templates: Sequence[Template]) -> Problem:
-    """Return a problem with other templates; some may match nothing, and tiles that are known stay so."""
-    known = problem.choices
+    """Return a problem with other templates; some may match nothing."""
     other = problem.model_copy(update={"templates": tuple(templates)})
     other.__dict__.pop("allowed", None)
-    assert other.choices is known
     return other
 
 
@@ -194,7 +193,7 @@ def solved(problem: Problem, time_limit: float = 60, room: int | None = None) ->
         return time.perf_counter()
 
     now = time.perf_counter()
-    matches(problem)
+    matches(problem.graph, problem.templates)
     now = timed("matches", now)
     known = [
         one
@@ -222,10 +221,10 @@ def solved(problem: Problem, time_limit: float = 60, room: int | None = None) ->
 
 def _parameters(problem: Problem, group: Candidate) -> int:
     """Return the bytes of a group's parameters."""
-    structure = Structure(problem, group.nodes)
+    fused = problem.fused(group.nodes)
     values = (
-        structure.features[place].shape[0] * structure.parameters(place, (0, structure.summed(place)))
-        for place in structure.members
+        fused.features[place].shape[0] * fused.parameters(place, (0, fused.summed(place)))
+        for place in fused.members
     )
     return sum(values) * problem.machine.element_bytes
 
@@ -398,7 +397,7 @@ class Baselines:
         self._counts: dict[object, list[int]] = {}
         for place, one in enumerate(problems):
             for op in one.ops:
-                key = Structure(one, (op.number,)).key
+                key = one.fused((op.number,)).key
                 self._layers.setdefault(key, (one, op.number))
                 self._counts.setdefault(key, [0] * len(problems))[place] += 1
         self._cycles: dict[tuple[object, ...], int] = {}
@@ -410,7 +409,6 @@ class Baselines:
         if known not in self._cycles:
             rates = {"load_mb_per_s": bandwidth, "save_mb_per_s": bandwidth, "operands_per_cycle": rate}
             other = problem.model_copy(update={"machine": self.zu2.model_copy(update=rates)})
-            other.__dict__.pop("choices", None)
             choice = best(other, (number,))
             assert choice is not None
             self._cycles[known] = choice.cycles
