@@ -16,27 +16,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.fusion.exact.schedule_kernel import (
-    BIAS,
-    CHANNELS,
-    ENGINE,
-    FEATURE,
-    FIRST_READ,
-    FLAT,
-    LAST_READ,
-    OPERANDS,
-    SAVED,
-    STAGE,
-    SUMMED,
-    WINDOW,
-    Ints,
-)
+from tilewright.fusion.exact.schedule_kernel import Column, Ints
 from tilewright.fusion.graph import Op, OpGraph
 from tilewright.fusion.machine import ENGINES, EngineMachine
 from tilewright.fusion.plan import Tile
 from tilewright.spec.layer import Layer, Window
-from tilewright.spec.network import OPERANDS as SEVERAL
-from tilewright.spec.network import OWN_INPUT, Map, NamedLayer
+from tilewright.spec.network import OPERANDS, OWN_INPUT, Map, NamedLayer
 
 
 class Part(NamedTuple):
@@ -127,7 +112,7 @@ class FusedGroup:
                 if place < self.loaded and runs[place][0] != producer:
                     continue  # loaded together with the producer before
                 parts.append(Part(place, first))
-                if op.spec.kind not in SEVERAL:
+                if op.spec.kind not in OPERANDS:
                     first += self.features[place].shape[0]
             self.features.append(Feature(op.name, op.spec.output, (), op, tuple(parts), saved))
         self._find_stages()
@@ -140,7 +125,7 @@ class FusedGroup:
             op = feature.op
             assert op is not None
             latest = max(self.stage[part.map] for part in feature.parts)
-            joined = op.spec.kind not in SEVERAL and len(feature.parts) > 1
+            joined = op.spec.kind not in OPERANDS and len(feature.parts) > 1
             if latest < 0 or op.dense or joined or latest != len(self.stages) - 1:
                 self.stage.append(len(self.stages))
                 self.stages.append([place])
@@ -224,7 +209,7 @@ class FusedGroup:
         if isinstance(spec, Layer):
             return spec.macs_per_output
         assert isinstance(spec, Window)
-        return prod(spec.kernel) * (len(self.features[feature].parts) if spec.kind in SEVERAL else 1)
+        return prod(spec.kernel) * (len(self.features[feature].parts) if spec.kind in OPERANDS else 1)
 
     @cached_property
     def blockwise(self) -> NDArray[np.bool_]:
@@ -270,22 +255,22 @@ class FusedGroup:
     @cached_property
     def table(self) -> Ints:
         """The rows that the schedule kernel has of each feature, as far as they are known without a tile."""
-        table = np.zeros((len(self.features), FEATURE), dtype=np.int64)
+        table = np.zeros((len(self.features), Column.COUNT), dtype=np.int64)
         reads = 0
         for place, feature in enumerate(self.features):
             row = table[place]
-            row[[CHANNELS, SAVED]] = feature.shape[0], feature.saved
+            row[[Column.CHANNELS, Column.SAVED]] = feature.shape[0], feature.saved
             if feature.op is None:
-                row[STAGE] = min(self.stage[reader] for reader in self.readers[place])
+                row[Column.STAGE] = min(self.stage[reader] for reader in self.readers[place])
                 continue
             spec = feature.op.spec
-            row[[ENGINE, STAGE]] = ENGINES.index(feature.op.engine), self.stage[place]
-            row[[SUMMED, OPERANDS]] = self.summed(place), self.operands(place)
+            row[[Column.ENGINE, Column.STAGE]] = ENGINES.index(feature.op.engine), self.stage[place]
+            row[[Column.SUMMED, Column.OPERANDS]] = self.summed(place), self.operands(place)
             if isinstance(spec, NamedLayer):
-                row[[WINDOW, BIAS]] = prod(spec.kernel), spec.bias
+                row[[Column.WINDOW, Column.BIAS]] = prod(spec.kernel), spec.bias
             else:
-                row[FLAT] = self.parameters(place, (0, 0))
-            row[[FIRST_READ, LAST_READ]] = reads, reads + len(self.sources[place])
+                row[Column.FLAT] = self.parameters(place, (0, 0))
+            row[[Column.FIRST_READ, Column.END_READ]] = reads, reads + len(self.sources[place])
             reads += len(self.sources[place])
         return table
 
@@ -354,7 +339,7 @@ def _runs(graph: OpGraph, nodes: Sequence[int]) -> list[tuple[int, ...]]:
     """Return what is loaded from outside, in runs of maps that whoever reads one reads in a row."""
     members = set(nodes)
     rows = [graph.ops[node].producers for node in nodes]
-    joins = [graph.ops[node].spec.kind not in SEVERAL for node in nodes]
+    joins = [graph.ops[node].spec.kind not in OPERANDS for node in nodes]
     outside = dict.fromkeys(producer for row in rows for producer in row if producer not in members)
     after: dict[int, set[int | None]] = {producer: set() for producer in outside}
     before: dict[int, set[int | None]] = {producer: set() for producer in outside}
@@ -390,7 +375,7 @@ def _joined(graph: OpGraph, run: tuple[int, ...]) -> Feature:
 def _window(op: Op, span: Span, axis: int, extent: int) -> Span:
     """Return what an operation needs of its input for some rows of its output (F^-1 and G^-1)."""
     spec, (low, high) = op.spec, span
-    if extent == 1 and spec.kind in SEVERAL:  # One value for all positions of a product.
+    if extent == 1 and spec.kind in OPERANDS:  # One value for all positions of a product.
         return np.zeros_like(low), np.ones_like(high)
     assert isinstance(spec, Window)
     before, stride = spec.padding[2 * axis], spec.stride[axis]

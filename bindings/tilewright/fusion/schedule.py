@@ -15,15 +15,14 @@ from typing import NamedTuple
 import numpy as np
 
 from tilewright.fusion.exact.schedule_kernel import (
-    CHANNELS,
-    DOUBLED,
-    RECORD,
-    SLOTS,
-    SUMMED,
     WHAT,
-    WHOLE,
+    Column,
+    Count,
+    Fetched,
     Ints,
     Pass,
+    Record,
+    Setting,
     run,
 )
 from tilewright.fusion.fused_group import FusedGroup
@@ -33,7 +32,7 @@ from tilewright.fusion.plan import Tile
 Range = tuple[int, int]
 
 _NEVER = np.iinfo(np.int64).max
-_NOTHING = np.zeros((0, RECORD), dtype=np.int64)
+_NOTHING = np.zeros((0, len(Record)), dtype=np.int64)
 _NO_WORK = np.zeros(len(ENGINES), dtype=np.int64)
 
 
@@ -102,21 +101,35 @@ class GroupSchedule:
         """Return the cycle at which all is done, if it is below `most`, and the number of records."""
         fused, tile, machine = self.fused, self.tile, self.fused.machine
         features = fused.table.copy()
-        features[:, WHOLE], features[:, SLOTS], features[:, DOUBLED] = self.whole, self.slots, self.doubled
+        features[:, Column.WHOLE] = self.whole
+        features[:, Column.SLOTS] = self.slots
+        features[:, Column.DOUBLED] = self.doubled
         by_kernels = tile.order == "kernels"
         passes = fused.passes(tile)
         # Parameters of a channel block, or of a round of all operations, beside those of the next; or all.
         places = 2 if passes else 2 * len(fused.weighted) * (by_kernels and tile.parameters != "keep")
-        deepest = max(1, int(features[:, SUMMED].max()))
+        deepest = max(1, int(features[:, Column.SUMMED].max()))
         depth = tile.channels if self.splits else deepest
-        numbers = (
-            *(machine.arrays, machine.element_bytes * machine.clock_mhz),
-            *(machine.load_mb_per_s, machine.save_mb_per_s, machine.issue_cycles),
-            *(*machine.conv_array, machine.operands_per_cycle),
-            *(tile.kernels, depth, tile.halo == "keep", by_kernels, self.splits, passes, places, most),
-        )
-        blocks = -(-int(features[:, CHANNELS].max()) // tile.kernels)
-        counts = np.zeros(2, dtype=np.int64)
+        settings = {
+            Setting.IMAGES: machine.arrays,
+            Setting.SCALE: machine.element_bytes * machine.clock_mhz,
+            Setting.LOAD_RATE: machine.load_mb_per_s,
+            Setting.SAVE_RATE: machine.save_mb_per_s,
+            Setting.INS: machine.conv_array[0],
+            Setting.OUTS: machine.conv_array[1],
+            Setting.HIGH: machine.conv_array[2],
+            Setting.RATE: machine.operands_per_cycle,
+            Setting.KERNELS: tile.kernels,
+            Setting.DEPTH: depth,
+            Setting.KEEPS: tile.halo == "keep",
+            Setting.BY_KERNELS: by_kernels,
+            Setting.SPLITS: self.splits,
+            Setting.PASSES: passes,
+            Setting.PLACES: places,
+            Setting.MOST: most,
+        }
+        blocks = -(-int(features[:, Column.CHANNELS].max()) // tile.kernels)
+        counts = np.zeros(len(Count), dtype=np.int64)
         cycles = run(
             Pass(
                 features,
@@ -124,16 +137,16 @@ class GroupSchedule:
                 fused.order,
                 fused.begins,
                 *self._spans,
-                np.array(numbers, dtype=np.int64),
+                np.array([settings[place] for place in Setting], dtype=np.int64),
                 np.full(len(ENGINES), machine.issue_cycles, dtype=np.int64),
                 work.copy(),
-                np.zeros((len(features), blocks, -(-deepest // depth), 3), dtype=np.int64),
+                np.zeros((len(features), blocks, -(-deepest // depth), len(Fetched)), dtype=np.int64),
                 np.zeros(max(1, places), dtype=np.int64),
                 counts,
                 records,
             )
         )
-        return int(cycles), int(counts[0])
+        return int(cycles), int(counts[Count.RECORDS])
 
     @property
     def cycles(self) -> int:
@@ -156,7 +169,7 @@ class GroupSchedule:
 
     def instructions(self) -> Iterator[Instruction]:
         """Return all instructions, in the order in which they are issued."""
-        records = np.zeros((self._counted[1], RECORD), dtype=np.int64)
+        records = np.zeros((self._counted[1], len(Record)), dtype=np.int64)
         self._run(records, _NEVER, _NO_WORK)
         for engine, what, feature, start, finish, *box, place in records.tolist():
             rows, columns, channels, summed = ((box[k], box[k + 1]) for k in range(0, 8, 2))
