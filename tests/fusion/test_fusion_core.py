@@ -493,7 +493,7 @@ def test_what_is_too_early_is_told() -> None:
     }
 
 
-def test_layouts_with_fewer_places_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_schedules_with_fewer_places_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a place for one tile only, what is reserved is too little for two."""
     fused, one = striped()
     assert list(fused.slots) == [2, 1, 2]
@@ -554,7 +554,7 @@ def of(*names: str, tile: Tile | None = WHOLE) -> Group:
     ("groups", "told"),
     [
         (PLAN, None),
-        ((of("x"),), "operations: group 1 (x) has x, which the network has not"),
+        ((of("x"),), "operations: group 1 (x) has the unknown operation x"),
         ((*PLAN, of("a")), "operations: group 4 (a) has a, which an earlier group or place has"),
         (PLAN[:1], "operations: no group has c, d, e"),
         ((of("b", "a"),), "order: group 1 (b, a) does not have its operations in the order of execution"),

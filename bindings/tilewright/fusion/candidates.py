@@ -34,32 +34,32 @@ class Candidate(NamedTuple):
 
 def alone(problem: Problem) -> list[Candidate]:
     """Return each operation alone."""
-    found = []
+    candidates = []
     for op in problem.ops:
         choice = None if op.engine == HOST else best(problem, (op.number,))
         cost, tile = (0, None) if choice is None else (choice.cost, choice.tile)
-        found.append(Candidate((op.number,), cost, "", tile))
-    return found
+        candidates.append(Candidate((op.number,), cost, "", tile))
+    return candidates
 
 
-def candidates(problem: Problem, most: int | None = None) -> tuple[Candidate, ...]:
+def candidates(problem: Problem, max_bytes: int | None = None) -> tuple[Candidate, ...]:
     """Return all groups that fit on chip with what they cost, and each operation alone.
 
     Parameters
     ----------
-    most
+    max_bytes
         Bytes of all buffers that a group may take; even an operation alone may then not fit.
     """
-    found = []
+    candidates = []
     for nodes, templates in sorted(matches(problem.graph, problem.templates).items()):
         if problem.ops[nodes[0]].engine == HOST:
-            found.append(Candidate(nodes, 0, "", None))
+            candidates.append(Candidate(nodes, 0, "", None))
             continue
         alone = len(nodes) == 1
         tiled = [template for template in templates if not template.untiled]
         # The best tile of all may be the whole plane.
-        choice = best(problem, nodes, not (tiled or alone), most)
+        choice = best(problem, nodes, not (tiled or alone), max_bytes)
         if choice is not None:
             name = "" if alone else (tiled or templates)[0].name
-            found.append(Candidate(nodes, choice.cost, name, choice.tile))
-    return tuple(found)
+            candidates.append(Candidate(nodes, choice.cost, name, choice.tile))
+    return tuple(candidates)

@@ -43,7 +43,7 @@ def _wrong_members(
     """Say which operation of a group is unknown, or a member of an earlier group as well."""
     for name in group.nodes:
         if name not in numbers:
-            return f"operations: {where} has {name}, which the network has not"
+            return f"operations: {where} has the unknown operation {name}"
         if numbers[name] in executed:
             return f"operations: {where} has {name}, which an earlier group or place has"
     return None

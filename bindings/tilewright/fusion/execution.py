@@ -123,10 +123,10 @@ def _renamed(executed: FusedGroup, report: Report, fused: FusedGroup) -> Report:
     if executed is fused:
         return report
     names = {}
-    for place, (old, new) in enumerate(zip(executed.features, fused.features, strict=True)):
+    for index, (old, new) in enumerate(zip(executed.features, fused.features, strict=True)):
         for copy in range(2):
-            names[name_of(executed, place, copy)] = name_of(fused, place, copy)
-        names[parameters_of(executed, place)] = parameters_of(fused, place)
+            names[name_of(executed, index, copy)] = name_of(fused, index, copy)
+        names[parameters_of(executed, index)] = parameters_of(fused, index)
         names |= {f"{what} {old.name}": f"{what} {new.name}" for what in WHAT}
 
     def renamed(table: Mapping[str, Any]) -> Rows:
@@ -155,8 +155,8 @@ def _tiles(fused: FusedGroup, tile: Tile) -> list[list[int]]:
     down, across = fused.spans(0, [tile.rows])[0], fused.spans(1, [tile.columns])[0]
     high, wide = ((span[..., 1] - span[..., 0]).max(axis=1).tolist() for span in (down, across))
     return [
-        [high[place], wide[place], min(tile.kernels, fused.features[place].shape[0])]
-        for place in fused.members
+        [high[index], wide[index], min(tile.kernels, fused.features[index].shape[0])]
+        for index in fused.members
     ]
 
 
@@ -182,14 +182,14 @@ class _Reference:
     def of(self, fused: FusedGroup) -> tuple[dict[str, Values], dict[str, Values]]:
         """Return what a group is given, and what it must save."""
         given, expected = {}, {}
-        for place, feature in enumerate(fused.features):
-            if place < fused.loaded:
+        for index, feature in enumerate(fused.features):
+            if index < fused.loaded:
                 maps = [self.maps[name] for name in feature.sources]
                 for copy in range(2):
-                    given[name_of(fused, place, copy)] = np.concatenate(maps, axis=1)
+                    given[name_of(fused, index, copy)] = np.concatenate(maps, axis=1)
                 continue
             if feature.name in self.parameters:
-                given[parameters_of(fused, place)] = self.parameters[feature.name]
+                given[parameters_of(fused, index)] = self.parameters[feature.name]
             if feature.saved:
                 expected[feature.name] = self.maps[feature.name]
         return given, expected
@@ -199,8 +199,8 @@ def _facts(problem: Problem, plan: Plan, report: Report) -> dict[str, Any]:
     """Return the totals of an executed plan, and what each group took."""
     machine = problem.machine
     groups = [
-        {"nodes": list(group.nodes), "tile": group.tile and asdict(group.tile), **found.facts}
-        for (_, group), (_, found) in zip(computed_groups(problem, plan), report.layers, strict=True)
+        {"nodes": list(group.nodes), "tile": group.tile and asdict(group.tile), **executed.facts}
+        for (_, group), (_, executed) in zip(computed_groups(problem, plan), report.layers, strict=True)
     ]
     facts: dict[str, Any] = {
         key: sum(group[key] for group in groups)

@@ -98,8 +98,8 @@ class FusedGroup:
         self.machine = machine
         members = set(nodes)
         runs = _runs(graph, nodes)
-        number = {node: place for place, run in enumerate(runs) for node in run}
-        number |= {node: place for place, node in enumerate(nodes, len(runs))}
+        number = {node: index for index, run in enumerate(runs) for node in run}
+        number |= {node: index for index, node in enumerate(nodes, len(runs))}
         self.loaded = len(runs)
         self.features = [_joined(graph, run) for run in runs]
         for node in nodes:
@@ -108,30 +108,30 @@ class FusedGroup:
             parts: list[Part] = []
             first = 0
             for producer in op.producers:
-                place = number[producer]
-                if place < self.loaded and runs[place][0] != producer:
+                index = number[producer]
+                if index < self.loaded and runs[index][0] != producer:
                     continue  # loaded together with the producer before
-                parts.append(Part(place, first))
+                parts.append(Part(index, first))
                 if op.spec.kind not in OPERANDS:
-                    first += self.features[place].shape[0]
+                    first += self.features[index].shape[0]
             self.features.append(Feature(op.name, op.spec.output, (), op, tuple(parts), saved))
         self._find_stages()
 
     def _find_stages(self) -> None:
         self.stage = [-1] * self.loaded
         self.stages: list[list[int]] = []
-        for place in self.members:
-            feature = self.features[place]
+        for index in self.members:
+            feature = self.features[index]
             op = feature.op
             assert op is not None
             latest = max(self.stage[part.map] for part in feature.parts)
             joined = op.spec.kind not in OPERANDS and len(feature.parts) > 1
             if latest < 0 or op.dense or joined or latest != len(self.stages) - 1:
                 self.stage.append(len(self.stages))
-                self.stages.append([place])
+                self.stages.append([index])
             else:
                 self.stage.append(latest)
-                self.stages[latest].append(place)
+                self.stages[latest].append(index)
 
     @property
     def members(self) -> range:
@@ -140,18 +140,18 @@ class FusedGroup:
 
     def op(self, feature: int) -> Op:
         """Return the operation that computes a feature."""
-        found = self.features[feature].op
-        assert found is not None
-        return found
+        op = self.features[feature].op
+        assert op is not None
+        return op
 
     @cached_property
     def readers(self) -> list[list[int]]:
         """For each feature, those computed from it in the group."""
-        found: list[list[int]] = [[] for _ in self.features]
-        for place in self.members:
-            for part in dict.fromkeys(part.map for part in self.features[place].parts):
-                found[part].append(place)
-        return found
+        readers: list[list[int]] = [[] for _ in self.features]
+        for index in self.members:
+            for source in dict.fromkeys(source.map for source in self.features[index].parts):
+                readers[source].append(index)
+        return readers
 
     @cached_property
     def key(self) -> tuple[object, ...]:
@@ -180,8 +180,8 @@ class FusedGroup:
     @cached_property
     def whole_only(self) -> bool:
         """Whether the maps that leave have several sizes, so that they cannot be cut into the same tiles."""
-        last = [place for place in self.members if not self.readers[place]]
-        return len({self.features[place].shape[1:] for place in last}) > 1
+        results = [index for index in self.members if not self.readers[index]]
+        return len({self.features[index].shape[1:] for index in results}) > 1
 
     @property
     def plane(self) -> tuple[int, int]:
@@ -214,30 +214,30 @@ class FusedGroup:
     @cached_property
     def blockwise(self) -> NDArray[np.bool_]:
         """Of each feature, whether its readers need a block of its channels at a time, all in one stage."""
-        found = []
-        for place, feature in enumerate(self.features):
-            readers = self.readers[place]
-            if place >= self.loaded:
-                found.append({self.stage[reader] for reader in readers} <= {self.stage[place]})
+        blockwise = []
+        for index, feature in enumerate(self.features):
+            readers = self.readers[index]
+            if index >= self.loaded:
+                blockwise.append({self.stage[reader] for reader in readers} <= {self.stage[index]})
             else:
                 alone = len(readers) == 1 and not self.op(readers[0]).dense
-                found.append(alone and feature.shape[1:] == self.op(readers[0]).spec.input[1:])
-        return np.array(found)
+                blockwise.append(alone and feature.shape[1:] == self.op(readers[0]).spec.input[1:])
+        return np.array(blockwise)
 
     @cached_property
     def slots(self) -> Ints:
         """Of each feature, tiles of it that are on chip together: two if one is read as the next is made."""
-        found = []
-        for place, feature in enumerate(self.features):
-            engines = {self.op(reader).engine for reader in self.readers[place]}
+        slots = []
+        for index, feature in enumerate(self.features):
+            engines = {self.op(reader).engine for reader in self.readers[index]}
             alone = feature.op is not None and engines == {feature.op.engine} and not feature.saved
-            found.append(1 if alone else 2)
-        return np.array(found, dtype=np.int64)
+            slots.append(1 if alone else 2)
+        return np.array(slots, dtype=np.int64)
 
     @cached_property
     def weighted(self) -> list[int]:
         """Features whose operations have parameters."""
-        return [place for place in self.members if self.parameters(place, (0, 1))]
+        return [index for index in self.members if self.parameters(index, (0, 1))]
 
     def splits(self, tile: Tile) -> bool:
         """Whether a convolution sums over some of its input channels at a time."""
@@ -247,7 +247,7 @@ class FusedGroup:
         """Whether parameters leave the chip after each channel block, because the next one needs others."""
         if tile.parameters == "keep" or (tile.order == "kernels" and not self.splits(tile)):
             return False
-        blocks = [-(-self.features[place].shape[0] // tile.kernels) for place in self.weighted]
+        blocks = [-(-self.features[index].shape[0] // tile.kernels) for index in self.weighted]
         # With kept halos a tile may have nothing new for an operation.
         several = min(blocks, default=0) > 1 if tile.halo == "keep" else sum(blocks) > 1
         return several or (bool(blocks) and self.splits(tile))
@@ -257,33 +257,33 @@ class FusedGroup:
         """The rows that the schedule kernel has of each feature, as far as they are known without a tile."""
         table = np.zeros((len(self.features), Column.COUNT), dtype=np.int64)
         reads = 0
-        for place, feature in enumerate(self.features):
-            row = table[place]
+        for index, feature in enumerate(self.features):
+            row = table[index]
             row[[Column.CHANNELS, Column.SAVED]] = feature.shape[0], feature.saved
             if feature.op is None:
-                row[Column.STAGE] = min(self.stage[reader] for reader in self.readers[place])
+                row[Column.STAGE] = min(self.stage[reader] for reader in self.readers[index])
                 continue
             spec = feature.op.spec
-            row[[Column.ENGINE, Column.STAGE]] = ENGINES.index(feature.op.engine), self.stage[place]
-            row[[Column.SUMMED, Column.OPERANDS]] = self.summed(place), self.operands(place)
+            row[[Column.ENGINE, Column.STAGE]] = ENGINES.index(feature.op.engine), self.stage[index]
+            row[[Column.SUMMED, Column.OPERANDS]] = self.summed(index), self.operands(index)
             if isinstance(spec, NamedLayer):
                 row[[Column.WINDOW, Column.BIAS]] = prod(spec.kernel), spec.bias
             else:
-                row[Column.FLAT] = self.parameters(place, (0, 0))
-            row[[Column.FIRST_READ, Column.END_READ]] = reads, reads + len(self.sources[place])
-            reads += len(self.sources[place])
+                row[Column.FLAT] = self.parameters(index, (0, 0))
+            row[[Column.FIRST_READ, Column.END_READ]] = reads, reads + len(self.sources[index])
+            reads += len(self.sources[index])
         return table
 
     @cached_property
     def sources(self) -> list[list[Part]]:
         """What each operation reads, each map once; nothing for what is loaded."""
-        found: list[list[Part]] = []
+        sources: list[list[Part]] = []
         for feature in self.features:
-            known: dict[int, Part] = {}
+            first_parts: dict[int, Part] = {}
             for part in feature.parts:
-                known.setdefault(part.map, part)
-            found.append(list(known.values()))
-        return found
+                first_parts.setdefault(part.map, part)
+            sources.append(list(first_parts.values()))
+        return sources
 
     @cached_property
     def reads(self) -> Ints:
@@ -294,7 +294,7 @@ class FusedGroup:
     @cached_property
     def order(self) -> Ints:
         """Features by stage."""
-        return np.array([place for stage in self.stages for place in stage], dtype=np.int64)
+        return np.array([index for stage in self.stages for index in stage], dtype=np.int64)
 
     @cached_property
     def begins(self) -> Ints:
@@ -302,9 +302,9 @@ class FusedGroup:
         return np.cumsum([0, *map(len, self.stages)], dtype=np.int64)
 
     def spans(self, axis: int, sizes: Sequence[int]) -> list[Ints]:
-        """Return, for each size, where begins and ends what its tiles need, shape (features, tiles, 2).
+        """Return, for each size, begin and end of what its tiles need, shape (features, tiles, 2).
 
-        Tiles are of so many rows (axis 0) or columns of the output of the last operation. A map that is saved
+        A size is the rows (axis 0) or columns of a tile of the last operation's output. A map that is saved
         is computed whole: a tile also needs what comes before its own rows and no earlier tile needs.
         """
         length = self.plane[axis]
@@ -313,30 +313,30 @@ class FusedGroup:
         high = np.minimum(low + np.repeat(sizes, [len(each) for each in lows]), length)
         pieces = np.cumsum([0, *(len(each) for each in lows)])
         spans = np.zeros((len(self.features), len(low), 2), dtype=np.int64)
-        for place in reversed(range(len(self.features))):
-            feature, extent = self.features[place], self.features[place].shape[1 + axis]
+        for index in reversed(range(len(self.features))):
+            feature, extent = self.features[index], self.features[index].shape[1 + axis]
             windows = [
                 _window(self.op(reader), (spans[reader, :, 0], spans[reader, :, 1]), axis, extent)
-                for reader in self.readers[place]
+                for reader in self.readers[index]
             ]
             if not windows:  # With maps of several sizes there is one tile, all of each.
                 windows = [(low, high) if extent == length else (low * 0, high * 0 + extent)]
             begin, end = windows[0]
             for other in windows[1:]:
                 begin, end = np.minimum(begin, other[0]), np.maximum(end, other[1])
-            if feature.saved and self.readers[place]:
+            if feature.saved and self.readers[index]:
                 for piece in map(slice, pieces[:-1], pieces[1:]):
                     ends = np.maximum.accumulate(end[piece])
                     ends[-1] = extent
                     begin[piece] = np.minimum(begin[piece], np.append(0, ends[:-1]))
                     end[piece] = np.maximum(end[piece], ends)
-            spans[place, :, 0], spans[place, :, 1] = begin, end
+            spans[index, :, 0], spans[index, :, 1] = begin, end
         # In a row each: `tilewright.fusion.exact.schedule_kernel` is compiled for one kind of array, once.
         return [np.ascontiguousarray(piece) for piece in np.split(spans, pieces[1:-1], axis=1)]
 
 
 def _runs(graph: OpGraph, nodes: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return what is loaded from outside, in runs of maps that whoever reads one reads in a row."""
+    """Return what is loaded from outside, in runs of maps that all their readers read side by side."""
     members = set(nodes)
     rows = [graph.ops[node].producers for node in nodes]
     joins = [graph.ops[node].spec.kind not in OPERANDS for node in nodes]
@@ -344,12 +344,12 @@ def _runs(graph: OpGraph, nodes: Sequence[int]) -> list[tuple[int, ...]]:
     after: dict[int, set[int | None]] = {producer: set() for producer in outside}
     before: dict[int, set[int | None]] = {producer: set() for producer in outside}
     for row, join in zip(rows, joins, strict=True):
-        for one, other in zip((None, *row), (*row, None), strict=True):
-            one, other = (one, other) if join else (None, None)
-            if one in outside:
-                after[one].add(other if other in outside else None)
-            if other in outside:
-                before[other].add(one if one in outside else None)
+        for left, right in zip((None, *row), (*row, None), strict=True):
+            left, right = (left, right) if join else (None, None)
+            if left in outside:
+                after[left].add(right if right in outside else None)
+            if right in outside:
+                before[right].add(left if left in outside else None)
         if not join:
             for producer in outside.keys() & set(row):
                 after[producer].add(None)

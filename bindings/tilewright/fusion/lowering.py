@@ -56,11 +56,11 @@ class Lowering:
 
     def _tensors(self) -> Iterator[Tensor]:
         fused, images = self.fused, self.fused.machine.arrays
-        for place, feature in enumerate(fused.features):
+        for index, feature in enumerate(fused.features):
             shape = (images, *feature.shape)
-            for copy in range(2 if self.schedule.doubled[place] else 1):
-                name = name_of(fused, place, copy)
-                if place < fused.loaded:
+            for copy in range(2 if self.schedule.doubled[index] else 1):
+                name = name_of(fused, index, copy)
+                if index < fused.loaded:
                     yield Tensor(name, shape, "input", BUFFERS[0])
                 else:
                     role = "output" if feature.saved else "intermediate"
@@ -69,11 +69,13 @@ class Lowering:
                         shape,
                         "output" if feature.saved else "intermediate",
                         BUFFERS[1],
-                        macs_per_element=fused.operands(place),
+                        macs_per_element=fused.operands(index),
                         recomputed=role == "intermediate",
                     )
-            if place >= fused.loaded and (each := fused.parameters(place, (0, fused.summed(place)))):
-                yield Tensor(parameters_of(fused, place), (feature.shape[0], each), "kernels", BUFFERS[2])
+            if index >= fused.loaded and (per_channel := fused.parameters(index, (0, fused.summed(index)))):
+                yield Tensor(
+                    parameters_of(fused, index), (feature.shape[0], per_channel), "kernels", BUFFERS[2]
+                )
 
     def steps(self) -> list[Step]:
         """Return the steps in the order of time; what is freed at a cycle goes before what begins then."""

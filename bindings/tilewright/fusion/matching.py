@@ -77,11 +77,11 @@ def _isomorphisms(graph: OpGraph, template: Template) -> Iterator[Nodes]:
         return
     pattern = nx.DiGraph()
     # The search starts with the first node: the one that the fewest operations fit (DefineStartPoint).
-    pattern.add_nodes_from(sorted(template.graph, key=lambda place: len(fits[place])))
+    pattern.add_nodes_from(sorted(template.graph, key=lambda node: len(fits[node])))
     pattern.add_edges_from(template.edges)
     matcher = DiGraphMatcher(graph.reads.subgraph(set().union(*fits)).copy(), pattern)
-    members = {place for place, kinds in enumerate(template.nodes) if kinds != SOURCE}
-    twins = [_twins(template, place) for place in template.graph]
+    members = {node for node, kinds in enumerate(template.nodes) if kinds != SOURCE}
+    twins = [_twins(template, node) for node in template.graph]
     edges_agree: Callable[[int, int], bool] = matcher.syntactic_feasibility
     attempts = count()
 
@@ -94,58 +94,60 @@ def _isomorphisms(graph: OpGraph, template: Template) -> Iterator[Nodes]:
         convex: int = inside | before & after
         return convex.bit_count() <= len(members)
 
-    def agrees(number: int, place: int) -> bool:
+    def agrees(number: int, node: int) -> bool:
         if next(attempts) == MAX_ATTEMPTS:
             limit = f"takes more than {MAX_ATTEMPTS} attempts to match; give templates without it"
             raise InputError("templates", template.name, limit)
-        known = matcher.core_2
+        matched = matcher.core_2
         return (
-            number in fits[place]
-            and all((known[twin] < number) == (twin < place) for twin in twins[place] if twin in known)
-            and (place not in members or fits_in(number))
-            and edges_agree(number, place)
+            number in fits[node]
+            and all((matched[twin] < number) == (twin < node) for twin in twins[node] if twin in matched)
+            and (node not in members or fits_in(number))
+            and edges_agree(number, node)
         )
 
     matcher.syntactic_feasibility = agrees  # before edges, which take longer
     for match in matcher.subgraph_isomorphisms_iter():
-        yield tuple(sorted(number for number, place in match.items() if place in members))
+        yield tuple(sorted(number for number, node in match.items() if node in members))
 
 
-def _twins(template: Template, place: int) -> list[int]:
+def _twins(template: Template, node: int) -> list[int]:
     """Return the nodes of a template that could be exchanged for one without any difference."""
 
-    def described(place: int) -> tuple[str, set[int], set[int]]:
-        return template.nodes[place], set(template.graph.pred[place]), set(template.graph.succ[place])
+    def described(node: int) -> tuple[str, set[int], set[int]]:
+        return template.nodes[node], set(template.graph.pred[node]), set(template.graph.succ[node])
 
-    return [other for other in template.graph if other != place and described(other) == described(place)]
+    return [other for other in template.graph if other != node and described(other) == described(node)]
 
 
 def _fitting(graph: OpGraph, kinds: str) -> set[int]:
     """Return the operations that a node of a template can stand for."""
     if kinds == SOURCE:
         return set(graph.reads)
-    known = kinds.split("|")
-    return {op.number for op in graph.ops if op.engine != HOST and ("any" in known or op.spec.kind in known)}
+    allowed = kinds.split("|")
+    return {
+        op.number for op in graph.ops if op.engine != HOST and ("any" in allowed or op.spec.kind in allowed)
+    }
 
 
 # Blocks --------------------------------------------------------------------------------------------
 
 
-def _regions(graph: OpGraph, most: int) -> Iterator[Nodes]:
-    """Find runs of at most `most` operations that are entered behind one node and left from one.
+def _regions(graph: OpGraph, max_ops: int) -> Iterator[Nodes]:
+    """Find runs of at most `max_ops` operations that are entered behind one node and left from one.
 
     What is read as one map, concatenated, is a node as well, through which ways can pass.
     """
     joined = _joined(graph)
     next_on_all_ways = nx.immediate_dominators(joined.reverse(), END)
     regions = {
-        node: _region(graph, joined, node, last, most)
+        node: _region(graph, joined, node, last, max_ops)
         for node, last in next_on_all_ways.items()
         if node != END
     }
     for node in regions:
         run: set[int] = set()
-        while (region := regions.get(node)) and len(run) + len(region) <= most:
+        while (region := regions.get(node)) and len(run) + len(region) <= max_ops:
             run |= region
             yield tuple(sorted(run))
             node = next_on_all_ways[node]
@@ -166,7 +168,7 @@ def _joined(graph: OpGraph) -> nx.DiGraph:
     return joined
 
 
-def _region(graph: OpGraph, joined: nx.DiGraph, first: Hashable, last: Hashable, most: int) -> set[int]:
+def _region(graph: OpGraph, joined: nx.DiGraph, first: Hashable, last: Hashable, max_ops: int) -> set[int]:
     """Return the operations after a node up to the next that all ways pass, none if it is no such region."""
     nodes: set[Hashable] = set()
     operations: set[int] = set()
@@ -178,7 +180,7 @@ def _region(graph: OpGraph, joined: nx.DiGraph, first: Hashable, last: Hashable,
         nodes.add(node)
         if isinstance(node, int):
             operations.add(node)
-        if node == END or len(operations) > most:
+        if node == END or len(operations) > max_ops:
             return set()
         if node != last:
             ahead += joined.successors(node)

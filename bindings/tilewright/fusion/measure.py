@@ -26,25 +26,27 @@ Grid = Any
 
 
 class AxisTiles:
-    """Tiles of several sizes along an axis; of every feature and size, how long things are.
+    """Tile extents along one axis, per feature and candidate size, in rows or columns of the feature.
 
     Attributes
     ----------
     sizes
-        Rows, or columns, of the last operation's output.
+        Rows, or columns, of a tile of the last operation's output.
     spans
-        Of each size; see `FusedGroup.spans`.
+        For each size, see `FusedGroup.spans`.
     count : shape (sizes,)
-        Tiles.
-    total, fresh, most, first, last : shape (features, sizes)
-        What all tiles need together, and without what the one before has; what one needs.
-    ring, switch
-        Most that a tile and the one before take in one place; and with the last tile beside the first one.
-    passes, fresh_passes
+        Number of tiles.
+    total, fresh : shape (features, sizes)
+        Extents of all tiles together; and without what the tile before has.
+    most, first, last : shape (features, sizes)
+        Extents of the largest, the first and the last tile.
+    ring, switch : shape (features, sizes)
+        Largest extent of a tile and the one before in one place; and of the last tile beside the first one.
+    passes, fresh_passes : shape (features, sizes)
         How often the array's rows pass over all tiles.
-    busy
-        Tiles that need something which the one before has not.
-    overlaps
+    busy : shape (features, sizes)
+        Number of tiles that need something which the tile before does not have.
+    overlaps : shape (features, sizes)
         Whether a tile needs what another one needs.
     """
 
@@ -73,7 +75,7 @@ class AxisTiles:
 
 
 class TileCosts:
-    """What tiles need and move that differ in rows, columns, kernels and channels only.
+    """What tiles need and move: tiles that differ in rows, columns, kernels and channels only.
 
     Parameters
     ----------
@@ -187,8 +189,8 @@ class TileCosts:
 
     def _measure_parameters(self) -> None:
         fused, width = self.fused, self.machine.element_bytes
-        every = {place: fused.parameters(place, (0, fused.summed(place))) for place in fused.members}
-        each_block = {place: each * self._block(place) for place, each in every.items()}
+        per_channel = {index: fused.parameters(index, (0, fused.summed(index))) for index in fused.members}
+        each_block = {index: each * self._block(index) for index, each in per_channel.items()}
         if self._splits.any():
             head = fused.loaded
             window = fused.parameters(head, (1, 2))
@@ -196,18 +198,18 @@ class TileCosts:
             part = (bias + window * self._summed) * self._block(head)
             each_block[head] = np.where(self._splits, part, each_block[head])
         self._first_fetch = each_block[fused.loaded]
-        total = sum(each * fused.features[place].shape[0] for place, each in every.items())
+        total = sum(each * fused.features[index].shape[0] for index, each in per_channel.items())
         taken: Grid = total
         if self.by_kernels and not self._stays:
             taken = np.where(self._blocks(fused.loaded) > 1, 2, 1) * sum(each_block.values())
         taken = np.where(self._passes, 2 * np.max(np.broadcast_arrays(*each_block.values()), axis=0), taken)
         self.parameters: Grid = width * taken
         again: Grid = 0
-        for place in fused.weighted:
+        for index in fused.weighted:
             tiles = self.tiles
             if self.keeps:
-                tiles = self._rows.busy[place][:, None] * self._columns.count
-            again = again + tiles * every[place] * fused.features[place].shape[0]
+                tiles = self._rows.busy[index][:, None] * self._columns.count
+            again = again + tiles * per_channel[index] * fused.features[index].shape[0]
         self.loads = self.loads + np.where(self._passes, again, total)
 
     # Results -----------------------------------------------------------------------------------------
@@ -248,10 +250,10 @@ class TileCosts:
         fused, rows = self.fused, self._rows
         table = rows.fresh if self.keeps else rows.total
         return sum(
-            self._plane(table, self._columns.total, place)
-            * (fused.features[place].shape[0] * fused.operands(place))
-            for place in fused.members
-            if fused.op(place).engine == CONV
+            self._plane(table, self._columns.total, index)
+            * (fused.features[index].shape[0] * fused.operands(index))
+            for index in fused.members
+            if fused.op(index).engine == CONV
         )
 
     # Cycles ------------------------------------------------------------------------------------------
@@ -259,14 +261,14 @@ class TileCosts:
     @cached_property
     def work(self) -> dict[str, Grid]:
         """The least cycles that each engine works, by the engines that do."""
-        found: dict[str, Grid] = {
+        cycles: dict[str, Grid] = {
             LOAD: self._cycles(LOAD, self.loads),
             SAVE: self._cycles(SAVE, self.saves),
         }
-        for place in self.fused.members:
-            engine = self.fused.op(place).engine
-            found[engine] = found.get(engine, 0) + self._work(place)
-        return found
+        for index in self.fused.members:
+            engine = self.fused.op(index).engine
+            cycles[engine] = cycles.get(engine, 0) + self._work(index)
+        return cycles
 
     def bound(self) -> Grid:
         """Return cycles that no schedule is below.
@@ -276,22 +278,22 @@ class TileCosts:
         """
         fused, rows, columns = self.fused, self._rows, self._columns
         alone = len(fused.stages) == 1
-        results = [place for place in fused.members if not fused.readers[place]]
-        saved = [place for place in fused.members if fused.features[place].saved]
+        results = [index for index in fused.members if not fused.readers[index]]
+        saved = [index for index in fused.members if fused.features[index].saved]
         begin = self._cycles(LOAD, self._first_load()) + self._cycles(LOAD, self._first_fetch)
         last: Grid = 0
         end: Grid = 0
         first: Grid = 0
         if alone or not self.keeps:
-            end = _least([self._cycles(SAVE, self._last_save(place)) for place in saved])
+            end = _least([self._cycles(SAVE, self._last_save(index)) for index in saved])
         if alone:
             first = begin + _least(
-                [self._block_cycles(place, rows.first, columns.first, False) for place in saved]
+                [self._block_cycles(index, rows.first, columns.first, False) for index in saved]
             )
             if not self.keeps:
-                last = _least([self._block_cycles(place, rows.last, columns.last, True) for place in results])
+                last = _least([self._block_cycles(index, rows.last, columns.last, True) for index in results])
         longest = np.maximum(self.work[LOAD] + last + end, first + self.work[SAVE])
-        engines = {fused.op(place).engine for place in results}
+        engines = {fused.op(index).engine for index in results}
         head = fused.op(fused.loaded).engine
         for engine, cycles in self.work.items():
             if engine in (LOAD, SAVE):
@@ -301,69 +303,69 @@ class TileCosts:
             longest = np.maximum(longest, before + cycles + after)
         return longest + self.machine.issue_cycles
 
-    def _work(self, place: int) -> Grid:
+    def _work(self, index: int) -> Grid:
         """Return the least cycles in which an engine computes a map, all tiles together."""
         fused, machine, rows = self.fused, self.machine, self._rows
         op, channels, wide = (
-            fused.op(place),
-            fused.features[place].shape[0],
-            self._columns.total[place],
+            fused.op(index),
+            fused.features[index].shape[0],
+            self._columns.total[index],
         )
         if op.engine != CONV:
-            values = self._plane(rows.fresh if self.keeps else rows.total, self._columns.total, place)
-            return -(-values * (channels * fused.operands(place)) // machine.operands_per_cycle)
+            values = self._plane(rows.fresh if self.keeps else rows.total, self._columns.total, index)
+            return -(-values * (channels * fused.operands(index)) // machine.operands_per_cycle)
         ins, outs, _ = machine.conv_array
-        passes = (rows.fresh_passes if self.keeps else rows.passes)[place][:, None]
-        block, deep = self._block(place), fused.summed(place)
-        size = self._summed if place == fused.loaded else deep
+        passes = (rows.fresh_passes if self.keeps else rows.passes)[index][:, None]
+        block, deep = self._block(index), fused.summed(index)
+        size = self._summed if index == fused.loaded else deep
         across = channels // block * -(-block // outs) + -(-(channels % block) // outs)
         down = deep // size * -(-size // ins) + -(-(deep % size) // ins)
-        return passes * wide * (across * down * self._window(place))
+        return passes * wide * (across * down * self._window(index))
 
-    def _window(self, place: int) -> int:
-        spec = self.fused.op(place).spec
+    def _window(self, index: int) -> int:
+        spec = self.fused.op(index).spec
         assert isinstance(spec, Layer)
         return prod(spec.kernel)
 
     def _first_load(self) -> Grid:
         """Return the values that the first operation needs before it can begin."""
         fused = self.fused
-        found: Grid = 0
-        known = set()
+        values: Grid = 0
+        counted = set()
         for part in fused.features[fused.loaded].parts:
-            if part.map >= fused.loaded or part.map in known:
+            if part.map >= fused.loaded or part.map in counted:
                 continue
-            known.add(part.map)
+            counted.add(part.map)
             channels = fused.features[part.map].shape[0]
             first_block = np.clip(self._kernels - part.first, 0, channels)
             needed = first_block if fused.blockwise[part.map] else channels
             if part.map in self._summed_maps:
                 needed = np.where(self._splits, np.clip(self._summed - part.first, 0, channels), needed)
-            found = found + self._plane(self._rows.first, self._columns.first, part.map) * needed
-        return found
+            values = values + self._plane(self._rows.first, self._columns.first, part.map) * needed
+        return values
 
-    def _last_save(self, place: int) -> Grid:
-        channels = self.fused.features[place].shape[0]
+    def _last_save(self, index: int) -> Grid:
+        channels = self.fused.features[index].shape[0]
         rest = channels % self._kernels
-        fewest = np.minimum(self._block(place), np.where(rest, rest, channels))
-        return self._plane(self._rows.last, self._columns.last, place) * fewest
+        fewest = np.minimum(self._block(index), np.where(rest, rest, channels))
+        return self._plane(self._rows.last, self._columns.last, index) * fewest
 
-    def _block_cycles(self, place: int, rows: Ints, columns: Ints, last: bool) -> Grid:
+    def _block_cycles(self, index: int, rows: Ints, columns: Ints, last: bool) -> Grid:
         """Return the cycles of the smallest channel block of an operation, or of its end, the last sum."""
         fused, machine = self.fused, self.machine
-        op, channels = fused.op(place), fused.features[place].shape[0]
+        op, channels = fused.op(index), fused.features[index].shape[0]
         rest = channels % self._kernels
         block = np.minimum(self._kernels, np.where(rest, rest, channels))
         if op.engine != CONV:
-            values = self._plane(rows, columns, place) * block * fused.operands(place)
+            values = self._plane(rows, columns, index) * block * fused.operands(index)
             return -(-values // machine.operands_per_cycle)
         ins, outs, high = machine.conv_array
-        deep: Grid = fused.summed(place)
-        if last and place == fused.loaded:
+        deep: Grid = fused.summed(index)
+        if last and index == fused.loaded:
             over = deep % np.maximum(1, self._summed)
             deep = np.where(over, over, self._summed)
-        passes = -(-rows[place][:, None] // high) * columns[place]
-        return passes * (-(-deep // ins) * -(-block // outs) * self._window(place))
+        passes = -(-rows[index][:, None] // high) * columns[index]
+        return passes * (-(-deep // ins) * -(-block // outs) * self._window(index))
 
     def _cycles(self, engine: str, values: Grid) -> Grid:
         machine = self.machine

@@ -70,9 +70,9 @@ def least(problem: Problem, deadline: float = inf) -> Iterator[LeastMemory]:
         yield LeastMemory((), 0, 0, True)
 
 
-def _fast(problem: Problem, most: int, deadline: float) -> tuple[Candidate, ...]:
-    """Return groups of at most `most` bytes each that are fast enough, none if there are no such groups."""
-    allowed = list(candidates(problem, most))
+def _fast(problem: Problem, max_bytes: int, deadline: float) -> tuple[Candidate, ...]:
+    """Return groups of at most `max_bytes` bytes each that are fast enough, none where there are none."""
+    allowed = list(candidates(problem, max_bytes))
     alone = {candidate.nodes[0] for candidate in allowed if len(candidate.nodes) == 1}
     # An operation that does not fit by itself is as if it took too long.
     never = cycle_limit(problem) + 1

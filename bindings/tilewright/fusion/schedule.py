@@ -99,17 +99,40 @@ class GroupSchedule:
 
     def _run(self, records: Ints, most: int, work: Ints) -> tuple[int, int]:
         """Return the cycle at which all is done, if it is below `most`, and the number of records."""
-        fused, tile, machine = self.fused, self.tile, self.fused.machine
+        fused, tile = self.fused, self.tile
         features = fused.table.copy()
         features[:, Column.WHOLE] = self.whole
         features[:, Column.SLOTS] = self.slots
         features[:, Column.DOUBLED] = self.doubled
-        by_kernels = tile.order == "kernels"
         passes = fused.passes(tile)
         # Parameters of a channel block, or of a round of all operations, beside those of the next; or all.
-        places = 2 if passes else 2 * len(fused.weighted) * (by_kernels and tile.parameters != "keep")
+        rounds = tile.order == "kernels" and tile.parameters != "keep"
+        places = 2 if passes else 2 * len(fused.weighted) * rounds
         deepest = max(1, int(features[:, Column.SUMMED].max()))
         depth = tile.channels if self.splits else deepest
+        blocks = -(-int(features[:, Column.CHANNELS].max()) // tile.kernels)
+        counts = np.zeros(len(Count), dtype=np.int64)
+        cycles = run(
+            Pass(
+                features,
+                fused.reads,
+                fused.order,
+                fused.begins,
+                *self._spans,
+                self._settings(depth, passes, places, most),
+                np.full(len(ENGINES), fused.machine.issue_cycles, dtype=np.int64),
+                work.copy(),
+                np.zeros((len(features), blocks, -(-deepest // depth), len(Fetched)), dtype=np.int64),
+                np.zeros(max(1, places), dtype=np.int64),
+                counts,
+                records,
+            )
+        )
+        return int(cycles), int(counts[Count.RECORDS])
+
+    def _settings(self, depth: int, passes: bool, places: int, most: int) -> Ints:
+        """Return what the kernel has of the machine and the tile."""
+        machine, tile = self.fused.machine, self.tile
         settings = {
             Setting.IMAGES: machine.arrays,
             Setting.SCALE: machine.element_bytes * machine.clock_mhz,
@@ -122,31 +145,13 @@ class GroupSchedule:
             Setting.KERNELS: tile.kernels,
             Setting.DEPTH: depth,
             Setting.KEEPS: tile.halo == "keep",
-            Setting.BY_KERNELS: by_kernels,
+            Setting.BY_KERNELS: tile.order == "kernels",
             Setting.SPLITS: self.splits,
             Setting.PASSES: passes,
             Setting.PLACES: places,
             Setting.MOST: most,
         }
-        blocks = -(-int(features[:, Column.CHANNELS].max()) // tile.kernels)
-        counts = np.zeros(len(Count), dtype=np.int64)
-        cycles = run(
-            Pass(
-                features,
-                fused.reads,
-                fused.order,
-                fused.begins,
-                *self._spans,
-                np.array([settings[place] for place in Setting], dtype=np.int64),
-                np.full(len(ENGINES), machine.issue_cycles, dtype=np.int64),
-                work.copy(),
-                np.zeros((len(features), blocks, -(-deepest // depth), len(Fetched)), dtype=np.int64),
-                np.zeros(max(1, places), dtype=np.int64),
-                counts,
-                records,
-            )
-        )
-        return int(cycles), int(counts[Count.RECORDS])
+        return np.array([settings[place] for place in Setting], dtype=np.int64)
 
     @property
     def cycles(self) -> int:

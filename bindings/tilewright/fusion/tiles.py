@@ -13,6 +13,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilewright.fusion.fused_group import FusedGroup
 from tilewright.fusion.machine import BUFFERS, ENGINES, HOST, EngineMachine
@@ -80,7 +81,7 @@ def forget_answers() -> None:
 
 
 def best(
-    problem: Problem, nodes: Sequence[int], whole: bool = False, most: int | None = None
+    problem: Problem, nodes: Sequence[int], whole: bool = False, max_bytes: int | None = None
 ) -> Choice | None:
     """Return the best tile of a group of operations, None if no tile fits into the buffers.
 
@@ -92,15 +93,15 @@ def best(
         Numbers of the operations, ascending.
     whole
         Whether nothing may be cut but kernels.
-    most
+    max_bytes
         Bytes of all buffers that it may take, if there is such a limit.
     """
     fused = problem.fused(nodes)
-    key = fused.key, whole, most
+    key = fused.key, whole, max_bytes
     answers = _answers(problem)
     if key not in answers:
         space = _space(problem, fused, whole)
-        answers[key] = None if space is None else _least(problem, space, most)
+        answers[key] = None if space is None else _least(problem, space, max_bytes)
     choice: Choice | None = answers[key]
     return choice
 
@@ -188,26 +189,26 @@ def _tried(problem: Problem, fused: FusedGroup, tile: Tile, whole: bool) -> bool
         return False
     if tile.rows not in space.rows.sizes or tile.columns not in space.columns.sizes:
         return False
-    place = space.ways.index(way), space.rows.sizes.index(tile.rows), space.columns.sizes.index(tile.columns)
-    return bool(space.bounds[place] < _NEVER)
+    index = space.ways.index(way), space.rows.sizes.index(tile.rows), space.columns.sizes.index(tile.columns)
+    return bool(space.bounds[index] < _NEVER)
 
 
 def sizes(length: int, step: int = 1) -> list[int]:
     """Return sizes into which a length is cut: one, two, three, four, six, ... steps, and all; ascending."""
-    found = {length}
+    cuts = {length}
     for size in (1, 2, 3):
         while size * step < length:
-            found.add(size * step)
+            cuts.add(size * step)
             size *= 2
-    return sorted(found)
+    return sorted(cuts)
 
 
 def halves(length: int) -> list[int]:
     """Return a length, its half, a quarter of it, and so on, rounded up; descending."""
-    found = [length]
-    while found[-1] > 1:
-        found.append(-(-found[-1] // 2))
-    return found
+    lengths = [length]
+    while lengths[-1] > 1:
+        lengths.append(-(-lengths[-1] // 2))
+    return lengths
 
 
 def _space(problem: Problem, fused: FusedGroup, whole: bool) -> _Space | None:
@@ -260,32 +261,23 @@ class _Space(NamedTuple):
     work: Grid
 
 
+LOOPS = (("tiles", "stream"), ("tiles", "keep"), ("kernels", "stream"))
+"""Outer loops, each with whether parameters stay, that are tried."""
+
+
 def _fitting(
     problem: Problem, fused: FusedGroup, down: list[int], across: list[int], steps: tuple[int, int]
 ) -> _Space | None:
     """Return the tiles of these rows and columns, and of channels in such steps, if one fits."""
-    ins, outs = steps
     rows, columns = AxisTiles(fused, 0, down), AxisTiles(fused, 1, across)
-    most = max(fused.features[feature].shape[0] for feature in fused.members)
-    deep = fused.summed(fused.loaded)
-    depths = block_sizes(deep, ins) if fused.sums else [max(1, deep)]
-    loops = [("tiles", "stream"), ("tiles", "keep"), ("kernels", "stream")]
     ways: list[Tile] = []
     tables: list[tuple[Grid, ...]] = []
-    for halo, (order, parameters) in product(HALOS, loops):
-        if (order == "kernels" and len(fused.stages) > 1) or (parameters == "keep" and not fused.weighted):
+    for halo, (order, parameters) in product(HALOS, LOOPS):
+        tiles = _ways(fused, steps, halo, order, parameters)
+        if not tiles:
             continue
-        tiles = [
-            Tile(1, 1, kernels, channels, halo, order, parameters)
-            for kernels, channels in product(block_sizes(most, outs), depths)
-            if halo != "keep" or channels == depths[0]
-        ]
         costs = TileCosts(fused, rows, columns, tiles)
-        fits = costs.fits()
-        if (halo, order, parameters) != (HALOS[0], *loops[0]):  # which is what one tile alone is called
-            ahead = (halo, order) == (HALOS[0], loops[0][0])  # unless its parameters are loaded far ahead
-            streams = [ahead and fused.passes(replace(tile, parameters="stream")) for tile in tiles]
-            fits &= (costs.tiles > 1) | np.array(streams)[:, None, None]
+        fits = costs.fits() & _told_apart(fused, costs, tiles)
         if halo == "keep":
             fits &= np.array(across) == fused.plane[1]
         if problem.limits.halo not in ("any", halo):
@@ -293,14 +285,47 @@ def _fitting(
         if fits.any():
             fits &= costs.channel_blocks <= max(MAX_CHANNEL_BLOCKS, int(costs.channel_blocks[fits].min()))
             ways += tiles
-            bound = np.where(fits, costs.bound(), _NEVER)
-            exact = (costs.traffic, costs.macs, sum(costs.buffers))
-            work = [np.broadcast_to(costs.work.get(engine, 0), bound.shape) for engine in ENGINES]
-            same = (np.broadcast_to(table, bound.shape) for table in exact)
-            tables.append((bound, *same, np.stack(work, axis=-1)))
+            tables.append(_tables(costs, fits))
     if not ways:
         return None
     return _Space(fused, rows, columns, ways, *(np.concatenate(table) for table in zip(*tables, strict=True)))
+
+
+def _ways(fused: FusedGroup, steps: tuple[int, int], halo: str, order: str, parameters: str) -> list[Tile]:
+    """Return tiles of all kernels and channels with these loops, but for their rows and columns."""
+    if (order == "kernels" and len(fused.stages) > 1) or (parameters == "keep" and not fused.weighted):
+        return []
+    ins, outs = steps
+    widest = max(fused.features[feature].shape[0] for feature in fused.members)
+    deep = fused.summed(fused.loaded)
+    depths = block_sizes(deep, ins) if fused.sums else [max(1, deep)]
+    return [
+        Tile(1, 1, kernels, channels, halo, order, parameters)
+        for kernels, channels in product(block_sizes(widest, outs), depths)
+        if halo != "keep" or channels == depths[0]
+    ]
+
+
+def _told_apart(fused: FusedGroup, costs: TileCosts, tiles: Sequence[Tile]) -> NDArray[np.bool_]:
+    """Mark tiles that are no other name of the same: one tile alone has the first of all halos and loops.
+
+    Its parameters may stay all the same, where that lets them be loaded far ahead.
+    """
+    halo, loop = tiles[0].halo, (tiles[0].order, tiles[0].parameters)
+    if (halo, loop) == (HALOS[0], LOOPS[0]):
+        return np.ones(1, np.bool_)
+    ahead = (halo, loop[0]) == (HALOS[0], LOOPS[0][0])
+    streams = [ahead and fused.passes(replace(tile, parameters="stream")) for tile in tiles]
+    marks: NDArray[np.bool_] = (costs.tiles > 1) | np.array(streams)[:, None, None]
+    return marks
+
+
+def _tables(costs: TileCosts, fits: NDArray[np.bool_]) -> tuple[Grid, ...]:
+    """Return what `_Space` has of tiles: bounds, traffic, MACs, bytes of all buffers and work."""
+    bounds = np.where(fits, costs.bound(), _NEVER)
+    exact = (costs.traffic, costs.macs, sum(costs.buffers))
+    work = [np.broadcast_to(costs.work.get(engine, 0), bounds.shape) for engine in ENGINES]
+    return (bounds, *(np.broadcast_to(table, bounds.shape) for table in exact), np.stack(work, axis=-1))
 
 
 def _cost(problem: Problem, cycles: Any, traffic: Any, macs: Any) -> Any:
@@ -310,19 +335,19 @@ def _cost(problem: Problem, cycles: Any, traffic: Any, macs: Any) -> Any:
     return traffic if problem.minimise == "traffic" else cycles
 
 
-def _least(problem: Problem, space: _Space, most: int | None) -> Choice | None:
+def _least(problem: Problem, space: _Space, max_bytes: int | None) -> Choice | None:
     """Schedule tiles in the order of their bounds, until none that is left can be better."""
     exact = space.traffic, space.macs
     costs = np.where(space.bounds < _NEVER, _cost(problem, space.bounds, *exact), _NEVER)
-    if most is not None:
-        costs = np.where(space.peaks <= most, costs, _NEVER)
+    if max_bytes is not None:
+        costs = np.where(space.peaks <= max_bytes, costs, _NEVER)
     costs = costs.reshape(-1)
-    least, found = (_NEVER, _NEVER), None
+    least, best_tile = (_NEVER, _NEVER), None
     timed = problem.minimise in ("cycles", "memory")
-    for place in np.argsort(costs, kind="stable").tolist():
-        if costs[place] >= least[0]:
+    for index in np.argsort(costs, kind="stable").tolist():
+        if costs[index] >= least[0]:
             break
-        way, row, column = (int(axis) for axis in np.unravel_index(place, space.bounds.shape))
+        way, row, column = (int(axis) for axis in np.unravel_index(index, space.bounds.shape))
         tile = replace(space.ways[way], rows=space.rows.sizes[row], columns=space.columns.sizes[column])
         spans = space.rows.spans[row], space.columns.spans[column]
         schedule = GroupSchedule(space.fused, tile, spans)
@@ -330,17 +355,17 @@ def _least(problem: Problem, space: _Space, most: int | None) -> Choice | None:
         cycles = schedule.cycles_below(least[0], work) if timed else schedule.cycles
         cost = int(_cost(problem, cycles, *(table[way, row, column] for table in exact)))
         if (cost, cycles) < least:
-            least, found = (cost, cycles), tile
-    return None if found is None else choice(problem, space.fused, found)
+            least, best_tile = (cost, cycles), tile
+    return None if best_tile is None else choice(problem, space.fused, best_tile)
 
 
 def block_sizes(length: int, step: int) -> list[int]:
     """Return how many channels a block can have: those of one pass of the array, two, four, ..., and all."""
-    found, size = [length], step
+    sizes, size = [length], step
     while size < length:
-        found.append(size)
+        sizes.append(size)
         size *= 2
-    return found
+    return sizes
 
 
 def cycle_limit(problem: Problem) -> int:
