@@ -1,6 +1,6 @@
 """The room's own exact method: a shortest path through the downsets of the graph.
 
-Why nothing is lost is argued in the module that it stands on: ``tilewright.fusion.search``.
+Why nothing is lost is argued in the module that it stands on: ``tilewright.fusion.exact.search``.
 """
 
 from __future__ import annotations

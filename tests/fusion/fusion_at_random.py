@@ -14,9 +14,9 @@ from pydantic import TypeAdapter
 
 from tilewright.core import catalogue
 from tilewright.fusion import Plan, Problem
-from tilewright.fusion.fused_group import Structure
+from tilewright.fusion.fused_group import FusedGroup
+from tilewright.fusion.machine import HOST
 from tilewright.fusion.plan import HALOS, ORDERS, PARAMETERS, Group, Tile
-from tilewright.fusion.problem import HOST
 from tilewright.fusion.tiles import violation
 from tilewright.spec.coarsening import coarse
 from tilewright.spec.network import OPERANDS, AnyLayer, Map, NamedLayer, Network, Pool
@@ -165,20 +165,20 @@ def group(random: Random, problem: AnyGroups) -> Nodes:
     return random.choice([nodes for nodes in groups if len(nodes) == size])
 
 
-def tile(random: Random, structure: Structure) -> Tile:
+def tile(random: Random, fused: FusedGroup) -> Tile:
     """Return a tile that fits: of the first ones that are drawn, or the whole plane."""
     for _ in range(4):
-        drawn = any_tile(random, structure)
-        if violation(structure, drawn) is None:
+        drawn = any_tile(random, fused)
+        if violation(fused, drawn) is None:
             return drawn
-    return Tile(*structure.plane, drawn.kernels, max(1, structure.summed(structure.loaded)))
+    return Tile(*fused.plane, drawn.kernels, max(1, fused.summed(fused.loaded)))
 
 
-def any_tile(random: Random, structure: Structure) -> Tile:
+def any_tile(random: Random, fused: FusedGroup) -> Tile:
     """Return a tile that may break every rule but that of its size."""
-    height, width = structure.plane
-    most = max(structure.features[feature].shape[0] for feature in structure.members)
-    deep = max(1, structure.summed(structure.loaded))
+    height, width = fused.plane
+    most = max(fused.features[feature].shape[0] for feature in fused.members)
+    deep = max(1, fused.summed(fused.loaded))
     return Tile(
         random.randint(1, height),
         random.choice([width, random.randint(1, width)]),
@@ -211,7 +211,7 @@ def made_group(random: Random, problem: Problem, nodes: Sequence[int]) -> Group:
     names = tuple(problem.ops[number].name for number in nodes)
     if problem.ops[nodes[0]].engine == HOST:
         return Group(names, None)
-    return Group(names, tile(random, Structure(problem, nodes)))
+    return Group(names, tile(random, problem.fused(nodes)))
 
 
 # Known networks, smaller -----------------------------------------------------------------------------

@@ -13,24 +13,23 @@ import pytest
 from tilewright.fusion import objective, violation
 from tilewright.papers.dnnvm import figures as reproduce
 from tilewright.papers.dnnvm import optimum as reproduce_optimum
-from tilewright.papers.dnnvm.plots import figure_5, figure_6
-from tilewright.papers.dnnvm.table import (
+from tilewright.papers.dnnvm.benchmarks import (
     NAMES,
     READINGS,
-    Baselines,
-    Solved,
     benchmark,
     bundled,
-    distances,
     machine,
     nodes,
     problem,
     published,
-    solved,
     table_2,
     templates,
     with_templates,
 )
+from tilewright.papers.dnnvm.fit import Baselines
+from tilewright.papers.dnnvm.methods import Solved, solved
+from tilewright.papers.dnnvm.pairs import figure_5, figure_6
+from tilewright.papers.dnnvm.table2 import distances
 
 PAPER = table_2()
 

@@ -29,16 +29,26 @@ from hypothesis import given, settings
 import tilewright
 from tilewright import fusion
 from tilewright.core import catalogue
-from tilewright.fusion import Plan, Problem
+from tilewright.fusion import Plan, Problem, evaluation
 from tilewright.fusion.candidates import Candidate, candidates
-from tilewright.fusion.fused_group import Structure
+from tilewright.fusion.fused_group import FusedGroup
 from tilewright.fusion.lowering import Lowering
-from tilewright.fusion.measure import Along, Measured
+from tilewright.fusion.machine import BUFFERS
+from tilewright.fusion.measure import AxisTiles, TileCosts
 from tilewright.fusion.plan import HALOS, ORDERS, PARAMETERS, Group, Tile
-from tilewright.fusion.problem import BUFFERS
-from tilewright.fusion.schedule import Layout
+from tilewright.fusion.schedule import GroupSchedule
 from tilewright.fusion.selection import ordered
-from tilewright.fusion.tiles import Choice, best, choice, halves, sizes, tried, turns, violation
+from tilewright.fusion.tiles import (
+    Choice,
+    best,
+    block_sizes,
+    choice,
+    cycle_limit,
+    halves,
+    sizes,
+    tried,
+    violation,
+)
 from tilewright.run.instance import build
 from tilewright.simulator import Compute, Program, Report, execute
 from tilewright.spec.errors import InputError
@@ -63,7 +73,7 @@ def simulated(problem: Problem, plan: Plan, any_tiles: bool = False) -> Report:
     """Simulate a plan, which may have tiles of other sizes than those that are searched."""
     with pytest.MonkeyPatch.context() as patch:
         if any_tiles:
-            patch.setattr(fusion, "tried", lambda *_: True)
+            patch.setattr(evaluation, "tried", lambda *_: True)
         return _simulated(problem, plan)
 
 
@@ -105,45 +115,41 @@ def test_execution_confirms_the_closed_forms(drawn: tuple[Random, AnyGroups]) ->
 def test_groups_in_tiles_of_all_kinds(drawn: tuple[Random, AnyGroups]) -> None:
     random, problem = drawn
     chosen = group(random, problem)
-    structure = Structure(problem, chosen)
-    one = choice(problem, structure, tile(random, structure))
-    report = execute(program_of(structure, one))
+    fused = problem.fused(chosen)
+    one = choice(problem, fused, tile(random, fused))
+    report = execute(program_of(fused, one))
     assert report.violation is None, report.violation
     assert report.scheduled is not None
     assert report.scheduled.cycles == one.cycles
     moved = [*report.loaded.values(), *report.written.values()]
     assert sum(int(counts.sum()) for counts in moved) * problem.machine.element_bytes == one.traffic
-    assert measured(structure, one.tile).bound().item() <= one.cycles
+    assert TileCosts.of(fused, one.tile).bound().item() <= one.cycles
 
 
-def program_of(structure: Structure, one: Choice) -> Program:
+def program_of(fused: FusedGroup, one: Choice) -> Program:
     """Return the program of a group with its tile and no more memory than it says."""
-    width = structure.machine.element_bytes
+    width = fused.machine.element_bytes
     first, second, third = (size // width for size in one.buffers)
-    return Lowering(Layout(structure, one.tile), (first, second, third)).program()
-
-
-def measured(structure: Structure, tile: Tile) -> Measured:
-    return Measured(structure, Along(structure, 0, [tile.rows]), Along(structure, 1, [tile.columns]), [tile])
+    return Lowering(GroupSchedule(fused, one.tile), (first, second, third)).program()
 
 
 @given(problems())
 @settings(max_examples=60)
 def test_many_tiles_are_measured_like_one(drawn: tuple[Random, AnyGroups]) -> None:
     random, problem = drawn
-    structure = Structure(problem, group(random, problem))
-    one = any_tile(random, structure)
-    height, width = structure.plane
+    fused = problem.fused(group(random, problem))
+    one = any_tile(random, fused)
+    height, width = fused.plane
     rows = random.sample(range(1, height + 1), min(height, 3))
     columns = random.sample(range(1, width + 1), min(width, 3)) if one.halo == "recompute" else [width]
     ways = [
         replace(one, kernels=kernels, channels=channels)
         for kernels in random.sample(range(1, 8), 2)
-        for channels in {one.channels, max(1, structure.summed(structure.loaded))}
+        for channels in {one.channels, max(1, fused.summed(fused.loaded))}
     ]
-    if structure.whole_only:
+    if fused.whole_only:
         rows, columns = [height], [width]
-    together = Measured(structure, Along(structure, 0, rows), Along(structure, 1, columns), ways)
+    together = TileCosts(fused, AxisTiles(fused, 0, rows), AxisTiles(fused, 1, columns), ways)
     shape = len(ways), len(rows), len(columns)
 
     def at(table: Any, place: tuple[int, ...]) -> int:
@@ -151,7 +157,7 @@ def test_many_tiles_are_measured_like_one(drawn: tuple[Random, AnyGroups]) -> No
 
     for place in np.ndindex(shape):
         way, row, column = place
-        alone = measured(structure, replace(ways[way], rows=rows[row], columns=columns[column]))
+        alone = TileCosts.of(fused, replace(ways[way], rows=rows[row], columns=columns[column]))
         for name in ("input", "output", "parameters", "loads", "saves", "macs", "possible"):
             assert at(getattr(together, name), place) == np.asarray(getattr(alone, name)).item(), name
         assert at(together.bound(), place) == alone.bound().item()
@@ -169,44 +175,44 @@ def test_the_best_tile_is_that_of_enumeration(minimise: str, random: Random) -> 
     roomy = problem(random, network(random, most=3, side=4), **tables)
     nodes = group(random, roomy)
     # Buffers in which something fits, and not always everything.
-    structure = Structure(roomy, nodes)
-    some = choice(roomy, structure, tile(random, structure)).buffers
+    fused = roomy.fused(nodes)
+    some = choice(roomy, fused, tile(random, fused)).buffers
     small = {f"{name}_bytes": size for name, size in zip(BUFFERS, some, strict=True) if random.random() < 0.5}
     try:
         tight = with_machine(roomy, **small)
     except InputError:  # some other operation has too little
         tight = roomy
-    structure = Structure(tight, nodes)
-    every = searched(tight, structure)
-    found, costs = best(tight, nodes), [choice(tight, structure, one).cost for one in every]
+    fused = tight.fused(nodes)
+    every = searched(tight, fused)
+    found, costs = best(tight, nodes), [choice(tight, fused, one).cost for one in every]
     assert (found and found.cost) == min(costs, default=None)
-    assert found is None or (found.tile in every and found == choice(tight, structure, found.tile))
-    for one in (*every[:3], any_tile(random, structure)):
-        if violation(structure, one) is None:
-            assert tried(tight, structure, one, False) == (one in every)
+    assert found is None or (found.tile in every and found == choice(tight, fused, found.tile))
+    for one in (*every[:3], any_tile(random, fused)):
+        if violation(fused, one) is None:
+            assert tried(tight, fused, one, False) == (one in every)
 
 
-def searched(problem: Problem, structure: Structure) -> list[Tile]:
+def searched(problem: Problem, fused: FusedGroup) -> list[Tile]:
     """Return the tiles of which the best one is searched: of a coarse grid, or else of finer ones."""
-    (height, width), (ins, outs, high) = structure.plane, problem.machine.conv_array
-    most = max(structure.features[feature].shape[0] for feature in structure.members)
-    deep = max(1, structure.summed(structure.loaded))
+    (height, width), (ins, outs, high) = fused.plane, problem.machine.conv_array
+    most = max(fused.features[feature].shape[0] for feature in fused.members)
+    deep = max(1, fused.summed(fused.loaded))
     grids = [
         (sizes(height, high), halves(width)[:3], outs, ins),
         (sizes(height, high), halves(width)[3:], outs, ins),
         (halves(height), halves(width), 1, 1),
     ]
-    count = 1 if structure.whole_only else 2 if len(structure.members) > 1 else 3
+    count = 1 if fused.whole_only else 2 if len(fused.members) > 1 else 3
     for rows, columns, out_step, in_step in grids[:count]:
-        depths = turns(deep, in_step) if structure.sums else [deep]
-        ways = product(rows, columns, turns(most, out_step), depths, HALOS, ORDERS, PARAMETERS)
-        every = [one for values in ways if is_plain(structure, one := Tile(*values))]
+        depths = block_sizes(deep, in_step) if fused.sums else [deep]
+        ways = product(rows, columns, block_sizes(most, out_step), depths, HALOS, ORDERS, PARAMETERS)
+        every = [one for values in ways if is_plain(fused, one := Tile(*values))]
         if problem.limits.halo != "any":  # which is about what two tiles share
-            whole = structure.plane
+            whole = fused.plane
             every = [
                 one for one in every if one.halo == problem.limits.halo or (one.rows, one.columns) == whole
             ]
-        fitting = [one for one in every if violation(structure, one) is None]
+        fitting = [one for one in every if violation(fused, one) is None]
         if fitting:
             return fitting
     return []
@@ -216,20 +222,18 @@ def test_kept_halos_are_tried_with_all_input_channels() -> None:
     table = layers()
     table["layers"][0]["input"] = (12, 8, 8)  # three passes of the array
     problem = layered(network=table)
-    structure = Structure(problem, (0,))
+    fused = problem.fused((0,))
     for channels in (4, 8, 12):
-        assert tried(problem, structure, Tile(2, 8, 4, channels), False)
-        assert tried(problem, structure, Tile(2, 8, 4, channels, "keep"), False) == (channels == 12)
+        assert tried(problem, fused, Tile(2, 8, 4, channels), False)
+        assert tried(problem, fused, Tile(2, 8, 4, channels, "keep"), False) == (channels == 12)
 
 
-def is_plain(structure: Structure, tile: Tile) -> bool:
+def is_plain(fused: FusedGroup, tile: Tile) -> bool:
     """Whether a tile says nothing that makes no difference."""
-    alone = (tile.rows, tile.columns) == structure.plane
-    if tile.parameters == "keep" and not structure.weighted:
+    alone = (tile.rows, tile.columns) == fused.plane
+    if tile.parameters == "keep" and not fused.weighted:
         return False
-    ahead = structure.passes(
-        replace(tile, parameters="stream")
-    )  # all parameters are loaded as early as possible
+    ahead = fused.passes(replace(tile, parameters="stream"))  # all parameters are loaded as early as possible
     return not alone or (tile.halo == "recompute" and (tile.parameters == "stream" or ahead))
 
 
@@ -378,10 +382,10 @@ def test_what_is_left_out_is_found(drawn: tuple[Random, AnyGroups]) -> None:
     assert execute(replace(program, steps=steps)).violation is not None
 
 
-def any_group(random: Random, problem: Problem) -> tuple[Structure, Choice]:
+def any_group(random: Random, problem: Problem) -> tuple[FusedGroup, Choice]:
     assert isinstance(problem, AnyGroups)
-    structure = Structure(problem, group(random, problem))
-    return structure, choice(problem, structure, tile(random, structure))
+    fused = problem.fused(group(random, problem))
+    return fused, choice(problem, fused, tile(random, fused))
 
 
 @given(problems())
@@ -444,26 +448,26 @@ WHOLE = Tile(8, 8, 4, 4)
 PLAN = (Group(("a", "b"), STRIPES), Group(("c", "d"), Tile(4, 4, 4, 1)), Group(("e",), None))
 
 
-def striped() -> tuple[Structure, Choice]:
+def striped() -> tuple[FusedGroup, Choice]:
     """Return two convolutions in tiles of two rows, which overlap, and which are slow to load and to save."""
     problem = layered(machine={"load_mb_per_s": 40, "save_mb_per_s": 20})
-    structure = Structure(problem, (0, 1))
-    return structure, choice(problem, structure, STRIPES)
+    fused = problem.fused((0, 1))
+    return fused, choice(problem, fused, STRIPES)
 
 
 @pytest.mark.parametrize("buffer", range(3))
 def test_a_buffer_of_one_byte_less_overflows(buffer: int) -> None:
-    structure, one = striped()
-    program = program_of(structure, one)
+    fused, one = striped()
+    program = program_of(fused, one)
     assert execute(program).valid
     taken = list(one.buffers)
     taken[buffer] -= 1
     first, second, third = taken
-    found = execute(program_of(structure, one._replace(buffers=(first, second, third)))).violation
+    found = execute(program_of(fused, one._replace(buffers=(first, second, third)))).violation
     assert found is not None
     assert found.rule == "memory overflow"
     name = f"{BUFFERS[buffer]}_bytes"
-    told = violation(Structure(layered(machine={name: taken[buffer]}), (0, 1)), STRIPES)
+    told = violation(layered(machine={name: taken[buffer]}).fused((0, 1)), STRIPES)
     assert told is not None
     assert told.startswith(f"buffers: {taken[buffer] + 1} bytes of the {BUFFERS[buffer]} buffer are needed")
 
@@ -489,29 +493,29 @@ def test_what_is_too_early_is_told() -> None:
     }
 
 
-def test_layouts_with_fewer_places_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_schedules_with_fewer_places_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a place for one tile only, what is reserved is too little for two."""
-    structure, one = striped()
-    assert list(structure.slots) == [2, 1, 2]
-    monkeypatch.setattr(Structure, "slots", np.ones(3, dtype=np.int64))
+    fused, one = striped()
+    assert list(fused.slots) == [2, 1, 2]
+    monkeypatch.setattr(FusedGroup, "slots", np.ones(3, dtype=np.int64))
     _, small = striped()
     assert small.buffers < one.buffers
     assert small.cycles > one.cycles
-    found = execute(program_of(structure, one._replace(buffers=small.buffers))).violation
+    found = execute(program_of(fused, one._replace(buffers=small.buffers))).violation
     assert found is not None
     assert found.rule == "memory overflow"
 
 
 def test_windows_that_are_too_small_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Structure.spans
+    whole = FusedGroup.spans
 
-    def cut(structure: Structure, axis: int, sizes: Any) -> Any:
-        spans = whole(structure, axis, sizes)
+    def cut(fused: FusedGroup, axis: int, sizes: Any) -> Any:
+        spans = whole(fused, axis, sizes)
         for span in spans:
             span[0, 1:, 0] += 1
         return spans
 
-    monkeypatch.setattr(Structure, "spans", cut)
+    monkeypatch.setattr(FusedGroup, "spans", cut)
     found = execute(program_of(*striped())).violation
     assert found is not None
     assert found.rule == "not resident"
@@ -550,7 +554,7 @@ def of(*names: str, tile: Tile | None = WHOLE) -> Group:
     ("groups", "told"),
     [
         (PLAN, None),
-        ((of("x"),), "operations: group 1 (x) has x, which the network has not"),
+        ((of("x"),), "operations: group 1 (x) has the unknown operation x"),
         ((*PLAN, of("a")), "operations: group 4 (a) has a, which an earlier group or place has"),
         (PLAN[:1], "operations: no group has c, d, e"),
         ((of("b", "a"),), "order: group 1 (b, a) does not have its operations in the order of execution"),
@@ -598,17 +602,17 @@ def test_maps_that_leave_must_not_overlap_and_have_one_size() -> None:
     table["layers"][3] |= {"inputs": ("b",), "input": (4, 8, 8)}  # b leaves, or is read beside its group
     table["layers"][4]["input"] = (8, 8, 8)
     problem = layered(network=table)
-    structure = Structure(problem, (1, 2))
-    told = violation(structure, Tile(2, 2, 4, 4))
+    fused = problem.fused((1, 2))
+    told = violation(fused, Tile(2, 2, 4, 4))
     assert told is None
-    structure = Structure(problem, (2, 3))
-    told = violation(structure, Tile(4, 8, 4, 4))
+    fused = problem.fused((2, 3))
+    told = violation(fused, Tile(4, 8, 4, 4))
     assert told == "tile: the maps that leave differ in size, so they cannot be cut into tiles"
-    structure = Structure(problem, (0, 1, 3))
-    assert violation(structure, Tile(2, 8, 4, 4)) is None
+    fused = problem.fused((0, 1, 3))
+    assert violation(fused, Tile(2, 8, 4, 4)) is None
     table["layers"][2] |= {"kernel": (3, 3)}
     problem = layered(network=table)
-    told = violation(Structure(problem, (1, 2)), Tile(1, 3, 4, 4))
+    told = violation(problem.fused((1, 2)), Tile(1, 3, 4, 4))
     assert told is not None
     assert told.startswith("tile: a map that leaves and is read as well needs tiles that do not overlap")
 
@@ -617,13 +621,13 @@ def test_maps_that_leave_must_not_overlap_and_have_one_size() -> None:
 @settings(max_examples=60)
 def test_buffers_must_hold_what_is_reserved(drawn: tuple[Random, AnyGroups]) -> None:
     random, problem = drawn
-    structure, one = any_group(random, problem)
-    machine = structure.machine
+    fused, one = any_group(random, problem)
+    machine = fused.machine
     for name, taken in zip(BUFFERS, one.buffers, strict=True):
-        structure.machine = machine.model_copy(update={f"{name}_bytes": taken})
-        assert violation(structure, one.tile) is None
-        structure.machine = machine.model_copy(update={f"{name}_bytes": taken - 1})
-        told = violation(structure, one.tile)
+        fused.machine = machine.model_copy(update={f"{name}_bytes": taken})
+        assert violation(fused, one.tile) is None
+        fused.machine = machine.model_copy(update={f"{name}_bytes": taken - 1})
+        told = violation(fused, one.tile)
         assert told is not None
         assert told.startswith(
             f"buffers: {taken} bytes of the {name} buffer are needed, there are {taken - 1}"
@@ -645,7 +649,7 @@ def test_memory_within_a_number_of_cycles() -> None:
     problem = layered(objective={"minimise": "memory"})
     layerwise = catalogue.heuristic("fusion", "layerwise").plan(layered())
     slowest = sum(one.cycles for one in fusion.choices(problem, layerwise))
-    assert problem.most_cycles == slowest
+    assert cycle_limit(problem) == slowest
     assert fusion.violation(problem, layerwise) is None
     report = simulated(problem, layerwise)
     assert (

@@ -22,15 +22,14 @@ from PIL import Image
 from tilewright.core import catalogue
 from tilewright.fusion import Plan, Problem, simulate
 from tilewright.fusion import plot as pictures
-from tilewright.fusion.fused_group import Structure
 from tilewright.fusion.plan import Group, Tile
-from tilewright.fusion.plot import Item, Layers
 from tilewright.fusion.tiles import best
 from tilewright.heuristics.fusion import greedy, layerwise
-from tilewright.run import instance
+from tilewright.plotting.layered_graph import Item, LayeredGraph
 from tilewright.simulator import Report
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import Network
+from tilewright.spec.validation import validated
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -62,7 +61,7 @@ def problem(*layers: dict[str, Any], machine: dict[str, Any] | None = None) -> P
 def bundled(name: str) -> Problem:
     machine = MACHINE | {"conv_array": [12, 12, 4]}
     machine |= {f"{buffer}_bytes": 220_000 for buffer in ("input", "output", "parameter")}
-    network = instance.validated(Network, catalogue.shared("networks", name))
+    network = validated(Network, catalogue.shared("networks", name))
     return Problem.model_validate({"network": network, "machine": machine})
 
 
@@ -151,10 +150,10 @@ def test_the_numbers_are_what_was_measured(case: tuple[str, str], solved: Solved
     numbers = {op.name: op.number for op in asked.ops}
     for facts in report.facts["groups"]:
         tile = Tile(**facts["tile"])
-        structure = Structure(asked, [numbers[name] for name in facts["nodes"]])
-        loaded, parameters, saved = pictures.traffic_of(structure, tile).tolist()
+        fused = asked.fused([numbers[name] for name in facts["nodes"]])
+        loaded, parameters, saved = pictures.traffic_of(fused, tile).tolist()
         assert (loaded + parameters, saved) == (facts["loaded_bytes"], facts["saved_bytes"])
-        work = pictures._Work.of(structure, tile)
+        work = pictures._Work.of(fused, tile)
         assert work.cycles == facts["cycles"]
         busy = {engine: cycles for engine, cycles in facts["busy"].items() if cycles}
         assert {pictures.ENGINES[engine]: work.busy(engine) for engine in work.used} == busy
@@ -224,7 +223,7 @@ def test_edges_lead_down_and_nothing_overlaps(
 ) -> None:
     producers, groups = graph
     wide, tall = box = (1.0, 0.2)
-    layers = Layers(producers, groups, columns, box, (0.1, 0.1))
+    layers = LayeredGraph(producers, groups, columns, box, (0.1, 0.1))
     assert len(layers.order) == len(layers.columns) == len(layers.y)
     assert layers.columns[-1] < columns
     for number, read in enumerate(producers):
@@ -256,18 +255,18 @@ def test_lines_join_what_reads_and_what_is_read(
     graph: tuple[list[tuple[int, ...]], list[int]], columns: int
 ) -> None:
     producers, groups = graph
-    layers = Layers(producers, groups, columns, (1.0, 0.2), (0.1, 0.1))
-    starts = {(line.row, line.start.number) for line in layers.lines}
-    for line in layers.lines:
-        assert layers.columns[line.row] == layers.columns[line.row + 1]
-        assert line.start in layers.order[line.row]
-        assert line.end in layers.order[line.row + 1]
-        if line.group is not None:
-            assert line.group == groups[line.start.number]
-        if line.end.number != line.start.number:
-            assert line.start.number in producers[line.end.number]
-            inside = line.start.number >= 0 and groups[line.start.number] == groups[line.end.number]
-            assert (line.group is not None) == inside
+    layers = LayeredGraph(producers, groups, columns, (1.0, 0.2), (0.1, 0.1))
+    starts = {(segment.row, segment.start.number) for segment in layers.segments}
+    for segment in layers.segments:
+        assert layers.columns[segment.row] == layers.columns[segment.row + 1]
+        assert segment.start in layers.order[segment.row]
+        assert segment.end in layers.order[segment.row + 1]
+        if segment.group is not None:
+            assert segment.group == groups[segment.start.number]
+        if segment.end.number != segment.start.number:
+            assert segment.start.number in producers[segment.end.number]
+            inside = segment.start.number >= 0 and groups[segment.start.number] == groups[segment.end.number]
+            assert (segment.group is not None) == inside
     for number, read in enumerate(producers):
         for producer in read:
             rows = range(layers.row[producer], layers.row[number])
@@ -278,7 +277,7 @@ def test_lines_join_what_reads_and_what_is_read(
 
 def test_what_lies_beside_its_column_is_near_its_middle() -> None:
     chain = [(number - 1,) for number in range(20)]
-    layers = Layers(chain, [0] * 20, 1, (1.0, 0.2), (0.1, 0.1))
+    layers = LayeredGraph(chain, [0] * 20, 1, (1.0, 0.2), (0.1, 0.1))
     assert {round(x, 6) for x in layers.x.values()} == {0.5}
 
 

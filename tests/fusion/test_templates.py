@@ -13,9 +13,13 @@ from hypothesis import strategies as st
 
 from tilewright.core import catalogue
 from tilewright.fusion import candidates as module
-from tilewright.fusion.candidates import candidates, check_matches, matches, unmatched
+from tilewright.fusion import matching
+from tilewright.fusion.candidates import candidates
+from tilewright.fusion.graph import OpGraph
+from tilewright.fusion.machine import HOST
+from tilewright.fusion.matching import check_matches, matches, unmatched
 from tilewright.fusion.plan import Tile
-from tilewright.fusion.problem import HOST, Problem
+from tilewright.fusion.problem import Problem
 from tilewright.fusion.templates import SOURCE, Template, bundled
 from tilewright.fusion.tiles import Choice, best
 from tilewright.spec.errors import InputError
@@ -67,9 +71,16 @@ def known(name: str) -> Problem:
     return validated(Problem, {"network": catalogue.shared("networks", name), "machine": MACHINE})
 
 
+def parts(problem: Problem) -> tuple[OpGraph, tuple[Template, ...]]:
+    """Return what templates are matched on."""
+    return problem.graph, problem.templates
+
+
 def groups(found: Problem, name: str = "t") -> set[tuple[int, ...]]:
     """Return the groups that a template allows."""
-    return {nodes for nodes, by in matches(found).items() if name in [template.name for template in by]}
+    return {
+        nodes for nodes, by in matches(*parts(found)).items() if name in [template.name for template in by]
+    }
 
 
 @st.composite
@@ -111,7 +122,7 @@ def patterns(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def is_convex(found: Problem, members: set[int]) -> bool:
-    graph = found.graph
+    graph = found.graph.reads
     return not any(
         nx.has_path(graph, one, other) and nx.has_path(graph, other, another)
         for one in members
@@ -133,10 +144,10 @@ def enumerated(found: Problem, template: Template) -> set[tuple[int, ...]]:
     count = len(template.nodes)
     return {
         tuple(sorted(members))
-        for placed in permutations(found.graph, count)
+        for placed in permutations(found.graph.reads, count)
         if all(map(fits, placed, template.nodes))
         and all(
-            found.graph.has_edge(placed[one], placed[other]) == ((one, other) in template.edges)
+            found.graph.reads.has_edge(placed[one], placed[other]) == ((one, other) in template.edges)
             for one in range(count)
             for other in range(count)
         )
@@ -216,7 +227,7 @@ def test_a_way_that_leaves_the_group_and_comes_back_is_no_match() -> None:
     chain = [("conv", [INPUT]), ("pool", [0]), ("add", [0, 1])]
     found = problem(*chain, templates=[{"name": "t", "nodes": ["conv", "add"], "edges": [[0, 1]]}])
     assert groups(found) == set()
-    assert unmatched(found) == ("t",)
+    assert unmatched(*parts(found)) == ("t",)
 
 
 def test_siblings_share_a_source_that_is_no_member() -> None:
@@ -240,7 +251,7 @@ def test_siblings_share_a_source_that_is_no_member() -> None:
     ],
 )
 def test_bundled_templates_in_known_networks(network: str, expected: dict[str, int]) -> None:
-    found = Counter(template.name for by in matches(known(network)).values() for template in by)
+    found = Counter(template.name for by in matches(*parts(known(network))).values() for template in by)
     assert {name: found[name] for name in expected} == expected
 
 
@@ -253,29 +264,32 @@ def test_groups_have_all_their_templates_and_operations_are_alone_as_well() -> N
     chain = {"name": "chain", "nodes": ["any", "any"], "edges": [[0, 1]]}
     table = [{"name": "single", "nodes": ["any"]}, chain, {"name": "block", "block": True}]
     found = problem(("conv", [INPUT]), ("pool", [0]), ("softmax", [1]), ("conv", [2]), templates=table)
-    names = {nodes: [template.name for template in templates] for nodes, templates in matches(found).items()}
+    names = {
+        nodes: [template.name for template in templates]
+        for nodes, templates in matches(*parts(found)).items()
+    }
     assert names.keys() == {(0,), (1,), (2,), (3,), (0, 1)}
     assert names[0, 1][0] == "chain"
 
 
 def test_templates_of_the_user_must_match_something() -> None:
     ops = [("conv", [INPUT]), ("pool", [0])]
-    check_matches(problem(*ops))
-    assert "siblings-4" in unmatched(problem(*ops))
+    check_matches(*parts(problem(*ops)))
+    assert "siblings-4" in unmatched(*parts(problem(*ops)))
     useless = {"name": "mine", "nodes": ["pool", "conv"], "edges": [[0, 1]]}
     with pytest.raises(
         InputError, match=r"templates = 'mine': matches nothing in the network; .*: conv, pool$"
     ):
-        check_matches(problem(*ops, templates=[useless]))
+        check_matches(*parts(problem(*ops, templates=[useless])))
 
 
 def test_templates_that_match_too_often_are_refused_or_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_ATTEMPTS", 100)
+    monkeypatch.setattr(matching, "MAX_ATTEMPTS", 100)
     ops = [("conv", [INPUT])] * 12
     own = {"name": "mine", "nodes": ["source", "conv", "conv", "conv"], "edges": [[0, 1], [0, 2], [0, 3]]}
     with pytest.raises(InputError, match="mine"):
-        matches(problem(*ops, templates=[own]))
-    assert max(map(len, matches(problem(*ops)))) < 4
+        matches(*parts(problem(*ops, templates=[own])))
+    assert max(map(len, matches(*parts(problem(*ops))))) < 4
 
 
 @pytest.mark.parametrize(
@@ -346,7 +360,7 @@ def test_candidates_are_tiled_only_where_a_template_allows_it(monkeypatch: pytes
 @pytest.mark.parametrize("memory", [2**9, 2**10, 2**20])
 def test_tiling_costs_no_more_than_not_tiling(memory: int) -> None:
     found = problem(*BRANCHES, memory=memory)
-    for nodes in matches(found):
+    for nodes in matches(*parts(found)):
         whole = best(found, nodes, whole=True)
         if whole is not None:
             tiled = best(found, nodes)
@@ -355,7 +369,7 @@ def test_tiling_costs_no_more_than_not_tiling(memory: int) -> None:
 
 def test_candidates_cost_what_their_tiles_do() -> None:
     found = problem(*BRANCHES)
-    allowed = matches(found)
+    allowed = matches(*parts(found))
     chosen = candidates(found)
     assert [each.nodes for each in chosen] == sorted(each.nodes for each in chosen)
     assert {each.nodes for each in chosen} <= set(allowed)

@@ -226,7 +226,7 @@ def test_only_tangled_candidates_wait_for_each_other(case: Made) -> None:
         if found is not None:
             assert not {*found} & {*choice.split}
             assert can_be_executed(case[0], [choice.candidates[place] for place in found])
-        if all(nodes in choice.places for nodes in groups):
+        if all(nodes in choice.index_of for nodes in groups):
             assert executable or len(tangled & {*groups}) >= 2
             if executable and cost(chosen) <= choice.base + choice.worst:
                 assert found is not None

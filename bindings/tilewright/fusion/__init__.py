@@ -6,17 +6,17 @@ from typing import Any
 
 from tilewright.core.bounds import Bound
 from tilewright.core.room import Room, Rows, register
+from tilewright.fusion.bounds import best_bound
 from tilewright.fusion.evaluation import (
-    best_bound,
     choices,
     measured_objective,
     numeric_elements,
     objective,
     portfolio,
-    simulate,
     simulation_seconds,
     violation,
 )
+from tilewright.fusion.execution import simulate
 from tilewright.fusion.plan import Group, Plan
 from tilewright.fusion.problem import Problem
 from tilewright.fusion.summary import rows, table

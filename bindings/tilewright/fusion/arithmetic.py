@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tilewright.fusion.problem import HOST, Op
+from tilewright.fusion.graph import Op
+from tilewright.fusion.machine import HOST
 from tilewright.simulator.operations import exact, windows
 from tilewright.simulator.program import Values
 from tilewright.simulator.reference import addition, convolution, pooling
@@ -153,5 +154,5 @@ def reference(op: Op, inputs: Sequence[Values], parameters: Values | None) -> Va
 
 
 def random_parameters(op: Op, each: int, rng: np.random.Generator) -> Values:
-    """Return random parameters of an operation, so many for each output channel."""
+    """Return random parameters of an operation, `each` for each output channel."""
     return rng.integers(-8, 9, (op.spec.output[0], each), dtype=np.int64)

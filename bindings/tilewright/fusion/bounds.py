@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.core.bounds import Bound
-from tilewright.fusion.fused_group import Structure
-from tilewright.fusion.problem import CONV, HOST, LOAD, MISC, POOL, SAVE, Op, Problem
-from tilewright.fusion.tiles import energy
+from tilewright.fusion.graph import Op
+from tilewright.fusion.machine import CONV, HOST, LOAD, MISC, POOL, SAVE
+from tilewright.fusion.problem import Problem
 from tilewright.spec.layer import Layer, Window
 
 
@@ -41,26 +41,16 @@ def best_bound(problem: Problem) -> Bound:
     for op, lines in zip(problem.ops, _needed(problem), strict=True):
         if op.engine == HOST:
             continue
-        channels = op.spec.output[0]
-        structure = Structure(problem, (op.number,))
-        place = structure.loaded
-        loads += channels * structure.parameters(place, (0, structure.summed(place)))
+        loads += _parameters(problem, op)
         for producer in op.producers:
             if producer < 0 or problem.ops[producer].engine == HOST:
                 size = _shape(problem, producer)[0] * _read(problem, op, producer, lines).positions
                 outside[producer] = max(outside.get(producer, 0), size)
         if _leaves(problem, op):
             saves += machine.arrays * prod(op.spec.output)
+        work[op.engine] += _work(problem, op, lines)
         if isinstance(op.spec, Layer):
-            ins, outs, high = machine.conv_array
-            passes = (
-                -(-structure.summed(place) // ins) * -(-channels // outs) * -(-int(lines.rows.sum()) // high)
-            )
-            work[CONV] += passes * int(lines.columns.sum()) * prod(op.spec.kernel)
-            macs += machine.arrays * channels * lines.positions * structure.operands(place)
-        else:
-            values = machine.arrays * channels * lines.positions * structure.operands(place)
-            work[op.engine] += -(-values // machine.operands_per_cycle)
+            macs += _values(problem, op, lines)
     loads += machine.arrays * sum(outside.values())
     traffic = (loads + saves) * machine.element_bytes
     cycles = machine.issue_cycles + max(
@@ -70,10 +60,33 @@ def best_bound(problem: Problem) -> Bound:
         "cycles": cycles,
         "traffic": traffic,
         # Each group's energy is rounded down, twice.
-        "energy": max(0, int(energy(machine, traffic, macs, cycles)) - 2 * len(problem.ops)),
+        "energy": max(0, int(machine.nanojoules(traffic, macs, cycles)) - 2 * len(problem.ops)),
         "memory": 0,
     }[problem.minimise]
     return Bound("compulsory work and traffic bound", value, len(problem.ops))
+
+
+def _parameters(problem: Problem, op: Op) -> int:
+    """Return the parameters of an operation."""
+    fused = problem.fused((op.number,))
+    return op.spec.output[0] * fused.parameters(fused.loaded, (0, fused.summed(fused.loaded)))
+
+
+def _values(problem: Problem, op: Op, lines: _Lines) -> int:
+    """Return the values that an operation takes for some lines of its output, MACs of a convolution."""
+    fused = problem.fused((op.number,))
+    return problem.machine.arrays * op.spec.output[0] * lines.positions * fused.operands(fused.loaded)
+
+
+def _work(problem: Problem, op: Op, lines: _Lines) -> int:
+    """Return the least cycles in which an engine computes some lines of an operation's output."""
+    machine, fused = problem.machine, problem.fused((op.number,))
+    if not isinstance(op.spec, Layer):
+        return -(-_values(problem, op, lines) // machine.operands_per_cycle)
+    ins, outs, high = machine.conv_array
+    depth, width = -(-fused.summed(fused.loaded) // ins), -(-op.spec.output[0] // outs)
+    passes = depth * width * -(-int(lines.rows.sum()) // high)
+    return passes * int(lines.columns.sum()) * prod(op.spec.kernel)
 
 
 def _leaves(problem: Problem, op: Op) -> bool:
@@ -87,21 +100,21 @@ def _shape(problem: Problem, producer: int) -> tuple[int, int, int]:
 
 def _needed(problem: Problem) -> list[_Lines]:
     """Return, for each operation, needed lines of its output: all, or those that one reader needs."""
-    found: list[Any] = [None] * len(problem.ops)
+    needed: list[Any] = [None] * len(problem.ops)
     for op in reversed(problem.ops):
         _, height, width = op.spec.output
         every = _Lines(np.ones(height, np.bool_), np.ones(width, np.bool_))
         readers = [] if _leaves(problem, op) else problem.consumers[op.number]
-        read = [_read(problem, problem.ops[reader], op.number, found[reader]) for reader in readers]
-        found[op.number] = max(read, key=lambda lines: lines.positions, default=every)
-    return found
+        read = [_read(problem, problem.ops[reader], op.number, needed[reader]) for reader in readers]
+        needed[op.number] = max(read, key=lambda lines: lines.positions, default=every)
+    return needed
 
 
 def _read(problem: Problem, op: Op, producer: int, lines: _Lines) -> _Lines:
     """Return the lines of a map that some lines of an operation's output are computed from."""
     spec, shape = op.spec, _shape(problem, producer)[1:]
     assert isinstance(spec, Window)
-    found = []
+    axes = []
     for axis, (needed, extent) in enumerate(zip(lines, shape, strict=True)):
         touched = np.zeros(extent, np.bool_)
         if spec.input[1 + axis] != extent:  # one value for all positions
@@ -109,5 +122,5 @@ def _read(problem: Problem, op: Op, producer: int, lines: _Lines) -> _Lines:
         else:
             places = spec.positions(bool(axis))[needed] - spec.padding[2 * axis]
             touched[places[(places >= 0) & (places < extent)]] = True
-        found.append(touched)
-    return _Lines(*found)
+        axes.append(touched)
+    return _Lines(*axes)

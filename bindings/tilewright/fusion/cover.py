@@ -53,18 +53,19 @@ class Cover:
 
     def __init__(self, ancestors: Sequence[int], candidates: Sequence[Candidate]) -> None:
         self.ancestors = ancestors
-        known = sum(found.cost for found in candidates if len(found.nodes) == 1)
-        self.prices = prices(len(ancestors), candidates, known)
+        alone = sum(candidate.cost for candidate in candidates if len(candidate.nodes) == 1)
+        self.prices = prices(len(ancestors), candidates, alone)
         premium = {
-            found: found.cost - sum(self.prices[member] for member in found.nodes) for found in candidates
+            candidate: candidate.cost - sum(self.prices[member] for member in candidate.nodes)
+            for candidate in candidates
         }
-        self.worst = sum(value for found, value in premium.items() if len(found.nodes) == 1)
+        self.worst = sum(value for candidate, value in premium.items() if len(candidate.nodes) == 1)
         self.candidates = sorted(
-            (found for found, value in premium.items() if value <= self.worst),
-            key=lambda found: (premium[found], found.nodes),
+            (candidate for candidate, value in premium.items() if value <= self.worst),
+            key=lambda candidate: (premium[candidate], candidate.nodes),
         )
-        self.premiums = [premium[found] for found in self.candidates]
-        self.places = {found.nodes: place for place, found in enumerate(self.candidates)}
+        self.premiums = [premium[candidate] for candidate in self.candidates]
+        self.index_of = {candidate.nodes: index for index, candidate in enumerate(self.candidates)}
 
     @property
     def base(self) -> int:
@@ -73,12 +74,12 @@ class Cover:
 
     @cached_property
     def holders(self) -> list[list[int]]:
-        """Places of the candidates that hold an operation, of each operation."""
-        found: list[list[int]] = [[] for _ in self.ancestors]
-        for place, candidate in enumerate(self.candidates):
+        """For each operation, the indices of the candidates that hold it."""
+        holders: list[list[int]] = [[] for _ in self.ancestors]
+        for index, candidate in enumerate(self.candidates):
             for member in candidate.nodes:
-                found[member].append(place)
-        return found
+                holders[member].append(index)
+        return holders
 
     # Order ---------------------------------------------------------------------------------------------
 
@@ -87,8 +88,8 @@ class Cover:
         """Whether a candidate must be executed before another one: an operation of that depends on it."""
         count, n = len(self.candidates), len(self.ancestors)
         members = np.zeros((count, n), np.float32)
-        for place, candidate in enumerate(self.candidates):
-            members[place, list(candidate.nodes)] = 1
+        for index, candidate in enumerate(self.candidates):
+            members[index, list(candidate.nodes)] = 1
         before = np.array([[mask >> i & 1 for mask in self.ancestors] for i in range(n)], np.float32)
         disjoint = members @ members.T == 0
         ahead: NDArray[np.bool_] = ((members @ before) @ members.T > 0) & disjoint
@@ -96,34 +97,34 @@ class Cover:
 
     @cached_property
     def tangled(self) -> list[int]:
-        """Places of the candidates that may be on a cycle, in which each group waits for the one before.
+        """Indices of the candidates that may be on a cycle, in which each group waits for the one before.
 
         Groups are convex, so an operation that is executed alone only links those before and after it, of
         which one is ahead of the other then. What is ahead of nothing that is left, or behind nothing, is on
         no cycle; neither is what cannot be reached from what it reaches.
         """
-        left = np.array([len(found.nodes) > 1 for found in self.candidates])
+        left = np.array([len(candidate.nodes) > 1 for candidate in self.candidates])
         for ahead in (self._ahead, self._ahead.T):
             degrees = ahead[left].sum(axis=0)
             while (peeled := np.flatnonzero(left & (degrees == 0))).size:
                 left[peeled] = False
                 degrees -= ahead[peeled].sum(axis=0)
-        places = np.flatnonzero(left)
-        parts = nx.strongly_connected_components(nx.DiGraph(self._ahead[np.ix_(places, places)]))
-        return sorted(int(places[i]) for part in parts if len(part) > 1 for i in part)
+        indices = np.flatnonzero(left)
+        parts = nx.strongly_connected_components(nx.DiGraph(self._ahead[np.ix_(indices, indices)]))
+        return sorted(int(indices[i]) for part in parts if len(part) > 1 for i in part)
 
     @cached_property
     def clashes(self) -> list[tuple[int, int]]:
-        """Pairs of candidates, by place, that wait for each other."""
-        places = np.array(self.tangled, np.intp)
-        mutual = self._ahead[np.ix_(places, places)]
+        """Pairs of candidates, by index, that wait for each other."""
+        indices = np.array(self.tangled, np.intp)
+        mutual = self._ahead[np.ix_(indices, indices)]
         first, second = np.nonzero(np.triu(mutual & mutual.T))
-        return [(int(places[i]), int(places[j])) for i, j in zip(first, second, strict=True)]
+        return [(int(indices[i]), int(indices[j])) for i, j in zip(first, second, strict=True)]
 
     @cached_property
     def placed(self) -> list[int]:
         """Operations that need a position in the order: members of tangled candidates."""
-        return sorted({member for place in self.tangled for member in self.candidates[place].nodes})
+        return sorted({member for index in self.tangled for member in self.candidates[index].nodes})
 
     @cached_property
     def links(self) -> list[tuple[int, int]]:
@@ -133,19 +134,19 @@ class Cover:
         Where groups waited for each other in a cycle, positions would ascend along it without end.
         """
         among = sum(1 << number for number in self.placed)
-        found = []
+        links = []
         for number in self.placed:
             direct = [i for i in self.placed if self.ancestors[number] >> i & 1]
             behind = 0
             for i in direct:
                 behind |= self.ancestors[i] & among
-            found += [(i, number) for i in direct if not behind >> i & 1]
-        return found
+            links += [(i, number) for i in direct if not behind >> i & 1]
+        return links
 
     @cached_property
     def ties(self) -> list[tuple[int, int]]:
         """Pairs of operations that have the same position if they are in the same group."""
-        return sorted({pair for place in self.tangled for pair in pairwise(self.candidates[place].nodes)})
+        return sorted({pair for index in self.tangled for pair in pairwise(self.candidates[index].nodes)})
 
     def positions(self, chosen: Iterable[int]) -> dict[int, int]:
         """Return the positions of operations in a choice.
@@ -158,7 +159,7 @@ class Cover:
         group = self.group_of(chosen)
         graph = nx.DiGraph((group[i], group[j]) for i, j in self.links if group[i] != group[j])
         graph.add_nodes_from(group[number] for number in self.placed)
-        rank = {place: number for number, place in enumerate(nx.topological_sort(graph))}
+        rank = {candidate: number for number, candidate in enumerate(nx.topological_sort(graph))}
         return {number: rank[group[number]] for number in self.placed}
 
     # Dominance -----------------------------------------------------------------------------------------
@@ -170,59 +171,59 @@ class Cover:
         They may stand for it in any plan: what waits for one of them has waited for it, and they do not wait
         for each other.
         """
-        found = {}
-        for place, candidate in enumerate(self.candidates):
-            members, least = set(candidate.nodes), self.premiums[place]
-            for one in self.holders[candidate.nodes[0]]:
-                inside = self.candidates[one]
+        split = {}
+        for index, candidate in enumerate(self.candidates):
+            members, least = set(candidate.nodes), self.premiums[index]
+            for part in self.holders[candidate.nodes[0]]:
+                inside = self.candidates[part]
                 if len(inside.nodes) < len(members) and members.issuperset(inside.nodes):
-                    other = self.places.get(tuple(sorted(members - set(inside.nodes))))
-                    if other is None or (self._ahead[one, other] and self._ahead[other, one]):
+                    other = self.index_of.get(tuple(sorted(members - set(inside.nodes))))
+                    if other is None or (self._ahead[part, other] and self._ahead[other, part]):
                         continue
-                    premium = self.premiums[one] + self.premiums[other]
-                    if premium < least or (premium == least and place not in found):
-                        found[place], least = (one, other), premium
-        return found
+                    premium = self.premiums[part] + self.premiums[other]
+                    if premium < least or (premium == least and index not in split):
+                        split[index], least = (part, other), premium
+        return split
 
     # Plans ---------------------------------------------------------------------------------------------
 
     @property
     def alone(self) -> list[int]:
-        """Places of the operations as candidates, which are a known plan."""
-        return [self.places[number,] for number in range(len(self.ancestors))]
+        """Indices of the operations as candidates, which are a known plan."""
+        return [self.index_of[number,] for number in range(len(self.ancestors))]
 
     def chosen(self, groups: Iterable[tuple[int, ...]]) -> list[int] | None:
-        """Return the candidates, by place, that stand for groups.
+        """Return the candidates, by index, that stand for groups.
 
         What is no candidate gives way to its operations, what two others dominate to these. None where that
         is no plan, or a worse one than the known one.
         """
-        found, left = [], list(groups)
+        chosen, left = [], list(groups)
         while left:
             nodes = left.pop()
-            place = self.places.get(nodes)
-            if place is None and len(nodes) > 1:
+            index = self.index_of.get(nodes)
+            if index is None and len(nodes) > 1:
                 left += [(number,) for number in nodes]
-            elif place is None:
+            elif index is None:
                 return None
-            elif place in self.split:
-                left += [self.candidates[part].nodes for part in self.split[place]]
+            elif index in self.split:
+                left += [self.candidates[part].nodes for part in self.split[index]]
             else:
-                found.append(place)
-        covered = sorted(number for place in found for number in self.candidates[place].nodes)
-        total = sum(self.premiums[place] for place in found)
+                chosen.append(index)
+        covered = sorted(number for index in chosen for number in self.candidates[index].nodes)
+        total = sum(self.premiums[index] for index in chosen)
         if covered != [*range(len(self.ancestors))] or total > self.worst:
             return None
         try:
-            self.positions(found)
+            self.positions(chosen)
         except nx.NetworkXUnfeasible:
             return None
-        return found
+        return chosen
 
     def group_of(self, chosen: Iterable[int]) -> list[int]:
-        """Return the place of the candidate to which each operation belongs."""
-        found = {member: place for place in chosen for member in self.candidates[place].nodes}
-        return [found[number] for number in range(len(self.ancestors))]
+        """Return the index of the candidate to which each operation belongs."""
+        group_of = {member: index for index in chosen for member in self.candidates[index].nodes}
+        return [group_of[number] for number in range(len(self.ancestors))]
 
 
 @lru_cache(maxsize=4)
@@ -232,7 +233,7 @@ def cover(problem: Problem) -> Cover:
 
 
 def started(problem: Problem, plan: Plan) -> list[int] | None:
-    """Return the candidates, by place, that stand for a plan, None where it is of no use."""
+    """Return the candidates, by index, that stand for a plan, None where it is of no use."""
     number = {op.name: op.number for op in problem.ops}
     groups = [tuple(sorted(number.get(name, -1) for name in group.nodes)) for group in plan.groups]
     return cover(problem).chosen(groups)

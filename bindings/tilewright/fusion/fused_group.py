@@ -16,26 +16,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.fusion.exact.schedule_kernel import (
-    BIAS,
-    CHANNELS,
-    ENGINE,
-    FEATURE,
-    FIRST_READ,
-    FLAT,
-    LAST_READ,
-    OPERANDS,
-    SAVED,
-    STAGE,
-    SUMMED,
-    WINDOW,
-    Ints,
-)
+from tilewright.fusion.exact.schedule_kernel import Column, Ints
+from tilewright.fusion.graph import Op, OpGraph
+from tilewright.fusion.machine import ENGINES, EngineMachine
 from tilewright.fusion.plan import Tile
-from tilewright.fusion.problem import ENGINES, EngineMachine, Op, Problem
 from tilewright.spec.layer import Layer, Window
-from tilewright.spec.network import OPERANDS as SEVERAL
-from tilewright.spec.network import OWN_INPUT, Map, NamedLayer
+from tilewright.spec.network import OPERANDS, OWN_INPUT, Map, NamedLayer
 
 
 class Part(NamedTuple):
@@ -86,8 +72,17 @@ Span = tuple[Ints, Ints]
 """Rows, or columns, of a map: where those begin and end that each of the tiles along an axis needs."""
 
 
-class Structure:
+class FusedGroup:
     """A group of operations.
+
+    Parameters
+    ----------
+    machine
+        The accelerator.
+    graph
+        The network's operations.
+    nodes
+        Numbers of the group's operations, ascending.
 
     Attributes
     ----------
@@ -99,44 +94,44 @@ class Structure:
         Numbers of the features that each stage computes, in the order of execution.
     """
 
-    def __init__(self, problem: Problem, nodes: Sequence[int]) -> None:
-        self.machine: EngineMachine = problem.machine
+    def __init__(self, machine: EngineMachine, graph: OpGraph, nodes: Sequence[int]) -> None:
+        self.machine = machine
         members = set(nodes)
-        runs = _runs(problem, nodes)
-        number = {node: place for place, run in enumerate(runs) for node in run}
-        number |= {node: place for place, node in enumerate(nodes, len(runs))}
+        runs = _runs(graph, nodes)
+        number = {node: index for index, run in enumerate(runs) for node in run}
+        number |= {node: index for index, node in enumerate(nodes, len(runs))}
         self.loaded = len(runs)
-        self.features = [_joined(problem, run) for run in runs]
+        self.features = [_joined(graph, run) for run in runs]
         for node in nodes:
-            op, consumers = problem.ops[node], problem.consumers[node]
+            op, consumers = graph.ops[node], graph.consumers[node]
             saved = not consumers or any(consumer not in members for consumer in consumers)
             parts: list[Part] = []
             first = 0
             for producer in op.producers:
-                place = number[producer]
-                if place < self.loaded and runs[place][0] != producer:
+                index = number[producer]
+                if index < self.loaded and runs[index][0] != producer:
                     continue  # loaded together with the producer before
-                parts.append(Part(place, first))
-                if op.spec.kind not in SEVERAL:
-                    first += self.features[place].shape[0]
+                parts.append(Part(index, first))
+                if op.spec.kind not in OPERANDS:
+                    first += self.features[index].shape[0]
             self.features.append(Feature(op.name, op.spec.output, (), op, tuple(parts), saved))
         self._find_stages()
 
     def _find_stages(self) -> None:
         self.stage = [-1] * self.loaded
         self.stages: list[list[int]] = []
-        for place in self.members:
-            feature = self.features[place]
+        for index in self.members:
+            feature = self.features[index]
             op = feature.op
             assert op is not None
             latest = max(self.stage[part.map] for part in feature.parts)
-            joined = op.spec.kind not in SEVERAL and len(feature.parts) > 1
+            joined = op.spec.kind not in OPERANDS and len(feature.parts) > 1
             if latest < 0 or op.dense or joined or latest != len(self.stages) - 1:
                 self.stage.append(len(self.stages))
-                self.stages.append([place])
+                self.stages.append([index])
             else:
                 self.stage.append(latest)
-                self.stages[latest].append(place)
+                self.stages[latest].append(index)
 
     @property
     def members(self) -> range:
@@ -145,18 +140,18 @@ class Structure:
 
     def op(self, feature: int) -> Op:
         """Return the operation that computes a feature."""
-        found = self.features[feature].op
-        assert found is not None
-        return found
+        op = self.features[feature].op
+        assert op is not None
+        return op
 
     @cached_property
     def readers(self) -> list[list[int]]:
         """For each feature, those computed from it in the group."""
-        found: list[list[int]] = [[] for _ in self.features]
-        for place in self.members:
-            for part in dict.fromkeys(part.map for part in self.features[place].parts):
-                found[part].append(place)
-        return found
+        readers: list[list[int]] = [[] for _ in self.features]
+        for index in self.members:
+            for source in dict.fromkeys(source.map for source in self.features[index].parts):
+                readers[source].append(index)
+        return readers
 
     @cached_property
     def key(self) -> tuple[object, ...]:
@@ -185,8 +180,8 @@ class Structure:
     @cached_property
     def whole_only(self) -> bool:
         """Whether the maps that leave have several sizes, so that they cannot be cut into the same tiles."""
-        last = [place for place in self.members if not self.readers[place]]
-        return len({self.features[place].shape[1:] for place in last}) > 1
+        results = [index for index in self.members if not self.readers[index]]
+        return len({self.features[index].shape[1:] for index in results}) > 1
 
     @property
     def plane(self) -> tuple[int, int]:
@@ -214,81 +209,81 @@ class Structure:
         if isinstance(spec, Layer):
             return spec.macs_per_output
         assert isinstance(spec, Window)
-        return prod(spec.kernel) * (len(self.features[feature].parts) if spec.kind in SEVERAL else 1)
+        return prod(spec.kernel) * (len(self.features[feature].parts) if spec.kind in OPERANDS else 1)
 
     @cached_property
-    def turns(self) -> NDArray[np.bool_]:
-        """Of each feature, whether some channels are needed at a time: in one stage, channel by channel."""
-        found = []
-        for place, feature in enumerate(self.features):
-            readers = self.readers[place]
-            if place >= self.loaded:
-                found.append({self.stage[reader] for reader in readers} <= {self.stage[place]})
+    def blockwise(self) -> NDArray[np.bool_]:
+        """Of each feature, whether its readers need a block of its channels at a time, all in one stage."""
+        blockwise = []
+        for index, feature in enumerate(self.features):
+            readers = self.readers[index]
+            if index >= self.loaded:
+                blockwise.append({self.stage[reader] for reader in readers} <= {self.stage[index]})
             else:
                 alone = len(readers) == 1 and not self.op(readers[0]).dense
-                found.append(alone and feature.shape[1:] == self.op(readers[0]).spec.input[1:])
-        return np.array(found)
+                blockwise.append(alone and feature.shape[1:] == self.op(readers[0]).spec.input[1:])
+        return np.array(blockwise)
 
     @cached_property
     def slots(self) -> Ints:
         """Of each feature, tiles of it that are on chip together: two if one is read as the next is made."""
-        found = []
-        for place, feature in enumerate(self.features):
-            engines = {self.op(reader).engine for reader in self.readers[place]}
+        slots = []
+        for index, feature in enumerate(self.features):
+            engines = {self.op(reader).engine for reader in self.readers[index]}
             alone = feature.op is not None and engines == {feature.op.engine} and not feature.saved
-            found.append(1 if alone else 2)
-        return np.array(found, dtype=np.int64)
+            slots.append(1 if alone else 2)
+        return np.array(slots, dtype=np.int64)
 
     @cached_property
     def weighted(self) -> list[int]:
         """Features whose operations have parameters."""
-        return [place for place in self.members if self.parameters(place, (0, 1))]
+        return [index for index in self.members if self.parameters(index, (0, 1))]
 
     def splits(self, tile: Tile) -> bool:
         """Whether a convolution sums over some of its input channels at a time."""
         return self.sums and tile.channels < self.summed(self.loaded)
 
     def passes(self, tile: Tile) -> bool:
-        """Whether parameters leave the chip after each turn, because the next one needs others."""
+        """Whether parameters leave the chip after each channel block, because the next one needs others."""
         if tile.parameters == "keep" or (tile.order == "kernels" and not self.splits(tile)):
             return False
-        turns = [-(-self.features[place].shape[0] // tile.kernels) for place in self.weighted]
+        blocks = [-(-self.features[index].shape[0] // tile.kernels) for index in self.weighted]
         # With kept halos a tile may have nothing new for an operation.
-        several = min(turns, default=0) > 1 if tile.halo == "keep" else sum(turns) > 1
-        return several or (bool(turns) and self.splits(tile))
+        several = min(blocks, default=0) > 1 if tile.halo == "keep" else sum(blocks) > 1
+        return several or (bool(blocks) and self.splits(tile))
 
     @cached_property
     def table(self) -> Ints:
-        """What `tilewright.fusion.compiled` has of each feature, as far as it is known without a tile."""
-        table = np.zeros((len(self.features), FEATURE), dtype=np.int64)
+        """The rows that the schedule kernel has of each feature, as far as they are known without a tile."""
+        table = np.zeros((len(self.features), Column.COUNT), dtype=np.int64)
         reads = 0
-        for place, feature in enumerate(self.features):
-            row = table[place]
-            row[[CHANNELS, SAVED]] = feature.shape[0], feature.saved
+        for index, feature in enumerate(self.features):
+            row = table[index]
+            row[[Column.CHANNELS, Column.SAVED]] = feature.shape[0], feature.saved
             if feature.op is None:
-                row[STAGE] = min(self.stage[reader] for reader in self.readers[place])
+                row[Column.STAGE] = min(self.stage[reader] for reader in self.readers[index])
                 continue
             spec = feature.op.spec
-            row[[ENGINE, STAGE]] = ENGINES.index(feature.op.engine), self.stage[place]
-            row[[SUMMED, OPERANDS]] = self.summed(place), self.operands(place)
+            row[[Column.ENGINE, Column.STAGE]] = ENGINES.index(feature.op.engine), self.stage[index]
+            row[[Column.SUMMED, Column.OPERANDS]] = self.summed(index), self.operands(index)
             if isinstance(spec, NamedLayer):
-                row[[WINDOW, BIAS]] = prod(spec.kernel), spec.bias
+                row[[Column.WINDOW, Column.BIAS]] = prod(spec.kernel), spec.bias
             else:
-                row[FLAT] = self.parameters(place, (0, 0))
-            row[[FIRST_READ, LAST_READ]] = reads, reads + len(self.sources[place])
-            reads += len(self.sources[place])
+                row[Column.FLAT] = self.parameters(index, (0, 0))
+            row[[Column.FIRST_READ, Column.END_READ]] = reads, reads + len(self.sources[index])
+            reads += len(self.sources[index])
         return table
 
     @cached_property
     def sources(self) -> list[list[Part]]:
         """What each operation reads, each map once; nothing for what is loaded."""
-        found: list[list[Part]] = []
+        sources: list[list[Part]] = []
         for feature in self.features:
-            known: dict[int, Part] = {}
+            first_parts: dict[int, Part] = {}
             for part in feature.parts:
-                known.setdefault(part.map, part)
-            found.append(list(known.values()))
-        return found
+                first_parts.setdefault(part.map, part)
+            sources.append(list(first_parts.values()))
+        return sources
 
     @cached_property
     def reads(self) -> Ints:
@@ -299,7 +294,7 @@ class Structure:
     @cached_property
     def order(self) -> Ints:
         """Features by stage."""
-        return np.array([place for stage in self.stages for place in stage], dtype=np.int64)
+        return np.array([index for stage in self.stages for index in stage], dtype=np.int64)
 
     @cached_property
     def begins(self) -> Ints:
@@ -307,9 +302,9 @@ class Structure:
         return np.cumsum([0, *map(len, self.stages)], dtype=np.int64)
 
     def spans(self, axis: int, sizes: Sequence[int]) -> list[Ints]:
-        """Return, for each size, where begins and ends what its tiles need, shape (features, tiles, 2).
+        """Return, for each size, begin and end of what its tiles need, shape (features, tiles, 2).
 
-        Tiles are of so many rows (axis 0) or columns of the output of the last operation. A map that is saved
+        A size is the rows (axis 0) or columns of a tile of the last operation's output. A map that is saved
         is computed whole: a tile also needs what comes before its own rows and no earlier tile needs.
         """
         length = self.plane[axis]
@@ -318,43 +313,43 @@ class Structure:
         high = np.minimum(low + np.repeat(sizes, [len(each) for each in lows]), length)
         pieces = np.cumsum([0, *(len(each) for each in lows)])
         spans = np.zeros((len(self.features), len(low), 2), dtype=np.int64)
-        for place in reversed(range(len(self.features))):
-            feature, extent = self.features[place], self.features[place].shape[1 + axis]
+        for index in reversed(range(len(self.features))):
+            feature, extent = self.features[index], self.features[index].shape[1 + axis]
             windows = [
                 _window(self.op(reader), (spans[reader, :, 0], spans[reader, :, 1]), axis, extent)
-                for reader in self.readers[place]
+                for reader in self.readers[index]
             ]
             if not windows:  # With maps of several sizes there is one tile, all of each.
                 windows = [(low, high) if extent == length else (low * 0, high * 0 + extent)]
             begin, end = windows[0]
             for other in windows[1:]:
                 begin, end = np.minimum(begin, other[0]), np.maximum(end, other[1])
-            if feature.saved and self.readers[place]:
+            if feature.saved and self.readers[index]:
                 for piece in map(slice, pieces[:-1], pieces[1:]):
                     ends = np.maximum.accumulate(end[piece])
                     ends[-1] = extent
                     begin[piece] = np.minimum(begin[piece], np.append(0, ends[:-1]))
                     end[piece] = np.maximum(end[piece], ends)
-            spans[place, :, 0], spans[place, :, 1] = begin, end
-        # In a row each: `tilewright.fusion.compiled` is compiled for one kind of array, once.
+            spans[index, :, 0], spans[index, :, 1] = begin, end
+        # In a row each: `tilewright.fusion.exact.schedule_kernel` is compiled for one kind of array, once.
         return [np.ascontiguousarray(piece) for piece in np.split(spans, pieces[1:-1], axis=1)]
 
 
-def _runs(problem: Problem, nodes: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return what is loaded from outside, in runs of maps that whoever reads one reads in a row."""
+def _runs(graph: OpGraph, nodes: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return what is loaded from outside, in runs of maps that all their readers read side by side."""
     members = set(nodes)
-    rows = [problem.ops[node].producers for node in nodes]
-    joins = [problem.ops[node].spec.kind not in SEVERAL for node in nodes]
+    rows = [graph.ops[node].producers for node in nodes]
+    joins = [graph.ops[node].spec.kind not in OPERANDS for node in nodes]
     outside = dict.fromkeys(producer for row in rows for producer in row if producer not in members)
     after: dict[int, set[int | None]] = {producer: set() for producer in outside}
     before: dict[int, set[int | None]] = {producer: set() for producer in outside}
     for row, join in zip(rows, joins, strict=True):
-        for one, other in zip((None, *row), (*row, None), strict=True):
-            one, other = (one, other) if join else (None, None)
-            if one in outside:
-                after[one].add(other if other in outside else None)
-            if other in outside:
-                before[other].add(one if one in outside else None)
+        for left, right in zip((None, *row), (*row, None), strict=True):
+            left, right = (left, right) if join else (None, None)
+            if left in outside:
+                after[left].add(right if right in outside else None)
+            if right in outside:
+                before[right].add(left if left in outside else None)
         if not join:
             for producer in outside.keys() & set(row):
                 after[producer].add(None)
@@ -369,10 +364,10 @@ def _runs(problem: Problem, nodes: Sequence[int]) -> list[tuple[int, ...]]:
     return [tuple(run) for run in runs]
 
 
-def _joined(problem: Problem, run: tuple[int, ...]) -> Feature:
+def _joined(graph: OpGraph, run: tuple[int, ...]) -> Feature:
     """Return the map of a run of operations, side by side in DRAM."""
-    names = [OWN_INPUT if node < 0 else problem.ops[node].name for node in run]
-    shapes = [problem.ops[0].spec.input if node < 0 else problem.ops[node].spec.output for node in run]
+    names = [OWN_INPUT if node < 0 else graph.ops[node].name for node in run]
+    shapes = [graph.ops[0].spec.input if node < 0 else graph.ops[node].spec.output for node in run]
     name = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
     return Feature(name, (sum(shape[0] for shape in shapes), *shapes[0][1:]), tuple(names))
 
@@ -380,7 +375,7 @@ def _joined(problem: Problem, run: tuple[int, ...]) -> Feature:
 def _window(op: Op, span: Span, axis: int, extent: int) -> Span:
     """Return what an operation needs of its input for some rows of its output (F^-1 and G^-1)."""
     spec, (low, high) = op.spec, span
-    if extent == 1 and spec.kind in SEVERAL:  # One value for all positions of a product.
+    if extent == 1 and spec.kind in OPERANDS:  # One value for all positions of a product.
         return np.zeros_like(low), np.ones_like(high)
     assert isinstance(spec, Window)
     before, stride = spec.padding[2 * axis], spec.stride[axis]

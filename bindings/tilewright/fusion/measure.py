@@ -14,41 +14,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.fusion.exact.schedule_kernel import Ints
-from tilewright.fusion.fused_group import Structure
+from tilewright.fusion.fused_group import FusedGroup
+from tilewright.fusion.graph import OpGraph
+from tilewright.fusion.machine import BUFFERS, CONV, HOST, LOAD, SAVE, EngineMachine
 from tilewright.fusion.plan import Tile
-from tilewright.fusion.problem import CONV, LOAD, SAVE
+from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Layer
 
 Grid = Any
 """Values of all tiles of a search, shape (ways, rows, columns), or what broadcasts to it."""
 
 
-class Along:
-    """Tiles of several sizes along an axis; of every feature and size, how long things are.
+class AxisTiles:
+    """Tile extents along one axis, per feature and candidate size, in rows or columns of the feature.
 
     Attributes
     ----------
     sizes
-        Rows, or columns, of the last operation's output.
+        Rows, or columns, of a tile of the last operation's output.
     spans
-        Of each size; see `Structure.spans`.
+        For each size, see `FusedGroup.spans`.
     count : shape (sizes,)
-        Tiles.
-    total, fresh, most, first, last : shape (features, sizes)
-        What all tiles need together, and without what the one before has; what one needs.
-    ring, switch
-        Most that a tile and the one before take in one place; and with the last tile beside the first one.
-    passes, fresh_passes
+        Number of tiles.
+    total, fresh : shape (features, sizes)
+        Extents of all tiles together; and without what the tile before has.
+    most, first, last : shape (features, sizes)
+        Extents of the largest, the first and the last tile.
+    ring, switch : shape (features, sizes)
+        Largest extent of a tile and the one before in one place; and of the last tile beside the first one.
+    passes, fresh_passes : shape (features, sizes)
         How often the array's rows pass over all tiles.
-    busy
-        Tiles that need something which the one before has not.
-    overlaps
+    busy : shape (features, sizes)
+        Number of tiles that need something which the tile before does not have.
+    overlaps : shape (features, sizes)
         Whether a tile needs what another one needs.
     """
 
-    def __init__(self, structure: Structure, axis: int, sizes: Sequence[int]) -> None:
+    def __init__(self, fused: FusedGroup, axis: int, sizes: Sequence[int]) -> None:
         self.sizes = list(sizes)
-        self.spans = structure.spans(axis, self.sizes)
+        self.spans = fused.spans(axis, self.sizes)
         self.count = np.array([span.shape[1] for span in self.spans])
         begins = np.cumsum(self.count) - self.count
         low, end = np.moveaxis(np.concatenate(self.spans, axis=1), -1, 0)
@@ -56,7 +60,7 @@ class Along:
         before, until = np.roll(low, 1, axis=1), np.roll(end, 1, axis=1)
         before[:, begins] = until[:, begins] = low[:, begins]
         length, new = end - low, np.maximum(end - np.maximum(low, until), 0)
-        high = structure.machine.conv_array[2]
+        high = fused.machine.conv_array[2]
 
         def add(values: Ints) -> Ints:
             return np.add.reduceat(values, begins, axis=1)
@@ -70,8 +74,8 @@ class Along:
         self.switch = np.maximum(self.ring, np.where(self.count > 1, self.first + self.last, 0))
 
 
-class Measured:
-    """What tiles need and move that differ in rows, columns, kernels and channels only.
+class TileCosts:
+    """What tiles need and move: tiles that differ in rows, columns, kernels and channels only.
 
     Parameters
     ----------
@@ -89,27 +93,32 @@ class Measured:
         Whether no map leaves in tiles that overlap, and is read as well.
     """
 
-    def __init__(self, structure: Structure, rows: Along, columns: Along, ways: Sequence[Tile]) -> None:
-        self.structure, self.machine = structure, structure.machine
+    def __init__(self, fused: FusedGroup, rows: AxisTiles, columns: AxisTiles, ways: Sequence[Tile]) -> None:
+        self.fused, self.machine = fused, fused.machine
         self.keeps, self.by_kernels = ways[0].halo == "keep", ways[0].order == "kernels"
         self._stays = ways[0].parameters == "keep"
         self._rows, self._columns = rows, columns
         self.tiles: Grid = rows.count[:, None] * columns.count
         self.shape = (len(ways), *self.tiles.shape)
         self._kernels = self._by_way(way.kernels for way in ways)
-        self._splits = self._by_way(structure.splits(way) for way in ways).astype(np.bool_)
-        self._passes = self._by_way(structure.passes(way) for way in ways).astype(np.bool_)
-        deep = structure.summed(structure.loaded)
+        self._splits = self._by_way(fused.splits(way) for way in ways).astype(np.bool_)
+        self._passes = self._by_way(fused.passes(way) for way in ways).astype(np.bool_)
+        deep = fused.summed(fused.loaded)
         self._summed = np.where(self._splits, self._by_way(way.channels for way in ways), deep)
         self.input: Grid = 0
         self.output: Grid = 0
         self.loads: Grid = 0
         self.possible: Grid = np.True_
-        for feature in range(len(structure.features)):
+        for feature in range(len(fused.features)):
             self._measure(feature)
         self._measure_split()
         self._measure_parameters()
-        self.saves = self.machine.arrays * sum(prod(each.shape) for each in structure.features if each.saved)
+        self.saves = self.machine.arrays * sum(prod(each.shape) for each in fused.features if each.saved)
+
+    @classmethod
+    def of(cls, fused: FusedGroup, tile: Tile) -> TileCosts:
+        """Return what a single tile needs and moves."""
+        return cls(fused, AxisTiles(fused, 0, [tile.rows]), AxisTiles(fused, 1, [tile.columns]), [tile])
 
     def _by_way(self, values: Any) -> Ints:
         return np.array(list(values), dtype=np.int64)[:, None, None]
@@ -118,57 +127,57 @@ class Measured:
         """Return values of rows times values of columns, of all images."""
         return self.machine.arrays * rows[feature][:, None] * columns[feature]
 
-    def _chunk(self, feature: int) -> Grid:
-        """Return the channels of a map in one turn."""
-        structure = self.structure
-        channels = structure.features[feature].shape[0]
-        if feature < structure.loaded:
-            channels = min(channels, structure.features[structure.readers[feature][0]].shape[0])
+    def _block(self, feature: int) -> Grid:
+        """Return the channels of a map in one block."""
+        fused = self.fused
+        channels = fused.features[feature].shape[0]
+        if feature < fused.loaded:
+            channels = min(channels, fused.features[fused.readers[feature][0]].shape[0])
         return np.minimum(channels, self._kernels)
 
-    def _chunks(self, feature: int) -> Grid:
-        """Return the turns of the stage that computes a map, or reads a loaded one."""
-        structure = self.structure
-        stage = structure.stage[feature if feature >= structure.loaded else structure.readers[feature][0]]
-        return -(-structure.features[structure.stages[stage][0]].shape[0] // self._kernels)
+    def _blocks(self, feature: int) -> Grid:
+        """Return the channel blocks of the stage that computes a map, or reads a loaded one."""
+        fused = self.fused
+        stage = fused.stage[feature if feature >= fused.loaded else fused.readers[feature][0]]
+        return -(-fused.features[fused.stages[stage][0]].shape[0] // self._kernels)
 
     @cached_property
     def _summed_maps(self) -> list[int]:
         """Maps that come in parts where input channels are split."""
         if not self._splits.any():
             return []
-        return list(dict.fromkeys(part.map for part in self.structure.features[self.structure.loaded].parts))
+        return list(dict.fromkeys(part.map for part in self.fused.features[self.fused.loaded].parts))
 
     # Maps --------------------------------------------------------------------------------------------
 
     def _measure(self, number: int) -> None:
-        structure, rows, columns = self.structure, self._rows, self._columns
-        feature, loaded = structure.features[number], number < structure.loaded
-        channels, chunks = feature.shape[0], self._chunks(number)
+        fused, rows, columns = self.fused, self._rows, self._columns
+        feature, loaded = fused.features[number], number < fused.loaded
+        channels, blocks = feature.shape[0], self._blocks(number)
         overlaps = rows.overlaps[number][:, None] | columns.overlaps[number]
-        turn = np.bool_(structure.turns[number]) & (self.by_kernels | ~(self.keeps & overlaps))
-        again = chunks if loaded and self.by_kernels else 1
-        visits = self.tiles * np.where(turn, chunks, again)
-        slots = np.where(visits > 1, np.where(turn, 2, int(structure.slots[number])), 1)
+        by_block = np.bool_(fused.blockwise[number]) & (self.by_kernels | ~(self.keeps & overlaps))
+        again = blocks if loaded and self.by_kernels else 1
+        residencies = self.tiles * np.where(by_block, blocks, again)
+        slots = np.where(residencies > 1, np.where(by_block, 2, int(fused.slots[number])), 1)
         high = rows.most[number][:, None]
         places = slots * high
         if self.keeps:
             ring = rows.ring[number][:, None]
             if self.by_kernels:
-                ring = np.where(chunks > 1, rows.switch[number][:, None], ring)
+                ring = np.where(blocks > 1, rows.switch[number][:, None], ring)
                 places = np.where(self.tiles > 1, np.where(slots > 1, ring, high), places)
             else:
-                places = np.where(turn, places, np.where(slots > 1, ring, high))
-        held = np.where(turn, self._chunk(number), channels)
+                places = np.where(by_block, places, np.where(slots > 1, ring, high))
+        held = np.where(by_block, self._block(number), channels)
         taken = self.machine.element_bytes * self.machine.arrays * places * columns.most[number] * held
         if loaded:
             split = self._splits if number in self._summed_maps else np.False_
             self.input = self.input + np.where(split, 0, taken)
             moved = self._plane(rows.fresh if self.keeps else rows.total, columns.total, number) * channels
-            self.loads = self.loads + moved * np.where(split, chunks, np.where(turn, 1, again))
+            self.loads = self.loads + moved * np.where(split, blocks, np.where(by_block, 1, again))
         else:
             self.output = self.output + taken
-            if feature.saved and structure.readers[number] and not self.keeps:
+            if feature.saved and fused.readers[number] and not self.keeps:
                 self.possible = self.possible & ~overlaps
 
     def _measure_split(self) -> None:
@@ -179,42 +188,40 @@ class Measured:
             self.input = self.input + np.where(self._splits, taken, 0)
 
     def _measure_parameters(self) -> None:
-        structure, width = self.structure, self.machine.element_bytes
-        every = {
-            place: structure.parameters(place, (0, structure.summed(place))) for place in structure.members
-        }
-        turns = {place: each * self._chunk(place) for place, each in every.items()}
+        fused, width = self.fused, self.machine.element_bytes
+        per_channel = {index: fused.parameters(index, (0, fused.summed(index))) for index in fused.members}
+        each_block = {index: each * self._block(index) for index, each in per_channel.items()}
         if self._splits.any():
-            head = structure.loaded
-            window = structure.parameters(head, (1, 2))
-            bias = structure.parameters(head, (0, 1)) - window
-            part = (bias + window * self._summed) * self._chunk(head)
-            turns[head] = np.where(self._splits, part, turns[head])
-        self._first_fetch = turns[structure.loaded]
-        total = sum(each * structure.features[place].shape[0] for place, each in every.items())
+            head = fused.loaded
+            window = fused.parameters(head, (1, 2))
+            bias = fused.parameters(head, (0, 1)) - window
+            part = (bias + window * self._summed) * self._block(head)
+            each_block[head] = np.where(self._splits, part, each_block[head])
+        self._first_fetch = each_block[fused.loaded]
+        total = sum(each * fused.features[index].shape[0] for index, each in per_channel.items())
         taken: Grid = total
         if self.by_kernels and not self._stays:
-            taken = np.where(self._chunks(structure.loaded) > 1, 2, 1) * sum(turns.values())
-        taken = np.where(self._passes, 2 * np.max(np.broadcast_arrays(*turns.values()), axis=0), taken)
+            taken = np.where(self._blocks(fused.loaded) > 1, 2, 1) * sum(each_block.values())
+        taken = np.where(self._passes, 2 * np.max(np.broadcast_arrays(*each_block.values()), axis=0), taken)
         self.parameters: Grid = width * taken
         again: Grid = 0
-        for place in structure.weighted:
+        for index in fused.weighted:
             tiles = self.tiles
             if self.keeps:
-                tiles = self._rows.busy[place][:, None] * self._columns.count
-            again = again + tiles * every[place] * structure.features[place].shape[0]
+                tiles = self._rows.busy[index][:, None] * self._columns.count
+            again = again + tiles * per_channel[index] * fused.features[index].shape[0]
         self.loads = self.loads + np.where(self._passes, again, total)
 
     # Results -----------------------------------------------------------------------------------------
 
     @property
-    def turns(self) -> Ints:
-        """Turns of the loops over tiles and channels."""
-        structure = self.structure
-        chunks = sum(self._chunks(stage[0]) for stage in structure.stages)
-        deep = structure.summed(structure.loaded)
+    def channel_blocks(self) -> Ints:
+        """Channel blocks of all tiles: rounds of the loops over tiles, channels and input channels."""
+        fused = self.fused
+        blocks = sum(self._blocks(stage[0]) for stage in fused.stages)
+        deep = fused.summed(fused.loaded)
         parts = np.where(self._splits, -(-deep // np.maximum(1, self._summed)), 1)
-        return np.array(np.broadcast_to(self.tiles * chunks * parts, self.shape))
+        return np.array(np.broadcast_to(self.tiles * blocks * parts, self.shape))
 
     @property
     def buffers(self) -> tuple[Grid, Grid, Grid]:
@@ -240,13 +247,13 @@ class Measured:
     @cached_property
     def macs(self) -> Grid:
         """MACs of convolutions, of all images."""
-        structure, rows = self.structure, self._rows
+        fused, rows = self.fused, self._rows
         table = rows.fresh if self.keeps else rows.total
         return sum(
-            self._plane(table, self._columns.total, place)
-            * (structure.features[place].shape[0] * structure.operands(place))
-            for place in structure.members
-            if structure.op(place).engine == CONV
+            self._plane(table, self._columns.total, index)
+            * (fused.features[index].shape[0] * fused.operands(index))
+            for index in fused.members
+            if fused.op(index).engine == CONV
         )
 
     # Cycles ------------------------------------------------------------------------------------------
@@ -254,14 +261,14 @@ class Measured:
     @cached_property
     def work(self) -> dict[str, Grid]:
         """The least cycles that each engine works, by the engines that do."""
-        found: dict[str, Grid] = {
+        cycles: dict[str, Grid] = {
             LOAD: self._cycles(LOAD, self.loads),
             SAVE: self._cycles(SAVE, self.saves),
         }
-        for place in self.structure.members:
-            engine = self.structure.op(place).engine
-            found[engine] = found.get(engine, 0) + self._work(place)
-        return found
+        for index in self.fused.members:
+            engine = self.fused.op(index).engine
+            cycles[engine] = cycles.get(engine, 0) + self._work(index)
+        return cycles
 
     def bound(self) -> Grid:
         """Return cycles that no schedule is below.
@@ -269,23 +276,25 @@ class Measured:
         In a single stage all waits for what its first operation needs. What an engine does last leads to a
         result of the last tile that is saved, unless halos are kept and it has nothing new for that tile.
         """
-        structure, rows, columns = self.structure, self._rows, self._columns
-        alone = len(structure.stages) == 1
-        results = [place for place in structure.members if not structure.readers[place]]
-        saved = [place for place in structure.members if structure.features[place].saved]
+        fused, rows, columns = self.fused, self._rows, self._columns
+        alone = len(fused.stages) == 1
+        results = [index for index in fused.members if not fused.readers[index]]
+        saved = [index for index in fused.members if fused.features[index].saved]
         begin = self._cycles(LOAD, self._first_load()) + self._cycles(LOAD, self._first_fetch)
         last: Grid = 0
         end: Grid = 0
         first: Grid = 0
         if alone or not self.keeps:
-            end = _least([self._cycles(SAVE, self._last_save(place)) for place in saved])
+            end = _least([self._cycles(SAVE, self._last_save(index)) for index in saved])
         if alone:
-            first = begin + _least([self._turn(place, rows.first, columns.first, False) for place in saved])
+            first = begin + _least(
+                [self._block_cycles(index, rows.first, columns.first, False) for index in saved]
+            )
             if not self.keeps:
-                last = _least([self._turn(place, rows.last, columns.last, True) for place in results])
+                last = _least([self._block_cycles(index, rows.last, columns.last, True) for index in results])
         longest = np.maximum(self.work[LOAD] + last + end, first + self.work[SAVE])
-        engines = {structure.op(place).engine for place in results}
-        head = structure.op(structure.loaded).engine
+        engines = {fused.op(index).engine for index in results}
+        head = fused.op(fused.loaded).engine
         for engine, cycles in self.work.items():
             if engine in (LOAD, SAVE):
                 continue
@@ -294,69 +303,69 @@ class Measured:
             longest = np.maximum(longest, before + cycles + after)
         return longest + self.machine.issue_cycles
 
-    def _work(self, place: int) -> Grid:
+    def _work(self, index: int) -> Grid:
         """Return the least cycles in which an engine computes a map, all tiles together."""
-        structure, machine, rows = self.structure, self.machine, self._rows
+        fused, machine, rows = self.fused, self.machine, self._rows
         op, channels, wide = (
-            structure.op(place),
-            structure.features[place].shape[0],
-            self._columns.total[place],
+            fused.op(index),
+            fused.features[index].shape[0],
+            self._columns.total[index],
         )
         if op.engine != CONV:
-            values = self._plane(rows.fresh if self.keeps else rows.total, self._columns.total, place)
-            return -(-values * (channels * structure.operands(place)) // machine.operands_per_cycle)
+            values = self._plane(rows.fresh if self.keeps else rows.total, self._columns.total, index)
+            return -(-values * (channels * fused.operands(index)) // machine.operands_per_cycle)
         ins, outs, _ = machine.conv_array
-        passes = (rows.fresh_passes if self.keeps else rows.passes)[place][:, None]
-        chunk, deep = self._chunk(place), structure.summed(place)
-        size = self._summed if place == structure.loaded else deep
-        across = channels // chunk * -(-chunk // outs) + -(-(channels % chunk) // outs)
+        passes = (rows.fresh_passes if self.keeps else rows.passes)[index][:, None]
+        block, deep = self._block(index), fused.summed(index)
+        size = self._summed if index == fused.loaded else deep
+        across = channels // block * -(-block // outs) + -(-(channels % block) // outs)
         down = deep // size * -(-size // ins) + -(-(deep % size) // ins)
-        return passes * wide * (across * down * self._window(place))
+        return passes * wide * (across * down * self._window(index))
 
-    def _window(self, place: int) -> int:
-        spec = self.structure.op(place).spec
+    def _window(self, index: int) -> int:
+        spec = self.fused.op(index).spec
         assert isinstance(spec, Layer)
         return prod(spec.kernel)
 
     def _first_load(self) -> Grid:
         """Return the values that the first operation needs before it can begin."""
-        structure = self.structure
-        found: Grid = 0
-        known = set()
-        for part in structure.features[structure.loaded].parts:
-            if part.map >= structure.loaded or part.map in known:
+        fused = self.fused
+        values: Grid = 0
+        counted = set()
+        for part in fused.features[fused.loaded].parts:
+            if part.map >= fused.loaded or part.map in counted:
                 continue
-            known.add(part.map)
-            channels = structure.features[part.map].shape[0]
-            by_turn = np.clip(self._kernels - part.first, 0, channels)
-            needed = by_turn if structure.turns[part.map] else channels
+            counted.add(part.map)
+            channels = fused.features[part.map].shape[0]
+            first_block = np.clip(self._kernels - part.first, 0, channels)
+            needed = first_block if fused.blockwise[part.map] else channels
             if part.map in self._summed_maps:
                 needed = np.where(self._splits, np.clip(self._summed - part.first, 0, channels), needed)
-            found = found + self._plane(self._rows.first, self._columns.first, part.map) * needed
-        return found
+            values = values + self._plane(self._rows.first, self._columns.first, part.map) * needed
+        return values
 
-    def _last_save(self, place: int) -> Grid:
-        channels = self.structure.features[place].shape[0]
+    def _last_save(self, index: int) -> Grid:
+        channels = self.fused.features[index].shape[0]
         rest = channels % self._kernels
-        fewest = np.minimum(self._chunk(place), np.where(rest, rest, channels))
-        return self._plane(self._rows.last, self._columns.last, place) * fewest
+        fewest = np.minimum(self._block(index), np.where(rest, rest, channels))
+        return self._plane(self._rows.last, self._columns.last, index) * fewest
 
-    def _turn(self, place: int, rows: Ints, columns: Ints, last: bool) -> Grid:
-        """Return how long the smallest turn of an operation takes, or the end of it, the last sum."""
-        structure, machine = self.structure, self.machine
-        op, channels = structure.op(place), structure.features[place].shape[0]
+    def _block_cycles(self, index: int, rows: Ints, columns: Ints, last: bool) -> Grid:
+        """Return the cycles of the smallest channel block of an operation, or of its end, the last sum."""
+        fused, machine = self.fused, self.machine
+        op, channels = fused.op(index), fused.features[index].shape[0]
         rest = channels % self._kernels
-        chunk = np.minimum(self._kernels, np.where(rest, rest, channels))
+        block = np.minimum(self._kernels, np.where(rest, rest, channels))
         if op.engine != CONV:
-            values = self._plane(rows, columns, place) * chunk * structure.operands(place)
+            values = self._plane(rows, columns, index) * block * fused.operands(index)
             return -(-values // machine.operands_per_cycle)
         ins, outs, high = machine.conv_array
-        deep: Grid = structure.summed(place)
-        if last and place == structure.loaded:
+        deep: Grid = fused.summed(index)
+        if last and index == fused.loaded:
             over = deep % np.maximum(1, self._summed)
             deep = np.where(over, over, self._summed)
-        passes = -(-rows[place][:, None] // high) * columns[place]
-        return passes * (-(-deep // ins) * -(-chunk // outs) * self._window(place))
+        passes = -(-rows[index][:, None] // high) * columns[index]
+        return passes * (-(-deep // ins) * -(-block // outs) * self._window(index))
 
     def _cycles(self, engine: str, values: Grid) -> Grid:
         machine = self.machine
@@ -369,3 +378,26 @@ def _least(values: list[Grid]) -> Grid:
     for other in values[1:]:
         least = np.minimum(least, other)
     return least
+
+
+def only(table: Grid) -> int:
+    """Return the value of the only tile."""
+    return int(np.asarray(table).item())
+
+
+def check_buffers(machine: EngineMachine, graph: OpGraph) -> None:
+    """Refuse buffers in which not even the smallest tile of some operation fits.
+
+    Raises
+    ------
+    InputError
+        Names the buffer, the operation and what it needs.
+    """
+    for op in graph.ops:
+        if op.engine == HOST:
+            continue
+        costs = TileCosts.of(FusedGroup(machine, graph, (op.number,)), Tile(1, 1, 1, 1))
+        for name, needed in zip(BUFFERS, map(only, costs.buffers), strict=True):
+            if needed > (capacity := machine.capacity(name)):
+                limit = f"operation {op.name} needs at least {needed}, for one value of its output at a time"
+                raise InputError(f"machine.{name}_bytes", capacity, limit)

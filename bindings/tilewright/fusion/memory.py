@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 from tilewright.fusion.candidates import Candidate, candidates
 from tilewright.fusion.exact.search import answers
-from tilewright.fusion.fused_group import Structure
-from tilewright.fusion.problem import HOST, Problem
-from tilewright.fusion.tiles import choice, peaks
+from tilewright.fusion.machine import HOST
+from tilewright.fusion.problem import Problem
+from tilewright.fusion.tiles import choice, cycle_limit, peaks
 from tilewright.spec.errors import OutOfTimeError
 
 
-class Least(NamedTuple):
-    """What is known so far.
+class LeastMemory(NamedTuple):
+    """The best plan so far, and what every plan takes.
 
     Attributes
     ----------
@@ -34,8 +34,8 @@ class Least(NamedTuple):
     proven: bool
 
 
-def least(problem: Problem, deadline: float = inf) -> Iterator[Least]:
-    """Find plans of less and less memory that need no more than `Problem.most_cycles`.
+def least(problem: Problem, deadline: float = inf) -> Iterator[LeastMemory]:
+    """Find plans of less and less memory that need no more cycles than the limit.
 
     A plan takes the most bytes that any of its groups takes, which is one of finitely many numbers. For each
     of them the exact search says whether the groups that take no more make up a fast enough plan.
@@ -49,7 +49,7 @@ def least(problem: Problem, deadline: float = inf) -> Iterator[Least]:
         }
     )
     low, high = 0, len(levels)  # the least level that is enough is at low or above, and below high if known
-    found: tuple[Candidate, ...] = ()
+    best: tuple[Candidate, ...] = ()
     first = True
     while low < high:
         middle = high - 1 if first else (low + high) // 2
@@ -59,35 +59,35 @@ def least(problem: Problem, deadline: float = inf) -> Iterator[Least]:
         except OutOfTimeError:
             break
         if chosen:
-            found = chosen
-            high = bisect_left(levels, _memory(problem, found))
+            best = chosen
+            high = bisect_left(levels, _memory(problem, best))
         else:
             low = middle + 1
         if low < len(levels):
-            known = levels[high] if found else 0
-            yield Least(found, known, levels[low], low == high and bool(found))
-    if not found and low == len(levels):
-        yield Least((), 0, 0, True)
+            memory = levels[high] if best else 0
+            yield LeastMemory(best, memory, levels[low], low == high and bool(best))
+    if not best and low == len(levels):
+        yield LeastMemory((), 0, 0, True)
 
 
-def _fast(problem: Problem, most: int, deadline: float) -> tuple[Candidate, ...]:
-    """Return groups of no more than so many bytes that are fast enough, none if there are no such groups."""
-    known = list(candidates(problem, most))
-    alone = {one.nodes[0] for one in known if len(one.nodes) == 1}
+def _fast(problem: Problem, max_bytes: int, deadline: float) -> tuple[Candidate, ...]:
+    """Return groups of at most `max_bytes` bytes each that are fast enough, none where there are none."""
+    allowed = list(candidates(problem, max_bytes))
+    alone = {candidate.nodes[0] for candidate in allowed if len(candidate.nodes) == 1}
     # An operation that does not fit by itself is as if it took too long.
-    never = problem.most_cycles + 1
-    known += [Candidate((op.number,), never, "", None) for op in problem.ops if op.number not in alone]
-    for found in answers([op.producers for op in problem.ops], known, None, deadline):
-        if found.cost < never:
-            return found.chosen
-        if found.bound >= never:
+    never = cycle_limit(problem) + 1
+    allowed += [Candidate((op.number,), never, "", None) for op in problem.ops if op.number not in alone]
+    for incumbent in answers([op.producers for op in problem.ops], allowed, None, deadline):
+        if incumbent.cost < never:
+            return incumbent.chosen
+        if incumbent.bound >= never:
             return ()
-    if found.proven:
+    if incumbent.proven:
         return ()
     raise OutOfTimeError
 
 
 def _memory(problem: Problem, chosen: tuple[Candidate, ...]) -> int:
-
-    tiles = [(one.nodes, one.tile) for one in chosen if one.tile is not None]
-    return max(choice(problem, Structure(problem, nodes), tile).peak for nodes, tile in tiles)
+    """Return the bytes of the largest group."""
+    tiles = [(candidate.nodes, candidate.tile) for candidate in chosen if candidate.tile is not None]
+    return max(choice(problem, problem.fused(nodes), tile).peak for nodes, tile in tiles)

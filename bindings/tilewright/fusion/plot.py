@@ -1,6 +1,6 @@
 """Pictures of a fusion plan: the graph in groups, what they move from and to DRAM, and one group over time.
 
-Totals are the report's; what they consist of, and what operations alone would take, is the layouts'.
+Totals are the report's; what they consist of, and what operations alone would take, is the schedules'.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import highspy
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright import plotting
-from tilewright.fusion.fused_group import Structure
+from tilewright.fusion.fused_group import FusedGroup
+from tilewright.fusion.machine import CONV, ENGINES, HOST, MISC, POOL
 from tilewright.fusion.plan import Group, Plan, Tile
-from tilewright.fusion.problem import CONV, ENGINES, HOST, MISC, POOL, Problem
-from tilewright.fusion.schedule import Layout
+from tilewright.fusion.problem import Problem
+from tilewright.fusion.schedule import GroupSchedule
 from tilewright.fusion.summary import rows
 from tilewright.fusion.tiles import Choice, best
 from tilewright.plotting import (
@@ -40,6 +40,7 @@ from tilewright.plotting import (
     text_colour,
     text_width,
 )
+from tilewright.plotting.layered_graph import Item, LayeredGraph
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -201,244 +202,7 @@ def _ending(name: str, most: int) -> str:
     return "…" + name[next((at for at in parts if 0.6 * most < len(name) - at < most), 1 - most) :]
 
 
-# Where operations lie ------------------------------------------------------------------------------------
-
-
-class Item(NamedTuple):
-    """What has a place of its own: an operation, or what it computes on its way down past others.
-
-    Attributes
-    ----------
-    number
-        Of the operation, -1 for the network's input.
-    column
-        In which its result is on its way; -1 for the operation itself.
-    """
-
-    number: int
-    column: int = -1
-
-
-class Line(NamedTuple):
-    """A part of an edge, from a row to the next.
-
-    Attributes
-    ----------
-    producer
-        Number of the operation whose result it is.
-    group
-        The group that alone reads it here, on chip; None if others read it as well, from DRAM.
-    """
-
-    row: int
-    start: Item
-    end: Item
-    group: int | None
-
-
-class Layers:
-    """A graph drawn in rows, each operation below all that it reads, and rows in columns side by side.
-
-    What is read further below goes straight down past the rows between; where a column ends it goes on at the
-    top of the next one.
-
-    Parameters
-    ----------
-    producers
-        What each operation reads; -1 is the network's input.
-    groups
-        The number of each operation's group.
-    columns
-        How many columns there are at most.
-    box
-        Width and height of an operation.
-    gap
-        Least distances between operations: side by side, and from a row to the next.
-
-    Attributes
-    ----------
-    order : list of lists of Item
-        Rows from the top of the first column to the bottom of the last, from left to right.
-    columns
-        The column of each row.
-    x, y
-        The middles of items, and of rows.
-    width, height
-        Of all.
-    """
-
-    def __init__(
-        self,
-        producers: Sequence[Sequence[int]],
-        groups: Sequence[int],
-        columns: int,
-        box: tuple[float, float],
-        gap: tuple[float, float],
-    ) -> None:
-        self.producers, self.groups, self.box, self.gap = producers, groups, box, gap
-        rank = [0] * (len(producers) + 1)  # that of the input comes last
-        for number, read in enumerate(producers):
-            rank[number] = 1 + max(rank[producer] for producer in read)
-        begins = self._breaks(rank, columns)
-        column = [sum(begin <= each for begin in begins) - 1 for each in range(max(rank) + 1)]
-        # Between two columns there is a row at the end of the first and one at the begin of the second.
-        self.row = [each + 2 * column[each] for each in rank]
-        self.columns = [
-            c for c, size in enumerate(np.bincount(column)) for _ in range(self._rows(c, size, column[-1]))
-        ]
-        self.last = list(self.row)
-        for number, read in enumerate(producers):
-            for producer in read:
-                self.last[producer] = max(self.last[producer], self.row[number])
-        self.order = self._order()
-        self.lines = list(self._lines())
-        self.x = self._across()
-        self.y = self._down()
-
-    @staticmethod
-    def _rows(column: int, size: int, last: int) -> int:
-        return int(size) + (column > 0) + (column < last)
-
-    def _breaks(self, rank: Sequence[int], columns: int) -> list[int]:
-        """Return the ranks at which columns begin, where little is on its way and no group is parted."""
-        ranks = max(rank) + 1
-        passing, parted = np.zeros((2, ranks + 1), dtype=np.int64)
-        last = list(rank)
-        spans: dict[int, tuple[int, int]] = {}
-        for number, read in enumerate(self.producers):
-            for producer in read:
-                last[producer] = max(last[producer], rank[number])
-            low, high = spans.get(self.groups[number], (ranks, 0))
-            spans[self.groups[number]] = min(low, rank[number]), max(high, rank[number])
-        for begin, end in zip(rank, last, strict=True):
-            passing[begin + 1 : end + 1] += 1
-        for low, high in spans.values():
-            parted[low + 1 : high + 1] += 1
-        begins = [0]
-        for number in range(1, columns):
-            ideal, reach = ranks * number / columns, 0.3 * ranks / columns
-            near = range(max(begins[-1] + 1, int(ideal - reach)), min(ranks - 1, int(ideal + reach)) + 1)
-            if near:
-                begins.append(
-                    min(near, key=lambda at: passing[at] + 2 * parted[at] + abs(at - ideal) / reach)
-                )
-        return begins
-
-    def item(self, number: int, row: int) -> Item:
-        """Return an operation's item in a row."""
-        return Item(number, -1 if row == self.row[number] else self.columns[row])
-
-    def _order(self) -> list[list[Item]]:
-        """Place operations below the first of what they read, those of a group together.
-
-        What is on its way stays in its order, so that straight ways never cross.
-        """
-        in_row: list[list[int]] = [[] for _ in self.columns]
-        for number, row in enumerate(self.row[:-1]):
-            in_row[row].append(number)
-        order = [[Item(-1)]]
-        for row in range(1, len(self.columns)):
-            place = {item.number: place for place, item in enumerate(order[-1])}
-            keys: list[tuple[float, int, int, int]] = [
-                (place[number], 1, 0, number) for number in place if self.last[number] > row
-            ]
-            keys += [
-                (min(place[p] for p in self.producers[number]), 0, self.groups[number], number)
-                for number in in_row[row]
-            ]
-            order.append([self.item(number, row) for *_, number in sorted(keys)])
-        return order
-
-    def _lines(self) -> Iterator[Line]:
-        consumers: dict[int, list[int]] = {}
-        for number, read in enumerate(self.producers):
-            for producer in dict.fromkeys(read):
-                consumers.setdefault(producer, []).append(number)
-        for producer, readers in consumers.items():
-            for row in range(self.row[producer], self.last[producer]):
-                if self.columns[row] != self.columns[row + 1]:
-                    continue
-                here = self.item(producer, row)
-                own = self.groups[producer] if producer >= 0 else None
-                below = [reader for reader in readers if self.row[reader] > row + 1]
-                if below:
-                    for group in dict.fromkeys(self.groups[reader] for reader in below):
-                        yield Line(row, here, self.item(producer, row + 1), group if group == own else None)
-                for reader in readers:
-                    if self.row[reader] == row + 1:
-                        group = self.groups[reader]
-                        yield Line(row, here, Item(reader), group if group == own else None)
-
-    def _across(self) -> dict[Item, float]:
-        """Find the places that make edges short, by linear programming."""
-        wide, tall = self.box
-        items = {item: at for at, item in enumerate(dict.fromkeys(i for row in self.order for i in row))}
-        halves = {item: 0.5 * (wide + self.gap[0]) if item.column < 0 else 0.2 * tall for item in items}
-        apart = {
-            (items[left], items[right], halves[left] + halves[right])
-            for row in self.order
-            for left, right in pairwise(row)
-        }
-        near = {(items[line.start], items[line.end], 1.0) for line in self.lines if line.start != line.end}
-        # What a column has is drawn to its middle, a little.
-        for row, column in zip(self.order, self.columns, strict=True):
-            near |= {(items[item], len(items) + column, 0.1) for item in row if item.column < 0}
-        found = _shortest(sorted(apart), sorted(near))
-        places: dict[Item, float] = {}
-        self.width = -3 * self.gap[0]
-        for column in range(self.columns[-1] + 1):
-            rows = [row for row, at in zip(self.order, self.columns, strict=True) if at == column]
-            members = {item: float(found[items[item]]) for row in rows for item in row}
-            half = {item: 0.5 * wide if item.column < 0 else 0.0 for item in members}
-            low = min(x - half[item] for item, x in members.items())
-            high = max(x + half[item] for item, x in members.items())
-            self.width += 3 * self.gap[0]
-            places |= {item: self.width + x - low for item, x in members.items()}
-            self.width += high - low
-        return places
-
-    def _down(self) -> list[float]:
-        """Leave more space between rows where edges go far aside."""
-        aside = [0.0] * len(self.columns)
-        for line in self.lines:
-            aside[line.row] = max(aside[line.row], abs(self.x[line.end] - self.x[line.start]))
-        y: list[float] = []
-        for row, column in enumerate(self.columns):
-            if not row or column != self.columns[row - 1]:
-                y.append(0.5 * self.box[1])
-            else:
-                y.append(y[-1] + self.box[1] + self.gap[1] + min(0.12 * aside[row - 1], 2.2 * self.gap[1]))
-        self.height = max(y) + 0.5 * self.box[1]
-        return y
-
-
 # The graph -----------------------------------------------------------------------------------------------
-
-
-def _shortest(apart: Sequence[tuple[int, int, float]], near: Sequence[tuple[int, int, float]]) -> list[float]:
-    """Place points on a line: so that they are apart, and those that belong together near each other.
-
-    Parameters
-    ----------
-    apart
-        Two points and how far the second one is behind the first, at least.
-    near
-        Two points and what each unit of their distance costs.
-    """
-    highs = highspy.Highs()
-    highs.setOptionValue("output_flag", False)
-    points = 1 + max(max(a, b) for a, b, _ in [*apart, *near])
-    for _ in range(points):
-        highs.addVar(0.0, highspy.kHighsInf)
-    for first, second, least in apart:
-        highs.addRow(least, highspy.kHighsInf, 2, [first, second], [-1.0, 1.0])
-    for far, (a, b, cost) in enumerate(near, points):
-        highs.addVar(0.0, highspy.kHighsInf)
-        highs.changeColCost(far, cost)
-        for sign in (-1.0, 1.0):
-            highs.addRow(0.0, highspy.kHighsInf, 3, [a, b, far], [sign, -sign, 1.0])
-    highs.run()
-    return list(highs.getSolution().col_value)[:points]
 
 
 class Drawing:
@@ -481,9 +245,9 @@ class Drawing:
             self.names = [_ending(op.name, most) for op in problem.ops]
             tall = self.points / 72 * 1.3 + 0.06
             wide = self.points / 72 * max(map(text_width, self.names)) + 0.22
-            ranks = nx.dag_longest_path_length(problem.graph) + 1
+            ranks = nx.dag_longest_path_length(problem.graph.reads) + 1
             columns = -(-ranks * 2 * tall // height)
-            self.layers = Layers(
+            self.layers = LayeredGraph(
                 [op.producers for op in problem.ops],
                 self.group_of,
                 int(columns),
@@ -529,12 +293,13 @@ def _graph(axes: Axes, problem: Problem, drawn: Drawing) -> None:
     axes.set_xlim(-MARGIN / drawn.scale, (drawn.width - MARGIN) / drawn.scale)
     axes.set_ylim((drawn.height - MARGIN) / drawn.scale, -MARGIN / drawn.scale)
     axes.set_axis_off()
-    curves = {line: _curve(layers, line) for line in layers.lines}
-    outside = [curve for line, curve in curves.items() if line.group is None]
+    curves = {segment: layers.curve(segment) for segment in layers.segments}
+    outside = [curve for segment, curve in curves.items() if segment.group is None]
     for place, nodes in enumerate(drawn.groups):
         if len(nodes) < 2:
             continue
-        ways = [curve for line, curve in curves.items() if line.group == place] + _links(layers, nodes)
+        ways = [curve for segment, curve in curves.items() if segment.group == place]
+        ways += layers.links(nodes)
         bodies = [Curve(_outline(layers, number, CONV), closed=False) for number in nodes]
         for tint, wider in ((_tint(drawn.colours[place], share), wider) for share, wider in HULL):
             style: dict[str, Any] = {"linewidths": wider * drawn.scale, "edgecolors": [tint], "zorder": 1}
@@ -544,7 +309,11 @@ def _graph(axes: Axes, problem: Problem, drawn: Drawing) -> None:
     axes.add_collection(
         PathCollection(outside, facecolors="none", edgecolors=EDGE, linewidths=0.7 * drawn.scale, zorder=2)
     )
-    inside = [(curve, drawn.colours[line.group]) for line, curve in curves.items() if line.group is not None]
+    inside = [
+        (curve, drawn.colours[segment.group])
+        for segment, curve in curves.items()
+        if segment.group is not None
+    ]
     axes.add_collection(
         PathCollection(
             [curve for curve, _ in inside],
@@ -610,23 +379,7 @@ def _key(axes: Axes, drawn: Drawing) -> None:
     axes.set_title(f"(a) The graph: {', '.join(told)}", y=1 + (drawn.key_height - 0.3) / drawn.height)
 
 
-def _curve(layers: Layers, line: Line) -> Any:
-    """Return a way from a row to the next, and past what is in the next if it leads on."""
-    from matplotlib.path import Path as Curve
-
-    half = 0.5 * layers.box[1]
-    x, y = layers.x[line.start], layers.y[line.row] + half
-    end, low = layers.x[line.end], layers.y[line.row + 1] - half
-    middle = 0.5 * (y + low)
-    points = [(x, y), (x, middle), (end, middle), (end, low)]
-    codes = [Curve.MOVETO, Curve.CURVE4, Curve.CURVE4, Curve.CURVE4]
-    if line.end.column >= 0:
-        points.append((end, low + 2 * half))
-        codes.append(Curve.LINETO)
-    return Curve(points, codes)
-
-
-def _outline(layers: Layers, number: int, engine: str) -> list[tuple[float, float]]:
+def _outline(layers: LayeredGraph, number: int, engine: str) -> list[tuple[float, float]]:
     """Return the shape of an operation, which tells its engine."""
     x, y = layers.x[Item(number)], layers.y[layers.row[number]]
     return [(x + across, y + down) for across, down in _corners(*layers.box, engine)]
@@ -643,23 +396,6 @@ def _corners(width: float, height: float, engine: str) -> list[tuple[float, floa
         edge = wide - cut
         corners = [(-wide, 0.0), (-edge, -tall), (edge, -tall), (wide, 0.0), (edge, tall), (-edge, tall)]
     return [*corners, corners[0]]
-
-
-def _links(layers: Layers, nodes: Sequence[int]) -> list[Any]:
-    """Return straight ways between parts of a group that no edges join, as they are nearest."""
-    from matplotlib.path import Path as Curve
-
-    at = {number: (layers.x[Item(number)], layers.y[layers.row[number]]) for number in nodes}
-    graph = nx.Graph()
-    for number in nodes:
-        for other in nodes:
-            joined = number in layers.producers[other]
-            # Side by side rather than from row to row.
-            far = 0.0 if joined else float(np.abs(np.subtract(at[number], at[other])) @ (1.0, 5.0))
-            if joined or (number < other and not graph.has_edge(number, other)):
-                graph.add_edge(number, other, weight=far)
-    tree = nx.minimum_spanning_edges(graph)
-    return [Curve([at[a], at[b]]) for a, b, edge in tree if edge["weight"] > 0]
 
 
 def _badge(
@@ -716,10 +452,10 @@ class _Moved(NamedTuple):
         known: dict[object, Numbers] = {}
 
         def moved(nodes: tuple[int, ...], tile: Tile) -> Numbers:
-            structure = Structure(problem, nodes)
-            key = structure.key, tile
+            fused = problem.fused(nodes)
+            key = fused.key, tile
             if key not in known:
-                known[key] = traffic_of(structure, tile)
+                known[key] = traffic_of(fused, tile)
             return known[key]
 
         found = []
@@ -755,15 +491,15 @@ def _sums(found: Sequence[_Row]) -> tuple[Numbers, Numbers]:
     return before, after
 
 
-def traffic_of(structure: Structure, tile: Tile) -> Numbers:
+def traffic_of(fused: FusedGroup, tile: Tile) -> Numbers:
     """Return the bytes of each of `PARTS` that a group moves."""
-    machine = structure.machine
+    machine = fused.machine
     found = np.zeros(len(PARTS), dtype=np.int64)
-    for i in Layout(structure, tile).schedule():
+    for i in GroupSchedule(fused, tile).instructions():
         channels = i.channels[1] - i.channels[0]
         plane = (i.rows[1] - i.rows[0]) * (i.columns[1] - i.columns[0])
         if i.what == "fetch":
-            found[1] += channels * structure.parameters(i.feature, i.summed)
+            found[1] += channels * fused.parameters(i.feature, i.summed)
         elif i.what in ("load", "save"):
             found[0 if i.what == "load" else 2] += machine.arrays * channels * plane
     return found * machine.element_bytes
@@ -852,9 +588,9 @@ def _change(before: Numbers, after: Numbers) -> str:
     return "±0 %" if abs(percent) < 0.5 else f"{'−' if percent < 0 else '+'}{abs(percent):.0f} %"
 
 
-def _fitting(words: str, room: float, points: float) -> str:
-    """Return a name, its middle left out if it is too long for so many inches."""
-    most = 72 * room / points
+def _fitting(words: str, inches: float, points: float) -> str:
+    """Return a name, its middle left out if it is longer than some inches."""
+    most = 72 * inches / points
 
     def cut(left: int) -> str:
         return words[: -(-left // 2)] + "…" + words[len(words) - left // 2 :]
@@ -879,19 +615,19 @@ class _Work(NamedTuple):
     finish: Numbers
 
     @classmethod
-    def of(cls, structure: Structure, tile: Tile, first: int = 0) -> _Work:
+    def of(cls, fused: FusedGroup, tile: Tile, first: int = 0) -> _Work:
         """Return the work of a group, whose operations are numbered from the first."""
-        layout = Layout(structure, tile)
+        schedule = GroupSchedule(fused, tile)
         table = []
-        for i in layout.schedule():
+        for i in schedule.instructions():
             if i.engine is None:
                 continue
             # What is loaded belongs to its first reader.
-            owner = structure.readers[i.feature][0] if i.what == "load" else i.feature
-            operation = first + owner - structure.loaded
+            owner = fused.readers[i.feature][0] if i.what == "load" else i.feature
+            operation = first + owner - fused.loaded
             table.append((operation, ENGINES.index(i.engine), i.what == "fetch", i.start, i.finish))
         operation, engine, parameters, start, finish = np.array(table, dtype=np.int64).T
-        return cls(layout.cycles, operation, engine, parameters > 0, start, finish)
+        return cls(schedule.cycles, operation, engine, parameters > 0, start, finish)
 
     @property
     def used(self) -> set[int]:
@@ -926,9 +662,9 @@ def _runs(problem: Problem, group: Group) -> _Runs:
     assert group.tile is not None
     numbers = {op.name: op.number for op in problem.ops}
     nodes = [numbers[name] for name in group.nodes]
-    fused = _Work.of(Structure(problem, nodes), group.tile)
+    fused = _Work.of(problem.fused(nodes), group.tile)
     alone = [
-        _Work.of(Structure(problem, [number]), _alone(problem, number).tile, first)
+        _Work.of(problem.fused([number]), _alone(problem, number).tile, first)
         for first, number in enumerate(nodes)
     ]
     return _Runs(group.nodes, fused, alone)
@@ -941,7 +677,7 @@ def most_saved(problem: Problem, plan: Plan) -> Group:
     def told(group: Group) -> tuple[bool, int]:
         assert group.tile is not None
         nodes = [numbers[name] for name in group.nodes]
-        cycles = Layout(Structure(problem, nodes), group.tile).cycles
+        cycles = GroupSchedule(problem.fused(nodes), group.tile).cycles
         if len(nodes) == 1:
             return False, cycles
         return True, sum(_alone(problem, number).cycles for number in nodes) - cycles

@@ -11,12 +11,10 @@ import time
 from collections.abc import Sequence
 from math import inf
 from sys import maxsize
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from tilewright.fusion.candidates import Candidate
+from tilewright.fusion.candidates import Candidate
 
 __all__ = ["prices"]
 
@@ -40,9 +38,9 @@ def prices(operations: int, candidates: Sequence[Candidate], most: int, deadline
     deadline
         When to end with what there is.
     """
-    cost = np.array([one.cost for one in candidates], dtype=float)
-    sizes = np.array([len(one.nodes) for one in candidates])
-    members = np.concatenate([one.nodes for one in candidates])
+    cost = np.array([candidate.cost for candidate in candidates], dtype=float)
+    sizes = np.array([len(candidate.nodes) for candidate in candidates])
+    members = np.concatenate([candidate.nodes for candidate in candidates])
     starts = np.cumsum(sizes) - sizes
     price = np.full(operations, np.inf)
     np.minimum.at(price, members, np.repeat(cost / sizes, sizes))
@@ -69,15 +67,15 @@ def prices(operations: int, candidates: Sequence[Candidate], most: int, deadline
 
 def _feasible(price: list[int], candidates: Sequence[Candidate]) -> list[int]:
     """Lower prices until no candidate costs less than its members', then raise each as far as it goes."""
-    slack = [one.cost - sum(price[number] for number in one.nodes) for one in candidates]
+    slack = [candidate.cost - sum(price[number] for number in candidate.nodes) for candidate in candidates]
     holders: list[list[int]] = [[] for _ in price]
-    for place, one in enumerate(candidates):
-        for number in one.nodes:
-            holders[number].append(place)
+    for index, candidate in enumerate(candidates):
+        for number in candidate.nodes:
+            holders[number].append(index)
     for highest in (0, maxsize):
-        for number, places in enumerate(holders):
-            change = min(highest, *(slack[place] for place in places))
+        for number, held_by in enumerate(holders):
+            change = min(highest, *(slack[index] for index in held_by))
             price[number] += change
-            for place in places:
-                slack[place] -= change
+            for index in held_by:
+                slack[index] -= change
     return price

@@ -2,109 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cached_property
-from math import prod
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import networkx as nx
 from pydantic import Field
 
+from tilewright.fusion.fused_group import FusedGroup
+from tilewright.fusion.graph import Op, OpGraph
+from tilewright.fusion.machine import HOST, EngineMachine
+from tilewright.fusion.matching import check_matches, matches
+from tilewright.fusion.measure import check_buffers
 from tilewright.fusion.templates import Template, bundled
 from tilewright.spec.errors import InputError
-from tilewright.spec.layer import Layer, Spec
-from tilewright.spec.network import Add, AnyLayer, Concat, Map, Mul, Network, Pool
+from tilewright.spec.layer import Spec
+from tilewright.spec.network import Network
 
 UNITS = {"cycles": "cycles", "traffic": "bytes", "energy": "nJ", "memory": "bytes"}
 """What each objective counts."""
-
-LOAD, SAVE, CONV, POOL, MISC = ENGINES = ("LOAD", "SAVE", "CONV", "POOL", "MISC")
-"""The engines of the accelerator, which work at the same time (DNNVM paper, section 3.1)."""
-
-BUFFERS = ("input", "output", "parameter")
-"""The on-chip buffers: for maps that are loaded, for those that are computed, and for parameters."""
-
-HOST = "HOST"
-"""What computes operations that no engine of the accelerator does."""
-
-Bytes = Annotated[int, Field(ge=1, le=2**32)]
-Rate = Annotated[int, Field(ge=1, le=10_000_000)]
-Cost = Annotated[int, Field(ge=0, le=10_000_000)]
-
-
-class Energy(Spec):
-    """What work costs; all picojoules.
-
-    Attributes
-    ----------
-    pj_per_dram_byte, pj_per_mac
-        Of each byte moved from or to DRAM, and of each MAC.
-    milliwatts
-        What the accelerator takes at all times.
-    """
-
-    pj_per_dram_byte: Cost = 0
-    pj_per_mac: Cost = 0
-    milliwatts: Cost = 0
-
-
-class EngineMachine(Spec):
-    """An accelerator with an engine for each kind of coarse instructions (DNNVM paper, section 3.1).
-
-    Attributes
-    ----------
-    conv_array : (input channels, output channels, rows)
-        MACs that the convolution engine does in a cycle, and over what they are spread.
-    arrays
-        Convolution arrays, each of which works on an image of its own with the same parameters.
-    clock_mhz
-    input_bytes, output_bytes, parameter_bytes
-        On-chip buffers: for feature maps that are loaded, for those that are computed, for parameters.
-    element_bytes
-        Bytes of a value of a feature map and of a parameter.
-    load_mb_per_s, save_mb_per_s
-        10^6 bytes per second from DRAM, and to it.
-    operands_per_cycle
-        Values that the engines for pooling and for what else is done take in a cycle.
-    issue_cycles
-        What it takes to issue a group of operations before any engine works on it.
-    """
-
-    conv_array: tuple[
-        Annotated[int, Field(ge=1, le=1024)],
-        Annotated[int, Field(ge=1, le=1024)],
-        Annotated[int, Field(ge=1, le=1024)],
-    ]
-    arrays: Annotated[int, Field(ge=1, le=64)] = 1
-    clock_mhz: Annotated[int, Field(ge=1, le=100_000)]
-    input_bytes: Bytes
-    output_bytes: Bytes
-    parameter_bytes: Bytes
-    element_bytes: Annotated[int, Field(ge=1, le=8)] = 1
-    load_mb_per_s: Rate
-    save_mb_per_s: Rate
-    operands_per_cycle: Rate
-    issue_cycles: Cost = 0
-    energy: Energy = Energy()
-
-    @property
-    def macs_per_cycle(self) -> int:
-        """Most MACs of all arrays in a cycle."""
-        return self.arrays * prod(self.conv_array)
-
-    @property
-    def buffer_bytes(self) -> int:
-        """Bytes of all buffers."""
-        return self.input_bytes + self.output_bytes + self.parameter_bytes
-
-    def milliseconds(self, cycles: int) -> float:
-        """Return how long so many cycles take."""
-        return cycles / (self.clock_mhz * 1e3)
-
-    def transfer_cycles(self, engine: str, elements: int) -> int:
-        """Return how long `LOAD` or `SAVE` takes to move so many elements."""
-        rate = self.load_mb_per_s if engine == LOAD else self.save_mb_per_s
-        return -(-elements * self.element_bytes * self.clock_mhz // rate)
 
 
 class FusionObjective(Spec):
@@ -133,44 +48,6 @@ class FusionLimits(Spec):
     """
 
     halo: Literal["any", "recompute", "keep"] = "any"
-
-
-@dataclass(frozen=True)
-class Op:
-    """An operation of the coarse graph (XGraph).
-
-    Attributes
-    ----------
-    number
-        Place in the order of execution, from 0.
-    engine
-        ``CONV``, ``POOL``, ``MISC``, or ``HOST`` for what the accelerator does not compute.
-    producers
-        Numbers of the operations that it reads; -1 for the network's input.
-    """
-
-    number: int
-    name: str
-    spec: AnyLayer
-    engine: str
-    producers: tuple[int, ...]
-
-    @property
-    def dense(self) -> bool:
-        """Whether an output channel needs other input channels than that of its number."""
-        if isinstance(self.spec, Map):
-            return self.spec.op == "lrn"  # which reads neighbours
-        return isinstance(self.spec, Layer) and not self.depthwise
-
-    @property
-    def depthwise(self) -> bool:
-        """Whether it is a convolution in which each output channel has an input channel of its own."""
-        return isinstance(self.spec, Layer) and self.spec.groups == self.spec.input[0] == self.spec.kernels
-
-    @property
-    def macs(self) -> int:
-        """MACs of a convolution for one image, else 0."""
-        return self.spec.macs // self.spec.batch if isinstance(self.spec, Layer) else 0
 
 
 class Problem(Spec):
@@ -203,37 +80,16 @@ class Problem(Spec):
                 raise InputError("templates", name, "two templates have this name")
         if all(op.engine == HOST for op in self.ops):
             raise InputError("network.layers", len(self.ops), "holds no operation that the accelerator does")
-        from tilewright.fusion.candidates import check_matches
-        from tilewright.fusion.tiles import check_buffers
-
-        check_matches(self)
-        check_buffers(self)
+        check_matches(self.graph, self.templates)
+        check_buffers(self.machine, self.graph)
 
     @cached_property
     def allowed(self) -> dict[tuple[int, ...], bool]:
         """Groups that templates allow, and each operation alone; whether they may be tiled."""
-        from tilewright.fusion.candidates import matches
-
         return {
             nodes: len(nodes) == 1 or any(not template.untiled for template in templates)
-            for nodes, templates in matches(self).items()
+            for nodes, templates in matches(self.graph, self.templates).items()
         }
-
-    @cached_property
-    def most_cycles(self) -> int:
-        """Most cycles of all groups together where memory is minimised; by default what no fusion needs."""
-        from tilewright.fusion.tiles import best
-
-        if self.objective.most_cycles is not None:
-            return self.objective.most_cycles
-        cycles = self.model_copy(update={"objective": FusionObjective()})
-        alone = (best(cycles, (op.number,)) for op in self.ops if op.engine != HOST)
-        return sum(choice.cycles for choice in alone if choice is not None)
-
-    @cached_property
-    def choices(self) -> dict[object, Any]:
-        """The best tiles of groups that were asked for, so that equal groups are searched once."""
-        return {}
 
     @property
     def minimise(self) -> str:
@@ -246,53 +102,25 @@ class Problem(Spec):
         return UNITS[self.minimise]
 
     @cached_property
+    def graph(self) -> OpGraph:
+        """The coarse graph of the network."""
+        return OpGraph.of(self.network)
+
+    @property
     def ops(self) -> tuple[Op, ...]:
         """The operations of the coarse graph, in an order of execution."""
-        from tilewright.spec.coarsening import coarse
+        return self.graph.ops
 
-        graph = coarse(self.network)
-        return tuple(
-            Op(number, layer.name, layer, _engine(layer), producers)
-            for number, (layer, producers) in enumerate(zip(graph.layers, graph.producers, strict=True))
-        )
-
-    @cached_property
+    @property
     def consumers(self) -> tuple[tuple[int, ...], ...]:
         """Numbers of the operations that read each operation, ascending, each once."""
-        found: list[list[int]] = [[] for _ in self.ops]
-        for op in self.ops:
-            for producer in dict.fromkeys(op.producers):
-                if producer >= 0:
-                    found[producer].append(op.number)
-        return tuple(map(tuple, found))
+        return self.graph.consumers
 
-    @cached_property
-    def graph(self) -> nx.DiGraph:
-        """The operations' numbers, and -1 for the network's input, with an edge to every reader."""
-        graph = nx.DiGraph()
-        graph.add_node(-1)
-        graph.add_nodes_from(op.number for op in self.ops)
-        graph.add_edges_from((producer, op.number) for op in self.ops for producer in op.producers)
-        return graph
-
-    @cached_property
+    @property
     def ancestors(self) -> tuple[int, ...]:
         """For each operation, a bit mask of all that it depends on, directly or through others."""
-        found: list[int] = []
-        for op in self.ops:
-            mask = 0
-            for producer in op.producers:
-                if producer >= 0:
-                    mask |= found[producer] | 1 << producer
-            found.append(mask)
-        return tuple(found)
+        return self.graph.ancestors
 
-
-def _engine(layer: AnyLayer) -> str:
-    if isinstance(layer, Layer):
-        return CONV if layer.kind == "conv" else HOST
-    if isinstance(layer, Pool):
-        return POOL
-    if isinstance(layer, Add | Mul | Concat) or (isinstance(layer, Map) and layer.op != "softmax"):
-        return MISC
-    return HOST
+    def fused(self, nodes: Sequence[int]) -> FusedGroup:
+        """Return what a group of operations, numbers ascending, is made of."""
+        return FusedGroup(self.machine, self.graph, nodes)

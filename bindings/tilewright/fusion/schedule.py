@@ -1,9 +1,9 @@
 """A group cut into tiles: when every instruction runs, and where its maps and parameters are, in closed form.
 
 The accelerator executes the instructions of each engine in order and begins each as soon as its operands are
-there and there is a place for its result. A *visit* of a map is its stay on chip, for one tile or for one
-*turn*, which is some channels of a tile; of most maps there are places for two visits, so that one is used as
-the next one begins. The simulator executes exactly the instructions that `Layout.schedule` returns.
+there and there is a place for its result. A *channel block* is some channels of a tile. A *residency* of a
+map is its stay on chip, for one tile or for one channel block; most maps have places for two residencies, so
+that one is used as the next one begins. The simulator executes what `GroupSchedule.instructions` returns.
 """
 
 from __future__ import annotations
@@ -15,25 +15,24 @@ from typing import NamedTuple
 import numpy as np
 
 from tilewright.fusion.exact.schedule_kernel import (
-    CHANNELS,
-    DOUBLED,
-    RECORD,
-    SLOTS,
-    SUMMED,
     WHAT,
-    WHOLE,
+    Column,
+    Count,
+    Fetched,
     Ints,
     Pass,
+    Record,
+    Setting,
     run,
 )
-from tilewright.fusion.fused_group import Structure
+from tilewright.fusion.fused_group import FusedGroup
+from tilewright.fusion.machine import ENGINES
 from tilewright.fusion.plan import Tile
-from tilewright.fusion.problem import ENGINES
 
 Range = tuple[int, int]
 
 _NEVER = np.iinfo(np.int64).max
-_NOTHING = np.zeros((0, RECORD), dtype=np.int64)
+_NOTHING = np.zeros((0, len(Record)), dtype=np.int64)
 _NO_WORK = np.zeros(len(ENGINES), dtype=np.int64)
 
 
@@ -70,70 +69,89 @@ class Instruction(NamedTuple):
     place: int
 
 
-class Layout:
-    """A group and its tile.
+class GroupSchedule:
+    """The timetable of a group with a tile.
 
     Attributes
     ----------
     whole : bool, shape (features,)
-        Whether all channels of a map are on chip together, or those of a turn.
+        Whether all channels of a map are on chip together, or those of a channel block.
     doubled : bool, shape (features,)
-        Whether values of one position are on chip twice, for two visits.
+        Whether values of one position are on chip twice, for two residencies.
     splits
         Whether a convolution sums over some input channels at a time.
     """
 
-    def __init__(self, structure: Structure, tile: Tile, spans: tuple[Ints, Ints] | None = None) -> None:
-        self.structure, self.tile = structure, tile
+    def __init__(self, fused: FusedGroup, tile: Tile, spans: tuple[Ints, Ints] | None = None) -> None:
+        self.fused, self.tile = fused, tile
         if spans is None:
-            spans = structure.spans(0, [tile.rows])[0], structure.spans(1, [tile.columns])[0]
+            spans = fused.spans(0, [tile.rows])[0], fused.spans(1, [tile.columns])[0]
         self._spans = spans
         keeps, by_kernels = tile.halo == "keep", tile.order == "kernels"
         self.tiles = spans[0].shape[1] * spans[1].shape[1]
         down, across = ((span[:, 1:, 0] < span[:, :-1, 1]).any(axis=1) for span in spans)
-        self.whole = ~(structure.turns & (by_kernels | ~(keeps & (down | across))))
-        self.slots = np.where(self.whole, structure.slots, 2)
-        self.splits = structure.splits(tile)
-        loaded = np.arange(len(self.whole)) < structure.loaded
+        self.whole = ~(fused.blockwise & (by_kernels | ~(keeps & (down | across))))
+        self.slots = np.where(self.whole, fused.slots, 2)
+        self.splits = fused.splits(tile)
+        loaded = np.arange(len(self.whole)) < fused.loaded
         twice = by_kernels & self.whole if keeps else (self.slots == 2) & ~(self.splits & loaded)
         self.doubled = (self.tiles > 1) & (down | across) & twice
 
     def _run(self, records: Ints, most: int, work: Ints) -> tuple[int, int]:
         """Return the cycle at which all is done, if it is below `most`, and the number of records."""
-        structure, tile, machine = self.structure, self.tile, self.structure.machine
-        features = structure.table.copy()
-        features[:, WHOLE], features[:, SLOTS], features[:, DOUBLED] = self.whole, self.slots, self.doubled
-        by_kernels = tile.order == "kernels"
-        passes = structure.passes(tile)
-        # Parameters of one turn, or of a round of all operations, beside those of the next; all if they stay.
-        places = 2 if passes else 2 * len(structure.weighted) * (by_kernels and tile.parameters != "keep")
-        deepest = max(1, int(features[:, SUMMED].max()))
+        fused, tile = self.fused, self.tile
+        features = fused.table.copy()
+        features[:, Column.WHOLE] = self.whole
+        features[:, Column.SLOTS] = self.slots
+        features[:, Column.DOUBLED] = self.doubled
+        passes = fused.passes(tile)
+        # Parameters of a channel block, or of a round of all operations, beside those of the next; or all.
+        rounds = tile.order == "kernels" and tile.parameters != "keep"
+        places = 2 if passes else 2 * len(fused.weighted) * rounds
+        deepest = max(1, int(features[:, Column.SUMMED].max()))
         depth = tile.channels if self.splits else deepest
-        numbers = (
-            *(machine.arrays, machine.element_bytes * machine.clock_mhz),
-            *(machine.load_mb_per_s, machine.save_mb_per_s, machine.issue_cycles),
-            *(*machine.conv_array, machine.operands_per_cycle),
-            *(tile.kernels, depth, tile.halo == "keep", by_kernels, self.splits, passes, places, most),
-        )
-        turns = -(-int(features[:, CHANNELS].max()) // tile.kernels)
-        counts = np.zeros(2, dtype=np.int64)
+        blocks = -(-int(features[:, Column.CHANNELS].max()) // tile.kernels)
+        counts = np.zeros(len(Count), dtype=np.int64)
         cycles = run(
             Pass(
                 features,
-                structure.reads,
-                structure.order,
-                structure.begins,
+                fused.reads,
+                fused.order,
+                fused.begins,
                 *self._spans,
-                np.array(numbers, dtype=np.int64),
-                np.full(len(ENGINES), machine.issue_cycles, dtype=np.int64),
+                self._settings(depth, passes, places, most),
+                np.full(len(ENGINES), fused.machine.issue_cycles, dtype=np.int64),
                 work.copy(),
-                np.zeros((len(features), turns, -(-deepest // depth), 3), dtype=np.int64),
+                np.zeros((len(features), blocks, -(-deepest // depth), len(Fetched)), dtype=np.int64),
                 np.zeros(max(1, places), dtype=np.int64),
                 counts,
                 records,
             )
         )
-        return int(cycles), int(counts[0])
+        return int(cycles), int(counts[Count.RECORDS])
+
+    def _settings(self, depth: int, passes: bool, places: int, most: int) -> Ints:
+        """Return what the kernel has of the machine and the tile."""
+        machine, tile = self.fused.machine, self.tile
+        settings = {
+            Setting.IMAGES: machine.arrays,
+            Setting.SCALE: machine.element_bytes * machine.clock_mhz,
+            Setting.LOAD_RATE: machine.load_mb_per_s,
+            Setting.SAVE_RATE: machine.save_mb_per_s,
+            Setting.INS: machine.conv_array[0],
+            Setting.OUTS: machine.conv_array[1],
+            Setting.HIGH: machine.conv_array[2],
+            Setting.RATE: machine.operands_per_cycle,
+            Setting.KERNELS: tile.kernels,
+            Setting.DEPTH: depth,
+            Setting.KEEPS: tile.halo == "keep",
+            Setting.BY_KERNELS: tile.order == "kernels",
+            Setting.SPLITS: self.splits,
+            Setting.PASSES: passes,
+            Setting.PLACES: places,
+            Setting.MOST: most,
+        }
+        return np.array([settings[place] for place in Setting], dtype=np.int64)
 
     @property
     def cycles(self) -> int:
@@ -154,9 +172,9 @@ class Layout:
     def _counted(self) -> tuple[int, int]:
         return self._run(_NOTHING, _NEVER, _NO_WORK)
 
-    def schedule(self) -> Iterator[Instruction]:
+    def instructions(self) -> Iterator[Instruction]:
         """Return all instructions, in the order in which they are issued."""
-        records = np.zeros((self._counted[1], RECORD), dtype=np.int64)
+        records = np.zeros((self._counted[1], len(Record)), dtype=np.int64)
         self._run(records, _NEVER, _NO_WORK)
         for engine, what, feature, start, finish, *box, place in records.tolist():
             rows, columns, channels, summed = ((box[k], box[k + 1]) for k in range(0, 8, 2))

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import networkx as nx
 
+from tilewright.fusion.candidates import Candidate
 from tilewright.fusion.plan import Group, Plan
-
-if TYPE_CHECKING:
-    from tilewright.fusion.candidates import Candidate
-    from tilewright.fusion.problem import Problem
+from tilewright.fusion.problem import Problem
 
 
 def ordered(problem: Problem, chosen: Iterable[Candidate]) -> Plan:
@@ -25,18 +22,21 @@ def ordered(problem: Problem, chosen: Iterable[Candidate]) -> Plan:
         If groups wait for each other; it names those of a cycle.
     """
     chosen = list(chosen)
-    groups = [Group(tuple(problem.ops[number].name for number in one.nodes), one.tile) for one in chosen]
-    graph = quotient([op.producers for op in problem.ops], [one.nodes for one in chosen])
+    groups = [
+        Group(tuple(problem.ops[number].name for number in candidate.nodes), candidate.tile)
+        for candidate in chosen
+    ]
+    graph = quotient([op.producers for op in problem.ops], [candidate.nodes for candidate in chosen])
     try:
-        order = list(nx.lexicographical_topological_sort(graph, key=lambda place: chosen[place].nodes))
+        order = list(nx.lexicographical_topological_sort(graph, key=lambda index: chosen[index].nodes))
     except nx.NetworkXUnfeasible:
-        cycle = [" + ".join(groups[place].nodes) for place, _ in nx.find_cycle(graph)]
+        cycle = [" + ".join(groups[index].nodes) for index, _ in nx.find_cycle(graph)]
         raise ValueError(f"groups wait for each other: {'; '.join(cycle)}") from None
-    return Plan(tuple(groups[place] for place in order))
+    return Plan(tuple(groups[index] for index in order))
 
 
 def quotient(producers: Sequence[Sequence[int]], groups: Sequence[Sequence[int]]) -> nx.DiGraph:
-    """Return the graph of groups, by place, with an edge to each that reads what another computes.
+    """Return the graph of groups, by index, with an edge to each that reads what another computes.
 
     Parameters
     ----------
@@ -45,13 +45,13 @@ def quotient(producers: Sequence[Sequence[int]], groups: Sequence[Sequence[int]]
     groups
         Which hold every operation once.
     """
-    place_of = {number: place for place, nodes in enumerate(groups) for number in nodes}
+    group_of = {number: index for index, nodes in enumerate(groups) for number in nodes}
     graph = nx.DiGraph()
     graph.add_nodes_from(range(len(groups)))
     graph.add_edges_from(
-        (place_of[read], place)
-        for number, place in place_of.items()
+        (group_of[read], index)
+        for number, index in group_of.items()
         for read in producers[number]
-        if read >= 0 and place_of[read] != place
+        if read >= 0 and group_of[read] != index
     )
     return graph

@@ -30,13 +30,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from tilewright.fusion.candidates import Candidate
 from tilewright.fusion.prices import prices
 from tilewright.spec.errors import OutOfTimeError
-
-if TYPE_CHECKING:
-    from tilewright.fusion.candidates import Candidate
 
 FIRST, MORE = 250, 8
 """Downsets of a size that the first sweep keeps, and how many times as many each next one."""
@@ -45,8 +43,8 @@ MOST = 4_000_000
 """Downsets that a sweep keeps in all: about a gigabyte."""
 
 
-class Found(NamedTuple):
-    """What is known so far.
+class Incumbent(NamedTuple):
+    """The best plan so far, and a bound on every plan.
 
     Attributes
     ----------
@@ -73,10 +71,10 @@ def optimum(
     candidates: Sequence[Candidate],
     start: Sequence[Candidate] | None = None,
     deadline: float = inf,
-) -> Found:
+) -> Incumbent:
     """Return the last of the `answers`: the optimum, if there was time to prove it."""
-    *_, found = answers(producers, candidates, start, deadline)
-    return found
+    *_, incumbent = answers(producers, candidates, start, deadline)
+    return incumbent
 
 
 def answers(
@@ -85,7 +83,7 @@ def answers(
     start: Sequence[Candidate] | None = None,
     deadline: float = inf,
     bound: int = 0,
-) -> Iterator[Found]:
+) -> Iterator[Incumbent]:
     """Find better and better plans and bounds; the last is proven unless time or space run out.
 
     Parameters
@@ -102,23 +100,23 @@ def answers(
         A proven lower bound that is known already.
     """
     if start is None:
-        start = [one for one in candidates if len(one.nodes) == 1]
-    found = Found(tuple(start), sum(one.cost for one in start), bound)
-    yield found
-    each = prices(len(producers), candidates, found.cost, deadline)
+        start = [candidate for candidate in candidates if len(candidate.nodes) == 1]
+    incumbent = Incumbent(tuple(start), sum(candidate.cost for candidate in start), bound)
+    yield incumbent
+    each = prices(len(producers), candidates, incumbent.cost, deadline)
     lowest, width, most = sum(each), FIRST, max(FIRST, MOST // len(producers))
-    found = found._replace(bound=max(bound, lowest))
-    yield found
+    incumbent = incumbent._replace(bound=max(bound, lowest))
+    yield incumbent
     lattice = _Lattice(producers, candidates, each)
-    while not found.proven:
+    while not incumbent.proven:
         try:
-            path, beyond = lattice.sweep(found.cost - lowest, width, deadline)
+            path, beyond = lattice.sweep(incumbent.cost - lowest, width, deadline)
         except OutOfTimeError:
             return
         if path:
-            found = Found(path, sum(one.cost for one in path), found.bound)
-        found = found._replace(bound=max(found.bound, min(found.cost, lowest + beyond)))
-        yield found
+            incumbent = Incumbent(path, sum(candidate.cost for candidate in path), incumbent.bound)
+        incumbent = incumbent._replace(bound=max(incumbent.bound, min(incumbent.cost, lowest + beyond)))
+        yield incumbent
         if width == most:
             return
         width = min(MORE * width, most)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from tilewright.papers.dnnvm import optimum as reproduce_optimum
-from tilewright.papers.dnnvm import plots as reproduce_figures
-from tilewright.papers.dnnvm import table as reproduce_table
+from tilewright.papers.dnnvm.fit import print_fit
+from tilewright.papers.dnnvm.optimum import print_optimum
+from tilewright.papers.dnnvm.pairs import print_figure_5, print_figure_6
+from tilewright.papers.dnnvm.table2 import print_table_2
 from tilewright.papers.figures import Part, Say, make_parts
 
 FIGURES = {
@@ -24,12 +25,12 @@ FIGURES = {
 def reproduce(figure: str, *, time_limit: float, folder: Path, say: Say) -> None:
     """Print and draw one of `FIGURES`; exact searches take at most `time_limit` seconds each."""
     parts: dict[str, Part] = {
-        "dnnvm-table2": partial(reproduce_table.print_table_2, time_limit=time_limit),
-        "dnnvm-figure5": reproduce_figures.print_figure_5,
-        "dnnvm-figure6": reproduce_figures.print_figure_6,
-        "dnnvm-optimum": partial(reproduce_optimum.print_optimum, time_limit=time_limit),
+        "dnnvm-table2": partial(print_table_2, time_limit=time_limit),
+        "dnnvm-figure5": print_figure_5,
+        "dnnvm-figure6": print_figure_6,
+        "dnnvm-optimum": partial(print_optimum, time_limit=time_limit),
     }
     if figure == "dnnvm-fit":
-        reproduce_table.print_fit(say)
+        print_fit(say)
     else:
         make_parts(figure, "dnnvm", parts, folder, say)

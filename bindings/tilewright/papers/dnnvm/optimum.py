@@ -12,8 +12,10 @@ import numpy as np
 
 from tilewright import plotting
 from tilewright.fusion.candidates import Candidate
+from tilewright.fusion.tiles import forget_answers
 from tilewright.importing import network
-from tilewright.papers.dnnvm.table import METHODS, Solved, bundled, problem, solved
+from tilewright.papers.dnnvm.benchmarks import bundled, problem
+from tilewright.papers.dnnvm.methods import METHODS, Solved, solved
 from tilewright.papers.figures import Say
 from tilewright.plotting import BLUE, GREY, PALE
 from tilewright.spec.network import Network
@@ -46,6 +48,7 @@ def print_optimum(folder: Path, say: Say, *, time_limit: float = 60) -> None:
     moved: dict[str, tuple[float, float]] = {}
     for net in networks():
         name = net.name or "network"
+        forget_answers()  # so that times do not depend on the networks before
         one = found[name] = solved(problem(net, reading=None), time_limit)
         moved[name] = one.megabytes("layerwise"), one.executed("optimum")["traffic"] / 1e6
         times = [one.milliseconds(method) for method in METHODS]

@@ -11,7 +11,7 @@ from tilewright.fusion.plan import Group
 from tilewright.fusion.plot import timeline
 from tilewright.fusion.problem import Problem
 from tilewright.fusion.tiles import Choice, best
-from tilewright.papers.dnnvm.table import benchmark, problem, published
+from tilewright.papers.dnnvm.benchmarks import benchmark, problem, published
 from tilewright.papers.figures import Say
 from tilewright.spec.network import NamedLayer, Network, Pool
 

@@ -1,0 +1,219 @@
+"""The execution of a plan: the only judge of what it costs and whether it is right."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+
+from tilewright.fusion.arithmetic import random_parameters, reference
+from tilewright.fusion.evaluation import computed_groups, violation
+from tilewright.fusion.exact.schedule_kernel import WHAT
+from tilewright.fusion.fused_group import FusedGroup
+from tilewright.fusion.lowering import Lowering, name_of, parameters_of
+from tilewright.fusion.machine import HOST
+from tilewright.fusion.plan import Group, Plan, Tile
+from tilewright.fusion.problem import Problem
+from tilewright.fusion.schedule import GroupSchedule
+from tilewright.fusion.tiles import Choice, choice
+from tilewright.simulator import Program, Report, Violation, execute
+from tilewright.simulator.program import Values
+from tilewright.simulator.report import Names, Rows
+from tilewright.spec.errors import OutOfTimeError
+from tilewright.spec.network import OWN_INPUT
+
+MOST_NUMERIC_MACS = 3_000_000_000
+"""MACs up to which every group is executed with real numbers; beyond, equal groups once."""
+
+
+def simulate(
+    problem: Problem,
+    plan: Plan,
+    *,
+    numeric: bool = False,
+    overlapped: bool = True,
+    seed: int = 0,
+    deadline: float = float("inf"),
+) -> Report:
+    """Execute a plan: the only judge of what it costs and whether it is right.
+
+    Groups are executed one after the other, equal ones once. With numbers, each group gets what the reference
+    computes of the network operation by operation, and must compute what that computes, bit for bit.
+
+    Parameters
+    ----------
+    numeric
+        Also compute with random integers and compare with the reference network.
+    overlapped
+        Plays no part: engines work on their own clocks in any case.
+    deadline
+        ``time.monotonic()`` at which to give up with an ``OutOfTimeError``.
+    """
+    reason = violation(problem, plan)
+    if reason is not None:
+        rule, _, details = reason.partition(": ")
+        return Report.refused(Violation(rule, 0, "plan", "a plan within the limits", details or reason))
+    data = _Reference(problem, seed, deadline) if numeric else None
+    every = data is not None and sum(op.macs for op in problem.ops) <= MOST_NUMERIC_MACS
+    executed: dict[object, tuple[FusedGroup, Report]] = {}
+    names, reports = [], []
+    for nodes, group in computed_groups(problem, plan):
+        fused = problem.fused(nodes)
+        key = (fused.key, group.tile, nodes if every else None)
+        if key not in executed:
+            executed[key] = fused, _simulate(problem, fused, group, data, deadline)
+        names.append("+".join(group.nodes))
+        reports.append(_renamed(*executed[key], fused))
+    report = Report.chain(names, reports)
+    if report.violation is None:
+        report.facts = _facts(problem, plan, report)
+    return report
+
+
+def _simulate(
+    problem: Problem, fused: FusedGroup, group: Group, data: _Reference | None, deadline: float
+) -> Report:
+    """Execute one group."""
+    assert group.tile is not None
+    costs = choice(problem, fused, group.tile)
+    first, second, third = (size // problem.machine.element_bytes for size in costs.buffers)
+    program = Lowering(GroupSchedule(fused, group.tile), (first, second, third)).program()
+    given, expected = data.of(fused) if data is not None else (None, None)
+    report = execute(program, data=given, expected=expected, deadline=deadline)
+    if report.violation is None:
+        report.facts = _group_facts(fused, group.tile, costs, program, report)
+    return report
+
+
+def _group_facts(
+    fused: FusedGroup, tile: Tile, costs: Choice, program: Program, report: Report
+) -> dict[str, Any]:
+    """Return what an executed group took and moved, as its report says."""
+    assert report.scheduled is not None
+    machine, width = fused.machine, fused.machine.element_bytes
+    loaded, saved = (
+        sum(int(counts.sum()) for counts in table.values()) * width
+        for table in (report.loaded, report.written)
+    )
+    convolutions = [fused.features[feature].name for feature in fused.members if fused.op(feature).macs]
+    macs = sum(
+        int(report.macs[[label == f"compute {name}" for label in report.labels]].sum())
+        for name in convolutions
+    )
+    cycles, traffic = report.scheduled.cycles, loaded + saved
+    return {
+        "cycles": cycles,
+        "loaded_bytes": loaded,
+        "saved_bytes": saved,
+        "traffic": traffic,
+        "energy": int(machine.nanojoules(traffic, macs, cycles)),
+        "memory": sum(memory.capacity or 0 for memory in program.memories) * width,
+        "buffers": list(costs.buffers),
+        "tiles": _tiles(fused, tile),
+        "macs": macs,
+        "busy": report.scheduled.busy(),
+    }
+
+
+def _renamed(executed: FusedGroup, report: Report, fused: FusedGroup) -> Report:
+    """Return the report of a group as that of an equal one, whose maps have other names."""
+    if executed is fused:
+        return report
+    names = {}
+    for index, (old, new) in enumerate(zip(executed.features, fused.features, strict=True)):
+        for copy in range(2):
+            names[name_of(executed, index, copy)] = name_of(fused, index, copy)
+        names[parameters_of(executed, index)] = parameters_of(fused, index)
+        names |= {f"{what} {old.name}": f"{what} {new.name}" for what in WHAT}
+
+    def renamed(table: Mapping[str, Any]) -> Rows:
+        old = list(table)
+        return Rows([names[name] for name in old], lambda number: table[old[number]])
+
+    line = report.scheduled
+    if line is not None:
+        tensors = Names([names[name] for name in line.tensor.names], line.tensor.codes)
+        line = replace(line, tensor=tensors)
+    return replace(
+        report,
+        labels=[names[label] for label in report.labels],
+        loaded=renamed(report.loaded),
+        freed=renamed(report.freed),
+        written=renamed(report.written),
+        computed=renamed(report.computed),
+        footprint=renamed(report.footprint),
+        most_loads={names[name]: count for name, count in report.most_loads.items()},
+        scheduled=line,
+    )
+
+
+def _tiles(fused: FusedGroup, tile: Tile) -> list[list[int]]:
+    """Return the largest rows, columns and channels of each operation that are computed at a time."""
+    down, across = fused.spans(0, [tile.rows])[0], fused.spans(1, [tile.columns])[0]
+    high, wide = ((span[..., 1] - span[..., 0]).max(axis=1).tolist() for span in (down, across))
+    return [
+        [high[index], wide[index], min(tile.kernels, fused.features[index].shape[0])]
+        for index in fused.members
+    ]
+
+
+class _Reference:
+    """What the reference computes of a network, operation by operation, from random integers."""
+
+    def __init__(self, problem: Problem, seed: int, deadline: float) -> None:
+        self.rng = np.random.default_rng(seed)
+        given = (problem.machine.arrays, *problem.ops[0].spec.input)
+        self.maps: dict[str, Values] = {OWN_INPUT: self.rng.integers(-8, 9, given, dtype=np.int64)}
+        self.parameters: dict[str, Values] = {}
+        for op in problem.ops:
+            if time.monotonic() > deadline:
+                raise OutOfTimeError
+            names = [OWN_INPUT if p < 0 else problem.ops[p].name for p in op.producers]
+            fused = problem.fused((op.number,))
+            each = fused.parameters(fused.loaded, (0, fused.summed(fused.loaded)))
+            if each and op.engine != HOST:
+                self.parameters[op.name] = random_parameters(op, each, self.rng)
+            inputs = [self.maps[name] for name in names]
+            self.maps[op.name] = reference(op, inputs, self.parameters.get(op.name))
+
+    def of(self, fused: FusedGroup) -> tuple[dict[str, Values], dict[str, Values]]:
+        """Return what a group is given, and what it must save."""
+        given, expected = {}, {}
+        for index, feature in enumerate(fused.features):
+            if index < fused.loaded:
+                maps = [self.maps[name] for name in feature.sources]
+                for copy in range(2):
+                    given[name_of(fused, index, copy)] = np.concatenate(maps, axis=1)
+                continue
+            if feature.name in self.parameters:
+                given[parameters_of(fused, index)] = self.parameters[feature.name]
+            if feature.saved:
+                expected[feature.name] = self.maps[feature.name]
+        return given, expected
+
+
+def _facts(problem: Problem, plan: Plan, report: Report) -> dict[str, Any]:
+    """Return the totals of an executed plan, and what each group took."""
+    machine = problem.machine
+    groups = [
+        {"nodes": list(group.nodes), "tile": group.tile and asdict(group.tile), **executed.facts}
+        for (_, group), (_, executed) in zip(computed_groups(problem, plan), report.layers, strict=True)
+    ]
+    facts: dict[str, Any] = {
+        key: sum(group[key] for group in groups)
+        for key in ("cycles", "loaded_bytes", "saved_bytes", "traffic", "energy", "macs")
+    }
+    operations = 2 * machine.arrays * sum(op.macs for op in problem.ops)
+    facts |= {
+        "memory": max(group["memory"] for group in groups),
+        "milliseconds": machine.milliseconds(facts["cycles"]),
+        "gops": operations / machine.milliseconds(facts["cycles"]) / 1e6,
+        "ctc": operations / facts["traffic"],
+        "operations": len(problem.ops),
+        "on_host": [op.name for op in problem.ops if op.engine == HOST],
+        "groups": groups,
+    }
+    return facts

@@ -1,0 +1,125 @@
+"""The operations of a network as the accelerator sees them, and who reads whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import networkx as nx
+
+from tilewright.fusion.machine import CONV, HOST, MISC, POOL
+from tilewright.spec.coarsening import coarse
+from tilewright.spec.layer import Layer
+from tilewright.spec.network import Add, AnyLayer, Concat, Map, Mul, Network, Pool
+
+
+@dataclass(frozen=True)
+class Op:
+    """An operation of the coarse graph (XGraph).
+
+    Attributes
+    ----------
+    number
+        Place in the order of execution, from 0.
+    engine
+        ``CONV``, ``POOL``, ``MISC``, or ``HOST`` for what the accelerator does not compute.
+    producers
+        Numbers of the operations that it reads; -1 for the network's input.
+    """
+
+    number: int
+    name: str
+    spec: AnyLayer
+    engine: str
+    producers: tuple[int, ...]
+
+    @property
+    def dense(self) -> bool:
+        """Whether an output channel needs other input channels than that of its number."""
+        if isinstance(self.spec, Map):
+            return self.spec.op == "lrn"  # which reads neighbours
+        return isinstance(self.spec, Layer) and not self.depthwise
+
+    @property
+    def depthwise(self) -> bool:
+        """Whether it is a convolution in which each output channel has an input channel of its own."""
+        return isinstance(self.spec, Layer) and self.spec.groups == self.spec.input[0] == self.spec.kernels
+
+    @property
+    def macs(self) -> int:
+        """MACs of a convolution for one image, else 0."""
+        return self.spec.macs // self.spec.batch if isinstance(self.spec, Layer) else 0
+
+
+@dataclass(frozen=True)
+class OpGraph:
+    """The coarse graph of a network.
+
+    Attributes
+    ----------
+    ops
+        Its operations, in an order of execution.
+    """
+
+    ops: tuple[Op, ...]
+
+    @classmethod
+    def of(cls, network: Network) -> OpGraph:
+        """Return the graph of a network: what costs nothing extra is folded away."""
+        graph = coarse(network)
+        return cls(
+            tuple(
+                Op(number, layer.name, layer, _engine(layer), producers)
+                for number, (layer, producers) in enumerate(zip(graph.layers, graph.producers, strict=True))
+            )
+        )
+
+    @cached_property
+    def consumers(self) -> tuple[tuple[int, ...], ...]:
+        """Numbers of the operations that read each operation, ascending, each once."""
+        readers: list[list[int]] = [[] for _ in self.ops]
+        for op in self.ops:
+            for producer in dict.fromkeys(op.producers):
+                if producer >= 0:
+                    readers[producer].append(op.number)
+        return tuple(map(tuple, readers))
+
+    @cached_property
+    def reads(self) -> nx.DiGraph:
+        """The operations' numbers, and -1 for the network's input, with an edge to every reader."""
+        graph = nx.DiGraph()
+        graph.add_node(-1)
+        graph.add_nodes_from(op.number for op in self.ops)
+        graph.add_edges_from((producer, op.number) for op in self.ops for producer in op.producers)
+        return graph
+
+    @cached_property
+    def ancestors(self) -> tuple[int, ...]:
+        """For each operation, a bit mask of all that it depends on, directly or through others."""
+        masks: list[int] = []
+        for op in self.ops:
+            mask = 0
+            for producer in op.producers:
+                if producer >= 0:
+                    mask |= masks[producer] | 1 << producer
+            masks.append(mask)
+        return tuple(masks)
+
+    @cached_property
+    def descendants(self) -> tuple[int, ...]:
+        """For each operation, a bit mask of all that depend on it, directly or through others."""
+        masks = [0] * len(self.ops)
+        for number in reversed(range(len(masks))):
+            for consumer in self.consumers[number]:
+                masks[number] |= masks[consumer] | 1 << consumer
+        return tuple(masks)
+
+
+def _engine(layer: AnyLayer) -> str:
+    if isinstance(layer, Layer):
+        return CONV if layer.kind == "conv" else HOST
+    if isinstance(layer, Pool):
+        return POOL
+    if isinstance(layer, Add | Mul | Concat) or (isinstance(layer, Map) and layer.op != "softmax"):
+        return MISC
+    return HOST

@@ -1,0 +1,109 @@
+"""The accelerator of the fusion room: engines that work at the same time, buffers, and what work costs."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from tilewright.spec.layer import Spec
+
+LOAD, SAVE, CONV, POOL, MISC = ENGINES = ("LOAD", "SAVE", "CONV", "POOL", "MISC")
+"""The engines of the accelerator, which work at the same time (DNNVM paper, section 3.1)."""
+
+BUFFERS = ("input", "output", "parameter")
+"""The on-chip buffers: for maps that are loaded, for those that are computed, and for parameters."""
+
+HOST = "HOST"
+"""What computes operations that no engine of the accelerator does."""
+
+Bytes = Annotated[int, Field(ge=1, le=2**32)]
+Rate = Annotated[int, Field(ge=1, le=10_000_000)]
+Cost = Annotated[int, Field(ge=0, le=10_000_000)]
+
+
+class Energy(Spec):
+    """What work costs; all picojoules.
+
+    Attributes
+    ----------
+    pj_per_dram_byte, pj_per_mac
+        Of each byte moved from or to DRAM, and of each MAC.
+    milliwatts
+        What the accelerator takes at all times.
+    """
+
+    pj_per_dram_byte: Cost = 0
+    pj_per_mac: Cost = 0
+    milliwatts: Cost = 0
+
+
+class EngineMachine(Spec):
+    """An accelerator with an engine for each kind of coarse instructions (DNNVM paper, section 3.1).
+
+    Attributes
+    ----------
+    conv_array : (input channels, output channels, rows)
+        MACs that the convolution engine does in a cycle, and over what they are spread.
+    arrays
+        Convolution arrays, each of which works on an image of its own with the same parameters.
+    clock_mhz
+    input_bytes, output_bytes, parameter_bytes
+        On-chip buffers: for feature maps that are loaded, for those that are computed, for parameters.
+    element_bytes
+        Bytes of a value of a feature map and of a parameter.
+    load_mb_per_s, save_mb_per_s
+        10^6 bytes per second from DRAM, and to it.
+    operands_per_cycle
+        Values that the engines for pooling and for what else is done take in a cycle.
+    issue_cycles
+        What it takes to issue a group of operations before any engine works on it.
+    """
+
+    conv_array: tuple[
+        Annotated[int, Field(ge=1, le=1024)],
+        Annotated[int, Field(ge=1, le=1024)],
+        Annotated[int, Field(ge=1, le=1024)],
+    ]
+    arrays: Annotated[int, Field(ge=1, le=64)] = 1
+    clock_mhz: Annotated[int, Field(ge=1, le=100_000)]
+    input_bytes: Bytes
+    output_bytes: Bytes
+    parameter_bytes: Bytes
+    element_bytes: Annotated[int, Field(ge=1, le=8)] = 1
+    load_mb_per_s: Rate
+    save_mb_per_s: Rate
+    operands_per_cycle: Rate
+    issue_cycles: Cost = 0
+    energy: Energy = Energy()
+
+    @property
+    def macs_per_cycle(self) -> int:
+        """Most MACs of all arrays in a cycle."""
+        return self.arrays * prod(self.conv_array)
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Bytes of all buffers."""
+        return self.input_bytes + self.output_bytes + self.parameter_bytes
+
+    def capacity(self, buffer: str) -> int:
+        """Return the bytes of one of `BUFFERS`."""
+        size: int = getattr(self, f"{buffer}_bytes")
+        return size
+
+    def milliseconds(self, cycles: int) -> float:
+        """Return how long a number of cycles takes."""
+        return cycles / (self.clock_mhz * 1e3)
+
+    def transfer_cycles(self, engine: str, elements: int) -> int:
+        """Return the cycles in which `LOAD` or `SAVE` moves a number of elements."""
+        rate = self.load_mb_per_s if engine == LOAD else self.save_mb_per_s
+        return -(-elements * self.element_bytes * self.clock_mhz // rate)
+
+    def nanojoules(self, traffic: Any, macs: Any, cycles: Any) -> Any:
+        """Return the energy of bytes moved from and to DRAM, MACs and cycles: integers, or arrays of them."""
+        rates = self.energy
+        moved = (traffic * rates.pj_per_dram_byte + macs * rates.pj_per_mac) // 1000
+        return moved + cycles * rates.milliwatts // self.clock_mhz
