@@ -131,7 +131,7 @@ def fewest_accesses(nest: Nest, limit: str = "any", room: int | None = None) -> 
     """
     room = nest.machine.room if room is None else room
     ones = frozenset(d for d in FREE_DIMENSIONS if nest.sizes[d] == 1)
-    axes = {axis: _Sums.of(nest, axis) for axis in (Y, X)}
+    axes: dict[int, _Sums] = {axis: _Sums.of(nest, axis) for axis in (Y, X)}
     best: list[tuple[int, Tile, Pattern, frozenset[int]]] = []
     value = None
     for single, candidates in patterns(limit, nest.machine.double_buffering):
@@ -170,7 +170,9 @@ def _best_of_pattern(
 ) -> tuple[int, Tile] | None:
     """Minimise accesses over the tiles of a pattern; None if none fits or none is as good as `known`."""
     used = pattern.input | pattern.kernels | pattern.output
-    sums = {axis: axes[axis].new if pattern.halo == axis else axes[axis].full for axis in (Y, X)}
+    sums: dict[int, Counts] = {
+        axis: axes[axis].new if pattern.halo == axis else axes[axis].full for axis in (Y, X)
+    }
     free, counted = set(), []
     for d in FREE_DIMENSIONS:
         if d in single:
@@ -232,7 +234,7 @@ def _best_of_block(
         fits = np.broadcast_to(need <= room, shape)
     if not fits.any():
         return None
-    trips = {d: -(-nest.sizes[d] // step[d]) for d in FREE_DIMENSIONS}
+    trips: dict[int, Counts] = {d: -(-nest.sizes[d] // step[d]) for d in FREE_DIMENSIONS}
 
     def times(loops: frozenset[int]) -> Counts:
         result = np.ones(1, dtype=np.int64)
