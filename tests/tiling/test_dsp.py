@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -329,3 +329,46 @@ def test_blocks_do_not_change_what_is_found(monkeypatch):
     fronts = [[duration(nest_of(p.one_layer, p.machine), plan) for plan in found.layers]
               for p, found in ((problems[-1], whole[-1]), (problems[-1], parts[-1]))]  # fmt: skip
     assert [(d.cycles, d.accesses) for d in fronts[0]] == [(d.cycles, d.accesses) for d in fronts[1]]
+
+
+# Trade-offs --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", ["thesis", "any"])
+def test_the_front_is_that_of_every_tile_and_schedule(limit: str) -> None:
+    """Brute force over every tile size, not only those that make different numbers of iterations."""
+    table = {
+        "layer": {"input": [3, 5, 6], "kernels": 4, "kernel": [3, 3], "stride": [1, 2], "batch": 2},
+        "machine": {
+            "kind": "dsp",
+            "memory_bytes": 400,
+            "bus_elements_per_cycle": 2,
+            "macs_per_cycle": 4,
+            "dma_setup_cycles": 7,
+            "register_file_bytes": 60,
+        },
+        "objective": {"minimise": "pareto"},
+        "limits": {"schedule": limit},
+    }
+    problem = Problem.model_validate(table)
+    nest = nest_of(problem.one_layer, problem.machine)
+    local = search.local_traffic(nest)
+    points = set()
+    for tile in product(*(range(1, size + 1) for size in nest.sizes)):
+        if sum(nest.buffers(nest.step(tile)).values()) > nest.machine.room:
+            continue
+        for order, reuse in search.schedules(limit):
+            plan = DspPlan(tile, order, reuse)  # type: ignore[arg-type]
+            if not thesis.runnable(
+                Tiles(nest, tuple(np.array([step]) for step in nest.step(tile))), plan.schedule
+            )[0]:
+                continue
+            total = duration(nest, plan, local)
+            points.add((total.cycles, total.accesses))
+    front = [p for p in points if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points)]
+    found = exhaustive(problem, float("inf"))
+    assert found is not None
+    ours = [(total.cycles, total.accesses) for total in (duration(nest, plan, local) for plan in found[1])]
+    assert ours == sorted(front)
+    facts = simulate(problem, Plan(found[1], front=True)).facts["front"]
+    assert [(point["cycles"], point["accesses"]) for point in facts] == ours

@@ -1,51 +1,48 @@
-"""The thesis on the imaging DSP: its published numbers beside ours, and pictures of plans on its machine."""
+"""The thesis on the imaging DSP: its published numbers beside ours."""
 
 from __future__ import annotations
 
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tilewright.core import catalogue
 from tilewright.papers import figures as reproducing
-from tilewright.papers.idsp import tables as reproduce_idsp
-from tilewright.run.instance import parse, read
-from tilewright.tiling import Plan, Problem, npu, simulate
-from tilewright.tiling import plot as pictures
-from tilewright.tiling.dsp import exhaustive, nest_of, search, thesis
+from tilewright.papers import idsp
+from tilewright.papers.idsp import chapter_8, energy, roofline, setting, table_5_3
+from tilewright.papers.idsp.curves import relative_accesses, relative_cycles
+from tilewright.tiling.dsp import nest_of, search, thesis
 from tilewright.tiling.dsp.duration import duration
 from tilewright.tiling.dsp.plan import SCHEDULES, DspPlan
 from tilewright.tiling.dsp.traffic import Tiles
 
-PUBLISHED = reproduce_idsp.published()
-LENET = reproduce_idsp.layers("lenet5-clone")
-ALEXNET = reproduce_idsp.layers("alexnet")
+PUBLISHED = setting.published()
+LENET = setting.layers("lenet5-clone")
+ALEXNET = setting.layers("alexnet")
 
 # Table 5.3, section 5.2.6 ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("row", PUBLISHED["table_5_3"], ids=lambda row: f"{row['layer']} {row['schedule']}")
 def test_table_5_3(row: dict[str, Any]) -> None:
-    found = reproduce_idsp.table_5_3()[row["layer"], row["schedule"]]
+    found = table_5_3.table_5_3()[row["layer"], row["schedule"]]
     assert list(found.tile) == row["tile"]
     assert found.actual == row["actual"]
     if (row["layer"], row["schedule"]) == ("conv1", "oc"):
         # 28.3 KB; the published 30 are those of all 32 kernels, of which this schedule holds one.
-        assert reproduce_idsp.agrees(found.optimal, 28)
-        assert reproduce_idsp.agrees(2 * (8 * 32 * 32 + 32 * 25 + 8 * 28 * 28) / 1024, row["optimal"])
+        assert setting.agrees(found.optimal, 28)
+        assert setting.agrees(2 * (8 * 32 * 32 + 32 * 25 + 8 * 28 * 28) / 1024, row["optimal"])
     else:
-        assert reproduce_idsp.agrees(found.optimal, row["optimal"])
+        assert setting.agrees(found.optimal, row["optimal"])
 
 
 def test_table_5_3_in_integers() -> None:
     """One row depends on rounding: 7 input maps at a time cost as much as one, and need more memory."""
-    rounded, exact = reproduce_idsp.table_5_3(), reproduce_idsp.table_5_3(exact=True)
+    rounded, exact = table_5_3.table_5_3(), table_5_3.table_5_3(exact=True)
     assert {key for key in exact if exact[key] != rounded[key]} == {("fc3", "kc")}
     assert exact["fc3", "kc"].tile == (1, 1, 512, 8, 1)
-    nest = reproduce_idsp._unlimited(LENET["fc3"])
+    nest = setting.unlimited(LENET["fc3"])
     seven, one = (float(thesis.accesses(_tile(nest, (1, 8, 512, 1, 1, k)), "kc")[0]) for k in (7, 1))
     assert 0 < abs(seven - one) < 1e-6
 
@@ -71,9 +68,9 @@ def _tile(nest: Any, tile: tuple[int, ...]) -> Tiles:
 )
 def test_buffers_of_section_5_2_6(layer: str, tile: tuple[int, ...], schedule: str, kilobytes: int) -> None:
     """The tiles that the section reasons out move everything once, with the buffers that it adds up."""
-    nest = reproduce_idsp._unlimited(LENET[layer])
+    nest = setting.unlimited(LENET[layer])
     tiles = _tile(nest, (1, *tile))
-    assert reproduce_idsp.agrees(2 * int(tiles.need[0]) / 1024, kilobytes)
+    assert setting.agrees(2 * int(tiles.need[0]) / 1024, kilobytes)
     assert float(thesis.accesses(tiles, schedule)[0]) == pytest.approx(nest.compulsory)
     plan = DspPlan((1, *tile), *SCHEDULES[schedule])
     assert duration(nest, plan).accesses == nest.compulsory
@@ -82,7 +79,7 @@ def test_buffers_of_section_5_2_6(layer: str, tile: tuple[int, ...], schedule: s
 def test_conv1_by_hand() -> None:
     """32 x 32 x 1 x 8 inputs, 5 x 5 x 32 weights and 28 x 28 x 32 x 8 outputs of two bytes are 410 KB."""
     need = 32 * 32 * 1 * 8 + 5 * 5 * 32 * 1 + 28 * 28 * 32 * 8
-    assert need == 209_696 == reproduce_idsp._unlimited(LENET["conv1"]).compulsory
+    assert need == 209_696 == setting.unlimited(LENET["conv1"]).compulsory
     assert round(2 * need / 1024) == 410
 
 
@@ -92,7 +89,7 @@ def test_conv1_by_hand() -> None:
 @pytest.mark.parametrize("name", LENET)
 def test_figures_5_5_and_5_6(name: str) -> None:
     """More memory never costs, the inter-tile schedules beat the intra-tile one, any order beats all five."""
-    curves = reproduce_idsp.relative_accesses(LENET[name])
+    curves = relative_accesses(LENET[name])
     for curve in curves.values():
         assert (np.diff(curve) <= 1e-9).all()
         assert curve[-1] >= 1 - 1e-9
@@ -105,12 +102,12 @@ def test_figures_5_5_and_5_6(name: str) -> None:
 @pytest.mark.parametrize("name", ["conv2", "fc3"])
 def test_figures_5_8_to_5_10(name: str) -> None:
     """Section 5.3.1: up to 10 x slower below 1 KB, best around 128 KB, there nearly all computing."""
-    curves, best = reproduce_idsp.relative_cycles(LENET[name])
+    curves, best = relative_cycles(LENET[name])
     thesis = np.fmin.reduce([curves[schedule] for schedule in SCHEDULES])
-    below = thesis[: reproduce_idsp.MEMORIES.index(1024)]
+    below = thesis[: setting.MEMORIES.index(1024)]
     assert 5 < np.nanmax(below) < 11
     fastest = int(np.nanargmin(np.round(thesis, 9)))
-    assert reproduce_idsp.MEMORIES[fastest] == 128 * 1024
+    assert setting.MEMORIES[fastest] == 128 * 1024
     assert thesis[fastest] < 1.005
     for (schedule, parts), least in zip(best, thesis, strict=True):
         if schedule:
@@ -123,54 +120,16 @@ def test_figures_5_8_to_5_10(name: str) -> None:
 def test_figure_5_12() -> None:
     """Five solutions; from A to E 1 % slower and 1.5 x more memory-efficient."""
     claim = PUBLISHED["figure_5_12"]
-    nest = nest_of(LENET["conv2"], reproduce_idsp.machine())
+    nest = nest_of(LENET["conv2"], setting.machine())
     local = search.local_traffic(nest)
-    theirs = reproduce_idsp.front(reproduce_idsp.published_solutions(nest, local))
+    theirs = roofline.front(roofline.published_solutions(nest, local))
     assert len(theirs) == claim["solutions"]
-    assert reproduce_idsp.agrees(1 - theirs[-1].gops / theirs[0].gops, claim["throughput_loss"])
-    assert reproduce_idsp.agrees(theirs[-1].ops_per_byte / theirs[0].ops_per_byte, claim["efficiency_gain"])
+    assert setting.agrees(1 - theirs[-1].gops / theirs[0].gops, claim["throughput_loss"])
+    assert setting.agrees(theirs[-1].ops_per_byte / theirs[0].ops_per_byte, claim["efficiency_gain"])
     # What the exact search finds is at least as good at every point.
-    ours = reproduce_idsp.exact_front(nest, local)
+    ours = roofline.exact_front(nest, local)
     for point in theirs:
         assert any(one.gops >= point.gops and one.ops_per_byte >= point.ops_per_byte - 1e-9 for one in ours)
-
-
-@pytest.mark.parametrize("limit", ["thesis", "any"])
-def test_the_front_is_that_of_every_tile_and_schedule(limit: str) -> None:
-    """Brute force over every tile size, not only those that make different numbers of iterations."""
-    table = {
-        "layer": {"input": [3, 5, 6], "kernels": 4, "kernel": [3, 3], "stride": [1, 2], "batch": 2},
-        "machine": {
-            "kind": "dsp",
-            "memory_bytes": 400,
-            "bus_elements_per_cycle": 2,
-            "macs_per_cycle": 4,
-            "dma_setup_cycles": 7,
-            "register_file_bytes": 60,
-        },
-        "objective": {"minimise": "pareto"},
-        "limits": {"schedule": limit},
-    }
-    problem = Problem.model_validate(table)
-    nest = nest_of(problem.one_layer, problem.machine)
-    local = search.local_traffic(nest)
-    points = set()
-    for tile in product(*(range(1, size + 1) for size in nest.sizes)):
-        if sum(nest.buffers(nest.step(tile)).values()) > nest.machine.room:
-            continue
-        for order, reuse in search.schedules(limit):
-            plan = DspPlan(tile, order, reuse)  # type: ignore[arg-type]
-            if not thesis.runnable(_tile(nest, nest.step(tile)), plan.schedule)[0]:
-                continue
-            total = duration(nest, plan, local)
-            points.add((total.cycles, total.accesses))
-    front = [p for p in points if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points)]
-    found = exhaustive(problem, float("inf"))
-    assert found is not None
-    ours = [(total.cycles, total.accesses) for total in (duration(nest, plan, local) for plan in found[1])]
-    assert ours == sorted(front)
-    facts = simulate(problem, Plan(found[1], front=True)).facts["front"]
-    assert [(point["cycles"], point["accesses"]) for point in facts] == ours
 
 
 # Chapter 8 -------------------------------------------------------------------------------------------
@@ -180,12 +139,12 @@ def test_ops_per_byte_of_chapter_8() -> None:
     """24 to 272 Ops/byte: the 272 are conv2 of AlexNet as one layer whose kernels share 48 maps."""
     claims = PUBLISHED["chapter_8"]
     rates: dict[str, list[float]] = {"conv": [], "fc": []}
-    for network in reproduce_idsp.NETWORKS:
-        for layer in reproduce_idsp.layers(network, grouped=False).values():
-            rates[layer.kind].append(reproduce_idsp.published_reuse(layer).ops_per_byte)
+    for network in setting.NETWORKS:
+        for layer in setting.layers(network, grouped=False).values():
+            rates[layer.kind].append(chapter_8.published_reuse(layer).ops_per_byte)
     for kind, found in rates.items():
         assert [round(min(found)), round(max(found))] == claims[f"{kind}_ops_per_byte"]
-    exact = reproduce_idsp.exact_reuse(ALEXNET["conv2"], "any")
+    exact = chapter_8.exact_reuse(ALEXNET["conv2"], "any")
     assert round(exact.ops_per_byte) == 263  # with its two groups apart
 
 
@@ -193,15 +152,15 @@ def test_twice_optimal_reuse_of_chapter_8() -> None:
     """All layers but four are within twice the compulsory accesses; no tile and no order helps those."""
     most = PUBLISHED["chapter_8"]["most_accesses"]
     beyond = set()
-    for network in reproduce_idsp.NETWORKS:
-        for name, layer in reproduce_idsp.layers(network).items():
-            thesis, best = (reproduce_idsp.exact_reuse(layer, limit) for limit in ("thesis", "any"))
+    for network in setting.NETWORKS:
+        for name, layer in setting.layers(network).items():
+            thesis, best = (chapter_8.exact_reuse(layer, limit) for limit in ("thesis", "any"))
             assert best.accesses == thesis.accesses  # the five schedules are enough at 64 KB
             if best.ratio > most:
                 beyond.add(name)
-                kilobytes = reproduce_idsp.enough_memory(layer, most)
+                kilobytes = chapter_8.enough_memory(layer, most)
                 assert kilobytes > 64
-                nest = nest_of(layer, reproduce_idsp.machine())
+                nest = nest_of(layer, setting.machine())
                 for size, reaches in ((kilobytes, True), (kilobytes - 1, False)):
                     found = search.fewest_accesses(nest, "any", size * 512)
                     assert found is not None
@@ -211,10 +170,7 @@ def test_twice_optimal_reuse_of_chapter_8() -> None:
 
 def test_up_to_13_times_without_reuse_between_tiles() -> None:
     """Figure 7.5."""
-    losses = [
-        reproduce_idsp.halide_loss(layer)
-        for layer in reproduce_idsp.layers("alexnet", grouped=False).values()
-    ]
+    losses = [chapter_8.halide_loss(layer) for layer in setting.layers("alexnet", grouped=False).values()]
     assert round(max(losses)) == 13
 
 
@@ -223,11 +179,11 @@ def test_up_to_13_times_without_reuse_between_tiles() -> None:
 
 def test_local_transfers_of_tables_7_4_and_7_6() -> None:
     """Exact but for conv3 to conv5, whose published numbers are those of the second best tile, and fc7."""
-    for network in reproduce_idsp.NETWORKS:
-        for one in reproduce_idsp.mapped(network):
+    for network in setting.NETWORKS:
+        for one in energy.mapped(network):
             name, theirs = one.row["layer"], one.row["model_vector_transfers"]
             if network == "alexnet" and name in ("conv3", "conv4", "conv5"):
-                nest = nest_of(one.layer, reproduce_idsp.machine())
+                nest = nest_of(one.layer, setting.machine())
                 second = float(thesis.accesses(_tile(nest, (1, 1, 19, 7, 13, 1)), "kc")[0])
                 assert one.tiles * -int(-second / one.tiles // 32) == theirs
                 assert one.vectors < theirs
@@ -242,11 +198,11 @@ def test_energy_of_table_7_10() -> None:
     unexplained = {("lenet5-clone", "mapping", "external"), ("alexnet", "mapping", "local")}
     followed = {("lenet5-clone", "mapping", "total"), ("alexnet", "model", "local")}
     for row in PUBLISHED["table_7_10"]:
-        ours = reproduce_idsp.energies(row["network"])[row["schedule"]]
+        ours = energy.energies(row["network"])[row["schedule"]]
         for part in ("compute", "dma", "local", "external", "total"):
             value, theirs = getattr(ours, part), row[part]
             key = (row["network"], row["schedule"], part)
-            close = reproduce_idsp.agrees(value, theirs) or abs(value / theirs - 1) < 0.01
+            close = setting.agrees(value, theirs) or abs(value / theirs - 1) < 0.01
             if key in unexplained:
                 assert not close
                 assert abs(value / theirs - 1) < 0.08
@@ -259,11 +215,11 @@ def test_energy_of_table_7_10() -> None:
 def test_performance_of_table_7_11() -> None:
     for row in PUBLISHED["table_7_11"]:
         network = row["network"]
-        cycles = sum(one.row["cycles"] for one in reproduce_idsp.mapped(network))
-        ours = reproduce_idsp.performance(network, reproduce_idsp.energies(network)["mapping"], cycles)
+        cycles = sum(one.row["cycles"] for one in energy.mapped(network))
+        ours = energy.performance(network, energy.energies(network)["mapping"], cycles)
         for unit in ("milliseconds", "images_per_second", "picojoules_per_op", "utilisation"):
             value, theirs = ours[unit], row[unit]
-            assert reproduce_idsp.agrees(value, theirs) or abs(value / theirs - 1) < 0.001
+            assert setting.agrees(value, theirs) or abs(value / theirs - 1) < 0.001
         assert ours["milliwatts"] == pytest.approx(row["milliwatts"], rel=0.06)
 
 
@@ -272,7 +228,7 @@ def test_performance_of_table_7_11() -> None:
 
 def test_everything_is_printed_and_drawn(tmp_path: Path) -> None:
     said: list[str] = []
-    reproduce_idsp.reproduce("idsp", time_limit=60, folder=tmp_path, say=said.append)
+    idsp.reproduce("idsp", time_limit=60, folder=tmp_path, say=said.append)
     text = "\n".join(said)
     for words in ("Table 5.3", "Figure 5.12", "Chapter 8", "Table 7.10", "Table 7.11"):
         assert words in text
@@ -285,76 +241,3 @@ def test_everything_is_printed_and_drawn(tmp_path: Path) -> None:
 def test_the_command_knows_the_figures() -> None:
     known = reproducing.figures()
     assert {"idsp", "idsp-table5.3", "idsp-figures", "idsp-chapter8", "idsp-energy"} <= set(known)
-
-
-@pytest.mark.parametrize("name", [path.stem for path in catalogue.instances("tiling") if "idsp" in path.stem])
-def test_instances_are_read(name: str) -> None:
-    instance = read(name)
-    assert instance.name == name
-    assert instance.source
-    assert instance.problem.machine.macs_per_cycle == 32
-
-
-def _solved(problem: Problem) -> Plan:
-    plans = []
-    for _, part in problem.parts:
-        found = exhaustive(part, float("inf"))
-        assert found is not None
-        plans.append(Plan(found[1], front=problem.minimise == "pareto"))
-    return plans[0] if problem.network is None else Plan.joined(plans)
-
-
-@pytest.mark.parametrize(
-    "name", ["alexnet-conv3-64k", "alexnet-fc6-idsp", "lenet5-conv2-idsp", "lenet5-idsp"]
-)
-@pytest.mark.parametrize("suffix", [".png", ".svg"])
-def test_plans_are_drawn(name: str, suffix: str, tmp_path: Path) -> None:
-    """A layer, a fully connected one, a front and a network."""
-    problem = read(name).problem
-    plan = _solved(problem)
-    path = tmp_path / f"plan{suffix}"
-    pictures.draw(problem, plan, simulate(problem, plan), path, title=name)
-    assert path.stat().st_size > 10_000
-
-
-@pytest.mark.parametrize("network", [False, True])
-def test_plans_that_break_a_rule_are_drawn(network: bool, tmp_path: Path) -> None:
-    instance = read("lenet5-idsp" if network else "alexnet-conv3-64k").problem
-    tiles = [tuple(nest_of(part.one_layer, part.machine).sizes) for _, part in instance.parts]
-    plan = Plan(tuple(DspPlan(tile, "ncyxk", "halo") for tile in tiles))  # type: ignore[arg-type]
-    report = simulate(instance, plan)
-    assert report.violation is not None
-    pictures.draw(instance, plan, report, tmp_path / "broken.png")
-    assert (tmp_path / "broken.png").stat().st_size > 10_000
-
-
-def test_an_npu_gets_bars_for_each_operand(tmp_path: Path) -> None:
-    """What the cores have of an operand is one bar; the time is that of the report."""
-    machine, layer = {"kind": "npu"}, {"input": [8, 14, 14], "kernels": 16, "kernel": [3, 3]}
-    problem = Problem.model_validate({"layer": layer, "machine": machine})
-    found = npu.exhaustive(problem, float("inf"))
-    assert found is not None
-    plan = Plan(found[1])
-    report = simulate(problem, plan)
-    loaded = pictures._totals(report.loaded)
-    assert sum(loaded.values()) == sum(int(counts.sum()) for counts in report.loaded.values())
-    assert set(loaded) == {"input", "weights", "output"}
-    pictures.draw(problem, plan, report, tmp_path / "npu.png")
-    assert (tmp_path / "npu.png").stat().st_size > 10_000
-
-
-def test_all_reuses_and_long_planes_are_drawn(tmp_path: Path) -> None:
-    layer = {"input": [8, 6, 300], "kernels": 8, "kernel": [3, 3], "groups": 2, "stride": [1, 2], "batch": 2}
-    for number, (order, reuse) in enumerate([("kncyx", "none"), ("nkyxc", "tile"), ("cknyx", "halo")]):
-        problem = parse(
-            {
-                "room": "tiling",
-                "layer": layer,
-                "machine": {"kind": "dsp", "memory_bytes": 4000, "double_buffering": bool(number)},
-            }
-        ).problem
-        plan = Plan((DspPlan((1, 1, 2, 2, 20, 2), order, reuse),))
-        report = simulate(problem, plan)
-        assert report.violation is None
-        pictures.draw(problem, plan, report, tmp_path / f"{number}.png")
-        assert (tmp_path / f"{number}.png").stat().st_size > 10_000
