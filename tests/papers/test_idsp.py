@@ -12,7 +12,7 @@ from tilewright.papers import figures as reproducing
 from tilewright.papers import idsp
 from tilewright.papers.idsp import chapter_8, energy, roofline, setting, table_5_3
 from tilewright.papers.idsp.curves import relative_accesses, relative_cycles
-from tilewright.tiling.dsp import nest_of, search, thesis
+from tilewright.tiling.dsp import exact, nest_of, thesis_model
 from tilewright.tiling.dsp.duration import duration
 from tilewright.tiling.dsp.plan import SCHEDULES, DspPlan
 from tilewright.tiling.dsp.traffic import Tiles
@@ -43,7 +43,7 @@ def test_table_5_3_in_integers() -> None:
     assert {key for key in exact if exact[key] != rounded[key]} == {("fc3", "kc")}
     assert exact["fc3", "kc"].tile == (1, 1, 512, 8, 1)
     nest = setting.unlimited(LENET["fc3"])
-    seven, one = (float(thesis.accesses(_tile(nest, (1, 8, 512, 1, 1, k)), "kc")[0]) for k in (7, 1))
+    seven, one = (float(thesis_model.accesses(_tile(nest, (1, 8, 512, 1, 1, k)), "kc")[0]) for k in (7, 1))
     assert 0 < abs(seven - one) < 1e-6
 
 
@@ -71,7 +71,7 @@ def test_buffers_of_section_5_2_6(layer: str, tile: tuple[int, ...], schedule: s
     nest = setting.unlimited(LENET[layer])
     tiles = _tile(nest, (1, *tile))
     assert setting.agrees(2 * int(tiles.need[0]) / 1024, kilobytes)
-    assert float(thesis.accesses(tiles, schedule)[0]) == pytest.approx(nest.compulsory)
+    assert float(thesis_model.accesses(tiles, schedule)[0]) == pytest.approx(nest.compulsory)
     plan = DspPlan((1, *tile), *SCHEDULES[schedule])
     assert duration(nest, plan).accesses == nest.compulsory
 
@@ -121,7 +121,7 @@ def test_figure_5_12() -> None:
     """Five solutions; from A to E 1 % slower and 1.5 x more memory-efficient."""
     claim = PUBLISHED["figure_5_12"]
     nest = nest_of(LENET["conv2"], setting.machine())
-    local = search.local_traffic(nest)
+    local = exact.local_traffic(nest)
     theirs = roofline.front(roofline.published_solutions(nest, local))
     assert len(theirs) == claim["solutions"]
     assert setting.agrees(1 - theirs[-1].gops / theirs[0].gops, claim["throughput_loss"])
@@ -154,15 +154,15 @@ def test_twice_optimal_reuse_of_chapter_8() -> None:
     beyond = set()
     for network in setting.NETWORKS:
         for name, layer in setting.layers(network).items():
-            thesis, best = (chapter_8.exact_reuse(layer, limit) for limit in ("thesis", "any"))
-            assert best.accesses == thesis.accesses  # the five schedules are enough at 64 KB
+            published, best = (chapter_8.exact_reuse(layer, limit) for limit in ("thesis", "any"))
+            assert best.accesses == published.accesses  # the five schedules are enough at 64 KB
             if best.ratio > most:
                 beyond.add(name)
                 kilobytes = chapter_8.enough_memory(layer, most)
                 assert kilobytes > 64
                 nest = nest_of(layer, setting.machine())
                 for size, reaches in ((kilobytes, True), (kilobytes - 1, False)):
-                    found = search.fewest_accesses(nest, "any", size * 512)
+                    found = exact.fewest_accesses(nest, "any", size * 512)
                     assert found is not None
                     assert (found.value <= most * nest.compulsory) == reaches
     assert beyond == {"conv2", "conv3", "conv4", "conv5"}
@@ -184,7 +184,7 @@ def test_local_transfers_of_tables_7_4_and_7_6() -> None:
             name, theirs = one.row["layer"], one.row["model_vector_transfers"]
             if network == "alexnet" and name in ("conv3", "conv4", "conv5"):
                 nest = nest_of(one.layer, setting.machine())
-                second = float(thesis.accesses(_tile(nest, (1, 1, 19, 7, 13, 1)), "kc")[0])
+                second = float(thesis_model.accesses(_tile(nest, (1, 1, 19, 7, 13, 1)), "kc")[0])
                 assert one.tiles * -int(-second / one.tiles // 32) == theirs
                 assert one.vectors < theirs
             elif (network, name) == ("alexnet", "fc7"):

@@ -15,8 +15,8 @@ from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, best_bound, measured_objective, objective, simulate, violation
 from tilewright.tiling.npu import cut_of, exhaustive
 from tilewright.tiling.npu.cost import OURS, Cost, cost, published, totals
+from tilewright.tiling.npu.exact import largest_filter_step
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
-from tilewright.tiling.npu.search import largest_filter_step
 
 INFINITE = float("inf")
 

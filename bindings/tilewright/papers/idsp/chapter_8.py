@@ -11,7 +11,7 @@ import numpy as np
 from tilewright.papers.figures import Say
 from tilewright.papers.idsp.setting import NAMES, NETWORKS, efficiency, layers, machine, published, throughput
 from tilewright.spec.layer import Layer
-from tilewright.tiling.dsp import nest_of, search, thesis
+from tilewright.tiling.dsp import exact, nest_of, thesis_model
 from tilewright.tiling.dsp.bounds import best_bound
 from tilewright.tiling.dsp.duration import duration
 from tilewright.tiling.dsp.nest import Nest
@@ -43,14 +43,14 @@ class Reuse:
 def published_reuse(layer: Layer) -> Reuse:
     """Return the most efficient plan by the thesis's model."""
     nest = nest_of(layer, machine())
-    local = search.local_traffic(nest)
-    tiles = thesis.explore(nest, nest.machine.room)
+    local = exact.local_traffic(nest)
+    tiles = thesis_model.explore(nest, nest.machine.buffer_capacity)
     ranked = []
     for schedule in SCHEDULES:
-        accesses = np.rint(thesis.accesses(tiles, schedule))
-        times = thesis.cycles(tiles, schedule, local)
+        accesses = np.rint(thesis_model.accesses(tiles, schedule))
+        times = thesis_model.cycles(tiles, schedule, local)
         at = int(np.lexsort((times.total, accesses))[0])
-        numbers = (thesis.transfers(tiles, schedule), times.compute)
+        numbers = (thesis_model.transfers(tiles, schedule), times.compute)
         ranked.append((accesses[at], times.total[at], schedule, *(float(array[at]) for array in numbers)))
     fewest, length, name, moves, work = min(ranked)
     return Reuse(
@@ -68,9 +68,9 @@ def published_reuse(layer: Layer) -> Reuse:
 def exact_reuse(layer: Layer, limit: str) -> Reuse:
     """Return the plan with the fewest accesses as the simulator counts them."""
     nest = nest_of(layer, machine())
-    found = search.fewest_accesses(nest, limit)
+    found = exact.fewest_accesses(nest, limit)
     assert found is not None
-    total = duration(nest, found.plan, search.local_traffic(nest))
+    total = duration(nest, found.plan, exact.local_traffic(nest))
     return Reuse(
         found.plan.schedule,
         found.value,
@@ -95,17 +95,17 @@ def enough_memory(layer: Layer, most: float) -> int:
 
 
 def _reaches(nest: Nest, kilobytes: int, most: float) -> bool:
-    found = search.fewest_accesses(nest, "any", kilobytes * 1024 // nest.machine.element_bytes)
+    found = exact.fewest_accesses(nest, "any", kilobytes * 1024 // nest.machine.element_bytes)
     return found is not None and found.value <= most * nest.compulsory
 
 
 def halide_loss(layer: Layer) -> float:
     """Return how much more is moved without inter-tile reuse and without tiles of Kc (figure 7.5)."""
     nest = nest_of(layer, machine())
-    tiles = thesis.explore(nest, nest.machine.room)
+    tiles = thesis_model.explore(nest, nest.machine.buffer_capacity)
     whole = tiles.trips[5] == 1
-    least = min(thesis.accesses(tiles, schedule).min() for schedule in SCHEDULES)
-    return float(thesis.accesses(tiles, "intra")[whole].min(initial=np.inf) / least)
+    least = min(thesis_model.accesses(tiles, schedule).min() for schedule in SCHEDULES)
+    return float(thesis_model.accesses(tiles, "intra")[whole].min(initial=np.inf) / least)
 
 
 def print_chapter_8(_folder: Path, say: Say) -> None:

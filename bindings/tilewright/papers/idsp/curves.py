@@ -14,7 +14,7 @@ from tilewright.papers.idsp.drawing import spread
 from tilewright.papers.idsp.setting import COLOURS, MEMORIES, NAMES, Values, machine, size_text, unlimited
 from tilewright.plotting import GREY, PALE
 from tilewright.spec.layer import Layer
-from tilewright.tiling.dsp import nest_of, search, thesis
+from tilewright.tiling.dsp import exact, nest_of, thesis_model
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.dsp.plan import SCHEDULES
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 def relative_accesses(layer: Layer) -> dict[str, Values]:
     """Return accesses over compulsory ones for each of `MEMORIES`, by schedule; NaN where nothing fits."""
     nest = unlimited(layer)
-    tiles = thesis.explore(nest, MEMORIES[-1] // 2)
+    tiles = thesis_model.explore(nest, MEMORIES[-1] // 2)
     curves = {}
     for schedule in SCHEDULES:
-        accesses = thesis.accesses(tiles, schedule)
+        accesses = thesis_model.accesses(tiles, schedule)
         fewest = [accesses[2 * tiles.need <= memory].min(initial=np.inf) for memory in MEMORIES]
         curves[schedule] = np.array(fewest) / nest.compulsory
-    found = [search.fewest_accesses(nest, "any", memory // 2) for memory in MEMORIES]
+    found = [exact.fewest_accesses(nest, "any", memory // 2) for memory in MEMORIES]
     curves["any"] = np.array([np.inf if one is None else one.value for one in found]) / nest.compulsory
     return {name: np.where(np.isfinite(curve), curve, np.nan) for name, curve in curves.items()}
 
@@ -50,13 +50,13 @@ def relative_cycles(layer: Layer) -> tuple[dict[str, Values], list[tuple[str, An
     best: list[tuple[str, Any]] = []
     for memory in MEMORIES:
         nest = nest_of(layer, _slow(memory))
-        tiles = thesis.explore(nest, nest.machine.room)
+        tiles = thesis_model.explore(nest, nest.machine.buffer_capacity)
         ranked: list[tuple[float, str, Any]] = []
         for schedule in SCHEDULES:
             if not len(tiles.need):
                 curves[schedule].append(np.nan)
                 continue
-            times = thesis.cycles(tiles, schedule)
+            times = thesis_model.cycles(tiles, schedule)
             at = int(times.total.argmin())
             parts = {part: float(getattr(times, part)[at]) for part in ("setup", "ends", "waiting")}
             # Edge tiles count as full ones here; what they add is shown as computing, too.
@@ -64,7 +64,7 @@ def relative_cycles(layer: Layer) -> tuple[dict[str, Values], list[tuple[str, An
             curves[schedule].append(float(times.total[at]) / layer.macs)
             ranked.append((float(times.total[at]), schedule, parts))
         best.append(min(ranked, key=lambda entry: entry[0])[1:] if ranked else ("", {}))
-        found = search.fewest(nest, "cycles", "any", 0)[0] if ranked else None
+        found = exact.cheapest(nest, "cycles", "any", 0)[0] if ranked else None
         curves["any"].append(np.nan if found is None else found.value / layer.macs)
     return {name: np.array(curve) for name, curve in curves.items()}, best
 

@@ -14,7 +14,7 @@ from tilewright.papers.figures import Say
 from tilewright.papers.idsp.chapter_8 import published_reuse
 from tilewright.papers.idsp.setting import BATCH, NETWORKS, agrees, layers, machine, published
 from tilewright.spec.layer import Layer
-from tilewright.tiling.dsp import nest_of, search, thesis
+from tilewright.tiling.dsp import exact, nest_of, thesis_model
 from tilewright.tiling.dsp.duration import duration
 from tilewright.tiling.dsp.nest import Nest
 from tilewright.tiling.dsp.plan import SCHEDULES
@@ -92,11 +92,11 @@ def mapped(network: str) -> list[Mapped]:
             Mapped(
                 row=row,
                 layer=nest.layer,
-                accesses={name: float(thesis.accesses(tiles, name)[0]) for name in SCHEDULES},
-                transfers={name: float(thesis.transfers(tiles, name)[0]) for name in SCHEDULES},
+                accesses={name: float(thesis_model.accesses(tiles, name)[0]) for name in SCHEDULES},
+                transfers={name: float(thesis_model.transfers(tiles, name)[0]) for name in SCHEDULES},
                 tiles=number,
                 need=int(tiles.need[0]),
-                fits=bool(tiles.need[0] <= nest.machine.room),
+                fits=bool(tiles.need[0] <= nest.machine.buffer_capacity),
                 vectors=number * -int(-published_local(nest) / number // vector),
             )
         )
@@ -105,8 +105,8 @@ def mapped(network: str) -> list[Mapped]:
 
 def published_local(nest: Nest) -> float:
     """Elements of local traffic by the thesis's closed forms (section 5.4)."""
-    tiles = thesis.explore(nest, nest.machine.register_file_bytes // nest.machine.element_bytes)
-    return float(min(thesis.accesses(tiles, schedule).min() for schedule in SCHEDULES))
+    tiles = thesis_model.explore(nest, nest.machine.register_file_bytes // nest.machine.element_bytes)
+    return float(min(thesis_model.accesses(tiles, schedule).min() for schedule in SCHEDULES))
 
 
 @cache
@@ -147,8 +147,8 @@ def _least_energy(network: str, limit: str) -> Energy:
     parts = []
     for layer in layers(network).values():
         nest = nest_of(layer, dsp)
-        local = search.local_traffic(nest)
-        plan, _ = search.fewest(nest, "energy", limit, local)
+        local = exact.local_traffic(nest)
+        plan, _ = exact.cheapest(nest, "energy", limit, local)
         assert plan is not None
         parts.append(duration(nest, plan.plan, local))
     return _energy(
@@ -191,10 +191,10 @@ def _print_local_transfers(say: Say) -> None:
     say(f"  {'layer':<16} {'thesis':>10} {'as published':>13} {'':>8} {'exact':>10}")
     over = []
     for network, title in NETWORKS.items():
-        exact = layers(network)
+        by_name = layers(network)
         for one in mapped(network):
             name, theirs = one.row["layer"], one.row["model_vector_transfers"]
-            least = search.local_traffic(nest_of(exact[name], machine())) / 32
+            least = exact.local_traffic(nest_of(by_name[name], machine())) / 32
             label = f"{title} {name}"
             numbers = f"{one.vectors:>13,} {_distance(one.vectors, theirs):>8} {least:>10,.0f}"
             say(f"  {label:<16} {theirs:>10,} {numbers}")

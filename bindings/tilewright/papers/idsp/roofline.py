@@ -24,7 +24,7 @@ from tilewright.papers.idsp.setting import (
     throughput,
 )
 from tilewright.plotting import GREY, INK, PALE
-from tilewright.tiling.dsp import nest_of, search, thesis
+from tilewright.tiling.dsp import exact, nest_of, thesis_model
 from tilewright.tiling.dsp.nest import Nest
 from tilewright.tiling.dsp.plan import SCHEDULES
 
@@ -59,9 +59,9 @@ class Cloud:
 
 def published_solutions(nest: Nest, local: float) -> Cloud:
     """Return every tile and schedule by the thesis's model (algorithm 1), edge tiles full."""
-    tiles = thesis.explore(nest, nest.machine.room)
-    rates = [efficiency(nest, thesis.accesses(tiles, name)) for name in SCHEDULES]
-    speeds = [throughput(nest, thesis.cycles(tiles, name, local).total) for name in SCHEDULES]
+    tiles = thesis_model.explore(nest, nest.machine.buffer_capacity)
+    rates = [efficiency(nest, thesis_model.accesses(tiles, name)) for name in SCHEDULES]
+    speeds = [throughput(nest, thesis_model.cycles(tiles, name, local).total) for name in SCHEDULES]
     return Cloud(
         ops_per_byte=np.concatenate(rates),
         gops=np.concatenate(speeds),
@@ -89,7 +89,7 @@ def exact_front(nest: Nest, local: int, limit: str = "any") -> list[Point]:
             point.plan.schedule,
             nest.step(point.plan.tile),
         )
-        for point in search.pareto_front(nest, limit, local)[0]
+        for point in exact.pareto_front(nest, limit, local)[0]
     ]
 
 
@@ -97,7 +97,7 @@ def print_roofline(folder: Path, say: Say) -> None:
     """Print and draw figure 5.12."""
     claim = published()["figure_5_12"]
     nest = nest_of(layers("lenet5-clone")["conv2"], machine())
-    local = search.local_traffic(nest)
+    local = exact.local_traffic(nest)
     solutions = published_solutions(nest, local)
     theirs, ours = front(solutions), exact_front(nest, local)
     say(f"Figure 5.12: LeNet-5 conv2 on the DSP of table 7.2, {len(solutions.gops):,} solutions that fit")

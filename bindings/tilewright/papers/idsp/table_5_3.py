@@ -20,7 +20,7 @@ from tilewright.papers.idsp.setting import (
     published,
     unlimited,
 )
-from tilewright.tiling.dsp import thesis
+from tilewright.tiling.dsp import thesis_model
 from tilewright.tiling.dsp.plan import SCHEDULES
 
 
@@ -55,10 +55,10 @@ def table_5_3(*, exact: bool = False) -> dict[tuple[str, str], Explored]:
     rows = {}
     for name, layer in layers("lenet5-clone").items():
         nest = unlimited(layer)
-        tiles = thesis.explore(nest, float("inf"))
+        tiles = thesis_model.explore(nest, float("inf"))
         need = 2 * tiles.need
         for schedule in SCHEDULES:
-            accesses = thesis.accesses(tiles, schedule)
+            accesses = thesis_model.accesses(tiles, schedule)
             whole = np.rint(accesses)
             if exact:
                 accesses = whole

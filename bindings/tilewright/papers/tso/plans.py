@@ -12,9 +12,9 @@ from tilewright.run.instance import read
 from tilewright.spec.layer import Layer
 from tilewright.tiling.npu import cut_of
 from tilewright.tiling.npu.cost import Cost, cost, time_ps
+from tilewright.tiling.npu.exact import FastestPlan, fastest_tile
 from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
-from tilewright.tiling.npu.search import Found, fastest_tile
 from tilewright.tiling.problem import Problem
 
 NAMES = {
@@ -44,15 +44,15 @@ class Chosen:
     """
 
     problem: Problem
-    cells: Mapping[tuple[str, str], Found]
+    cells: Mapping[tuple[str, str], FastestPlan]
     blind: NpuPlan
 
     @property
-    def best(self) -> Found:
+    def best(self) -> FastestPlan:
         """The fastest plan."""
         return min(self.cells.values(), key=lambda found: found.value)
 
-    def fixed(self, strategy: str) -> Found | None:
+    def fixed(self, strategy: str) -> FastestPlan | None:
         """Return the fastest plan with a partition or a schedule, None where no tile fits."""
         fitting = [found for key, found in self.cells.items() if strategy in key]
         return min(fitting, key=lambda found: found.value, default=None)
