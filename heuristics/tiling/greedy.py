@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.tiling import Plan, Problem, objective, violation
-from tilewright.tiling.dsp import local_traffic, nest_of, search
+from tilewright.tiling.dsp import exact, local_traffic, nest_of
 from tilewright.tiling.dsp.nest import Nest, Tile
 from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.dsp.traffic import Tiles
@@ -36,7 +36,7 @@ def plan(problem: Problem) -> Plan:
     for tile in tiles:
         costs = [
             (float(_cost(tile, *schedule, problem.minimise, local)[0]), schedule)
-            for schedule in search.schedules(limit)
+            for schedule in exact.schedules(limit)
         ]
         least = min(cost for cost, _ in costs)
         order, reuse = next(schedule for cost, schedule in costs if cost == least)
@@ -52,7 +52,7 @@ def _telling(limit: str) -> list[tuple[str, str]]:
     """Return the schedules to grow tiles for."""
     if limit == "any":
         return [(order, "halo") for order in TELLING]
-    return list(search.schedules(limit))
+    return list(exact.schedules(limit))
 
 
 def _one(nest: Nest, tile: Tile) -> Tiles:
@@ -73,7 +73,9 @@ def _grow(nest: Nest, order: str, reuse: str, minimise: str, local: int) -> Tile
         if not rows:
             return tile
         tiles = Tiles(nest, tuple(np.array(column) for column in zip(*rows, strict=True)))
-        costs = np.where(tiles.need <= nest.machine.room, _cost(tiles, order, reuse, minimise, local), np.inf)
+        costs = np.where(
+            tiles.need <= nest.machine.buffer_capacity, _cost(tiles, order, reuse, minimise, local), np.inf
+        )
         # What has no cost yet cannot be run, and any tile that can is infinitely better.
         gain = (min(cost, 1e300) - costs) / (tiles.need - need)
         at = int(gain.argmax())

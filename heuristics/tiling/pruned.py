@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.tiling import Plan, Problem, violation
-from tilewright.tiling.dsp import local_traffic, nest_of, thesis
+from tilewright.tiling.dsp import local_traffic, nest_of, thesis_model
 from tilewright.tiling.dsp.plan import SCHEDULES, DspPlan
 from tilewright.tiling.dsp.traffic import Tiles
 
@@ -33,11 +33,11 @@ def plan(problem: Problem) -> Plan:
     limit = problem.limits.schedule
     allowed = list(SCHEDULES) if limit in ("any", "thesis") else [limit]
     for most in (MAX_PADDED_WORK, None):
-        tiles = thesis.explore(nest, nest.machine.room, most)
+        tiles = thesis_model.explore(nest, nest.machine.buffer_capacity, most)
         ranked = []
         for name in allowed:
             cost = _cost(tiles, name, problem.minimise, local)
-            cost = np.where(thesis.runnable(tiles, name), cost, np.inf)
+            cost = np.where(thesis_model.runnable(tiles, name), cost, np.inf)
             # Ties go to the smaller memory, as in algorithm 3.
             at = int(np.lexsort((tiles.need, cost))[0])
             ranked.append((cost[at], int(tiles.need[at]), name, at))
@@ -45,7 +45,9 @@ def plan(problem: Problem) -> Plan:
             found = _plan(tiles, at, name)
             if violation(problem, found) is None:
                 return found
-    return _plan(thesis.explore(nest, nest.machine.room), 0, allowed[0])  # nothing is allowed at all
+    return _plan(
+        thesis_model.explore(nest, nest.machine.buffer_capacity), 0, allowed[0]
+    )  # nothing is allowed at all
 
 
 def _plan(tiles: Tiles, at: int, schedule: str) -> Plan:
@@ -55,13 +57,13 @@ def _plan(tiles: Tiles, at: int, schedule: str) -> Plan:
 
 def _cost(tiles: Tiles, schedule: str, minimise: str, local: int) -> Values:
     if minimise == "accesses":
-        return thesis.accesses(tiles, schedule)
-    times = thesis.cycles(tiles, schedule, local)
+        return thesis_model.accesses(tiles, schedule)
+    times = thesis_model.cycles(tiles, schedule, local)
     if minimise == "cycles":
         return times.total
     price, size = tiles.nest.machine.energy, tiles.nest.machine.element_bytes
     dram = price.dram_fj_per_access * size / price.dram_access_bytes
-    result: Values = dram * thesis.accesses(tiles, schedule) + price.core_fj_per_cycle * (
+    result: Values = dram * thesis_model.accesses(tiles, schedule) + price.core_fj_per_cycle * (
         times.compute + times.setup
     )
     return result

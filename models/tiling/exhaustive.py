@@ -1,7 +1,7 @@
 """The room's own exact method: every tile and schedule that can matter, enumerated with proof.
 
 What is enumerated and why nothing is lost is argued in docs/tiling.md; the searches are in
-``tilewright.tiling.dsp.search`` and ``tilewright.tiling.npu.search``.
+``tilewright.tiling.dsp.exact`` and ``tilewright.tiling.npu.exact``.
 """
 
 from __future__ import annotations

@@ -24,11 +24,11 @@ import pyomo.environ as pyo
 from tilewright.tiling import Plan, Problem
 from tilewright.tiling.npu import objective
 from tilewright.tiling.npu.cost import add_up, planes, rounds
+from tilewright.tiling.npu.exact import choices
 from tilewright.tiling.npu.minizinc import cuts, known_plan, prices, scale
 from tilewright.tiling.npu.minizinc import start as numbers
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES
 from tilewright.tiling.npu.plan import NpuPlan as LayerPlan
-from tilewright.tiling.npu.search import choices
 from tilewright.tiling.npu.slices import Cut
 
 
@@ -209,27 +209,27 @@ class _Every:
 
     def slice(self, row: int, column: int) -> Slice | None:
         """Return the slice of a step of rows and one of columns, None if nothing fits in it."""
-        cut, room = self.cut, self.cut.room
+        cut, capacity = self.cut, self.cut.capacity
         r, c = int(self.rs[row]), int(self.cs[column])
         height, width = cut.reach(0, r), cut.reach(1, c)
         ms, ns = self.ms, self.ns
         held = np.full_like(ns, cut.maps) if self.schedule == "WS" else ns
-        m_fits = ms * r * c <= room["output"]
+        m_fits = ms * r * c <= capacity["output"]
         if cut.depthwise:
-            m_fits &= ms * height * width <= room["input"]
+            m_fits &= ms * height * width <= capacity["input"]
             n_fits = np.ones(len(ns), dtype=np.bool_)
         else:
-            n_fits = ns * height * width <= room["input"]
+            n_fits = ns * height * width <= capacity["input"]
         if self.schedule == "IS":
             m_fits &= ms == cut.sizes[0]
-        m_fits &= ms * int(held[0]) * cut.window <= room["weights"]
+        m_fits &= ms * int(held[0]) * cut.window <= capacity["weights"]
         if not m_fits.any():
             return None
-        n_fits &= int(ms[m_fits][0]) * held * cut.window <= room["weights"]
+        n_fits &= int(ms[m_fits][0]) * held * cut.window <= capacity["weights"]
         if not n_fits.any():
             return None
         m_steps, n_steps, deep, lanes = ms[m_fits], ns[n_fits], self.deep[n_fits], self.lanes[m_fits]
-        fitting = (m_steps * held[n_fits][:, None] * cut.window <= room["weights"]).sum(axis=1)
+        fitting = (m_steps * held[n_fits][:, None] * cut.window <= capacity["weights"]).sum(axis=1)
         if self.extras:
             if self.schedule == "WS":  # the depth of an input tile costs nothing
                 n_steps, deep, fitting = n_steps[:1], deep[:1], fitting[:1]

@@ -5,7 +5,7 @@ images, rows and columns, a schedule, and whether the loops over output maps (c)
 several iterations. Then every operand is brought a fixed number of times, but for two factors that are still
 open, the iterations of c and of k; the cost is a sum of something for c and something for k. The memory
 
-    Bin + Bw + Bout = k * input + c * k * window + c * output <= room        (5.3 to 5.6)
+    Bin + Bw + Bout = k * input + c * k * window + c * output <= capacity        (5.3 to 5.6)
 
 allows with each step of k all steps of c up to some largest one. Where ``c_from[i]`` says that c takes its
 i-th step or a larger one, and ``k_from[j]`` the same of k, that is a staircase of rows
@@ -281,7 +281,7 @@ class _Family:
         plane, weights, inputs, outputs = place.rank
 
         def fits(c: int, k: int) -> bool:
-            return k * inputs + c * k * nest.window + c * outputs <= nest.machine.room
+            return k * inputs + c * k * nest.window + c * outputs <= nest.machine.buffer_capacity
 
         # Where c (or k) multiplies nothing, a larger step would only need more memory.
         c_steps = self._steps(C) if self.by_c or not extras else self._steps(C)[:1]

@@ -9,7 +9,7 @@ from typing import Any
 
 from tilewright.run.instance import read
 from tilewright.tiling import Problem, objective
-from tilewright.tiling.dsp import exhaustive, local_traffic, nest_of, search
+from tilewright.tiling.dsp import exact, exhaustive, local_traffic, nest_of
 from tilewright.tiling.plan import Plan
 
 OBJECTIVES = ("accesses", "cycles", "energy")
@@ -67,9 +67,9 @@ def front(name: str) -> None:
     """Print the time of a whole Pareto front."""
     problem = changed(read(name).problem, objective={"minimise": "pareto"})
     nest = nest_of(problem.one_layer, problem.machine)
-    local = search.local_traffic(nest)
+    local = exact.local_traffic(nest)
     for limit in ("thesis", "any"):
-        took, points = milliseconds(lambda limit=limit: search.pareto_front(nest, limit, local)[0])
+        took, points = milliseconds(lambda limit=limit: exact.pareto_front(nest, limit, local)[0])
         print(f"{f'{name}, front, schedules: {limit}':<60}{took:>10.0f} ms   {len(points)} plans", flush=True)
 
 

@@ -15,7 +15,7 @@ from tilewright.heuristics.tiling import manual
 from tilewright.run.instance import read
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, measured_objective, objective, simulate, violation
-from tilewright.tiling.dsp import exhaustive, nest_of, thesis
+from tilewright.tiling.dsp import exhaustive, nest_of, thesis_model
 from tilewright.tiling.dsp.plan import SCHEDULES, DspPlan
 from tilewright.tiling.dsp.traffic import Tiles
 
@@ -136,9 +136,14 @@ def test_manual_by_habit() -> None:
     (found,) = manual.plan(problem).layers
     # Rows first: of 40 in tiles, 10 rows take 12 * 42 + 64 * 9 + 64 * 400 elements, 14 rows too many.
     assert found.tile[:5] == (1, 1, 64, 10, 40)
-    assert problem.machine.room < 16 * 42 + 64 * 9 + 64 * 14 * 40
+    capacity = problem.machine.buffer_capacity
+    assert capacity < 16 * 42 + 64 * 9 + 64 * 14 * 40
     # Then input maps: 6 of 32 fit, 7 would not.
-    assert 12 * 42 * 6 + 64 * 9 * 6 + 64 * 400 <= problem.machine.room < 12 * 42 * 7 + 64 * 9 * 7 + 64 * 400
+    assert (
+        12 * 42 * 6 + 64 * 9 * 6 + 64 * 400
+        <= problem.machine.buffer_capacity
+        < 12 * 42 * 7 + 64 * 9 * 7 + 64 * 400
+    )
     assert found.tile[5] == 6
 
 
@@ -146,10 +151,10 @@ def test_closed_forms_are_the_published_equations() -> None:
     """The vectorised forms are the equations of single tiles; the layer has a 5 x 5 kernel and one group."""
     problem = read("lenet5-conv2-idsp").problem
     nest = nest_of(problem.one_layer, problem.machine)
-    tiles = thesis.explore(nest, nest.machine.room)
+    tiles = thesis_model.explore(nest, nest.machine.buffer_capacity)
     chosen = np.random.default_rng(0).choice(len(tiles.need), 40, replace=False)
     for name in SCHEDULES:
-        total = thesis.cycles(tiles, name, 1000).total
+        total = thesis_model.cycles(tiles, name, 1000).total
         for at in chosen:
             tile: Any = tuple(int(step[at]) for step in tiles.steps)
             assert total[at] == pytest.approx(_equation_5_7(nest, tile, name, 1000))
@@ -191,7 +196,10 @@ def _equation_5_7(nest: Any, tile: Any, schedule: str, local: int) -> float:
 
 def test_pruning_leaves_out_padded_work_only() -> None:
     nest = nest_of(read("alexnet-conv3-64k").problem.one_layer, read("alexnet-conv3-64k").problem.machine)
-    everything, kept = thesis.explore(nest, nest.machine.room), thesis.explore(nest, nest.machine.room, 1.05)
+    everything, kept = (
+        thesis_model.explore(nest, nest.machine.buffer_capacity),
+        thesis_model.explore(nest, nest.machine.buffer_capacity, 1.05),
+    )
     assert len(kept.need) < len(everything.need) / 4
 
     def work(tiles: Tiles) -> Any:

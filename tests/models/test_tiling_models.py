@@ -18,8 +18,8 @@ from tilewright.core import catalogue
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, best_bound, objective, violation
 from tilewright.tiling.dsp import minizinc as bridge
+from tilewright.tiling.dsp.exact import fewest_accesses
 from tilewright.tiling.dsp.plan import SCHEDULES, DspPlan
-from tilewright.tiling.dsp.search import fewest_accesses
 
 FOLDER = Path(next(iter(tilewright.models.tiling.__path__)))
 DSP = Problem.model_validate(
@@ -111,7 +111,7 @@ def enumerated(name: str) -> int | None:
     best = None
     for tile in product(*(ways[loop].values() for loop in sizes)):
         cut = dict(zip(sizes, tile, strict=True))
-        if buffers(layer, {loop: len(parts[0]) for loop, parts in cut.items()}) > machine.room:
+        if buffers(layer, {loop: len(parts[0]) for loop, parts in cut.items()}) > machine.buffer_capacity:
             continue
         several = {loop for loop, parts in cut.items() if len(parts) > 1}
         walked = set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -13,10 +13,11 @@ from layers import everything, make, plans, problems, walk, with_plan
 
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, measured_objective, objective, simulate, violation
-from tilewright.tiling.dsp import exhaustive, local_traffic, nest_of, search, thesis
+from tilewright.tiling.dsp import exact, exhaustive, local_traffic, nest_of, thesis_model
+from tilewright.tiling.dsp.cost import energy
 from tilewright.tiling.dsp.duration import duration
+from tilewright.tiling.dsp.exact import families, fewest_accesses
 from tilewright.tiling.dsp.plan import LOOPS, SCHEDULES, DspPlan
-from tilewright.tiling.dsp.search import energy, fewest_accesses
 from tilewright.tiling.dsp.traffic import Tiles
 
 INFINITE = float("inf")
@@ -135,11 +136,11 @@ def test_exact_search_equals_enumeration(problem, limit):
 @settings(max_examples=60)
 def test_more_memory_and_more_schedules_never_cost(problem):
     nest = nest_of(problem.one_layer, problem.machine)
-    room = problem.machine.room
+    capacity = problem.machine.buffer_capacity
     found = {limit: fewest_accesses(nest, limit) for limit in ("any", "thesis", *SCHEDULES)}
     assert found["any"].value <= found["thesis"].value
     assert found["thesis"].value == min(f.value for name, f in found.items() if f and name in SCHEDULES)
-    assert fewest_accesses(nest, "any", 2 * room).value <= found["any"].value
+    assert fewest_accesses(nest, "any", 2 * capacity).value <= found["any"].value
 
 
 def test_published_formulas_equal_ours_on_divisible_tiles():
@@ -149,7 +150,7 @@ def test_published_formulas_equal_ours_on_divisible_tiles():
     for name, (order, reuse) in SCHEDULES.items():
         plan = DspPlan((1, 1, 2, 4, 2, 3), order, reuse)
         tiles = one(nest, plan)
-        assert thesis.accesses(tiles, name)[0] == pytest.approx(
+        assert thesis_model.accesses(tiles, name)[0] == pytest.approx(
             tiles.traffic(order, reuse).accesses[0], abs=1e-6
         )
 
@@ -160,7 +161,7 @@ def test_published_formulas_count_edge_tiles_as_full_ones():
     plan = DspPlan((1, 1, 2, 5, 2, 1), "kncyx", "none")  # 5 maps in 2, 5 columns in 2: three tiles each
     traffic, published = (
         one(nest, plan).traffic("kncyx", "none"),
-        thesis.accesses(one(nest, plan), "intra")[0],
+        thesis_model.accesses(one(nest, plan), "intra")[0],
     )
     inputs, weights, outputs = 7 * (4 + 4 + 3) * 3, 5 * 9 * 3, 5 * 25
     assert traffic.accesses[0] == inputs + weights + outputs
@@ -174,7 +175,7 @@ def test_published_cycles_by_hand():
     plan = DspPlan((1, 1, 1, 2, 2, 1), "kncyx", "none")
     each = 4 * 4 + 9 + 4
     prolog, middle, epilog = 16 + 9 + 20 + 36, max(36 + 3 * 10, each), 4 + 10
-    assert thesis.cycles(one(nest, plan), "intra").total[0] == prolog + middle + epilog
+    assert thesis_model.cycles(one(nest, plan), "intra").total[0] == prolog + middle + epilog
 
 
 @given(problems(tight=True))
@@ -323,9 +324,50 @@ def test_blocks_do_not_change_what_is_found(monkeypatch):
         make(layer, {"memory_bytes": 500}, minimise=m) for m in ("accesses", "cycles", "energy", "pareto")
     ]
     whole = [exhaustive(problem, INFINITE) for problem in problems]
-    monkeypatch.setattr(search, "MAX_BLOCK", 5)
+    monkeypatch.setattr(families, "MAX_BLOCK", 5)
     parts = [exhaustive(problem, INFINITE) for problem in problems]
     assert [found.value for found in parts] == [found.value for found in whole]
     fronts = [[duration(nest_of(p.one_layer, p.machine), plan) for plan in found.layers]
               for p, found in ((problems[-1], whole[-1]), (problems[-1], parts[-1]))]  # fmt: skip
     assert [(d.cycles, d.accesses) for d in fronts[0]] == [(d.cycles, d.accesses) for d in fronts[1]]
+
+
+# Trade-offs --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", ["thesis", "any"])
+def test_the_front_is_that_of_every_tile_and_schedule(limit: str) -> None:
+    """Brute force over every tile size, not only those that make different numbers of iterations."""
+    table = {
+        "layer": {"input": [3, 5, 6], "kernels": 4, "kernel": [3, 3], "stride": [1, 2], "batch": 2},
+        "machine": {
+            "kind": "dsp",
+            "memory_bytes": 400,
+            "bus_elements_per_cycle": 2,
+            "macs_per_cycle": 4,
+            "dma_setup_cycles": 7,
+            "register_file_bytes": 60,
+        },
+        "objective": {"minimise": "pareto"},
+        "limits": {"schedule": limit},
+    }
+    problem = Problem.model_validate(table)
+    nest = nest_of(problem.one_layer, problem.machine)
+    local = exact.local_traffic(nest)
+    points = set()
+    for tile in product(*(range(1, size + 1) for size in nest.sizes)):
+        if sum(nest.buffers(nest.step(tile)).values()) > nest.machine.buffer_capacity:
+            continue
+        for order, reuse in exact.schedules(limit):
+            plan = DspPlan(tile, order, reuse)  # type: ignore[arg-type]
+            if not thesis_model.runnable(one(nest, plan), plan.schedule)[0]:
+                continue
+            total = duration(nest, plan, local)
+            points.add((total.cycles, total.accesses))
+    front = [p for p in points if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points)]
+    found = exhaustive(problem, float("inf"))
+    assert found is not None
+    ours = [(total.cycles, total.accesses) for total in (duration(nest, plan, local) for plan in found[1])]
+    assert ours == sorted(front)
+    facts = simulate(problem, Plan(found[1], front=True)).facts["front"]
+    assert [(point["cycles"], point["accesses"]) for point in facts] == ours

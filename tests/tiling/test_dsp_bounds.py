@@ -14,8 +14,9 @@ from layers import make, plans, problems
 from tilewright.spec.layer import Layer
 from tilewright.tiling.dsp import best_bound, bounds, exhaustive, local_traffic, nest_of, violation
 from tilewright.tiling.dsp.bounds import Work, fewest_tiles, fewest_transfers, pebble_game
+from tilewright.tiling.dsp.cost import measure
 from tilewright.tiling.dsp.duration import duration
-from tilewright.tiling.dsp.search import fewest_accesses, measure
+from tilewright.tiling.dsp.exact import fewest_accesses
 
 OBJECTIVES = ("accesses", "cycles", "energy", "pareto")
 INFINITE = float("inf")
@@ -60,7 +61,7 @@ class Pebbles:
         self.elements = [1 << bit for bit in range(len(number))]
         self.users = {e: sum(1 << m for m, need in enumerate(self.macs) if need & e) for e in self.elements}
 
-    def fewest_accesses(self, room: int) -> int:
+    def fewest_accesses(self, capacity: int) -> int:
         """Return the length of a shortest path (A*)."""
         everything = (1 << len(self.macs)) - 1
         queue, known = [(self.left(0, 0), 0, 0, 0)], {(0, 0): 0}
@@ -70,7 +71,7 @@ class Pebbles:
                 return cost
             if known[done, held] < cost:
                 continue
-            for price, *state in self.moves(done, held, room):
+            for price, *state in self.moves(done, held, capacity):
                 done_then, held_then = state
                 reached = cost + price
                 if reached < known.get((done_then, held_then), 1 << 30):
@@ -79,9 +80,9 @@ class Pebbles:
                     heappush(queue, (reached + left, reached, done_then, held_then))
         raise AssertionError("a MAC does not fit")
 
-    def moves(self, done: int, held: int, room: int):
+    def moves(self, done: int, held: int, capacity: int):
         """Bring one element, in the place of another one if there is none left."""
-        leaving = [0] if held.bit_count() < room else [e for e in self.elements if e & held]
+        leaving = [0] if held.bit_count() < capacity else [e for e in self.elements if e & held]
         for element in self.elements:
             if element & held or not self.users[element] & ~done:
                 continue
@@ -145,20 +146,20 @@ def handfuls(draw, most_macs):
 
 @given(handfuls(most_macs=8), st.integers(3, 6))
 @settings(max_examples=40)
-def test_no_schedule_beats_the_bound_and_no_plan_beats_the_best_schedule(problem, room):
+def test_no_schedule_beats_the_bound_and_no_plan_beats_the_best_schedule(problem, capacity):
     generated = problem.machine.padding == "generated"
-    optimum = Pebbles(problem.one_layer, generated).fewest_accesses(room)
-    assert pebble_game(nest(problem), room).accesses <= optimum
-    plan = fewest_accesses(nest(problem), room=room)
+    optimum = Pebbles(problem.one_layer, generated).fewest_accesses(capacity)
+    assert pebble_game(nest(problem), capacity).accesses <= optimum
+    plan = fewest_accesses(nest(problem), capacity=capacity)
     assert plan is None or optimum <= plan.value
 
 
-@pytest.mark.parametrize(("room", "optimum", "bound"), [(3, 17, 13), (4, 14, 12), (8, 12, 12)])
-def test_product_of_two_by_two_matrices(room, optimum, bound):
+@pytest.mark.parametrize(("capacity", "optimum", "bound"), [(3, 17, 13), (4, 14, 12), (8, 12, 12)])
+def test_product_of_two_by_two_matrices(capacity, optimum, bound):
     """Beside one element of each matrix there is no place, so that 5 of 8 products come without reuse."""
     problem = make({"input": [2, 1, 2], "kernels": 2, "kernel": [1, 1]})
-    assert Pebbles(problem.one_layer, False).fewest_accesses(room) == optimum
-    assert pebble_game(nest(problem), room).accesses == bound
+    assert Pebbles(problem.one_layer, False).fewest_accesses(capacity) == optimum
+    assert pebble_game(nest(problem), capacity).accesses == bound
 
 
 # The lemmas -----------------------------------------------------------------------------------------
@@ -265,19 +266,22 @@ def test_random_plans_keep_every_bound(data):
 @settings(max_examples=100)
 def test_no_plan_beats_the_bound_where_memory_is_short(problem):
     """Many maps, so that it is not the compulsory traffic that counts."""
-    bound, found = pebble_game(nest(problem), nest(problem).machine.room), fewest_accesses(nest(problem))
+    bound, found = (
+        pebble_game(nest(problem), nest(problem).machine.buffer_capacity),
+        fewest_accesses(nest(problem)),
+    )
     assert bound.accesses <= found.value
 
 
 @given(problems(side=12, channels=6), st.lists(st.integers(3, 400), min_size=2, max_size=6))
-def test_more_memory_never_raises_the_bound(problem, rooms):
-    found = [pebble_game(nest(problem), room).accesses for room in sorted(rooms)]
+def test_more_memory_never_raises_the_bound(problem, capacities):
+    found = [pebble_game(nest(problem), capacity).accesses for capacity in sorted(capacities)]
     assert found == sorted(found, reverse=True)
 
 
 def test_large_layers_never_have_a_higher_bound_with_more_memory():
     layer = {"input": [64, 56, 56], "kernels": 96, "kernel": [3, 3], "padding": [1, 1, 1, 1]}
-    found = [pebble_game(nest(make(layer)), room).accesses for room in range(16, 20_000, 97)]
+    found = [pebble_game(nest(make(layer)), capacity).accesses for capacity in range(16, 20_000, 97)]
     assert found == sorted(found, reverse=True)
     assert found[0] > 30 * found[-1]
 

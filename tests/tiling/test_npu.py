@@ -1,42 +1,22 @@
-"""The multicore NPU: closed form and simulator, exact search and enumeration, the paper's numbers."""
+"""The multicore NPU: closed form and simulator, exact search and enumeration, what the paper's fit sees."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.core import catalogue
 from tilewright.papers.tso import fitting
-from tilewright.papers.tso.tables import (
-    FITTED,
-    NAMES,
-    STRATEGIES,
-    choose,
-    figure_6,
-    figure_7,
-    measured,
-    ranking,
-    reproduce,
-    slices_of_figure_1,
-    solved,
-    trivial,
-    worked_tiles,
-)
-from tilewright.run.instance import read
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, best_bound, measured_objective, objective, simulate, violation
 from tilewright.tiling.npu import cut_of, exhaustive
-from tilewright.tiling.npu.cost import OURS, Cost, Reading, cost, published, totals
-from tilewright.tiling.npu.machine import NpuMachine
+from tilewright.tiling.npu.cost import OURS, Cost, cost, published, totals
+from tilewright.tiling.npu.exact import largest_filter_step
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
-from tilewright.tiling.npu.search import largest_filter_step
 
 INFINITE = float("inf")
 
@@ -279,88 +259,6 @@ def test_fit_sees_the_best_of_all_tiles(problem, each):
                 assert cells[p, s] > 1e12
 
 
-@given(st.lists(st.tuples(*[st.integers(0, 6)] * 3), min_size=1, max_size=40))
-def test_undominated(rows):
-    counts = np.array(rows)
-    for columns in (2, 3):
-        expected = [
-            row
-            for number, row in enumerate(rows)
-            if not any(
-                all(a <= b for a, b in zip(other[:columns], row[:columns], strict=True))
-                and (other[:columns] != row[:columns] or place < number)
-                for place, other in enumerate(rows)
-            )
-        ]
-        assert [tuple(row) for row in fitting.undominated(counts, columns)] == expected
-
-
-# The paper's numbers --------------------------------------------------------------------------------------
-
-
-@cache
-def networks():
-    return {network.name: network for network in solved()}
-
-
-def test_worked_checks():
-    """Figure 1, and the two tiles of InceptionV3's fifth convolution (section VI)."""
-    assert [bursts for _, bursts in slices_of_figure_1()] == [1024, 512, 256]
-    assert [bursts for _, bursts in worked_tiles()] == [70, 176]
-
-
-def test_fitted_times_are_what_the_fit_finds():
-    machine = fitting.machine()
-    assert machine == NpuMachine(kind="npu")  # the defaults are the file's
-    space = fitting.Space(fitting.networks(), machine)
-    found = fitting.whole(space)
-    assert found.prices == (machine.cycle_ps, machine.byte_ps, machine.burst_ps)
-    assert found.mean < 0.033
-    free = fitting.fit(space)
-    assert free.square <= found.square < free.square + 0.0005
-    columns = [[networks()[name].burst, networks()[name].no_burst] for name in FITTED]
-    again = np.array(columns) / np.array([measured()[name] for name in FITTED]) - 1
-    assert again == pytest.approx(found.residuals)
-
-
-def test_fixed_strategies_never_win():
-    for network in networks().values():
-        assert network.no_burst >= network.burst
-        for group in (PARTITIONS, SCHEDULES):
-            assert all(network.ratio(strategy) >= 1 for strategy in group)
-    assert networks()["resnet50"].without("WS") == 3  # 512 filters of 512 maps of 3 x 3: a filter is 9 KB
-    assert ranking({"a": 2.0, "b": 1.0, "c": 2.0001}) == "b < a = c"
-
-
-@pytest.mark.parametrize("name", ["lenet", "squeezenet", "inceptionv3", "mobilenetv2", "resnet50"])
-def test_plans_behind_the_table_survive_the_simulator(name):
-    """Every partition and schedule of every layer, and the plans that do not know of bursts."""
-    for layer in {id(layer): layer for layer in networks()[name].layers}.values():
-        for plan in layer.plans:
-            report = simulate(layer.problem, Plan((plan,)), overlapped=False)
-            assert report.violation is None
-            assert measured_objective(layer.problem, report) == layer.time(plan)
-
-
-def test_a_small_layer_of_the_networks_is_computed_right():
-    problem = read(catalogue.instance("tiling", "lenet-nmp")).problem
-    for part in problem.parts:
-        for plan in choose(part.problem).plans:
-            assert simulate(part.problem, Plan((plan,)), numeric=True, overlapped=False).numeric
-
-
-def test_reproduce_prints_and_draws(tmp_path):
-    lines = []
-    reproduce("tso", time_limit=60, folder=tmp_path, say=lines.append)
-    text = "\n".join(lines)
-    for expected in ("72,686", "KS&OFM", "trivial", "1024 bursts", "70 bursts a tile", "41.0 %"):
-        assert expected in text
-    assert {path.name for path in tmp_path.iterdir()} == {"tso-figure6.png", "tso-figure7.png"}
-    one = [networks()["lenet"]]
-    figure_6(one, tmp_path / "one.svg")
-    figure_7(one, tmp_path / "other.svg")
-
-
 # What is refused ------------------------------------------------------------------------------------------
 
 CONV = {"input": [2, 6, 6], "kernels": 4, "kernel": [3, 3]}
@@ -433,23 +331,3 @@ def test_faults_are_explained():
     wider = make({**CONV, "kernels": 8}, schedule="IS")
     broken = Plan((NpuPlan("KS", "IS", (1, 1, 1, 1)),))
     assert violation(wider, broken) == "input stationary: a tile has all 2 filters of a core, this one 1"
-
-
-def test_readings_that_are_printed_exist():
-    assert {variant.reading for variant in fitting.VARIANTS.values()} >= {OURS, Reading(edges="full")}
-
-
-# The page ---------------------------------------------------------------------------------------------------
-
-
-def test_the_page_has_what_the_model_says():
-    page = (Path(__file__).parents[2] / "docs" / "npu.md").read_text("utf-8")
-    for network in networks().values():
-        columns = [network.burst, network.no_burst, *(network.fixed(name) for name in STRATEGIES)]
-        ratios = [f"{network.ratio(name):.3f}" for name in STRATEGIES]
-        order = "; ".join(
-            ranking({name: network.fixed(name) for name in group}) for group in (PARTITIONS, SCHEDULES)
-        )
-        for cells in ([f"{column:,.0f}" for column in columns], [*ratios, order]):
-            assert f"| {NAMES[network.name]} | {' | '.join(cells)} |" in page
-    assert f"({trivial(list(networks().values())):.3f}, the geometric mean" in page

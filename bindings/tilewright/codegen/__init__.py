@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.codegen import c_loops
+from tilewright.codegen.c_file import emit_layer, emit_network
 from tilewright.core.room import room_of
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Problem, violation
@@ -38,6 +38,6 @@ def emit(name: str, source: str, problem: Any, plan: Any) -> str:
         raise InputError("plan", problem.machine.kind, f"is not valid: {broken}")
     layers = [layer for layer in plan.layers if isinstance(layer, DspPlan)]
     if problem.network is None:
-        return c_loops.emit(problem, layers[0], name, source)
+        return emit_layer(problem, layers[0], name, source)
     named = zip(problem.parts, layers, strict=True)
-    return c_loops.emit_network([(layer, part, one) for (layer, part), one in named], name, source)
+    return emit_network([(label, part, layer) for (label, part), layer in named], name, source)

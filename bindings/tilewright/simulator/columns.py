@@ -21,9 +21,16 @@ from tilewright.simulator.report import Violation
 from tilewright.spec.errors import OutOfTimeError
 
 Numbers = NDArray[np.integer[Any]]
+Marks = NDArray[np.bool_]
 
-FREE, WRITE, LOAD, COMPUTE, READ, PRELOAD = range(6)
-"""Kinds of events; the first four are the stages of a step in their order."""
+# Kinds of events, the first four in the order of a step's stages. They are plain integers, since NumPy
+# compares whole columns of small integers with them, and would widen those for members of an enumeration.
+FREE = 0  # space is given up
+WRITE = 1  # a transfer to DRAM, which gives up its space as well
+LOAD = 2  # a transfer from DRAM
+COMPUTE = 3  # MACs that are added to a region
+READ = 4  # an operand of a compute
+PRELOAD = 5  # what is on chip before the first step
 
 _REMEMBERED = 1 << 17
 """Regions whose numbers are remembered at a time; forgetting one costs a few bytes when it comes again."""

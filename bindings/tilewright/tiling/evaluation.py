@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import prod
-from types import ModuleType
 from typing import Any
 
 from tilewright.core import front
@@ -13,25 +12,26 @@ from tilewright.core.context import CONSTRUCT
 from tilewright.simulator import Report, Violation
 from tilewright.spec.layer import Layer
 from tilewright.tiling import dsp, npu
+from tilewright.tiling.machine_kind import MachineKind
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 
-MACHINES: dict[str, ModuleType] = {"dsp": dsp, "npu": npu}
-"""The module of each kind of machine; all have the same functions."""
+MACHINES: dict[str, MachineKind] = {"dsp": dsp, "npu": npu}
+"""What each kind of machine knows of a layer's plans."""
 
 
-def _machine(problem: Problem) -> ModuleType:
+def _machine(problem: Problem) -> MachineKind:
     return MACHINES[problem.machine.kind]
 
 
 def best_bound(problem: Problem) -> Bound:
     """Return the strongest bound that is known without a search, summed over the layers."""
-    known: dict[int, Any] = {}
+    by_part: dict[int, Bound] = {}
     bounds, impossible = [], None
     for name, part in problem.parts:
-        if id(part) not in known:
-            known[id(part)] = _machine(part).best_bound(part)
-        bounds.append(known[id(part)])
+        if id(part) not in by_part:
+            by_part[id(part)] = _machine(part).best_bound(part)
+        bounds.append(by_part[id(part)])
         if bounds[-1].impossible is not None:
             impossible = impossible or (f"layer {name}: " if name else "") + bounds[-1].impossible
     names = " and ".join(dict.fromkeys(bound.name for bound in bounds))
@@ -59,8 +59,7 @@ def _violation(problem: Problem, plan: Plan) -> str | None:
     layer = plan.layers[0]
     if not isinstance(layer, kind.LayerPlan):
         return f"kind of plan: the machine is of kind {problem.machine.kind}"
-    found: str | None = kind.violation(problem, layer)
-    return found
+    return kind.violation(problem, layer)
 
 
 def objective(problem: Problem, plan: Plan) -> int:
@@ -68,20 +67,19 @@ def objective(problem: Problem, plan: Plan) -> int:
 
     Of a front it is the fewest cycles, those of its first plan.
     """
-    known: dict[tuple[int, Any], int] = {}
+    costs: dict[tuple[int, Any], int] = {}
     total = 0
     for (_, part), layer in zip(problem.parts, plan.layers, strict=False):
-        if (id(part), layer) not in known:
-            known[id(part), layer] = _machine(part).objective(part, layer)
-        total += known[id(part), layer]
+        if (id(part), layer) not in costs:
+            costs[id(part), layer] = _machine(part).objective(part, layer)
+        total += costs[id(part), layer]
     return total
 
 
 def measured_objective(problem: Problem, report: Report) -> int:
     """Cost of a simulated plan."""
     if problem.network is None:
-        measured: int = _machine(problem).measured_objective(problem, report)
-        return measured
+        return _machine(problem).measured_objective(problem, report)
     pairs = zip(problem.parts, report.layers, strict=True)
     return sum(_machine(part).measured_objective(part, layer) for (_, part), (_, layer) in pairs)
 
@@ -117,13 +115,13 @@ def simulate(
     if len(plan.layers) != len(problem.parts):
         found = f"{len(plan.layers)} layers"
         return Report.refused(Violation("layers", 0, "plan", f"{len(problem.parts)} layers", found))
-    known: dict[tuple[int, Any], Report] = {}
+    executed: dict[tuple[int, Any], Report] = {}
     reports = []
-    for (_, part), one in zip(problem.parts, plan.split(), strict=True):
-        key = (id(part), one.layers[0])
-        if key not in known:
-            known[key] = _simulate(part, one, options)
-        reports.append(known[key])
+    for (_, part), layer_plan in zip(problem.parts, plan.split(), strict=True):
+        key = (id(part), layer_plan.layers[0])
+        if key not in executed:
+            executed[key] = _simulate(part, layer_plan, options)
+        reports.append(executed[key])
     if problem.network is None:
         return reports[0]
     return Report.chain([name for name, _ in problem.parts], reports)
@@ -133,8 +131,7 @@ def _simulate(problem: Problem, plan: Plan, options: dict[str, Any]) -> Report:
     if not isinstance(plan.layers[0], _machine(problem).LayerPlan):
         needed, found = f"a plan for a machine of kind {problem.machine.kind}", "one of another kind"
         return Report.refused(Violation("kind of plan", 0, "plan", needed, found))
-    report: Report = _machine(problem).simulate(problem, plan.layers[0], **options)
-    return report
+    return _machine(problem).simulate(problem, plan.layers[0], **options)
 
 
 def _simulate_front(problem: Problem, plan: Plan, options: dict[str, Any]) -> Report:
@@ -175,7 +172,7 @@ def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bo
 
 
 def simulation_seconds(problem: Problem, steps: int) -> float:
-    """Estimate how long `simulate` takes for a plan of so many steps."""
+    """Estimate how long `simulate` takes for a plan with that number of steps."""
     return 0.2 + steps * 1e-4
 
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import Any
 
+from tilewright.tiling.dsp import minizinc as dsp
+from tilewright.tiling.machine_kind import KindBridge
+from tilewright.tiling.npu import minizinc as npu
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
+
+BRIDGES: dict[str, KindBridge] = {"dsp": dsp, "npu": npu}
+"""The bridge of each kind of machine."""
 
 CORES = {"dsp": "core.mzn", "npu": "core.npu.mzn"}
 """What a formulation for each kind of machine includes."""
 
 
-def _bridge(problem: Problem) -> Any:
-    return importlib.import_module(f"tilewright.tiling.{problem.machine.kind}.minizinc")
+def _bridge(problem: Problem) -> KindBridge:
+    return BRIDGES[problem.machine.kind]
 
 
 def suits(problem: Problem, formulation: Path) -> bool:
@@ -24,29 +29,27 @@ def suits(problem: Problem, formulation: Path) -> bool:
 
 def size(problem: Problem) -> int:
     """Return about how many constraints a formulation gives."""
-    return int(_bridge(problem).size(problem))
+    return _bridge(problem).size(problem)
 
 
 def relax(problem: Problem) -> int:
     """Return the percentage of decisions that large-neighbourhood search keeps."""
-    return int(_bridge(problem).relax(problem))
+    return _bridge(problem).relax(problem)
 
 
 def scale(problem: Problem) -> tuple[int, int]:
     """Return (offset, unit): a plan costs ``offset + unit * objective`` of the formulation."""
-    offset, unit = _bridge(problem).scale(problem)
-    return offset, unit
+    return _bridge(problem).scale(problem)
 
 
 def data(problem: Problem) -> dict[str, Any]:
     """Return the parameters that the core declares, all but those of the search."""
-    return dict(_bridge(problem).data(problem))
+    return _bridge(problem).data(problem)
 
 
 def start(problem: Problem, plan: Plan) -> list[int] | None:
     """Return a plan as values of the decisions, None where the formulations have none that is as good."""
-    found: list[int] | None = _bridge(problem).start(problem, plan)
-    return found
+    return _bridge(problem).start(problem, plan)
 
 
 def plan(problem: Problem, solution: Any) -> Plan:

@@ -244,7 +244,7 @@ def _in_tiles(size: int, step: int) -> str:
 
 def _loop_nest(axes: Axes, nest: Nest, plan: DspPlan) -> None:
     """Draw the tile loops, outermost first, as bars of their iterations, and say what stays on chip."""
-    names = {
+    names: dict[int, str] = {
         G: "channel groups",
         N: "images On",
         C: "output maps Oc",

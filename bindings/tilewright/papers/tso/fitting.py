@@ -20,9 +20,9 @@ from tilewright.core import catalogue
 from tilewright.run.instance import read
 from tilewright.spec.layer import Layer
 from tilewright.tiling.npu.cost import OURS, Counts, Reading, Steps, totals
+from tilewright.tiling.npu.exact import largest_filter_step, tiles
 from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES
-from tilewright.tiling.npu.search import largest_filter_step, tiles
 from tilewright.tiling.npu.slices import Cut
 
 Values = NDArray[np.float64]

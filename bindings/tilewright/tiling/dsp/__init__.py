@@ -11,12 +11,13 @@ from tilewright.core.bounds import Exact
 from tilewright.simulator import Report, Violation, execute
 from tilewright.simulator.reference import convolution, random_values
 from tilewright.spec.layer import Layer
-from tilewright.tiling.dsp import bounds, search, thesis
+from tilewright.tiling.dsp import bounds, cost, exact, thesis_model
 from tilewright.tiling.dsp.lowering import lower
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.dsp.nest import Nest
 from tilewright.tiling.dsp.plan import LOOPS, SCHEDULES, DspPlan
 from tilewright.tiling.dsp.traffic import Tiles
+from tilewright.tiling.machine_kind import LayerProblem
 
 LayerPlan = DspPlan
 
@@ -30,10 +31,10 @@ def nest_of(layer: Layer, machine: DspMachine) -> Nest:
 @lru_cache(maxsize=256)
 def local_traffic(layer: Layer, machine: DspMachine) -> int:
     """Elements of local traffic that every plan of a layer is charged with (section 5.4)."""
-    return search.local_traffic(nest_of(layer, machine))
+    return exact.local_traffic(nest_of(layer, machine))
 
 
-def violation(problem: Any, plan: DspPlan) -> str | None:
+def violation(problem: LayerProblem, plan: DspPlan) -> str | None:
     """Say what is wrong with a plan, or None for a valid one."""
     layer, machine, limit = problem.one_layer, problem.machine, problem.limits.schedule
     nest = nest_of(layer, machine)
@@ -41,7 +42,7 @@ def violation(problem: Any, plan: DspPlan) -> str | None:
     if allowed and plan.schedule not in allowed:
         return f"schedule {plan.schedule}: the limits allow {', '.join(allowed)}"
     buffers = nest.buffers(nest.step(plan.tile))
-    if sum(buffers.values()) > machine.room:
+    if sum(buffers.values()) > machine.buffer_capacity:
         shown = ", ".join(f"{name} {size}" for name, size in buffers.items())
         twice = ", twice for double buffering" if machine.copies == 2 else ""
         return (
@@ -54,13 +55,13 @@ def violation(problem: Any, plan: DspPlan) -> str | None:
     return None
 
 
-def objective(problem: Any, plan: DspPlan) -> int:
+def objective(problem: LayerProblem, plan: DspPlan) -> int:
     """Cost of a valid plan by the closed form; the simulator must find the same."""
     nest = nest_of(problem.one_layer, problem.machine)
-    return search.measure(nest, plan, problem.minimise, local_traffic(problem.one_layer, problem.machine))
+    return cost.measure(nest, plan, problem.minimise, local_traffic(problem.one_layer, problem.machine))
 
 
-def measured_objective(problem: Any, report: Report) -> int:
+def measured_objective(problem: LayerProblem, report: Report) -> int:
     """Cost of a simulated plan."""
     machine = problem.machine
     accesses = _accesses(report)
@@ -68,12 +69,12 @@ def measured_objective(problem: Any, report: Report) -> int:
         return accesses
     if problem.minimise == "energy":
         nest = nest_of(problem.one_layer, machine)
-        return search.energy(nest, accesses, _busy(problem, report), report.streamed)
+        return cost.energy(nest, accesses, _busy(problem, report), report.streamed)
     return trade_off(problem, report)["cycles"]
 
 
 def simulate(
-    problem: Any,
+    problem: LayerProblem,
     plan: DspPlan,
     *,
     numeric: bool = False,
@@ -111,7 +112,7 @@ def simulate(
     return report
 
 
-def _facts(problem: Any, plan: DspPlan, report: Report) -> dict[str, Any]:
+def _facts(problem: LayerProblem, plan: DspPlan, report: Report) -> dict[str, Any]:
     """Return what stands beside the counts: the thesis's measures, and what no plan can do without."""
     layer, machine = problem.one_layer, problem.machine
     nest, local = nest_of(layer, machine), local_traffic(layer, machine)
@@ -123,7 +124,7 @@ def _facts(problem: Any, plan: DspPlan, report: Report) -> dict[str, Any]:
         "step": dict(zip(LOOPS, nest.step(plan.tile), strict=True)),
         "buffers": nest.buffers(nest.step(plan.tile)),
         **point,
-        "energy_fj": search.energy(nest, point["accesses"], busy, report.streamed),
+        "energy_fj": cost.energy(nest, point["accesses"], busy, report.streamed),
         "gops_per_second": machine.clock_mhz * 2 * nest.macs / point["cycles"] / 1000,
         "ops_per_byte": 2 * nest.macs / (point["accesses"] * machine.element_bytes),
         "least_accesses": least.accesses,
@@ -131,25 +132,25 @@ def _facts(problem: Any, plan: DspPlan, report: Report) -> dict[str, Any]:
     }
     if plan.schedule in SCHEDULES:
         tiles = Tiles(nest, tuple(np.array([size]) for size in nest.step(plan.tile)))
-        facts["published_accesses"] = float(thesis.accesses(tiles, plan.schedule)[0])
-        facts["published_cycles"] = float(thesis.cycles(tiles, plan.schedule, local).total[0])
+        facts["published_accesses"] = float(thesis_model.accesses(tiles, plan.schedule)[0])
+        facts["published_cycles"] = float(thesis_model.cycles(tiles, plan.schedule, local).total[0])
     return facts
 
 
-def _busy(problem: Any, report: Report) -> int:
+def _busy(problem: LayerProblem, report: Report) -> int:
     """Cycles in which the core computes or sets up transfers."""
     machine = problem.machine
     compute = int((-(-report.macs // machine.macs_per_cycle)).sum())
     return compute + int(machine.dma_setup_cycles) * report.transfers
 
 
-def best_bound(problem: Any) -> bounds.Bound:
+def best_bound(problem: LayerProblem) -> bounds.LayerBound:
     """Return a lower bound that holds for every schedule on the machine."""
     layer, machine = problem.one_layer, problem.machine
     return bounds.best_bound(nest_of(layer, machine), problem.minimise, local_traffic(layer, machine))
 
 
-def exhaustive(problem: Any, deadline: float) -> Exact | None:
+def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
     """Return the best plan, or all plans of a front; None if nothing is feasible.
 
     Parameters
@@ -160,16 +161,16 @@ def exhaustive(problem: Any, deadline: float) -> Exact | None:
     layer, machine, minimise = problem.one_layer, problem.machine, problem.minimise
     nest, local, limit = nest_of(layer, machine), local_traffic(layer, machine), problem.limits.schedule
     if minimise == "pareto":
-        front, proven = search.pareto_front(nest, limit, local, deadline)
+        front, proven = exact.pareto_front(nest, limit, local, deadline)
         return Exact(front[0].cycles, tuple(point.plan for point in front), proven) if front else None
     if minimise == "accesses":
-        found, proven = search.fewest_accesses(nest, limit), True
+        found, proven = exact.fewest_accesses(nest, limit), True
     else:
-        found, proven = search.fewest(nest, minimise, limit, local, deadline)
+        found, proven = exact.cheapest(nest, minimise, limit, local, deadline)
     return None if found is None else Exact(found.value, (found.plan,), proven)
 
 
-def trade_off(problem: Any, report: Report) -> dict[str, int]:
+def trade_off(problem: LayerProblem, report: Report) -> dict[str, int]:
     """Return the two numbers of a point of a Pareto front (equations 5.22 and 5.23, without constants)."""
     line = report.lockstep if problem.machine.double_buffering else report.sequential
     assert line is not None

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.core.bounds import Bound
+from tilewright.tiling.dsp.cost import energy
 from tilewright.tiling.dsp.nest import Nest, X, Y
-from tilewright.tiling.dsp.search import energy
 
 Counts = NDArray[np.int64]
 Reals = NDArray[np.float64]
@@ -32,39 +33,30 @@ MARGIN = 1e-11
 """Relative error that sums and roots in floating point are allowed, many times what they can have."""
 
 
-@dataclass(frozen=True)
-class Bound:
-    """A lower bound on the cost of every plan of a layer.
+@dataclass(frozen=True, kw_only=True)
+class LayerBound(Bound):
+    """A lower bound on the cost of every plan of a layer, and what it follows from.
+
+    Its name is the argument: ``compulsory``, ``pebble game``, or ``compute`` where the core's work is what
+    counts.
 
     Attributes
     ----------
-    name
-        The argument: ``compulsory``, ``pebble game``, or ``compute`` where the core's work is what counts.
-    value
-        Bound on the objective of every plan.
     accesses
         Bound on the elements that any schedule loads and writes, tiled or not.
-    steps
-        Fewest tiles.
     parameters
         What is needed to recompute it.
-    impossible
-        Why there is no plan, or None.
     """
 
-    name: str
-    value: int
     accesses: int
-    steps: int = 1
     parameters: dict[str, Any] = field(default_factory=dict)
-    impossible: str | None = None
 
     def __str__(self) -> str:
         shown = ", ".join(f"{key} {value}" for key, value in self.parameters.items())
         return f"{self.name} bound: at least {self.accesses} accesses" + (f" ({shown})" if shown else "")
 
 
-def best_bound(nest: Nest, minimise: str, local: int) -> Bound:
+def best_bound(nest: Nest, minimise: str, local: int) -> LayerBound:
     """Return the strongest bound of this module on what a plan costs.
 
     Parameters
@@ -72,26 +64,27 @@ def best_bound(nest: Nest, minimise: str, local: int) -> Bound:
     minimise : {"accesses", "cycles", "energy", "pareto"}
         Of a Pareto front it is the fewest cycles that are bounded.
     local
-        Elements of local traffic of the layer (`search.local_traffic`).
+        Elements of local traffic of the layer (`exact.local_traffic`).
     """
     work = Work.of(nest)
-    game = pebble_game(nest, nest.machine.room, work)
+    game = pebble_game(nest, nest.machine.buffer_capacity, work)
     name, moved, parameters = game.name, game.accesses, game.parameters
     if nest.compulsory > moved:
         # Tiles load whole boxes: with dilation, or a stride above the kernel's size, more than MACs need.
         name, moved, parameters = "compulsory", nest.compulsory, {}
     steps = fewest_tiles(nest, work)
     if minimise == "accesses":
-        return Bound(name, moved, game.accesses, steps, parameters)
+        return LayerBound(name, moved, steps, accesses=game.accesses, parameters=parameters)
     transfers = fewest_transfers(nest, moved, steps)
     compute = -(-nest.macs // nest.machine.macs_per_cycle)
     if minimise == "energy":
         busy = compute + nest.machine.dma_setup_cycles * transfers
-        return Bound(name, energy(nest, moved, busy, local), game.accesses, steps, parameters)
+        value = energy(nest, moved, busy, local)
+        return LayerBound(name, value, steps, accesses=game.accesses, parameters=parameters)
     core, bus = _cycles(nest, moved, transfers, compute, local)
     if core > bus:
         name, parameters = "compute", {}
-    return Bound(name, max(core, bus), game.accesses, steps, parameters)
+    return LayerBound(name, max(core, bus), steps, accesses=game.accesses, parameters=parameters)
 
 
 # Accesses ------------------------------------------------------------------------------------------
@@ -203,8 +196,8 @@ def compulsory(nest: Nest, work: Work) -> tuple[int, int, int]:
     return work.needed, nest.n_weights, nest.n_outputs
 
 
-def pebble_game(nest: Nest, room: int, work: Work | None = None) -> Game:
-    """Bound the accesses of every schedule on a memory of `room` elements (theorem 2).
+def pebble_game(nest: Nest, capacity: int, work: Work | None = None) -> Game:
+    """Bound the accesses of every schedule on a memory of `capacity` elements (theorem 2).
 
     Cut into windows, a schedule pays in each for what the window's MACs need and the memory does not hold
     when it begins. Every number of windows and all charges are valid; the best of many is returned.
@@ -221,17 +214,17 @@ def pebble_game(nest: Nest, room: int, work: Work | None = None) -> Game:
     windows, share = _windows(work)
     # Where not even charges of 1 exceed what the memory may hold, no window pays anything.
     ones = _fewest_charges(np.full((1, 3), PARTS), share, work)[:, 0]
-    paying = ones > PARTS * room
+    paying = ones > PARTS * capacity
     windows, share = windows[paying], share[paying]
     best = Game("compulsory", sum(totals), {})
     if len(windows):
         charges = _fewest_charges(CHARGES, share, work)
         count = windows[:, None].astype(np.float64)
         credit = (PARTS - CHARGES) @ np.array(totals, dtype=np.float64)
-        value = count * charges - (count - 1) * PARTS * room + credit
+        value = count * charges - (count - 1) * PARTS * capacity + credit
         row, column = np.unravel_index(int(value.argmax()), value.shape)
         number, chosen = int(windows[row]), CHARGES[column].tolist()
-        parts = number * int(charges[row, column]) - (number - 1) * PARTS * room
+        parts = number * int(charges[row, column]) - (number - 1) * PARTS * capacity
         parts += sum((PARTS - charge) * total for charge, total in zip(chosen, totals, strict=True))
         accesses = -(-parts // PARTS)
         if accesses > best.accesses:
@@ -281,11 +274,11 @@ def _fewest_charges(charges: Counts, share: Reals, work: Work) -> Reals:
 
 
 def fewest_tiles(nest: Nest, work: Work) -> int:
-    """Fewest tiles of a plan: what a tile computes and what it computes with is limited by the room."""
-    room = nest.machine.room
-    most = (room / 3) ** 1.5 * (1 + MARGIN)
+    """Fewest tiles of a plan: what a tile computes and what it computes with is limited by the memory."""
+    capacity = nest.machine.buffer_capacity
+    most = (capacity / 3) ** 1.5 * (1 + MARGIN)
     largest = max(compulsory(nest, work))
-    return max(1, int(np.ceil(work.total * (1 - MARGIN) / most)), -(-largest // (room - 2)))
+    return max(1, int(np.ceil(work.total * (1 - MARGIN) / most)), -(-largest // (capacity - 2)))
 
 
 def fewest_transfers(nest: Nest, accesses: int, tiles: int) -> int:
@@ -293,10 +286,10 @@ def fewest_transfers(nest: Nest, accesses: int, tiles: int) -> int:
 
     The first tile loads its input and weights, the last writes its output. From one tile to the next at least
     two operands change, each of which takes a transfer, but for an input whose new part is generated padding.
-    No transfer moves more than the room holds beside one element of each other operand.
+    No transfer moves more than the memory holds beside one element of each other operand.
     """
     each = 1 if nest.machine.padding == "generated" else 2
-    return max(3 + each * (tiles - 1), -(-accesses // (nest.machine.room - 2)))
+    return max(3 + each * (tiles - 1), -(-accesses // (nest.machine.buffer_capacity - 2)))
 
 
 def _cycles(nest: Nest, accesses: int, transfers: int, compute: int, local: int) -> tuple[int, int]:

@@ -86,7 +86,7 @@ class DspMachine(Spec):
         return self.memory_bytes // self.element_bytes
 
     @property
-    def room(self) -> int:
+    def buffer_capacity(self) -> int:
         """Elements for one copy of all buffers (equation 5.6, algorithm 1)."""
         return self.capacity // self.copies
 

@@ -142,7 +142,7 @@ def _descend(nest: Nest, order: str, reuse: str) -> tuple[int, DspPlan] | None:
         for pair in combinations(FREE, 2):
             lists = [nest.steps[d] if d in pair else np.array([tile[d]]) for d in range(6)]
             tiles = Tiles(nest, tuple(grid.ravel() for grid in np.meshgrid(*lists, indexing="ij")))
-            allowed = (tiles.need <= nest.machine.room) & ~_hazard(tiles, reuse)
+            allowed = (tiles.need <= nest.machine.buffer_capacity) & ~_hazard(tiles, reuse)
             if not allowed.any():
                 continue
             accesses = np.where(allowed, tiles.traffic(order, reuse).accesses, np.iinfo(np.int64).max)
@@ -234,9 +234,9 @@ def data(problem: Problem) -> dict[str, Any]:
 
     allowed = schedules(problem)
     fewest_planes = (nest.compulsory - nest.n_weights - nest.n_outputs) // channels(nest)
-    room = min(machine.room, sum(nest.buffers((1, *nest.sizes[1:])).values()))
-    if room > LARGEST:
-        limit = f"a layer of which {room} elements fit on chip; MiniZinc counts to {LARGEST}"
+    capacity = min(machine.buffer_capacity, sum(nest.buffers((1, *nest.sizes[1:])).values()))
+    if capacity > LARGEST:
+        limit = f"a layer of which {capacity} elements fit on chip; MiniZinc counts to {LARGEST}"
         raise InputError("machine.memory_bytes", machine.memory_bytes, limit)
     known = known_plan(problem)
     worst = LARGEST // 2 if known is None else (dsp.objective(problem, known) - offset) // unit
@@ -257,7 +257,7 @@ def data(problem: Problem) -> dict[str, Any]:
         "fresh": [filled([input_lines(nest, d, int(s), True) for s in nest.steps[d]]) for d in (Y, X)],
         "fewest_planes": fewest_planes,
         "window": nest.window,
-        "room": room,
+        "room": capacity,
         "late": machine.double_buffering,
         "n_schedules": len(allowed),
         "places": [[order.index(loop) + 1 for loop in ORDERED] for order, _ in allowed],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import cache, cached_property
 
 import numpy as np
@@ -15,8 +16,20 @@ from tilewright.tiling.dsp.plan import LOOPS
 Counts = NDArray[np.int64]
 Tile = tuple[int, ...]
 
-G, N, C, Y, X, K = range(6)
-"""Positions of the loops of `LOOPS`."""
+
+class Loop(IntEnum):
+    """A tile loop, as its position in `LOOPS`, in sizes, steps and trips."""
+
+    G = 0  # groups of channels, which share nothing
+    N = 1  # images of the batch
+    C = 2  # output maps of a group
+    Y = 3  # output rows
+    X = 4  # output columns
+    K = 5  # input maps of a group
+
+
+G, N, C, Y, X, K = Loop
+"""The loops by the letters that the equations use."""
 
 
 @dataclass(frozen=True)
@@ -143,4 +156,4 @@ def _steps(size: int) -> Counts:
     return np.unique(-(-size // -(-size // limits)))
 
 
-assert LOOPS == "gncyxk"
+assert "".join(loop.name.lower() for loop in Loop) == LOOPS

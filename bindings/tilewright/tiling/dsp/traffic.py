@@ -18,7 +18,7 @@ from tilewright.tiling.dsp.plan import LOOPS
 
 Counts = NDArray[np.int64]
 
-RELEVANT = {"input": {G, N, Y, X, K}, "kernels": {G, C, K}, "output": {G, N, C, Y, X}}
+RELEVANT: dict[str, set[int]] = {"input": {G, N, Y, X, K}, "kernels": {G, C, K}, "output": {G, N, C, Y, X}}
 """The loops that each operand depends on."""
 
 
@@ -91,7 +91,7 @@ class Tiles:
     def halo(self, order: str) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Whether neighbours in y, and in x, follow each other, so that what they share can stay."""
         still = np.ones(1, dtype=bool)  # no loop inside moves the input
-        along = {Y: np.zeros(1, dtype=bool), X: np.zeros(1, dtype=bool)}
+        along: dict[int, NDArray[np.bool_]] = {Y: np.zeros(1, dtype=bool), X: np.zeros(1, dtype=bool)}
         for loop in reversed(order):
             d = LOOPS.index(loop)
             if d in RELEVANT["input"]:

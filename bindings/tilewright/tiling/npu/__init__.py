@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 from tilewright.core.bounds import Bound, Exact
 from tilewright.simulator import Report, Violation, execute
 from tilewright.simulator.reference import convolution, random_values
 from tilewright.spec.layer import Layer
-from tilewright.tiling.npu import search
+from tilewright.tiling.machine_kind import LayerProblem
+from tilewright.tiling.npu import exact
 from tilewright.tiling.npu.cost import cost, published, time_ps
 from tilewright.tiling.npu.lowering import data, lower
 from tilewright.tiling.npu.machine import NpuMachine
@@ -25,11 +25,11 @@ def cut_of(layer: Layer, machine: NpuMachine, partition: str) -> Cut:
     return Cut(layer, machine, partition)
 
 
-def _cut(problem: Any, plan: NpuPlan) -> Cut:
+def _cut(problem: LayerProblem, plan: NpuPlan) -> Cut:
     return cut_of(problem.one_layer, problem.machine, plan.partition)
 
 
-def violation(problem: Any, plan: NpuPlan) -> str | None:
+def violation(problem: LayerProblem, plan: NpuPlan) -> str | None:
     """Say what is wrong with a plan, or None for a valid one."""
     for field in ("partition", "schedule"):
         limit, value = getattr(problem.limits, field), getattr(plan, field)
@@ -40,25 +40,30 @@ def violation(problem: Any, plan: NpuPlan) -> str | None:
     if plan.schedule == "IS" and step[0] < cut.sizes[0]:
         return f"input stationary: a tile has all {cut.sizes[0]} filters of a core, this one {step[0]}"
     for operand, need in cut.need(step, plan.schedule).items():
-        if need > cut.room[operand]:
-            return f"memory overflow: {operand} needs {need} elements, a core holds {cut.room[operand]}"
+        if need > cut.capacity[operand]:
+            return f"memory overflow: {operand} needs {need} elements, a core holds {cut.capacity[operand]}"
     return None
 
 
-def objective(problem: Any, plan: NpuPlan) -> int:
+def objective(problem: LayerProblem, plan: NpuPlan) -> int:
     """Time of a valid plan in picoseconds by the closed form; the simulator must find the same."""
     cut = _cut(problem, plan)
     return int(time_ps(cut, cost(cut, plan)))
 
 
-def measured_objective(problem: Any, report: Report) -> int:
+def measured_objective(problem: LayerProblem, report: Report) -> int:
     """Time of a simulated plan in picoseconds."""
     assert report.sequential is not None
     return report.sequential.cycles
 
 
+def trade_off(problem: LayerProblem, report: Report) -> dict[str, int]:
+    """Return the time, since nothing is traded for it."""
+    return {"time_ps": measured_objective(problem, report)}
+
+
 def simulate(
-    problem: Any,
+    problem: LayerProblem,
     plan: NpuPlan,
     *,
     numeric: bool = False,
@@ -92,9 +97,9 @@ def simulate(
     return report
 
 
-def best_bound(problem: Any) -> Bound:
+def best_bound(problem: LayerProblem) -> Bound:
     """Return a lower bound on the time: that of tiles whose cores have room for all input maps."""
-    least = search.least_time(problem)
+    least = exact.least_time(problem)
     if least is None:
         limits = problem.limits
         why = f"no tile fits partition {limits.partition} and schedule {limits.schedule}"
@@ -102,7 +107,7 @@ def best_bound(problem: Any) -> Bound:
     return Bound("all maps at once", least)
 
 
-def exhaustive(problem: Any, deadline: float) -> Exact | None:
+def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
     """Return the fastest plan, or None if nothing is feasible; that takes milliseconds."""
-    found = search.fastest(problem)
+    found = exact.fastest(problem)
     return None if found is None else Exact(found.value, (found.plan,))

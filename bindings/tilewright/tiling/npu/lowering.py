@@ -49,8 +49,8 @@ def lower(cut: Cut, plan: NpuPlan) -> Program:
         [Engine("dram", per_element=machine.byte_ps * machine.element_bytes, per_burst=machine.burst_ps)],
     )
     for tle in tles:
-        for operand, room in cut.room.items():
-            memories.append(Memory(f"{operand} {tle.name}", room * tle.copies[operand]))
+        for operand, capacity in cut.capacity.items():
+            memories.append(Memory(f"{operand} {tle.name}", capacity * tle.copies[operand]))
         engines.append(Engine(f"mac {tle.name}"))
     walk = _Walk(cut, plan, tles)
     return Program(

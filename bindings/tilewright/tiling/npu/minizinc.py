@@ -15,8 +15,8 @@ import numpy as np
 from tilewright.spec.errors import InputError
 from tilewright.tiling import npu
 from tilewright.tiling.npu.cost import Counts, time_ps, totals
+from tilewright.tiling.npu.exact import choices, largest_filter_step, relaxed
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
-from tilewright.tiling.npu.search import choices, largest_filter_step, relaxed
 from tilewright.tiling.npu.slices import Cut
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
@@ -141,10 +141,10 @@ def data(problem: Problem) -> dict[str, Any]:
             raise InputError("layer", layer.input, limit)
     longest = max(len(steps) for one in every.values() for steps in one.steps)
     whole = [one.need(one.sizes, "WS") for one in every.values()]
-    room = [min(elements, max(need[name] for need in whole)) for name, elements in cut.room.items()]
-    if max(room) > LARGEST:
-        limit = f"a layer of which {max(room)} elements fit into a core; MiniZinc counts to {LARGEST}"
-        raise InputError("machine", max(room), limit)
+    capacity = [min(elements, max(need[name] for need in whole)) for name, elements in cut.capacity.items()]
+    if max(capacity) > LARGEST:
+        limit = f"a layer of which {max(capacity)} elements fit into a core; MiniZinc counts to {LARGEST}"
+        raise InputError("machine", max(capacity), limit)
 
     def filled(values: list[int], length: int) -> list[int]:
         return values + values[-1:] * (length - len(values))
@@ -168,7 +168,7 @@ def data(problem: Problem) -> dict[str, Any]:
         "stride": [0, 0, *layer.stride],
         "extent": [1, 1, *layer.kernel_extent],
         "depthwise": cut.depthwise,
-        "room": room,
+        "room": capacity,
         "element_bytes": machine.element_bytes,
         "burst_bytes": machine.burst_bytes,
         "macs_per_cycle": machine.macs_per_cycle,

@@ -149,7 +149,7 @@ class Cut:
         }
 
     @cached_property
-    def room(self) -> dict[str, int]:
+    def capacity(self) -> dict[str, int]:
         """Elements that the three memories of a core hold."""
         machine = self.machine
         return {

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.tiling.machine_kind import LayerLimits, LayerProblem
 from tilewright.tiling.npu.cost import Cost, time_ps, totals
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
 from tilewright.tiling.npu.slices import Cut
@@ -19,7 +20,7 @@ from tilewright.tiling.npu.slices import Cut
 NEVER = np.iinfo(np.int64).max
 
 
-class Found(NamedTuple):
+class FastestPlan(NamedTuple):
     """The best plan and its time in picoseconds."""
 
     value: int
@@ -54,7 +55,7 @@ class Tiles(NamedTuple):
         return NpuPlan(cut.partition, schedule, tile)  # type: ignore[arg-type]
 
 
-def choices(limits: Any) -> Iterator[tuple[str, str]]:
+def choices(limits: LayerLimits) -> Iterator[tuple[str, str]]:
     """Iterate over the partitions and schedules that limits allow, in the order in which they are tried."""
     for partition in PARTITIONS if limits.partition == "any" else (limits.partition,):
         for schedule in SCHEDULES if limits.schedule == "any" else (limits.schedule,):
@@ -72,26 +73,27 @@ def tiles(cut: Cut, schedule: str) -> Tiles:
 
 def largest_filter_step(cut: Cut, schedule: str, n: Any, r: Any, c: Any) -> Any:
     """Return the largest T_M with which tiles fit into the memories (equation 2), 0 for none."""
-    room, filters = cut.room, cut.sizes[0]
+    capacity, filters = cut.capacity, cut.sizes[0]
     plane = cut.reach(0, r) * cut.reach(1, c)
     most = np.minimum(
-        room["weights"] // ((cut.maps if schedule == "WS" else n) * cut.window), room["output"] // (r * c)
+        capacity["weights"] // ((cut.maps if schedule == "WS" else n) * cut.window),
+        capacity["output"] // (r * c),
     )
     most = np.minimum(
-        most, room["input"] // plane if cut.depthwise else filters * (n * plane <= room["input"])
+        most, capacity["input"] // plane if cut.depthwise else filters * (n * plane <= capacity["input"])
     )
     if schedule == "IS":
         return np.where(most >= filters, filters, 0)
     return np.minimum(most, filters)
 
 
-def fastest(problem: Any) -> Found | None:
+def fastest(problem: LayerProblem) -> FastestPlan | None:
     """Return the fastest plan of a layer, None where no tile fits a schedule that is asked for.
 
     Of equally fast ones it is the first in the order of partitions, schedules, ascending T_R and T_C and
     descending T_N.
     """
-    best: Found | None = None
+    best: FastestPlan | None = None
     for partition, schedule in choices(problem.limits):
         found = fastest_tile(Cut(problem.one_layer, problem.machine, partition), schedule)
         if found is not None and (best is None or found.value < best.value):
@@ -99,20 +101,20 @@ def fastest(problem: Any) -> Found | None:
     return best
 
 
-def fastest_tile(cut: Cut, schedule: str) -> Found | None:
+def fastest_tile(cut: Cut, schedule: str) -> FastestPlan | None:
     """Return the fastest plan of one partition and schedule."""
     all_tiles = tiles(cut, schedule)
     if not all_tiles.fits.any():
         return None
     time = np.where(all_tiles.fits, time_ps(cut, totals(cut, schedule, all_tiles.steps)), NEVER)
     at = int(time.argmin())
-    return Found(int(time.flat[at]), all_tiles.plan(cut, schedule, at))
+    return FastestPlan(int(time.flat[at]), all_tiles.plan(cut, schedule, at))
 
 
 def relaxed(cut: Cut, schedule: str) -> tuple[Cost, NDArray[np.bool_]]:
     """Return lower bounds for every pair of T_R and T_C, and whether a tile can fit with them.
 
-    They are those of tiles with all input maps, whatever room that needs, and as many filters as fit beside
+    They are those of tiles with all input maps, whatever memory that takes, and as many filters as fit beside
     one map: no count grows with T_N or with T_M.
     """
     _, _, rs, cs = cut.steps
@@ -121,7 +123,7 @@ def relaxed(cut: Cut, schedule: str) -> tuple[Cost, NDArray[np.bool_]]:
     return totals(cut, schedule, (np.maximum(most, 1), np.int64(cut.maps), r, c)), most > 0
 
 
-def least_time(problem: Any) -> int | None:
+def least_time(problem: LayerProblem) -> int | None:
     """Return a lower bound on the time of every plan, None if there is no plan."""
     least: int | None = None
     for partition, schedule in choices(problem.limits):

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tilewright.codegen.c_loops import emit, emit_network
+from tilewright.codegen.c_file import emit_layer, emit_network
 from tilewright.simulator import Box
 from tilewright.simulator.reference import convolution, random_values
 from tilewright.spec.errors import InputError
@@ -194,7 +194,7 @@ def check(case: Case, buffers: list[int], log: np.ndarray, found: np.ndarray, ex
     assert len(log) == report.transfers, case
     # What the file promises.
     calls = [int((log[:, 0] == kind).sum()) for kind in range(4)]
-    assert promised(emit(problem, plan)) == [*zip(calls, elements, strict=True)]
+    assert promised(emit_layer(problem, plan)) == [*zip(calls, elements, strict=True)]
     # The transfers themselves, in their order.
     at = 0
     for wanted in case.transfers():
@@ -212,7 +212,7 @@ def promised(text: str) -> list[tuple[int, int]]:
 def run_each(cases: Sequence[Case], folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     names = [f"layer_{number}" for number in range(len(cases))]
-    texts = [emit(case.problem, case.plan, name) for case, name in zip(cases, names, strict=True)]
+    texts = [emit_layer(case.problem, case.plan, name) for case, name in zip(cases, names, strict=True)]
     assert max(len(line) for text in texts for line in text.splitlines()) <= 104
     run(cases, texts, names, folder)
 
@@ -378,9 +378,9 @@ def without_comments(text: str) -> str:
 @pytest.mark.parametrize("nasty", NASTY)
 def test_text_from_outside_stays_in_comments(nasty: str, tmp_path: Path) -> None:
     case = Case(make_problem(LAYERS["plain"]), DspPlan((1, 1, 4, 6, 4, 4), "cknyx", "halo"))
-    plain = without_comments(emit(case.problem, case.plan))
+    plain = without_comments(emit_layer(case.problem, case.plan))
     texts = [
-        emit(case.problem, case.plan, nasty, nasty),
+        emit_layer(case.problem, case.plan, nasty, nasty),
         emit_network([(nasty, case.problem, case.plan)] * 2, nasty, nasty),
     ]
     name = re.search(r"^void (\w+)\(const", texts[0], re.MULTILINE)
@@ -406,12 +406,12 @@ def test_names_that_are_cut_alike_stay_apart() -> None:
 def test_plans_that_do_not_fit_are_refused() -> None:
     problem = make_problem(LAYERS["plain"], memory_bytes=512)
     with pytest.raises(InputError, match="memory overflow"):
-        emit(problem, DspPlan((1, 1, 6, 9, 11, 5), "ncyxk", "tile"))
+        emit_layer(problem, DspPlan((1, 1, 6, 9, 11, 5), "ncyxk", "tile"))
 
 
 def test_loops_of_one_iteration_are_left_out() -> None:
     problem = make_problem(LAYERS["plain"])
-    code = without_comments(emit(problem, DspPlan((1, 1, 6, 9, 11, 5), "ncyxk", "tile")))
+    code = without_comments(emit_layer(problem, DspPlan((1, 1, 6, 9, 11, 5), "ncyxk", "tile")))
     assert not re.search(r"for \(int (o_|k_c|g)", code)
-    code = without_comments(emit(problem, DspPlan((1, 1, 6, 9, 4, 5), "ncyxk", "tile")))
+    code = without_comments(emit_layer(problem, DspPlan((1, 1, 6, 9, 4, 5), "ncyxk", "tile")))
     assert re.findall(r"for \(int (o_\w|k_c|g) ", code) == ["o_x"]

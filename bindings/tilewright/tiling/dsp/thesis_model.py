@@ -16,14 +16,14 @@ from tilewright.tiling.dsp.traffic import Tiles
 Values = NDArray[np.float64]
 
 
-def explore(nest: Nest, room: float, most_work: float | None = None) -> Tiles:
+def explore(nest: Nest, capacity: float, most_work: float | None = None) -> Tiles:
     """Return the tiles that fit, the smallest first, one for every number of iterations of each loop.
 
     A larger tile with as many iterations costs more in every closed form.
 
     Parameters
     ----------
-    room
+    capacity
         Elements for one copy of all buffers.
     most_work
         How often the layer's MACs a tiling may have, edge tiles counted as full ones; None for any.
@@ -33,7 +33,7 @@ def explore(nest: Nest, room: float, most_work: float | None = None) -> Tiles:
         rows = [np.repeat(step, len(nest.steps[d])) for step in steps]
         rows[d] = np.tile(nest.steps[d], len(steps[d]))
         tiles = Tiles(nest, tuple(rows))
-        keep = tiles.need <= room
+        keep = tiles.need <= capacity
         if most_work is not None:
             keep &= _padded_work(tiles) <= most_work
         steps = [row[keep] for row in rows]

@@ -1,0 +1,95 @@
+"""The comment before a C function: layer, memory, schedule and transfers."""
+
+from __future__ import annotations
+
+from math import prod
+
+from tilewright.codegen.c_layer import PlannedLayer
+from tilewright.codegen.c_names import NAMES, SHORT
+from tilewright.codegen.c_text import grouped, safe_text
+from tilewright.tiling.dsp.nest import Y
+
+
+def summary(planned: PlannedLayer) -> list[str]:
+    """Return what a person should know of the layer, the tiles and the transfers."""
+    lines = [
+        f"{planned.name}{': ' + ', '.join(map(safe_text, planned.labels)) if planned.labels else ''}",
+        "",
+    ]
+    lines += [f"Layer     {text}" if not i else f"          {text}" for i, text in enumerate(_about(planned))]
+    need = planned.nest.buffers(planned.step)
+    one, copies = sum(need.values()), planned.machine.copies
+    parts = " + ".join(grouped(n) for n in need.values())
+    twice = f", twice for double buffering: {grouped(one * copies)}" if copies > 1 else ""
+    share = f"{100 * one * copies / planned.machine.capacity:.1f} %"
+    lines += [
+        f"Memory    B_in + B_w + B_out = {parts} = {grouped(one)} elements{twice}, "
+        f"{share} of the {grouped(planned.machine.capacity)} that fit into "
+        f"{grouped(planned.machine.memory_bytes)} bytes",
+    ]
+    lines += [
+        f"Schedule  {planned.plan.schedule}: {_when_moved(planned, 'input')}",
+        f"          {_when_moved(planned, 'kernels')}",
+        f"          {_when_moved(planned, 'output')}",
+    ]
+    rows = [("Transfers", "calls", "elements")]
+    rows += [(f"  {kind}", grouped(t.calls), grouped(t.elements)) for kind, t in planned.transfers.items()]
+    total = [sum(column) for column in zip(*planned.transfers.values(), strict=True)]
+    rows.append(("  in all", grouped(total[0]), grouped(total[1])))
+    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+    lines += ["", *(f"{a:<{widths[0]}}   {b:>{widths[1]}}   {c:>{widths[2]}}" for a, b, c in rows)]
+    return lines
+
+
+def _about(planned: PlannedLayer) -> list[str]:
+    """Return the layer in words."""
+    layer = planned.layer
+    if layer.kind == "fc":
+        kind = f"fully connected, {layer.input[0]} inputs, {layer.kernels} outputs"
+        more = []
+    else:
+        channels, height, width = layer.input
+        kernel = (
+            f"{layer.kernels} kernels of {layer.kernels_shape[1]} x {layer.kernel[0]} x {layer.kernel[1]}"
+        )
+        kind = f"input {channels} x {height} x {width}, {kernel}"
+        more = [f"groups {layer.groups}"] if layer.groups > 1 else []
+        for word, value in (("stride", layer.stride), ("dilation", layer.dilation)):
+            more += [f"{word} {value[0]} x {value[1]}"] if value != (1, 1) else []
+        if any(layer.padding):
+            top, bottom, left, right = layer.padding
+            sides = f"{top} above, {bottom} below, {left} left, {right} right"
+            if top == bottom == left == right:
+                sides = f"{top} on all sides"
+            stored = "made on chip" if planned.generated else "stored with the input"
+            more.append(f"padding {sides}, {stored}")
+    more += [f"batch {layer.batch}"] if layer.batch > 1 else []
+    rows, columns = layer.output_plane
+    result = "" if layer.kind == "fc" else f"output {layer.kernels} x {rows} x {columns}, "
+    return [
+        ", ".join([kind, *more]),
+        f"{result}{grouped(layer.macs)} MACs in {grouped(prod(planned.trips))} tiles",
+    ]
+
+
+def _when_moved(planned: PlannedLayer, operand: str) -> str:
+    """Say when an operand is moved."""
+    level, buffer = planned.level[operand], f"B_{SHORT[operand]}"
+    around = [NAMES[d].loop for d in planned.order[:level]]
+    inside = [NAMES[d].loop for d in planned.order[level:]]
+    if not around:
+        when = "once"
+    elif not inside:
+        when = "with every tile"
+    else:
+        when = f"for every {', '.join(around)}"
+    stays = f" and stays while {', '.join(inside)} {'run' if len(inside) > 1 else 'runs'}" if inside else ""
+    if operand != "output":
+        shared = ""
+        if planned.halo is not None and operand == "input":
+            letter, what = ("y", "rows") if planned.halo == Y else ("x", "columns")
+            shared = f"; the HALO_{letter} {what} shared with the neighbour in {letter} stay, too"
+        return f"{buffer} is loaded {when}{stays}{shared}"
+    if planned.partial:
+        return f"{buffer} is written {when}{stays}; partial sums return for k_c > 0"
+    return f"{buffer} is written {when}, complete{stays.replace(' and', '; it', 1)}"

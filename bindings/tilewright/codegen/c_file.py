@@ -1,0 +1,189 @@
+"""A plan as a C99 file: types, the DMA interface, local memory, and a function for each layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tilewright.codegen.c_layer import PlannedLayer
+from tilewright.codegen.c_loops import function
+from tilewright.codegen.c_names import SHORT, TYPES
+from tilewright.codegen.c_text import block_comment, identifier, origin_lines, safe_text
+from tilewright.core.version import __version__
+from tilewright.spec.layer import Layer
+from tilewright.tiling.dsp.machine import DspMachine
+from tilewright.tiling.dsp.plan import DspPlan
+
+DMA = """\
+/*
+ * The DMA controller, yours to link. A transfer moves a box of up to five dimensions, the outermost
+ * first: count[d] items, each stride[d] bytes after the one before. The calls return when the data
+ * has arrived.
+ */
+typedef struct {
+    size_t element; /* bytes */
+    int dimensions;
+    struct {
+        size_t local, external; /* bytes from an item to the next: on chip, in external memory */
+    } stride[5];
+} dma_strides;
+
+void dma_get(void *local, const void *external, const dma_strides *strides, const int count[]);
+void dma_put(void *external, const void *local, const dma_strides *strides, const int count[]);"""
+"""The interface that the user of a file implements."""
+
+MACROS = {
+    "MIN": "#define MIN(a, b) ((a) < (b) ? (a) : (b))",
+    "MAX": "#define MAX(a, b) ((a) > (b) ? (a) : (b))",
+}
+"""Helpers that a file defines where it uses them."""
+
+
+def emit_layer(problem: Any, plan: DspPlan, name: str = "", source: str = "") -> str:
+    """Return C code that runs a layer as planned.
+
+    Parameters
+    ----------
+    problem
+        One layer on a machine of kind ``dsp``.
+    name, source
+        Of the instance; the function is named after the former.
+
+    Raises
+    ------
+    InputError
+        If the plan is not valid.
+    """
+    layer = PlannedLayer(problem, plan, identifier(name), (name,) if name else ())
+    title = [f"One layer in tiles that fit into local memory, written by tilewright {__version__}."]
+    return _file([*title, *origin_lines(source)], [layer])
+
+
+def emit_network(named_parts: Iterable[tuple[str, Any, DspPlan]], name: str = "", source: str = "") -> str:
+    """Return C code with one function for each distinct layer of a network; they share the local memory.
+
+    Parameters
+    ----------
+    named_parts
+        Name, problem and plan of each layer, in order.
+    name, source
+        Of the instance.
+
+    Raises
+    ------
+    InputError
+        If a plan is not valid.
+    """
+    problems: dict[tuple[Layer, DspPlan], Any] = {}
+    labels: dict[tuple[Layer, DspPlan], list[str]] = {}
+    order = []
+    for label, problem, plan in named_parts:
+        key = (problem.one_layer, plan)
+        problems.setdefault(key, problem)
+        labels.setdefault(key, []).append(label)
+        order.append((key, label))
+    functions: dict[tuple[Layer, DspPlan], str] = {}
+    for key in problems:
+        functions[key] = identifier(labels[key][0], functions.values())
+    layers = [PlannedLayer(problem, key[1], functions[key], labels[key]) for key, problem in problems.items()]
+    width = max(map(len, functions.values()), default=0)
+    title = [
+        f"The layers of {safe_text(name) or 'a network'} in tiles that fit into local memory, "
+        f"written by tilewright {__version__}.",
+        *origin_lines(source),
+        "",
+        "Layers in order, and their functions:",
+        *(f"  {functions[key]:<{width}}  {safe_text(label)}" for key, label in order),
+    ]
+    return _file(title, layers, shared=True)
+
+
+def _file(title: list[str], layers: Sequence[PlannedLayer], shared: bool = False) -> str:
+    """Return the text of a file: types, the DMA interface, local memory and the functions."""
+    body = [line for layer in layers for line in ["", *function(layer, shared)]]
+    used = [text for name, text in MACROS.items() if any(f"{name}(" in line for line in body)]
+    lines = [
+        *block_comment([*title, "", *_notes(layers)]),
+        *_prelude(layers[0].machine),
+        *(["", *used] if used else []),
+        *(["", *_shared_memory(layers)] if shared else []),
+        *body,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _notes(layers: Sequence[PlannedLayer]) -> list[str]:
+    """Return what a caller of the functions should know."""
+    machine = layers[0].machine
+    notes = [
+        "Every function takes its tensors as arrays in external memory, row by row:",
+        "  in   [images][input maps][rows][columns]",
+        "  w    [output maps][input maps of a group][rows][columns]",
+        "  out  [images][output maps][rows][columns]; partial sums are kept there, too",
+    ]
+    if machine.padding == "loaded" and any(any(layer.layer.padding) for layer in layers):
+        notes[1] += ", with the zeros of the padding around each map"
+    notes += [
+        "Names are those of the loops of a convolution: O output, I input, K kernel, S stride, D dilation; "
+        "n images, c maps, y rows, x columns; T a tile, B a buffer.",
+    ]
+    if machine.double_buffering:
+        notes += [
+            "",
+            "Transfers and computation take turns here. Under double buffering, which the machine has, each "
+            "buffer exists twice, and the gets of the next tile are issued before this one is computed.",
+        ]
+    return notes
+
+
+def _prelude(machine: DspMachine) -> list[str]:
+    """Return includes, types, local memory and the DMA interface."""
+    data, acc = _types(machine)
+    return [
+        "#include <stddef.h>",
+        "#include <stdint.h>",
+        "",
+        *block_comment(
+            [
+                f"Inputs and weights, elements of {machine.element_bytes} bytes on the machine, and sums. "
+                "The machine stores sums as elements, too; here they are wider, so that they are exact. "
+                "Define ACC_T to narrow them."
+            ]
+        ),
+        *_macro("DATA_T", data),
+        *_macro("ACC_T", acc),
+        "typedef DATA_T data_t;",
+        "typedef ACC_T acc_t;",
+        "",
+        '/* Local memory; for example static __attribute__((section(".scratchpad"))). */',
+        *_macro("LOCAL_MEMORY", "static"),
+        "",
+        *DMA.splitlines(),
+    ]
+
+
+def _types(machine: DspMachine) -> tuple[str, str]:
+    """Return C types of elements and of sums."""
+    size = machine.element_bytes
+    bits = next((bits for bits in (8, 16, 32) if size * 8 <= bits), 64)
+    return f"int{bits}_t", "int32_t" if bits <= 16 else "int64_t"
+
+
+def _macro(name: str, value: str) -> list[str]:
+    return [f"#ifndef {name}", f"#define {name} {value}", "#endif"]
+
+
+def _shared_memory(layers: Sequence[PlannedLayer]) -> list[str]:
+    """Return the declaration of the buffers of all layers, which lie in the same place."""
+    lines = [
+        "/* The layers run one after the other and use the same local memory. */",
+        "LOCAL_MEMORY union {",
+    ]
+    for layer in layers:
+        sizes = layer.nest.buffers(layer.step)
+        lines += [
+            "    struct {",
+            *(f"        {TYPES[operand]} {short}[{sizes[operand]}];" for operand, short in SHORT.items()),
+            f"    }} {layer.name};",
+        ]
+    return [*lines, "} local_memory;"]

@@ -1,0 +1,227 @@
+"""Fewest accesses, minimised per *pattern*: which loops have a single iteration.
+
+Within a pattern each operand is brought once for every iteration of a fixed set of loops, so loops that
+multiply nothing get the smallest step, one loop gets the largest that fits, and only the others are
+enumerated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.tiling.dsp.exact.families import blocks
+from tilewright.tiling.dsp.exact.patterns import FREE_DIMENSIONS, Pattern, patterns
+from tilewright.tiling.dsp.nest import C, Counts, G, K, N, Nest, Tile, X, Y
+from tilewright.tiling.dsp.plan import DspPlan
+from tilewright.tiling.dsp.traffic import Tiles
+
+
+class BestPlan(NamedTuple):
+    """The best plan and its value."""
+
+    value: int
+    plan: DspPlan
+
+
+def fewest_accesses(nest: Nest, limit: str = "any", capacity: int | None = None) -> BestPlan | None:
+    """Return a plan with the fewest accesses to external memory, and among those with few transfers.
+
+    None where nothing is feasible, which may happen where only some schedules are allowed.
+
+    Parameters
+    ----------
+    limit
+        Which schedules are allowed, as in an instance.
+    capacity
+        Elements for one copy of all buffers; the machine's by default.
+    """
+    capacity = nest.machine.buffer_capacity if capacity is None else capacity
+    ones = frozenset(d for d in FREE_DIMENSIONS if nest.sizes[d] == 1)
+    axes: dict[int, _Sums] = {axis: _Sums.of(nest, axis) for axis in (Y, X)}
+    best: list[_Candidate] = []
+    for single, candidates in patterns(limit, nest.machine.double_buffering):
+        if not ones <= single:
+            continue  # a dimension of size one has a single iteration
+        for pattern in candidates:
+            tile = _PatternSearch(nest, single, pattern, axes, capacity).best()
+            if tile is None or (best and tile.value > best[0].value):
+                continue
+            best = [entry for entry in best if entry.value == tile.value]
+            best.append(_Candidate(tile.value, tile.steps, pattern, single))
+    if not best:
+        return None
+    plans = (_fewest_transfers(nest, candidate, capacity) for candidate in best)
+    return BestPlan(best[0].value, min(plans, key=lambda entry: entry[0])[1])
+
+
+class _BestTile(NamedTuple):
+    """The steps of a tile with the fewest accesses, and those."""
+
+    value: int
+    steps: Tile
+
+
+class _Candidate(NamedTuple):
+    """A tile with the fewest accesses so far, and the pattern that it has them with."""
+
+    value: int
+    steps: Tile
+    pattern: Pattern
+    single: frozenset[int]
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Input rows (columns) of all tiles along an axis, for each of its steps."""
+
+    full: Counts
+    new: Counts
+
+    @classmethod
+    def of(cls, nest: Nest, axis: int) -> _Sums:
+        tiles = [nest.axis(axis, int(step)) for step in nest.steps[axis]]
+        return cls(np.array([int(t.full.sum()) for t in tiles]), np.array([int(t.new.sum()) for t in tiles]))
+
+
+class _PatternSearch:
+    """The tiles of one pattern.
+
+    Parameters
+    ----------
+    single
+        Loops of a single iteration.
+    axes
+        Input rows and columns of all tiles, for every step along Y and X.
+    capacity
+        Elements for one copy of all buffers.
+    """
+
+    def __init__(
+        self, nest: Nest, single: frozenset[int], pattern: Pattern, axes: dict[int, _Sums], capacity: int
+    ) -> None:
+        self.nest, self.single, self.pattern, self.capacity = nest, single, pattern, capacity
+        self.sums: dict[int, Counts] = {
+            axis: axes[axis].new if pattern.halo == axis else axes[axis].full for axis in (Y, X)
+        }
+        used = pattern.input | pattern.kernels | pattern.output
+        counted = [d for d in FREE_DIMENSIONS if d not in single and (d in used or self._varies(d))]
+        # It takes the largest step that fits: more never costs, but in Y and X, where gaps may lie.
+        self.fitted = max(
+            (d for d in counted if d not in (Y, X)), key=lambda d: len(nest.steps[d]), default=None
+        )
+        self.listed = [d for d in counted if d != self.fitted]
+
+    def _varies(self, d: int) -> bool:
+        """Whether the input under all tiles along Y or X depends on the step."""
+        return d in self.sums and len(set(self.sums[d][:-1].tolist())) > 1
+
+    def best(self) -> _BestTile | None:
+        """Return the tile with the fewest accesses, None if none fits."""
+        best: _BestTile | None = None
+        for block in blocks([np.arange(len(self.nest.steps[d]) - 1) for d in self.listed]):
+            tile = self._best_of_block(dict(zip(self.listed, block, strict=True)))
+            if tile is not None and (best is None or tile.value < best.value):
+                best = tile
+        return best
+
+    def _best_of_block(self, listed: dict[int, Counts]) -> _BestTile | None:
+        """Minimise accesses over some steps of the listed loops, the largest that fits of the fitted one."""
+        nest = self.nest
+        index = dict(zip(listed, np.meshgrid(*listed.values(), indexing="ij"), strict=True))
+        shape = next(iter(index.values())).shape if index else (1,)
+        step: list[Counts] = [np.ones(1, dtype=np.int64)] * 6
+        for d in FREE_DIMENSIONS:
+            if d in self.single:
+                step[d] = np.full(1, nest.sizes[d])
+            elif d in index:
+                step[d] = nest.steps[d][index[d]]
+        fits = self._fit(step, shape)
+        if not fits.any():
+            return None
+        accesses = np.broadcast_to(self._accesses(step, index), shape)
+        accesses = np.where(fits, accesses, np.iinfo(np.int64).max)
+        at = int(accesses.argmin())
+        if not fits.flat[at]:
+            return None
+        steps = tuple(int(np.broadcast_to(s, shape).flat[at]) for s in step)
+        return _BestTile(int(accesses.flat[at]), steps)
+
+    def _fit(self, step: list[Counts], shape: tuple[int, ...]) -> NDArray[np.bool_]:
+        """Set the step of the fitted loop to the largest that fits; return which tiles do fit."""
+        nest, fitted = self.nest, self.fitted
+        (sy, sx), (ey, ex) = nest.layer.stride, nest.layer.kernel_extent
+        plane = ((step[Y] - 1) * sy + ey) * ((step[X] - 1) * sx + ex)
+        area = step[Y] * step[X]
+        if fitted is None:
+            need = step[N] * step[K] * plane + step[C] * step[K] * nest.window + step[N] * step[C] * area
+            return np.broadcast_to(need <= self.capacity, shape)
+        one = {d: 1 if d == fitted else step[d] for d in (N, C, K)}
+        parts = (  # elements of each buffer, with a step of one in the fitted loop; whether they grow with it
+            (one[N] * one[K] * plane, fitted in (N, K)),
+            (one[C] * one[K] * nest.window, fitted in (C, K)),
+            (one[N] * one[C] * area, fitted in (N, C)),
+        )
+        fixed = sum(size for size, grows in parts if not grows)
+        growing = sum(size for size, grows in parts if grows)
+        largest = np.broadcast_to((self.capacity - fixed) // growing, shape)
+        choice = np.searchsorted(nest.steps[fitted][:-1], largest, side="right") - 1
+        step[fitted] = nest.steps[fitted][np.maximum(choice, 0)]
+        return np.asarray(choice >= 0)
+
+    def _accesses(self, step: list[Counts], index: dict[int, Counts]) -> Any:
+        """Return the accesses of tiles, given the numbers of the listed loops' steps."""
+        nest, pattern = self.nest, self.pattern
+        trips: dict[int, Counts] = {d: -(-nest.sizes[d] // step[d]) for d in FREE_DIMENSIONS}
+
+        def times(loops: frozenset[int]) -> Counts:
+            result = np.ones(1, dtype=np.int64)
+            for d in loops:
+                result = result * trips[d]
+            return result
+
+        covered: Any = 1
+        for axis in (Y, X):
+            sums = self.sums[axis]
+            covered = covered * (
+                sums[index[axis]] if axis in index else sums[-1 if axis in self.single else 0]
+            )
+        return (
+            nest.layer.batch * nest.layer.input[0] * covered * times(pattern.input)
+            + nest.n_weights * times(pattern.kernels)
+            + nest.n_outputs * (2 * times(pattern.output) - 1)
+        )
+
+
+def _fewest_transfers(nest: Nest, candidate: _Candidate, capacity: int) -> tuple[tuple[int, int], DspPlan]:
+    """Enlarge the loops that multiply nothing, groups included, where that saves transfers only."""
+    value, tile, pattern, single = candidate
+    used = pattern.input | pattern.kernels | pattern.output | single
+    loose = [d for d in (G, *FREE_DIMENSIONS) if d == G or (d not in used and tile[d] == 1)]
+    lists = [nest.steps[d] if d in loose else np.array([tile[d]]) for d in range(6)]
+    tiles = Tiles(nest, tuple(grid.ravel() for grid in np.meshgrid(*lists, indexing="ij")))
+    traffic = tiles.traffic(pattern.order, pattern.reuse)
+    good = (traffic.accesses == value) & (tiles.need <= capacity)
+    rank = np.where(good, traffic.transfers, np.iinfo(np.int64).max)
+    cheapest = int(rank.min())
+    need = np.where(rank == cheapest, tiles.need, np.iinfo(np.int64).max)
+    at = int(need.argmin())
+    chosen = tuple(int(step[at]) for step in tiles.steps)
+    return (cheapest, int(need[at])), DspPlan(chosen, pattern.order, pattern.reuse)  # type: ignore[arg-type]
+
+
+def local_traffic(nest: Nest) -> int:
+    """Elements between on-chip memory and registers in all, a best case (section 5.4).
+
+    It is what the thesis's schedules would move if the register file were the on-chip memory; 0 where the
+    machine gives no register file.
+    """
+    machine = nest.machine
+    if not machine.register_file_bytes:
+        return 0
+    found = fewest_accesses(nest, "thesis", machine.register_file_bytes // machine.element_bytes)
+    assert found is not None  # one tile of the smallest kind fits: `DspMachine.check`
+    return found.value

@@ -1,0 +1,118 @@
+"""All tiles that fit, in families whose loops of a single iteration are the same."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import inf, prod
+
+import numpy as np
+
+from tilewright.tiling.dsp.exact.patterns import FREE_DIMENSIONS, patterns
+from tilewright.tiling.dsp.nest import C, Counts, G, K, N, Nest, Tile, X, Y
+from tilewright.tiling.dsp.traffic import Tiles
+
+MAX_BLOCK = 4_000_000
+"""Most tiles, whether they fit or not, that are looked at together, which bounds the memory."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Tiles that fit and whose loops of a single iteration are the same.
+
+    Attributes
+    ----------
+    accesses, transfers : int, shape (patterns, tiles)
+    """
+
+    tiles: Tiles
+    accesses: Counts
+    transfers: Counts
+
+    def steps(self, which: Counts) -> Counts:
+        """Return the steps of some tiles, shape (6, tiles)."""
+        return np.stack([step[which] for step in self.tiles.steps])
+
+
+def families(nest: Nest, limit: str, deadline: float, most_tiles: Callable[[], float]) -> Iterator[Family]:
+    """Iterate over all tiles that fit, in families of a limited size; end early when the deadline passes.
+
+    Parameters
+    ----------
+    most_tiles
+        Tells, before each family, how many tiles a plan may have that is still of interest.
+    """
+    # Few loops of several iterations are few tiles, and soon tell how many can be of interest.
+    for single, candidates in reversed(patterns(limit, nest.machine.double_buffering)):
+        if not candidates or any(nest.sizes[d] == 1 and d not in single for d in FREE_DIMENSIONS):
+            continue
+        lists = [
+            nest.steps[d] if d == G else nest.steps[d][-1:] if d in single else nest.steps[d][:-1]
+            for d in range(6)
+        ]
+        for block in blocks(lists):
+            if time.monotonic() > deadline:
+                return
+            steps = _fitting(nest, block, most_tiles())
+            if not len(steps[0]):
+                continue
+            tiles = Tiles(nest, steps)
+            traffic = [tiles.traffic(pattern.order, pattern.reuse) for pattern in candidates]
+            yield Family(
+                tiles,
+                np.stack([np.broadcast_to(t.accesses, steps[0].shape) for t in traffic]),
+                np.stack([np.broadcast_to(t.transfers, steps[0].shape) for t in traffic]),
+            )
+
+
+def blocks(lists: list[Counts]) -> Iterator[list[Counts]]:
+    """Halve the longest list until the lists have few enough combinations."""
+    if prod(len(values) for values in lists) <= MAX_BLOCK:
+        yield lists
+        return
+    longest = max(range(len(lists)), key=lambda d: len(lists[d]))
+    middle = len(lists[longest]) // 2
+    for half in (lists[longest][:middle], lists[longest][middle:]):
+        yield from blocks([half if d == longest else values for d, values in enumerate(lists)])
+
+
+def _fitting(nest: Nest, lists: list[Counts], most_tiles: float) -> tuple[Counts, ...]:
+    """Return the steps of all tiles that fit and are not too many, loop by loop so that few are looked at."""
+    steps = [values[:1] for values in lists]
+    fewest_trips = [-(-size // int(values[-1])) for size, values in zip(nest.sizes, lists, strict=True)]
+    tiles = np.full(1, prod(fewest_trips))
+    for d in (K, C, G, N, X, Y):
+        rows = [np.repeat(step, len(lists[d])) for step in steps]
+        rows[d] = np.tile(lists[d], len(steps[d]))
+        # What is not chosen yet has the cheapest iterations here, and the smallest step in the memory.
+        tiles = np.repeat(tiles // fewest_trips[d], len(lists[d])) * -(-nest.sizes[d] // rows[d])
+        good = np.flatnonzero(
+            (tiles <= most_tiles) & (Tiles(nest, tuple(rows)).need <= nest.machine.buffer_capacity)
+        )
+        steps, tiles = [row[good] for row in rows], tiles[good]
+    return tuple(steps)
+
+
+def tile_limit(nest: Nest, minimise: str, value: int) -> float:
+    """Return how many tiles a plan can have whose cycles or energy are not above a value.
+
+    The core computes, and sets up every transfer: three for the first tile, and after that at least two for
+    each, one where the input's new part may be nothing but padding (docs/tiling-bounds.md).
+    """
+    machine = nest.machine
+    setup, each = machine.dma_setup_cycles, 1 if machine.padding == "generated" else 2
+    cycles = float(value)
+    if minimise == "energy":
+        price = machine.energy
+        moved = nest.compulsory * machine.element_bytes * price.dram_fj_per_access / price.dram_access_bytes
+        cycles = (cycles - moved) / price.core_fj_per_cycle if price.core_fj_per_cycle else inf
+    if not setup or cycles == inf:
+        return inf
+    transfers = (cycles - nest.macs / machine.macs_per_cycle) / setup
+    return (transfers - 3) / each + 1 + 1e-6 * abs(transfers) + 1
+
+
+def tile_at(steps: Counts, number: int) -> Tile:
+    """Return one of many tiles, shape (6, tiles)."""
+    return tuple(int(step) for step in steps[:, number])

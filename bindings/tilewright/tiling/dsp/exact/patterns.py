@@ -1,0 +1,102 @@
+"""Schedules that move the same: per pattern of loops with a single iteration, those worth trying."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import chain, combinations, permutations
+from typing import NamedTuple
+
+from tilewright.tiling.dsp.nest import C, K, N, X, Y
+from tilewright.tiling.dsp.plan import LOOPS, ORDERED, SCHEDULES
+from tilewright.tiling.dsp.traffic import RELEVANT
+
+
+class Pattern(NamedTuple):
+    """How often operands are brought when certain loops have a single iteration.
+
+    Attributes
+    ----------
+    input, kernels, output
+        Loops whose iterations multiply the operand.
+    halo
+        Y or X where neighbours share a halo that stays, else -1.
+    order, reuse
+        A schedule that does this.
+    """
+
+    input: frozenset[int]
+    kernels: frozenset[int]
+    output: frozenset[int]
+    halo: int
+    order: str
+    reuse: str
+
+    def beats(self, other: Pattern) -> bool:
+        """Whether this one never moves more than the other."""
+        return (
+            self.input <= other.input
+            and self.kernels <= other.kernels
+            and self.output <= other.output
+            and (self.halo == other.halo or other.halo == -1)
+        )
+
+
+def schedules(limit: str) -> tuple[tuple[str, str], ...]:
+    """Return the schedules that a limit of an instance allows, as (order, reuse)."""
+    if limit == "any":
+        # Keeping a halo, or a whole tile, never adds a transfer, and so never costs anything.
+        return tuple(("".join(order), "halo") for order in permutations(ORDERED))
+    return tuple(SCHEDULES.values()) if limit == "thesis" else (SCHEDULES[limit],)
+
+
+@cache
+def patterns(limit: str, double_buffering: bool) -> tuple[tuple[frozenset[int], tuple[Pattern, ...]], ...]:
+    """Return for every set of loops with a single iteration the patterns worth trying."""
+    table = []
+    for single in chain.from_iterable(combinations(FREE_DIMENSIONS, size) for size in range(6)):
+        found: list[Pattern] = []
+        for order, reuse in schedules(limit):
+            new = pattern_of(order, reuse, frozenset(single), double_buffering)
+            if new is None:
+                continue
+            if not any(known.beats(new) for known in found):
+                found = [known for known in found if not new.beats(known)] + [new]
+        table.append((frozenset(single), tuple(found)))
+    return tuple(table)
+
+
+def pattern_of(order: str, reuse: str, single: frozenset[int], double_buffering: bool) -> Pattern | None:
+    """Return what a schedule does, or None where a tile needs what the one before has not written yet."""
+    loops = [d for d in (LOOPS.index(name) for name in reversed(order)) if d not in single]
+    if double_buffering and reuse == "none" and loops[:1] == [K]:
+        return None
+    sets = {}
+    for operand, relevant in RELEVANT.items():
+        moving = [number for number, d in enumerate(loops) if d in relevant]
+        inner = moving[0] if moving else len(loops)
+        if reuse == "none":
+            inner = -1
+        sets[operand] = frozenset(d for number, d in enumerate(loops) if number > inner and d not in relevant)
+    halo = -1
+    if reuse == "halo":
+        halo = next((d for d in loops if d in RELEVANT["input"]), -1)
+        halo = halo if halo in (Y, X) else -1
+    return Pattern(sets["input"], sets["kernels"], sets["output"], halo, order, reuse)
+
+
+@cache
+def alike(
+    limit: str, single: frozenset[int], double_buffering: bool
+) -> tuple[tuple[tuple[str, str], ...], ...]:
+    """Return schedules that differ in the loops of several iterations, those that move the same together."""
+    known: dict[tuple[object, ...], dict[str, tuple[str, str]]] = {}
+    for order, reuse in schedules(limit):
+        pattern = pattern_of(order, reuse, single, double_buffering)
+        if pattern is None:
+            continue
+        shown = "".join(loop for loop in order if LOOPS.index(loop) not in single) + reuse
+        known.setdefault(pattern[:4], {}).setdefault(shown, (order, reuse))
+    return tuple(tuple(orders.values()) for orders in known.values())
+
+
+FREE_DIMENSIONS = (N, C, Y, X, K)

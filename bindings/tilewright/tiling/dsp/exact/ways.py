@@ -1,0 +1,86 @@
+"""The schedules of one tile, those that move the same together, with a bound on cycles and energy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilewright.tiling.dsp.exact.patterns import FREE_DIMENSIONS, alike
+from tilewright.tiling.dsp.nest import C, Counts, G, K, N, Nest, Tile, X, Y
+from tilewright.tiling.dsp.plan import DspPlan
+from tilewright.tiling.dsp.traffic import Tiles
+
+
+def lower_bound(tiles: Tiles, accesses: Counts, transfers: Counts, minimise: str, local: int) -> Counts:
+    """Bound cycles or energy from below, given accesses and transfers.
+
+    The first loads and the last write stand alone; in between, core and bus each have their work to do.
+
+    Parameters
+    ----------
+    accesses, transfers : int, shape (..., tiles)
+        Of each tile's schedules.
+    minimise : {"cycles", "energy"}
+    local
+        Elements of local traffic of the layer (`local_traffic`).
+    """
+    nest, machine = tiles.nest, tiles.nest.machine
+    bus, setup = machine.bus_elements_per_cycle, machine.dma_setup_cycles
+    compute = -(-nest.macs // machine.macs_per_cycle)
+    if minimise == "energy":
+        price, size = machine.energy, machine.element_bytes
+        streams = local * size * price.local_fj_per_access // price.local_access_bytes
+        # In floating point, since the product may not fit into 64 bits before it is divided.
+        each = size * price.dram_fj_per_access / price.dram_access_bytes
+        dram = np.floor(accesses * (each * (1 - 1e-9))).astype(np.int64)
+        return np.asarray(dram + price.core_fj_per_cycle * (compute + setup * transfers) + streams)
+    if not machine.double_buffering:
+        return np.asarray(setup * transfers + -(-accesses // bus) + max(compute, -(-local // bus)))
+    g, n, c, _, _, k = tiles.steps
+    first = tiles.first_plane * g * n * k
+    weights = g * c * k * nest.window
+    last: Any = 1
+    for d in (G, N, C, Y, X):
+        last = last * (nest.sizes[d] - (tiles.trips[d] - 1) * tiles.steps[d])
+    # Every full tile of weights comes at least once, and what is left of its last bus cycle is lost.
+    whole: Any = 1
+    for d in (G, C, K):
+        whole = whole * (nest.sizes[d] // tiles.steps[d])
+    lost = (whole - 1) * (-weights % bus)
+    ends = 3 * setup + -(-first // bus) + -(-weights // bus) + -(-last // bus)
+    middle = np.maximum(
+        compute + setup * (transfers - 3), -(-(accesses - first - weights - last + local + lost) // bus)
+    )
+    return np.asarray(ends + middle)
+
+
+@dataclass(frozen=True)
+class Way:
+    """All orders of one tile that move the same; `bound` holds for each of them."""
+
+    nest: Nest
+    tiles: Tiles
+    accesses: int
+    transfers: int
+    local: int
+    plans: tuple[DspPlan, ...]
+
+    def bound(self, minimise: str) -> int:
+        """Return a lower bound on the cycles or the energy of each of the plans."""
+        moved = np.array([self.accesses]), np.array([self.transfers])
+        return int(lower_bound(self.tiles, *moved, minimise, self.local)[0])
+
+
+def ways(nest: Nest, tile: Tile, limit: str, local: int) -> Iterator[Way]:
+    """Iterate over the schedules of one tile, those that move the same together, promising ones first."""
+    tiles = Tiles(nest, tuple(np.array([step]) for step in tile))
+    single = frozenset(d for d in FREE_DIMENSIONS if tiles.trips[d][0] == 1)
+    groups = []
+    for schedules in alike(limit, single, nest.machine.double_buffering):
+        traffic = tiles.traffic(*schedules[0])
+        plans = tuple(DspPlan(tile, order, reuse) for order, reuse in schedules)  # type: ignore[arg-type]
+        groups.append(Way(nest, tiles, int(traffic.accesses[0]), int(traffic.transfers[0]), local, plans))
+    yield from sorted(groups, key=lambda way: (way.accesses, way.transfers))

@@ -1,0 +1,128 @@
+"""The contract of a kind of machine, which a package of that name satisfies: ``dsp``, ``npu``.
+
+To add a kind:
+
+1. Write ``tilewright/tiling/<kind>/machine.py`` with its specification (``kind: Literal["<kind>"]`` and
+   `check`), ``plan.py`` with the plan of one layer, and an ``__init__.py`` with the members of `MachineKind`.
+2. Name the kind in ``problem.py`` (machines, objectives, schedules, partitions), its plans in ``plan.py`` and
+   the package in ``evaluation.MACHINES``.
+3. For MiniZinc add ``<kind>/minizinc.py`` with the members of `KindBridge`, named in
+   ``tiling/minizinc.BRIDGES`` and, with the file that formulations include, in ``CORES``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from tilewright.core.bounds import Bound, Exact
+from tilewright.simulator import Report
+from tilewright.spec.layer import Layer
+
+
+class LayerLimits(Protocol):
+    """What plans of a layer may do; see `tilewright.tiling.problem.TilingLimits`."""
+
+    @property
+    def schedule(self) -> str:
+        """The schedule that plans are limited to, or ``any``."""
+
+    @property
+    def partition(self) -> str:
+        """The partition over the cores that plans are limited to, or ``any``."""
+
+
+class LayerProblem(Protocol):
+    """A problem with one layer, as a kind of machine sees it; see `tilewright.tiling.problem.Problem`."""
+
+    @property
+    def one_layer(self) -> Layer:
+        """The layer."""
+
+    @property
+    def machine(self) -> Any:
+        """The machine, of the kind in question."""
+
+    @property
+    def minimise(self) -> str:
+        """What is minimised, one of the kind's objectives."""
+
+    @property
+    def limits(self) -> LayerLimits:
+        """What plans may do."""
+
+
+class MachineKind(Protocol):
+    """What the room asks of a kind of machine, for problems with one layer.
+
+    Attributes
+    ----------
+    LayerPlan
+        The type of a layer's plan: with ``to_json()`` and ``from_json(data, file)``, hashable by its
+        decisions.
+    """
+
+    @property
+    def LayerPlan(self) -> type[Any]:
+        """The type of a layer's plan."""
+
+    def violation(self, problem: LayerProblem, plan: Any) -> str | None:
+        """Say which limit a plan breaks, or None for a valid one.
+
+        A memory that overflows is said to with a text that begins with ``memory overflow``; `simulate`
+        executes such a plan and finds the same.
+        """
+
+    def objective(self, problem: LayerProblem, plan: Any) -> int:
+        """Return the cost of a valid plan by the closed form; of ``pareto`` its cycles."""
+
+    def measured_objective(self, problem: LayerProblem, report: Report) -> int:
+        """Return the cost of a simulated plan; the closed form must say the same."""
+
+    def trade_off(self, problem: LayerProblem, report: Report) -> dict[str, int]:
+        """Return the coordinates of a simulated plan on a Pareto front, by what they count."""
+
+    def simulate(
+        self,
+        problem: LayerProblem,
+        plan: Any,
+        *,
+        numeric: bool = False,
+        overlapped: bool = True,
+        seed: int = 0,
+        deadline: float = float("inf"),
+    ) -> Report:
+        """Execute a plan; parameters are those of `tilewright.tiling.simulate`."""
+
+    def best_bound(self, problem: LayerProblem) -> Bound:
+        """Return the strongest lower bound that is known without a search, in milliseconds."""
+
+    def exhaustive(self, problem: LayerProblem, deadline: float) -> Exact | None:
+        """Return the best plan, or all plans of a front; None if nothing is feasible.
+
+        Parameters
+        ----------
+        deadline
+            ``time.monotonic()`` after which the best plan so far is returned, not as proven.
+        """
+
+
+class KindBridge(Protocol):
+    """What the MiniZinc driver asks of a kind of machine; see `tilewright.core.room.MiniZincBridge`."""
+
+    def size(self, problem: Any) -> int:
+        """Return about how many constraints a formulation gives."""
+
+    def relax(self, problem: Any) -> int:
+        """Return the percentage of decisions that large-neighbourhood search keeps; 0 leaves it out."""
+
+    def scale(self, problem: Any) -> tuple[int, int]:
+        """Return (offset, unit): a plan costs ``offset + unit * objective`` of the formulation."""
+
+    def data(self, problem: Any) -> dict[str, Any]:
+        """Return the parameters that the core declares, all but those of the search."""
+
+    def start(self, problem: Any, plan: Any) -> list[int] | None:
+        """Return a plan as values of the decisions, None where the formulations have none that is as good."""
+
+    def plan(self, problem: Any, solution: Any) -> Any:
+        """Return the plan of a solution."""

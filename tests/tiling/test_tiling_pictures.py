@@ -1,0 +1,87 @@
+"""Pictures of plans on the imaging DSP and on an NPU, and the bundled instances of the thesis."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tilewright.core import catalogue
+from tilewright.run.instance import parse, read
+from tilewright.tiling import Plan, Problem, npu, simulate
+from tilewright.tiling import plot as pictures
+from tilewright.tiling.dsp import exhaustive, nest_of
+from tilewright.tiling.dsp.plan import DspPlan
+
+
+@pytest.mark.parametrize("name", [path.stem for path in catalogue.instances("tiling") if "idsp" in path.stem])
+def test_instances_are_read(name: str) -> None:
+    instance = read(name)
+    assert instance.name == name
+    assert instance.source
+    assert instance.problem.machine.macs_per_cycle == 32
+
+
+def _solved(problem: Problem) -> Plan:
+    plans = []
+    for _, part in problem.parts:
+        found = exhaustive(part, float("inf"))
+        assert found is not None
+        plans.append(Plan(found[1], front=problem.minimise == "pareto"))
+    return plans[0] if problem.network is None else Plan.joined(plans)
+
+
+@pytest.mark.parametrize(
+    "name", ["alexnet-conv3-64k", "alexnet-fc6-idsp", "lenet5-conv2-idsp", "lenet5-idsp"]
+)
+@pytest.mark.parametrize("suffix", [".png", ".svg"])
+def test_plans_are_drawn(name: str, suffix: str, tmp_path: Path) -> None:
+    """A layer, a fully connected one, a front and a network."""
+    problem = read(name).problem
+    plan = _solved(problem)
+    path = tmp_path / f"plan{suffix}"
+    pictures.draw(problem, plan, simulate(problem, plan), path, title=name)
+    assert path.stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("network", [False, True])
+def test_plans_that_break_a_rule_are_drawn(network: bool, tmp_path: Path) -> None:
+    instance = read("lenet5-idsp" if network else "alexnet-conv3-64k").problem
+    tiles = [tuple(nest_of(part.one_layer, part.machine).sizes) for _, part in instance.parts]
+    plan = Plan(tuple(DspPlan(tile, "ncyxk", "halo") for tile in tiles))  # type: ignore[arg-type]
+    report = simulate(instance, plan)
+    assert report.violation is not None
+    pictures.draw(instance, plan, report, tmp_path / "broken.png")
+    assert (tmp_path / "broken.png").stat().st_size > 10_000
+
+
+def test_an_npu_gets_bars_for_each_operand(tmp_path: Path) -> None:
+    """What the cores have of an operand is one bar; the time is that of the report."""
+    machine, layer = {"kind": "npu"}, {"input": [8, 14, 14], "kernels": 16, "kernel": [3, 3]}
+    problem = Problem.model_validate({"layer": layer, "machine": machine})
+    found = npu.exhaustive(problem, float("inf"))
+    assert found is not None
+    plan = Plan(found[1])
+    report = simulate(problem, plan)
+    loaded = pictures._totals(report.loaded)
+    assert sum(loaded.values()) == sum(int(counts.sum()) for counts in report.loaded.values())
+    assert set(loaded) == {"input", "weights", "output"}
+    pictures.draw(problem, plan, report, tmp_path / "npu.png")
+    assert (tmp_path / "npu.png").stat().st_size > 10_000
+
+
+def test_all_reuses_and_long_planes_are_drawn(tmp_path: Path) -> None:
+    layer = {"input": [8, 6, 300], "kernels": 8, "kernel": [3, 3], "groups": 2, "stride": [1, 2], "batch": 2}
+    for number, (order, reuse) in enumerate([("kncyx", "none"), ("nkyxc", "tile"), ("cknyx", "halo")]):
+        problem = parse(
+            {
+                "room": "tiling",
+                "layer": layer,
+                "machine": {"kind": "dsp", "memory_bytes": 4000, "double_buffering": bool(number)},
+            }
+        ).problem
+        plan = Plan((DspPlan((1, 1, 2, 2, 20, 2), order, reuse),))
+        report = simulate(problem, plan)
+        assert report.violation is None
+        pictures.draw(problem, plan, report, tmp_path / f"{number}.png")
+        assert (tmp_path / f"{number}.png").stat().st_size > 10_000
