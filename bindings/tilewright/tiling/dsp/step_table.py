@@ -61,7 +61,9 @@ class _Tiles:
         self.at = np.zeros((6, walk.length), dtype=np.int64)
         self.at[walk.order] = numbers
         self.ranges = [_looked_up(walk.spans[d], self.at[d]) for d in range(6)]
-        self.planes = {axis: _looked_up(walk.planes[axis], self.at[axis]) for axis in (Y, X)}
+        self.planes: dict[int, Ranges] = {
+            axis: _looked_up(walk.planes[axis], self.at[axis]) for axis in (Y, X)
+        }
         self.changed = np.ones((6, walk.length), dtype=np.bool_)
         self.changed[:, 1:] = self.at[:, 1:] != self.at[:, :-1]
 
