@@ -20,7 +20,8 @@ from tilewright.grouping import Plan, simulate
 from tilewright.run import instance as instance_module
 from tilewright.run import result as result_module
 from tilewright.run.instance import digest, parse, read
-from tilewright.run.result import Result, relative_gap
+from tilewright.run.result import Result
+from tilewright.run.summary import relative_gap
 from tilewright.spec.errors import InputError
 
 BASE = {

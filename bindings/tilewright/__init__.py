@@ -1,4 +1,10 @@
-"""Decide, optimally and checkably, how a convolutional network is cut up to run on a small memory."""
+"""Decide, optimally and checkably, how a convolutional network is cut up to run on a small memory.
+
+>>> import tilewright as tw
+>>> result = tw.solve("alexnet-conv3-64k")
+>>> print(result.summary())
+>>> result.plot()
+"""
 
 from __future__ import annotations
 
@@ -7,9 +13,80 @@ from typing import TYPE_CHECKING, Any
 from tilewright.core.version import __version__
 
 if TYPE_CHECKING:
-    from tilewright.api import read, simulate, solve
+    from tilewright.api import (
+        AllocationPlan,
+        AllocationProblem,
+        Disagreement,
+        DspMachine,
+        Entry,
+        Finding,
+        FusionPlan,
+        FusionProblem,
+        GroupingMachine,
+        GroupingPlan,
+        GroupingProblem,
+        InputError,
+        Instance,
+        Layer,
+        Network,
+        NpuMachine,
+        Outcome,
+        Report,
+        Result,
+        RunContext,
+        SolverMissingError,
+        TilewrightError,
+        TilingPlan,
+        TilingProblem,
+        UnknownNameError,
+        check,
+        compare,
+        emit,
+        instances,
+        methods,
+        plot,
+        read,
+        simulate,
+        solve,
+    )
 
-__all__ = ["__version__", "read", "simulate", "solve"]
+__all__ = [
+    "AllocationPlan",
+    "AllocationProblem",
+    "Disagreement",
+    "DspMachine",
+    "Entry",
+    "Finding",
+    "FusionPlan",
+    "FusionProblem",
+    "GroupingMachine",
+    "GroupingPlan",
+    "GroupingProblem",
+    "InputError",
+    "Instance",
+    "Layer",
+    "Network",
+    "NpuMachine",
+    "Outcome",
+    "Report",
+    "Result",
+    "RunContext",
+    "SolverMissingError",
+    "TilewrightError",
+    "TilingPlan",
+    "TilingProblem",
+    "UnknownNameError",
+    "__version__",
+    "check",
+    "compare",
+    "emit",
+    "instances",
+    "methods",
+    "plot",
+    "read",
+    "simulate",
+    "solve",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -19,3 +96,8 @@ def __getattr__(name: str) -> Any:
 
         return getattr(api, name)
     raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Name what there is before it is imported, for completion."""
+    return sorted({*globals(), *__all__})

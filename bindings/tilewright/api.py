@@ -1,29 +1,258 @@
-"""The Python API: ``tilewright.read``, ``tilewright.solve``, ``tilewright.simulate``."""
+"""The Python API; everything here is reached as ``tilewright.<name>``."""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from tilewright import codegen
+from tilewright.allocation import Plan as AllocationPlan
+from tilewright.allocation import Problem as AllocationProblem
+from tilewright.core import catalogue
+from tilewright.core.context import Outcome, RunContext
 from tilewright.core.room import room_of
+from tilewright.fusion import Plan as FusionPlan
+from tilewright.fusion import Problem as FusionProblem
+from tilewright.grouping import Plan as GroupingPlan
+from tilewright.grouping import Problem as GroupingProblem
+from tilewright.grouping.problem import GroupingMachine
+from tilewright.run import compare as _comparison
+from tilewright.run import methods as _methods
+from tilewright.run import verify as _verify
+from tilewright.run.compare import Entry
 from tilewright.run.instance import Instance, read
+from tilewright.run.result import Result
 from tilewright.run.solve import solve
+from tilewright.run.verify import Finding
 from tilewright.simulator import Report
+from tilewright.spec.errors import (
+    Disagreement,
+    InputError,
+    SolverMissingError,
+    TilewrightError,
+    UnknownNameError,
+)
+from tilewright.spec.layer import Layer
+from tilewright.spec.network import Network
+from tilewright.tiling import Plan as TilingPlan
+from tilewright.tiling import Problem as TilingProblem
+from tilewright.tiling.dsp.machine import DspMachine
+from tilewright.tiling.npu.machine import NpuMachine
 
-__all__ = ["read", "simulate", "solve"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = [
+    "AllocationPlan",
+    "AllocationProblem",
+    "Disagreement",
+    "DspMachine",
+    "Entry",
+    "Finding",
+    "FusionPlan",
+    "FusionProblem",
+    "GroupingMachine",
+    "GroupingPlan",
+    "GroupingProblem",
+    "InputError",
+    "Instance",
+    "Layer",
+    "Network",
+    "NpuMachine",
+    "Outcome",
+    "Report",
+    "Result",
+    "RunContext",
+    "SolverMissingError",
+    "TilewrightError",
+    "TilingPlan",
+    "TilingProblem",
+    "UnknownNameError",
+    "check",
+    "compare",
+    "emit",
+    "instances",
+    "methods",
+    "plot",
+    "read",
+    "simulate",
+    "solve",
+]
 
 
-def simulate(problem: Any, plan: Any, *, numeric: bool = False) -> Report:
+def simulate(
+    problem: Any, plan: Any, *, numeric: bool = False, seed: int = 0, deadline: float = float("inf")
+) -> Report:
     """Execute a plan and report what it costs and whether it is right.
 
     Parameters
     ----------
-    problem : Problem, Instance
+    problem : str, Path, Instance, Problem
         What the plan is for.
-    plan : Plan
+    plan : Plan, Result
         Decisions of the same room.
     numeric
         Also move random integers and compare with the reference layer.
+    seed
+        Of these integers.
+    deadline
+        ``time.monotonic()`` at which to give up with an ``OutOfTimeError``.
     """
-    if isinstance(problem, Instance):
-        problem = problem.problem
-    return room_of(problem).simulate(problem, plan, numeric=numeric)
+    problem = _problem(problem)
+    return room_of(problem).simulate(problem, _plan(plan), numeric=numeric, seed=seed, deadline=deadline)
+
+
+def check(
+    instance: str | Path | Instance,
+    result: str | Path | Result,
+    *,
+    numeric: bool = True,
+    time_limit: float | None = None,
+) -> list[Finding]:
+    """Verify a result anew, believing none of its numbers.
+
+    Parameters
+    ----------
+    instance
+        An instance, its file, or the name of a bundled one.
+    result
+        A result or its file.
+    numeric
+        Also move random integers and compare with the reference.
+    time_limit
+        Seconds to prove a solver's claim again; by default a minute, or twice what the result took.
+
+    Returns
+    -------
+    list of Finding
+        The result stands if every ``finding.holds``.
+    """
+    found = instance if isinstance(instance, Instance) else read(instance)
+    claimed = result if isinstance(result, Result) else Result.read(result)
+    return _verify.check(found, claimed, numeric=numeric, time_limit=time_limit)
+
+
+def compare(
+    instances: Iterable[str | Path | Instance],
+    methods: Sequence[str] | None = None,
+    *,
+    time_limit: float = 60.0,
+    jobs: int = 1,
+    seed: int = 0,
+    on_entry: Callable[[Entry], None] | None = None,
+) -> list[Entry]:
+    """Solve instances with several methods under the same time limit.
+
+    Parameters
+    ----------
+    instances
+        Of one room.
+    methods
+        By default the constructive heuristics and ``auto``.
+    time_limit
+        Seconds for each run.
+    jobs
+        Runs at a time; each has its share of the cores.
+    on_entry
+        Called when a run has ended.
+
+    Returns
+    -------
+    list of Entry
+        Instance by instance, method by method: a result, or the error that stands for it.
+    """
+    found = [each if isinstance(each, Instance) else read(each) for each in instances]
+    return _comparison.compare(
+        found,
+        list(methods) if methods is not None else _comparison.default_methods(found),
+        time_limit=time_limit,
+        jobs=jobs,
+        threads=max(1, (os.cpu_count() or 1) // jobs),
+        seed=seed,
+        on_entry=on_entry or (lambda _entry: None),
+        stop=threading.Event(),
+    )
+
+
+def emit(problem: Any, plan: Any) -> str:
+    """Return a plan as C: loop nests with calls to get and put data by DMA.
+
+    Parameters
+    ----------
+    problem : str, Path, Instance, Problem
+        Of the ``tiling`` room, on a machine of kind ``dsp``.
+    plan : Plan, Result
+        A valid plan for it.
+
+    Raises
+    ------
+    InputError
+        Where there is no loop nest to write.
+    """
+    if isinstance(problem, str | Path):
+        problem = read(problem)
+    name, source = (problem.name, problem.source) if isinstance(problem, Instance) else ("layer", "")
+    return codegen.emit(name, source, _problem(problem), _plan(plan))
+
+
+def plot(problem: Any, plan: Any, path: str | Path | None = None, *, ax: Axes | None = None) -> Axes | None:
+    """Draw a plan.
+
+    Parameters
+    ----------
+    problem : str, Path, Instance, Problem
+        What the plan is for.
+    plan : Plan, Result
+        What to draw.
+    path
+        File for the whole picture, by its suffix: ``.png``, ``.svg``, and ``.gif`` in the ``grouping`` room.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw the most telling part; on a figure of its own if neither is given.
+
+    Returns
+    -------
+    Axes, optional
+        What has been drawn on; None with a `path`.
+    """
+    problem, plan = _problem(problem), _plan(plan)
+    room = room_of(problem)
+    report = room.simulate(problem, plan)
+    if path is None:
+        return room.plot.plot(problem, plan, report, ax=ax)
+    room.plot.draw(problem, plan, report, path)
+    return None
+
+
+def methods(room: Any) -> list[str]:
+    """Return the names of a room's methods, as `solve` takes them.
+
+    Parameters
+    ----------
+    room : str, Instance, Problem
+        A room's name, or a problem of it.
+    """
+    name = room if isinstance(room, str) else room_of(_problem(room)).name
+    catalogue.room(name)  # refuses what there is not
+    return _methods.methods(name)
+
+
+def instances(room: str | None = None) -> list[str]:
+    """Return the names of the bundled instances, of all rooms or of one."""
+    rooms = catalogue.ROOMS if room is None else (catalogue.room(room).name,)
+    return [path.stem for name in rooms for path in catalogue.instances(name)]
+
+
+def _problem(given: Any) -> Any:
+    if isinstance(given, str | Path):
+        given = read(given)
+    return given.problem if isinstance(given, Instance) else given
+
+
+def _plan(given: Any) -> Any:
+    plan = given.plan if isinstance(given, Result) else given
+    if plan is None:
+        raise InputError("plan", None, "the result has none")
+    return plan

@@ -7,12 +7,19 @@ What is enumerated and why nothing is lost is argued in docs/tiling.md; the sear
 from __future__ import annotations
 
 from tilewright.core.context import Outcome, RunContext
+from tilewright.spec.errors import OutOfTimeError
 from tilewright.tiling import MACHINES, Plan, Problem
+
+IN_PROCESS = True
+"""It looks at its deadline often and needs no process that can be killed."""
 
 
 def solve(problem: Problem, search: RunContext) -> Outcome:
     """Find and prove the optimum of a problem with one layer; of ``pareto``, the whole front."""
-    found = MACHINES[problem.machine.kind].exhaustive(problem, search.deadline)
+    try:
+        found = MACHINES[problem.machine.kind].exhaustive(problem, search.deadline)
+    except OutOfTimeError:
+        return Outcome("unknown")
     if found is None:
         return Outcome("infeasible")
     plan = Plan(found.layers, front=problem.minimise == "pareto")

@@ -21,8 +21,8 @@ from tilewright.fusion.exact.search import optimum
 from tilewright.fusion.problem import EngineMachine, Problem
 from tilewright.fusion.selection import ordered
 from tilewright.importing import network as imported
-from tilewright.run.instance import validated
 from tilewright.spec.network import Network
+from tilewright.spec.validation import validated
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 NAMES = ("vgg16", "resnet152", "googlenet", *sorted(path.stem for path in LIGHT.glob("light_*.onnx")))

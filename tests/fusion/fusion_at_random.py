@@ -18,9 +18,9 @@ from tilewright.fusion.fused_group import Structure
 from tilewright.fusion.plan import HALOS, ORDERS, PARAMETERS, Group, Tile
 from tilewright.fusion.problem import HOST
 from tilewright.fusion.tiles import violation
-from tilewright.run.instance import validated
 from tilewright.spec.coarsening import coarse
 from tilewright.spec.network import OPERANDS, AnyLayer, Map, NamedLayer, Network, Pool
+from tilewright.spec.validation import validated
 
 Table = dict[str, Any]
 Nodes = tuple[int, ...]

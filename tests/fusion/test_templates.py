@@ -18,8 +18,8 @@ from tilewright.fusion.plan import Tile
 from tilewright.fusion.problem import HOST, Problem
 from tilewright.fusion.templates import SOURCE, Template, bundled
 from tilewright.fusion.tiles import Choice, best
-from tilewright.run.instance import validated
 from tilewright.spec.errors import InputError
+from tilewright.spec.validation import validated
 
 MACHINE = {
     "conv_array": [4, 4, 2],

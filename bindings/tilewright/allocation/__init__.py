@@ -83,6 +83,10 @@ class Allocation(Room[Problem, Plan]):
     def recheck(self, problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bool, str]]:
         return recheck(problem, plan, deadline)
 
+    def records(self, problem: Problem, report: dict[str, Any]) -> list[dict[str, Any]]:
+        facts = report["facts"]
+        return list(facts.get("front") or facts["stages"])
+
 
 ROOM = register(Allocation())
 

@@ -62,14 +62,11 @@ def read_both(instance: str, result: str) -> tuple[Instance, Result]:
     from tilewright.run.instance import read
     from tilewright.run.result import Result
 
-    problem, answer = read(instance), Result.read(result)
-    if answer.room != problem.room or answer.instance_sha256 != problem.sha256:
-        raise InputError(
-            "instance_sha256",
-            answer.instance_sha256[:12],
-            f"is a result of another instance than {problem.name}",
-            result,
-        )
+    problem = read(instance)
+    try:
+        answer = Result.read(result).of(problem)
+    except InputError as error:
+        raise (error if error.file else error.in_file(result)) from None
     if answer.plan is None:
         raise InputError("plan", None, "the result has no plan", result)
     return problem, answer

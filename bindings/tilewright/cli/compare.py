@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilewright.cli.arguments import SECONDS, check_outputs
-from tilewright.cli.tables import gap_shown, print_table, shown, unit_shown
+from tilewright.cli.tables import print_table
 from tilewright.spec.errors import SolverMissingError
 
 if TYPE_CHECKING:
@@ -51,21 +51,18 @@ def compare(
     as_json: bool,
 ) -> None:
     """Compare methods on INSTANCES under the same time limit, with cores / jobs threads each."""
-    from tilewright.core import catalogue
     from tilewright.core.files import write_atomically
     from tilewright.run import compare as comparing
     from tilewright.run.instance import read
-    from tilewright.run.solve import check_method
-    from tilewright.run.solve import methods as all_methods
+    from tilewright.run.methods import check_method
+    from tilewright.run.methods import methods as all_methods
 
     problems = [read(name) for name in instances]
     room = problems[0].room
     if methods is None:
-        quick = catalogue.constructive(room, lambda name, error: click.echo(f"{name}: {error}", err=True))
-        suited = [
-            module for module in quick if all(catalogue.suits(module, each.problem) for each in problems)
-        ]
-        names = [*(module.__name__.rpartition(".")[2] for module in suited), "auto"]
+        names = comparing.default_methods(
+            problems, lambda name, error: click.echo(f"{name}: {error}", err=True)
+        )
     else:
         names = all_methods(room) if methods == "all" else [name.strip() for name in methods.split(",")]
     for problem in problems:
@@ -92,7 +89,7 @@ def compare(
     if as_json:
         click.echo(content)
     else:
-        units = {unit_shown(problem).strip() for problem in problems}
+        units = {problem.problem.unit for problem in problems}
         _print_comparison(entries, units.pop() if len(units) == 1 else "")
     missing = [entry.error for entry in entries if isinstance(entry.error, SolverMissingError)]
     found = any(entry.result is not None and entry.result.exit_status == 0 for entry in entries)
@@ -113,6 +110,8 @@ def _entry_json(entry: Entry) -> dict[str, Any]:
 
 def _print_comparison(entries: list[Entry], unit: str) -> None:
     from math import exp, log
+
+    from tilewright.run.summary import gap_shown, shown
 
     best: dict[str, int] = {}
     bounds: dict[str, int] = {}

@@ -9,7 +9,7 @@ from typing import Any
 from tilewright import drivers
 from tilewright.core import catalogue
 from tilewright.run.instance import read
-from tilewright.run.solve import suited_solvers
+from tilewright.run.methods import suited_solvers
 from tilewright.spec.errors import SolverMissingError
 
 Rows = list[dict[str, Any]]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilewright.cli.arguments import check_outputs, read_both
-from tilewright.cli.tables import print_table, unit_shown
+from tilewright.cli.tables import print_table
 
 if TYPE_CHECKING:
     pass
@@ -42,7 +42,7 @@ def simulate(
     if as_json:
         click.echo(json.dumps({**report.summary(), "per_step": report.per_step()}))
     else:
-        clock = "ps" if unit_shown(problem).strip() == "ps" else "cycles"
+        clock = "ps" if problem.problem.unit == "ps" else "cycles"
         _print_steps(report.per_step(), steps, clock)
         _print_totals(report, clock)
         if plot is not None:

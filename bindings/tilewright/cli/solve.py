@@ -11,7 +11,6 @@ import click
 
 from tilewright.cli import arguments
 from tilewright.cli.arguments import SECONDS, WITH_HELP, check_outputs
-from tilewright.cli.tables import gap_shown, print_table, shown, unit_shown
 from tilewright.spec.errors import InputError
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def solve(
     if as_json:
         click.echo(json.dumps(result.to_json(), allow_nan=False))
     else:
-        _print_result(problem, result)
+        click.echo(result.summary())
         for path in written:
             click.echo(f"written: {path}")
     sys.exit(result.exit_status)
@@ -118,47 +117,8 @@ class _Progress:
 
     def show(self, seconds: float, objective: int | None, bound: int | None) -> None:
         if self.status is not None:
+            from tilewright.run.summary import gap_shown, shown
+
             gap = gap_shown(objective, bound)
             found = f"best {shown(objective)}   bound {shown(bound)}"
             self.status.update(f"{seconds:5.0f} s   {found}   gap {gap}")
-
-
-def _print_result(problem: Instance, result: Result) -> None:
-    from tilewright.core import catalogue
-
-    room = catalogue.room(result.room)
-    rows = [
-        ("instance", result.instance),
-        ("method", result.method),
-        ("status", result.status + (" (interrupted)" if result.interrupted else "")),
-        ("objective", shown(result.objective) + unit_shown(problem)),
-        ("bound", shown(result.bound) + _by(result)),
-        ("gap", gap_shown(result.objective, result.bound)),
-    ]
-    report = result.report
-    if report is not None:
-        if report["violation"]:
-            rows.append(("refused", report["violation"]))
-        else:
-            rows += room.rows(problem.problem, report)
-    if result.warm_start:
-        rows.append(("warm start", result.warm_start))
-    if result.grounds is not None:
-        rows.append(("grounds", result.grounds))
-    rows += [("failure", message) for message in result.failures]
-    rows.append(("time", f"{result.seconds:.1f} s"))
-    if report is not None and not report["violation"]:
-        lines = room.table(problem.problem, report)
-        if lines:
-            print_table(lines[1:], lines[0])
-            click.echo()
-    print_table(rows)
-
-
-def _by(result: Result) -> str:
-    """Say what proves the bound: a method, or a bound with its parameters."""
-    from tilewright.run.solve import methods
-
-    if result.bound_by is None:
-        return ""
-    return f"   {'proven by' if result.bound_by in methods(result.room) else 'from the'} {result.bound_by}"

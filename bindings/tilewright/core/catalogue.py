@@ -7,11 +7,12 @@ import inspect
 import re
 import tomllib
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tilewright.core.locations import bases
+from tilewright.core.locations import bases, package_path
 from tilewright.core.room import Room, room_of
 from tilewright.spec.errors import InputError, UnknownNameError
 
@@ -56,11 +57,29 @@ def heuristic(room: str, name: str) -> ModuleType:
     if name not in heuristics(room):
         raise UnknownNameError("heuristic", name, heuristics(room))
     try:
-        module = importlib.import_module(f"tilewright.heuristics.{room}.{name}")
+        module = _import("heuristics", room, name)
     except Exception as error:  # a user's own file may hold anything
         raise InputError("heuristic", name, f"cannot be imported: {type(error).__name__}: {error}") from error
     if not callable(getattr(module, "plan", None)):
         raise InputError("heuristic", name, "has no function `plan`")
+    return module
+
+
+_imported_at: dict[str, int] = {}
+"""Times of the files that have been imported, in nanoseconds."""
+
+
+def _import(kind: str, room: str, name: str) -> ModuleType:
+    """Import a heuristic or formulation from where it is now, again if its file has changed.
+
+    In a notebook a user edits files, and sets ``TILEWRIGHT_PATH``, while this process goes on.
+    """
+    importlib.import_module(f"tilewright.{kind}").__path__ = package_path(kind)
+    module = importlib.import_module(f"tilewright.{kind}.{room}.{name}")
+    changed = Path(str(module.__file__)).stat().st_mtime_ns
+    if _imported_at.setdefault(module.__name__, changed) != changed:
+        module = importlib.reload(module)
+        _imported_at[module.__name__] = changed
     return module
 
 
@@ -122,15 +141,28 @@ def exact_methods(room: str) -> list[str]:
 
 def solves_itself(path: Path) -> bool:
     """Whether a formulation is a Python module with ``solve(problem, search)``, without running it."""
-    return (
-        path.suffix == ".py" and re.search(r"^def solve\(", path.read_text("utf-8"), re.MULTILINE) is not None
-    )
+    return path.suffix == ".py" and _says(path, path.stat().st_mtime_ns, r"^def solve\(")
+
+
+def in_process(room: str, method: str) -> bool:
+    """Whether a method says ``IN_PROCESS = True``: that it looks at its deadline often and needs no killing.
+
+    It is found in the text, without importing what may be heavy.
+    """
+    files = [path for path in (*models(room), *heuristic_files(room)) if path.stem == method]
+    return any(_says(path, path.stat().st_mtime_ns, r"^IN_PROCESS = True$") for path in files)
+
+
+@lru_cache(maxsize=1024)
+def _says(path: Path, _changed: int, line: str) -> bool:
+    """Whether a file has a line, as it was when it was last changed."""
+    return re.search(line, path.read_text("utf-8"), re.MULTILINE) is not None
 
 
 def formulation(room: str, name: str) -> ModuleType | Path:
     """Return what a driver takes: the module of a Pyomo formulation, the file of a MiniZinc one."""
     path = model(room, name)
-    return path if path.suffix == ".mzn" else importlib.import_module(f"tilewright.models.{room}.{name}")
+    return path if path.suffix == ".mzn" else _import("models", room, name)
 
 
 def instances(room: str) -> list[Path]:

@@ -18,6 +18,7 @@ from tilewright.simulator import Report
 from tilewright.spec.errors import InputError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 ProblemT = TypeVar("ProblemT")
@@ -130,6 +131,11 @@ class Room(Protocol[ProblemT, PlanT]):
         """Return a header and a line for each part of a plan, or None where there are no parts."""
         return None
 
+    def records(self, problem: ProblemT, report: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return the numbers of each part of a plan, from the summary of its report; else of the plan."""
+        layers: list[dict[str, Any]] = report.get("layers") or [report]
+        return layers
+
     def recheck(self, problem: ProblemT, plan: PlanT, deadline: float) -> list[tuple[str, bool, str]]:
         """Verify what an optimal plan claims beyond its objective: (what, holds, detail)."""
         return []
@@ -180,6 +186,9 @@ class Pictures(Protocol):
 
     def sheet(self, problem: Any, plan: Any, report: Report, *, title: str | None = None) -> Figure:
         """Return a plan's figure."""
+
+    def plot(self, problem: Any, plan: Any, report: Report, *, ax: Axes | None = None) -> Axes:
+        """Draw the most telling part of a plan, on axes of their own if none are given."""
 
     def draw(
         self, problem: Any, plan: Any, report: Report, path: str | Path, *, title: str | None = None

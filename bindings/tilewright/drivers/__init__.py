@@ -24,12 +24,15 @@ class Driver:
         Which formulations it takes: ``.py`` for Pyomo, ``.mzn`` for MiniZinc.
     install
         How to get the solver.
+    spawns
+        Whether it runs in processes of its own, which are killed with the worker that has started them.
     """
 
     name: str
     module: str
     suffix: str
     install: str
+    spawns: bool = False
 
 
 DRIVERS = [
@@ -40,6 +43,7 @@ DRIVERS = [
         ".mzn",
         "apt-get install minizinc (Debian, Ubuntu), brew install minizinc (macOS), "
         "or the bundle from minizinc.org; then pip install minizinc",
+        spawns=True,
     ),
 ]
 

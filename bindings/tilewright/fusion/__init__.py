@@ -79,6 +79,9 @@ class Fusion(Room[Problem, Plan]):
     def table(self, problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]] | None:
         return table(problem, report)
 
+    def records(self, problem: Problem, report: dict[str, Any]) -> list[dict[str, Any]]:
+        return list(report["facts"]["groups"])
+
 
 ROOM = register(Fusion())
 

@@ -9,10 +9,10 @@ import networkx as nx
 from pydantic import BeforeValidator, Field
 
 from tilewright.core import catalogue
-from tilewright.run.instance import validated
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Small, Spec
 from tilewright.spec.network import Name
+from tilewright.spec.validation import validated
 
 KINDS = ("conv", "pool", "add", "mul", "map", "concat", "any")
 """Kinds of operations that a template's node can stand for, those that the accelerator computes."""

@@ -11,10 +11,10 @@ from tilewright.importing.files import shortened, unique
 from tilewright.importing.model import Model, Operation, read
 from tilewright.importing.naming import Names
 from tilewright.importing.operators import Table, Unknown, Unshaped, layers, opaque, shape
-from tilewright.run.instance import validated
 from tilewright.spec.coarsening import coarse, stages
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import OWN_INPUT, Map, NamedLayer, Network, Opaque
+from tilewright.spec.validation import validated
 
 SHOWN = 8
 """Most nodes that a message names for one reason."""

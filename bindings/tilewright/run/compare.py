@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
+from tilewright.core import catalogue
 from tilewright.run.instance import Instance
 from tilewright.run.result import Result
 from tilewright.run.solve import solve
@@ -31,6 +32,21 @@ class Entry:
         if self.result.report and self.result.report["violation"]:
             return f"refused: {self.result.report['violation'].split(':')[0]}"
         return "interrupted" if self.result.interrupted else ""
+
+
+def default_methods(
+    instances: Sequence[Instance], on_failure: Callable[[str, Exception], None] = lambda _name, _error: None
+) -> list[str]:
+    """Return the constructive heuristics that take all instances, and ``auto``.
+
+    Parameters
+    ----------
+    on_failure
+        Called with a heuristic that cannot be imported, and why.
+    """
+    quick = catalogue.constructive(instances[0].room, on_failure)
+    suited = [each for each in quick if all(catalogue.suits(each, one.problem) for one in instances)]
+    return [*(module.__name__.rpartition(".")[2] for module in suited), "auto"]
 
 
 def compare(

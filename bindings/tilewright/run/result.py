@@ -6,15 +6,21 @@ import json
 import math
 import platform
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilewright.core import catalogue
 from tilewright.core.context import Status
 from tilewright.core.files import write_atomically
+from tilewright.core.room import room_of
 from tilewright.core.version import __version__
+from tilewright.run.instance import Instance
+from tilewright.run.summary import html_of, text_of
 from tilewright.spec.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 FORMAT = 1
 MAX_BYTES = 64_000_000
@@ -25,7 +31,13 @@ STATUSES = ("optimal", "feasible", "infeasible", "unknown")
 
 @dataclass
 class Result:
-    """The answer of one method to one instance; the fields stand in docs/formats.md."""
+    """The answer of one method to one instance; the fields stand in docs/formats.md.
+
+    Attributes
+    ----------
+    problem
+        What the answer is to. Files do not hold it: a result that is read has it from `of`.
+    """
 
     room: str
     instance: str
@@ -46,6 +58,70 @@ class Result:
     interrupted: bool = False
     trace: list[tuple[float, int | None, int | None]] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
+    problem: Any = field(default=None, repr=False, compare=False)
+
+    def of(self, instance: Instance) -> Result:
+        """Return the result with the problem that it answers, so that it can be shown and drawn.
+
+        Raises
+        ------
+        InputError
+            If it is a result of another instance.
+        """
+        if self.room != instance.room or self.instance_sha256 != instance.sha256:
+            shown = self.instance_sha256[:12]
+            raise InputError(
+                "instance_sha256", shown, f"is a result of another instance than {instance.name}"
+            )
+        return replace(self, problem=instance.problem)
+
+    def summary(self) -> str:
+        """Return what the command line prints: the layers or groups, if there are several, and the totals."""
+        return text_of(self)
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        return html_of(self)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a flat dictionary of numbers for each layer, stage, group or point of a front.
+
+        A plan without parts has one. Keys of nested tables are joined by dots, as in ``loaded.input``.
+        """
+        if self.report is None or self.problem is None:
+            return []
+        return [_flat(record) for record in room_of(self.problem).records(self.problem, self.report)]
+
+    def to_dataframe(self) -> Any:
+        """Return `records` as a pandas DataFrame, or as they are where pandas is not installed."""
+        try:
+            import pandas
+        except ImportError:
+            return self.records()
+        return pandas.DataFrame(self.records())
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the most telling part of the plan.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; on a figure of its own if left out.
+
+        Raises
+        ------
+        InputError
+            If there is no plan to draw.
+        """
+        if self.plan is None or self.problem is None:
+            raise InputError(
+                "plan", None, "there is none to draw, or no problem: `of` gives a read result one"
+            )
+        room = room_of(self.problem)
+        return room.plot.plot(self.problem, self.plan, room.simulate(self.problem, self.plan), ax=ax)
 
     @property
     def exit_status(self) -> int:
@@ -54,7 +130,7 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of a result file."""
-        data = {"format": FORMAT} | {f.name: getattr(self, f.name) for f in fields(self)}
+        data = {"format": FORMAT} | {f.name: getattr(self, f.name) for f in _stored()}
         data["plan"] = None if self.plan is None else self.plan.to_json()
         return data
 
@@ -75,7 +151,7 @@ class Result:
         file = str(path)
         if type(data.get("format")) is not int or data["format"] != FORMAT:
             raise InputError("format", data.get("format"), f"this version reads format {FORMAT}", file)
-        known = {f.name: f for f in fields(cls)}
+        known = {f.name: f for f in _stored()}
         optional = {
             name for name, f in known.items() if f.default is not MISSING or f.default_factory is not MISSING
         }
@@ -90,6 +166,19 @@ class Result:
         values = {key: data[key] for key in known if key in data}
         values["plan"] = None if data["plan"] is None else room.plan_type.from_json(data["plan"], file)
         return cls(**values)
+
+
+def _stored() -> list[Field[Any]]:
+    """Return the fields that a file holds."""
+    return [field for field in fields(Result) if field.name != "problem"]
+
+
+def _flat(table: dict[str, Any], path: str = "") -> dict[str, Any]:
+    """Return a table without tables in it."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        flat |= _flat(value, f"{path}{key}.") if isinstance(value, dict) else {f"{path}{key}": value}
+    return flat
 
 
 def _is_int(value: Any) -> bool:
@@ -152,13 +241,6 @@ def _load(path: Path) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
-
-
-def relative_gap(objective: int | None, bound: int | None) -> float | None:
-    """Return (objective - bound) / objective, None where either is unknown."""
-    if objective is None or bound is None:
-        return None
-    return 0.0 if objective == bound else (objective - bound) / objective
 
 
 def versions(extra: dict[str, str] | None = None) -> dict[str, str]:

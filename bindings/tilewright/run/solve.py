@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import threading
 import time
@@ -9,13 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tilewright import drivers
 from tilewright.core import catalogue
-from tilewright.core.context import CONSTRUCT, MAX_SECONDS, Status
+from tilewright.core.context import CONSTRUCT, MAX_SECONDS, Outcome, RunContext, Status
 from tilewright.core.room import Room, room_of
 from tilewright.run import supervisor
-from tilewright.run.instance import Instance, digest
-from tilewright.run.result import Result, relative_gap, versions
+from tilewright.run.instance import Instance, digest, read
+from tilewright.run.methods import Listener, check_method, proves, run_method, takes_start
+from tilewright.run.result import Result, versions
+from tilewright.run.summary import relative_gap
 from tilewright.spec.errors import (
     Disagreement,
     InputError,
@@ -28,14 +30,20 @@ from tilewright.spec.errors import (
 Progress = Callable[[float, int | None, int | None], None]
 """Called now and then with seconds, incumbent and bound."""
 
+Method = Callable[..., Any]
+"""A method of the caller's own: ``method(problem)`` or ``method(problem, context)``, as `solve` says."""
+
 CONSTRUCTION_SHARE, CONSTRUCTION_SECONDS = 0.3, 2.0
 """Share of the time, or seconds, that constructive heuristics may take before what starts from them."""
 
 JUDGING_SHARE = 0.01
 """Share of the time that is left for the simulation of the answer, at least."""
 
-ENDING_SECONDS = 0.2
-"""What a method has between its deadline and its killing."""
+GRACE_SECONDS = 0.2
+"""Grace period between a method's deadline and the killing of its worker."""
+
+QUICK_SECONDS = 0.5
+"""How long a method that keeps its deadline may run in this process, before a worker gets the rest."""
 
 
 class _Interrupted(Exception):
@@ -45,8 +53,10 @@ class _Interrupted(Exception):
 class Incumbent:
     """The best valid plan and the best bound so far, with their history."""
 
-    def __init__(self, room: Room[Any, Any], problem: Any, started: float) -> None:
-        self.room, self.problem, self.started = room, problem, started
+    def __init__(
+        self, room: Room[Any, Any], problem: Any, started: float, on_plan: Callable[[Any, int], None] | None
+    ) -> None:
+        self.room, self.problem, self.started, self.on_plan = room, problem, started, on_plan
         self.plan: Any = None
         self.objective: int | None = None
         self.bound: int | None = None
@@ -71,6 +81,8 @@ class Incumbent:
         if self.objective is None or objective < self.objective:
             self.plan, self.objective = plan, objective
             self._note()
+            if self.on_plan is not None:
+                self.on_plan(plan, objective)
         elif proven and objective == self.objective:
             self.plan = plan  # methods that prove choose among the best
 
@@ -96,54 +108,15 @@ class Incumbent:
         self.trace.append((round(time.monotonic() - self.started, 3), self.objective, self.bound))
 
 
-def check_method(room: str, method: str) -> None:
-    """Refuse a method that does not exist before any work; a missing solver is found when it is called.
-
-    Raises
-    ------
-    UnknownNameError
-        With the names that do exist.
-    """
-    if method == "auto":
-        return
-    if "@" not in method:
-        if method not in (*catalogue.heuristics(room), *catalogue.exact_methods(room)):
-            raise UnknownNameError("method", method, methods(room))
-        return
-    name, solver = method.split("@", 1)
-    suited = suited_solvers(catalogue.model(room, name))
-    if solver not in suited:
-        raise UnknownNameError(f"solver for the model {name}", solver, suited)
-
-
-def suited_solvers(formulation: Path) -> list[str]:
-    """Names of the solvers that take a formulation; none takes one that solves itself."""
-    if catalogue.solves_itself(formulation):
-        return []
-    return [driver.name for driver in drivers.DRIVERS if driver.suffix == formulation.suffix]
-
-
-def methods(room: str) -> list[str]:
-    """Every method of a room, as `solve` takes them."""
-    formulations = [
-        f"{path.stem}@{solver}" for path in catalogue.models(room) for solver in suited_solvers(path)
-    ]
-    return ["auto", *catalogue.heuristics(room), *catalogue.exact_methods(room), *formulations]
-
-
-def proves(room: str, method: str) -> bool:
-    """Whether a method proves bounds, and its plans valid, rather than choosing without proof."""
-    return "@" in method or method in catalogue.exact_methods(room)
-
-
 def solve(
     problem: Any,
-    method: str = "auto",
+    method: str | Method = "auto",
     *,
     warm_start: Any = "auto",
     time_limit: float = 60.0,
     threads: int | None = None,
     seed: int = 0,
+    on_plan: Callable[[Any, int], None] | None = None,
     progress: Progress | None = None,
     stop: threading.Event | None = None,
     started: float | None = None,
@@ -152,10 +125,13 @@ def solve(
 
     Parameters
     ----------
-    problem : Problem, Instance
-        What to solve.
-    method
-        ``auto``, a heuristic's name, or ``MODEL@SOLVER``.
+    problem : str, Path, Instance, Problem
+        What to solve: a bundled instance's name, an instance file, or what has been read or built.
+    method : str, callable
+        ``auto``, a heuristic's name, the name of an exact search, or ``MODEL@SOLVER``; or a function of
+        your own, called in this process with the problem, and with a `RunContext` if it takes a second
+        argument. It returns a plan, or an `Outcome` with what it has proven, and cannot be ended: it must
+        look at the context's deadline.
     warm_start : str, Plan, Result, optional
         A heuristic's name, a plan, a result of the same problem, ``auto`` for the best constructive
         heuristic, or ``none``.
@@ -165,8 +141,10 @@ def solve(
         Most processes and threads that work at a time; by default one per core.
     seed
         Seed of all random choices.
+    on_plan
+        Called with every better plan and its objective, as soon as it is found.
     progress
-        Called several times a second.
+        Called several times a second with seconds, incumbent and bound.
     stop
         When set, the best plan so far is returned; so it is on KeyboardInterrupt.
     started
@@ -176,19 +154,29 @@ def solve(
     -------
     Result
         Its plan has survived the simulator, and its objective is the simulator's.
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        For a problem, method or start that does not exist or does not fit.
+    SolverMissingError
+        If the solver that the method names is not installed.
+    Disagreement
+        If a solver, a bound and the simulator contradict each other.
     """
     started = time.monotonic() if started is None else started
     if not 0 < time_limit <= MAX_SECONDS:
         raise InputError("time_limit", time_limit, f"more than 0 and at most {MAX_SECONDS:.0f} seconds")
-    threads = threads or os.cpu_count() or 1
+    if isinstance(problem, str | Path):
+        problem = read(problem)
     name = problem.name if isinstance(problem, Instance) else "unnamed"
     if isinstance(problem, Instance):
         problem = problem.problem
     room = room_of(problem)
-    room_name = room.name
-    check_method(room_name, method)
-    incumbent = Incumbent(room, problem, started)
-    run = _Run(room_name, incumbent, threads, seed, progress, stop)
+    if isinstance(method, str):
+        check_method(room.name, method)
+    incumbent = Incumbent(room, problem, started, on_plan)
+    run = _Run(incumbent, threads or os.cpu_count() or 1, seed, progress, stop)
     interrupted = False
     try:
         bound = room.best_bound(problem)
@@ -196,27 +184,43 @@ def solve(
         run.deadline = started + time_limit - min(0.25 * time_limit, judging)
         incumbent.raise_bound(bound.value, str(bound))
         incumbent.infeasible = bound.impossible is not None
-        if incumbent.infeasible and (method == "auto" or proves(room_name, method)):
-            pass
-        elif method == "auto":
-            # Heuristics come first, unless the room's portfolio begins with what needs no start.
-            starts = warm_start != "auto" or room.constructs_first
-            _auto(run, room, _resolve(run, warm_start) if starts else None)
-        elif proves(room_name, method) or catalogue.searches(catalogue.heuristic(room_name, method)):
-            run.phase([method], _resolve(run, warm_start))
-        elif warm_start not in ("auto", "none", None):
-            raise InputError("warm_start", str(warm_start), f"{method} takes no start")
-        else:
-            run.phase([method], None)
+        _run_phases(run, method, warm_start)
     except (KeyboardInterrupt, _Interrupted):
         interrupted = True
     until = started + time_limit
+    said = method if isinstance(method, str) else _name(method)
     try:
-        return _judge(incumbent, room_name, name, method, seed, run, interrupted, until)
+        return _judge(run, name, said, interrupted, until)
     except KeyboardInterrupt:
         if interrupted:
             raise  # asked twice
-        return _judge(incumbent, room_name, name, method, seed, run, True, until)
+        return _judge(run, name, said, True, until)
+
+
+def _name(method: Method) -> str:
+    """Return what a method of the caller's own is called in results."""
+    return str(getattr(method, "__name__", type(method).__name__))
+
+
+def _run_phases(run: _Run, method: str | Method, warm_start: Any) -> None:
+    """Run a method, or the room's portfolio, from the start that was asked for."""
+    room, incumbent = run.room, run.incumbent
+    if callable(method):
+        run.call(method, _resolve(run, "none" if warm_start == "auto" else warm_start))
+    elif incumbent.infeasible and (method == "auto" or proves(room.name, method)):
+        pass
+    elif method == "auto":
+        # Heuristics come first, unless the room's portfolio begins with what needs no start.
+        starts = warm_start != "auto" or room.constructs_first
+        _auto(run, _resolve(run, warm_start) if starts else None)
+    elif takes_start(room.name, method):
+        # Who needs no start gets none, and who has one only where it helps.
+        if warm_start != "auto" or not run.try_here(method, None, run.deadline):
+            run.phase([method], _resolve(run, warm_start), here=warm_start != "auto")
+    elif warm_start not in ("auto", "none", None):
+        raise InputError("warm_start", str(warm_start), f"{method} takes no start")
+    else:
+        run.phase([method], None)
 
 
 class _Run:
@@ -224,45 +228,59 @@ class _Run:
 
     def __init__(
         self,
-        room: str,
         incumbent: Incumbent,
         threads: int,
         seed: int,
         progress: Progress | None,
         stop: threading.Event | None,
     ) -> None:
-        self.room, self.incumbent, self.threads, self.seed = room, incumbent, threads, seed
+        self.room, self.incumbent, self.threads, self.seed = incumbent.room, incumbent, threads, seed
         self.progress, self.stop = progress, stop
         self.deadline = float("inf")
         self.optional = self.alone = False
         self.failures: list[str] = []
         self.warm_start: str | None = None
         self.versions: dict[str, str] = {}
-        self._problem = incumbent.problem.model_dump(mode="json")
         self._last = 0.0
 
     def phase(
-        self, methods: list[str], start: Any, until: float | None = None, *, optional: bool = False
+        self,
+        methods: list[str],
+        start: Any,
+        until: float | None = None,
+        *,
+        optional: bool = False,
+        here: bool = True,
     ) -> None:
         """Run methods side by side until they end, time is up, or plan and bound meet.
 
-        Optional methods are left out silently when their solver is not installed.
+        Parameters
+        ----------
+        until
+            ``time.monotonic()`` of the phase's end, if it comes before the run's own.
+        optional
+            Whether methods are left out silently when their solver is not installed.
+        here
+            Whether a single method may be tried in this process first.
         """
         self.optional = optional
         self.alone = len(methods) == 1 and methods != [CONSTRUCT] and not optional
         if self.incumbent.closed:
             return
         deadline = self.deadline if until is None else min(until, self.deadline)
+        if here and len(methods) == 1 and self.try_here(methods[0], start, deadline):
+            return
         share = max(1, self.threads // len(methods))
+        problem = self.incumbent.problem.model_dump(mode="json")
         jobs = [
             {
-                "room": self.room,
-                "problem": self._problem,
+                "room": self.room.name,
+                "problem": problem,
                 "method": method,
                 "start": None if start is None else start.to_json(),
                 "seed": self.seed + number,
                 # A method that ends by itself can still say what it proved.
-                "deadline": deadline - ENDING_SECONDS,
+                "deadline": deadline - GRACE_SECONDS,
                 "threads": share,
                 "bound": self.incumbent.bound,
             }
@@ -271,13 +289,57 @@ class _Run:
         if deadline > time.monotonic():
             supervisor.run(jobs, deadline, self._on_event, self._on_tick)
 
+    def try_here(self, method: str, start: Any, deadline: float) -> bool:
+        """Run a method that keeps its deadline in this process for a moment; return whether it has ended.
+
+        So a search of milliseconds is answered in milliseconds. What takes longer begins anew in a worker.
+        """
+        if not catalogue.in_process(self.room.name, method):
+            return False
+        until = min(deadline, time.monotonic() + QUICK_SECONDS)
+        listener = Listener(self.versions.update, self.failures.append)
+        try:
+            context = self._context(method, start, until)
+            outcome = run_method(method, self.incumbent.problem, context, listener)
+        except TilewrightError as error:
+            self._take_error(method, error)
+            return True
+        over = outcome.status in ("optimal", "infeasible") or self.incumbent.closed
+        self._take_outcome(method, outcome)
+        return over
+
+    def call(self, method: Method, start: Any) -> None:
+        """Run a method of the caller's own in this process."""
+        name = _name(method)
+        context = self._context(name, start, self.deadline)
+        takes_context = len(inspect.signature(method).parameters) > 1
+        problem = self.incumbent.problem
+        answer = method(problem, context) if takes_context else method(problem)
+        outcome = answer if isinstance(answer, Outcome) else Outcome("unknown", answer)
+        if outcome.plan is not None:
+            self.incumbent.offer(outcome.plan)
+        self._take_outcome(name, outcome)
+
+    def _context(self, method: str, start: Any, until: float) -> RunContext:
+        """Return what a method in this process is told, and whom it tells."""
+        proven = proves(self.room.name, method)
+        return RunContext(
+            start=start,
+            seed=self.seed,
+            deadline=until,
+            threads=self.threads,
+            bound=self.incumbent.bound,
+            on_plan=lambda plan: self.incumbent.offer(plan, proven=proven),
+            on_bound=lambda bound, grounds=None: self.incumbent.raise_bound(bound, method, grounds),
+        )
+
     def _on_event(self, job: dict[str, Any], event: dict[str, Any]) -> bool:
+        """Take what a worker says; return whether that is enough."""
         incumbent, method = self.incumbent, job["method"]
         kind = event["event"]
         if kind == "plan":
-            incumbent.offer(
-                incumbent.room.plan_type.from_json(event["plan"]), proven=proves(self.room, method)
-            )
+            plan = self.room.plan_type.from_json(event["plan"])
+            incumbent.offer(plan, proven=proves(self.room.name, method))
         elif kind == "bound":
             incumbent.raise_bound(event["bound"], method, event["grounds"])
         elif kind == "started":
@@ -285,24 +347,31 @@ class _Run:
         elif kind == "failure":
             self.failures.append(event["message"])
         elif kind == "error":
-            missing = event["exit_status"] == SolverMissingError.exit_status
-            if event["exit_status"] == Disagreement.exit_status:
-                raise Disagreement(event["message"])
-            if not self.optional and method != CONSTRUCT:
-                raise (SolverMissingError if missing else TilewrightError)(event["message"])
-            if not missing:
-                self.failures.append(event["message"])
+            families = {kind.exit_status: kind for kind in (SolverMissingError, Disagreement)}
+            self._take_error(method, families.get(event["exit_status"], TilewrightError)(event["message"]))
         else:
-            self.versions |= event["versions"]
-            self.warm_start = event["warm_start"] or self.warm_start
-            if event["bound"] is not None:
-                incumbent.raise_bound(event["bound"], method)
-            if event["status"] == "infeasible":
-                if incumbent.plan is not None:
-                    raise Disagreement(f"{method} calls a problem infeasible that has a valid plan")
-                incumbent.infeasible = True
+            outcome = {name: event[name] for name in ("status", "bound", "warm_start", "versions")}
+            self._take_outcome(method, Outcome(**outcome))
         # The only method ends by itself, and still has to say how.
         return incumbent.closed and not self.alone
+
+    def _take_error(self, method: str, error: TilewrightError) -> None:
+        """Raise what ends the run; note what other methods make up for."""
+        missing = isinstance(error, SolverMissingError)
+        if isinstance(error, Disagreement) or (not self.optional and method != CONSTRUCT):
+            raise error
+        if not missing:
+            self.failures.append(str(error))
+
+    def _take_outcome(self, method: str, outcome: Outcome) -> None:
+        self.versions |= outcome.versions
+        self.warm_start = outcome.warm_start or self.warm_start
+        if outcome.bound is not None:
+            self.incumbent.raise_bound(outcome.bound, method)
+        if outcome.status == "infeasible":
+            if self.incumbent.plan is not None:
+                raise Disagreement(f"{method} calls a problem infeasible that has a valid plan")
+            self.incumbent.infeasible = True
 
     def _on_tick(self) -> None:
         if self.stop is not None and self.stop.is_set():
@@ -325,7 +394,7 @@ def _resolve(run: _Run, warm_start: Any) -> Any:
         if isinstance(warm_start, str) and warm_start == "auto":
             run.phase([CONSTRUCT], None, until)
             return incumbent.plan
-        if isinstance(warm_start, str) and warm_start in catalogue.heuristics(run.room):
+        if isinstance(warm_start, str) and warm_start in catalogue.heuristics(run.room.name):
             run.phase([warm_start], None, until)
             if incumbent.plan is None and incumbent.violation:
                 raise InputError("warm_start", warm_start, f"gives no valid plan here: {incumbent.violation}")
@@ -335,10 +404,10 @@ def _resolve(run: _Run, warm_start: Any) -> Any:
                 raise UnknownNameError(
                     "warm start",
                     str(warm_start),
-                    [*catalogue.heuristics(run.room), "auto", "none", "or a result file"],
+                    [*catalogue.heuristics(run.room.name), "auto", "none", "or a result file"],
                 )
             warm_start = Result.read(warm_start)
-        if warm_start.instance_sha256 != digest(run.room, incumbent.problem):
+        if warm_start.instance_sha256 != digest(run.room.name, incumbent.problem):
             raise InputError("warm_start", warm_start.instance, "is a result of another instance")
         if warm_start.plan is None:
             raise InputError("warm_start", warm_start.instance, "is a result without a plan")
@@ -350,28 +419,20 @@ def _resolve(run: _Run, warm_start: Any) -> Any:
     return warm_start
 
 
-def _auto(run: _Run, room: Room[Any, Any], start: Any) -> None:
+def _auto(run: _Run, start: Any) -> None:
     """Run the room's portfolio, phase by phase, each from the best plan so far."""
     begin = time.monotonic()
     total = run.deadline - begin
     spent = 0.0
-    for share, methods in room.portfolio(run.incumbent.problem, run.threads):
+    for share, methods in run.room.portfolio(run.incumbent.problem, run.threads):
         spent += share
         run.phase(methods, run.incumbent.plan or start, begin + spent * total, optional=True)
 
 
-def _judge(
-    incumbent: Incumbent,
-    room_name: str,
-    name: str,
-    method: str,
-    seed: int,
-    run: _Run,
-    interrupted: bool,
-    until: float,
-) -> Result:
+def _judge(run: _Run, name: str, method: str, interrupted: bool, until: float) -> Result:
     """Simulate the best plan and write down what holds; what cannot be simulated in time is no answer."""
-    room, problem = incumbent.room, incumbent.problem
+    incumbent = run.incumbent
+    room, problem = run.room, incumbent.problem
     plan, objective = incumbent.plan, incumbent.objective
     status: Status
     if plan is not None:
@@ -399,16 +460,16 @@ def _judge(
         # A heuristic that ignores a limit: say which.
         summary = {"valid": False, "violation": incumbent.violation}
     return Result(
-        room=room_name,
+        room=room.name,
         instance=name,
-        instance_sha256=digest(room_name, problem),
+        instance_sha256=digest(room.name, problem),
         method=method,
         status=status,
         objective=objective,
         bound=incumbent.bound,
         gap=relative_gap(objective, incumbent.bound),
         seconds=round(time.monotonic() - incumbent.started, 3),
-        seed=seed,
+        seed=run.seed,
         warm_start=run.warm_start,
         plan=plan,
         report=summary,
@@ -418,4 +479,5 @@ def _judge(
         interrupted=interrupted,
         trace=incumbent.trace,
         versions=versions(run.versions),
+        problem=problem,
     )

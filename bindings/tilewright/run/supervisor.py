@@ -1,7 +1,12 @@
-"""Start worker processes, listen to them, and stop them: on time, on Ctrl-C, always."""
+"""Start worker processes, listen to them, and stop them: on time, on Ctrl-C, always.
+
+A worker that has ended its job by itself is kept for the next one, since starting a process and importing
+what a method needs takes longer than many a search. Whatever is stopped before its end is killed.
+"""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -9,22 +14,35 @@ import selectors
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
+from tilewright import drivers
+from tilewright.core import catalogue
 from tilewright.core.locations import PACKAGE
 from tilewright.run.processes import kill_marked
 
 Event = dict[str, Any]
 
+MOST_IDLE = 2
+"""Workers that are kept for later jobs."""
+
 
 class Worker:
-    """One running method, in a session of its own, so that Ctrl-C reaches the parent alone."""
+    """A process that runs methods, in a session of its own, so that Ctrl-C reaches the parent alone.
 
-    def __init__(self, job: dict[str, Any]) -> None:
-        self.job = job
-        self.done = False
+    Parameters
+    ----------
+    state
+        Of the files that it may have imported (`_state`): a worker that has old ones is not used again.
+    """
+
+    def __init__(self, state: object) -> None:
+        self.state = state
+        self.job: dict[str, Any] = {}
+        self.ended = False
         self._buffer = b""
         # Solvers leave files behind when they are killed.
         self._scratch = tempfile.TemporaryDirectory(prefix="tilewright-", ignore_cleanup_errors=True)
@@ -45,7 +63,11 @@ class Worker:
         os.set_blocking(self.process.stdout.fileno(), False)
         os.set_blocking(self.process.stderr.fileno(), False)
         self._said = b""
-        self._ended = False
+
+    def begin(self, job: dict[str, Any]) -> None:
+        """Hand over a job."""
+        self.job, self.ended, self._said = job, False, b""
+        assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(json.dumps(job).encode() + b"\n")
             self.process.stdin.flush()
@@ -56,26 +78,27 @@ class Worker:
         return self.process.stdout.fileno()
 
     def events(self) -> list[Event]:
-        """Return the events that have arrived; at the worker's end, an error unless it gave an outcome."""
+        """Return the events that have arrived; if the process is gone before its job's end, an error."""
+        gone = False
         while True:
             try:
                 chunk = os.read(self.fileno(), 1 << 20)
             except BlockingIOError:
                 break
             if not chunk:
-                self.done = True
+                gone = True
                 break
             self._buffer += chunk
         *lines, self._buffer = self._buffer.split(b"\n")
         found = [json.loads(line) for line in lines]
-        self._ended = self._ended or any(event["event"] in ("outcome", "error") for event in found)
-        if self.done and not self._ended:
+        self.ended = self.ended or any(event["event"] in ("outcome", "error") for event in found)
+        if gone and not self.ended:
             self.listen()
             said = self._said.decode(errors="replace").strip().splitlines()
             reason = said[-1] if said else f"exit status {self.process.wait()}"
-            found.append(
-                {"event": "error", "message": f"{self.job['method']} failed: {reason}", "exit_status": 2}
-            )
+            message = f"{self.job['method']} failed: {reason}"
+            found.append({"event": "error", "message": message, "exit_status": 2})
+            self.ended = True
         return found
 
     def listen(self) -> None:
@@ -95,6 +118,63 @@ class Worker:
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
         self._scratch.cleanup()
+
+
+class _IdleWorkers:
+    """Workers that wait for a job; they are killed when this process ends."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: list[Worker] = []
+
+    def take(self, state: object) -> Worker:
+        """Return a worker that waits, or a new one."""
+        while True:
+            with self._lock:
+                worker = self._waiting.pop() if self._waiting else None
+            if worker is None:
+                return Worker(state)
+            if worker.state == state and worker.process.poll() is None:
+                return worker
+            worker.stop()
+
+    def keep(self, worker: Worker) -> None:
+        """Keep a worker whose job has ended, or stop it where enough are waiting."""
+        with self._lock:
+            room_left = len(self._waiting) < MOST_IDLE
+            if room_left:
+                self._waiting.append(worker)
+        if not room_left:
+            worker.stop()
+
+    def stop(self) -> None:
+        """Stop them all."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+        for worker in waiting:
+            worker.stop()
+
+
+IDLE = _IdleWorkers()
+atexit.register(IDLE.stop)
+
+
+def _state(room: str) -> object:
+    """Return what a worker's imports depend on: the environment, and the room's methods as they are now."""
+    files = [
+        path
+        for kind in ("models", "heuristics")
+        for folder in catalogue.folders(kind, room)
+        for path in sorted(folder.iterdir())
+    ]
+    return os.getcwd(), dict(os.environ), [(str(path), path.stat().st_mtime_ns) for path in files]
+
+
+def _reusable(worker: Worker) -> bool:
+    """Whether a worker's job has ended without leaving processes of a solver behind."""
+    method: str = worker.job["method"]
+    solver = method.partition("@")[2]
+    return worker.ended and worker.process.poll() is None and not (solver and drivers.find(solver).spawns)
 
 
 def run(
@@ -118,7 +198,9 @@ def run(
     """
     workers: list[Worker] = []
     try:
-        workers.extend(Worker(job) for job in jobs)
+        for job in jobs:
+            workers.append(IDLE.take(_state(job["room"])))
+            workers[-1].begin(job)
         with selectors.DefaultSelector() as selector:
             for worker in workers:
                 selector.register(worker, selectors.EVENT_READ, worker)
@@ -134,11 +216,14 @@ def run(
                     for event in worker.events():
                         if on_event(worker.job, event):
                             return
-                    if worker.done:
+                    if worker.ended:
                         selector.unregister(worker)
                 for worker in workers:
                     worker.listen()
                 on_tick()
     finally:
         for worker in workers:
-            worker.stop()
+            if _reusable(worker):
+                IDLE.keep(worker)
+            else:
+                worker.stop()

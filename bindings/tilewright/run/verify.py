@@ -9,8 +9,10 @@ from typing import Any
 from tilewright.core import catalogue
 from tilewright.core.context import MAX_SECONDS
 from tilewright.run.instance import Instance
-from tilewright.run.result import Result, relative_gap
-from tilewright.run.solve import methods, solve
+from tilewright.run.methods import methods
+from tilewright.run.result import Result
+from tilewright.run.solve import solve
+from tilewright.run.summary import relative_gap
 from tilewright.simulator import MAX_NUMERIC_ELEMENTS
 from tilewright.spec.errors import OutOfTimeError, TilewrightError
 

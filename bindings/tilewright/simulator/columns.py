@@ -8,7 +8,7 @@ for each operand and then its COMPUTE; everything else is one event. Two numbers
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -65,8 +65,10 @@ class StepTable:
 
     Attributes
     ----------
-    labels, start
-        Of each step; steps with a static schedule only.
+    labels
+        Of each step.
+    start
+        Of each step in a static schedule; None without one.
     forms
         What events do: kind, tensor, engine, MACs per element, bursts, streamed, cycles and, of a READ, the
         tensor that it is read for, as far as the kind needs them.
@@ -74,15 +76,18 @@ class StepTable:
         Of each event, in the order of the program: its step, from 1, and its number in `forms`.
     low, high : int, shape (events, axes)
         Range of each event's region on each axis.
+    whole
+        Axes that the regions of each tensor leave out; without it, those that no region cuts.
     """
 
     labels: list[str]
-    start: Counts
+    start: Counts | None
     forms: list[Key]
     step: Numbers
     form: Numbers
     low: Numbers
     high: Numbers
+    whole: Mapping[str, tuple[int, ...]] | None = None
 
 
 class TabledSteps(LazySteps):
@@ -216,7 +221,9 @@ class Columns:
     def _sound(self, table: StepTable) -> bool:
         """Whether steps are in order and all regions lie in their tensors, which have as many axes as any."""
         tensors = self.program.tensors
-        if any(len(tensor.shape) != self._rank for tensor in tensors) or (np.diff(table.start) < 0).any():
+        if any(len(tensor.shape) != self._rank for tensor in tensors):
+            return False
+        if table.start is not None and (np.diff(table.start) < 0).any():
             return False
         shapes = np.array([tensor.shape for tensor in tensors])
         of = np.array([self._tensors[key[1]] for key in table.forms])[table.form]
@@ -229,11 +236,14 @@ class Columns:
         of = np.array([self._tensors[key[1]] for key in table.forms], dtype=np.int32)[table.form]
         regions = np.arange(len(self.region), len(self.region) + len(of), dtype=np.int32)
         self.labels = table.labels
-        self.start = np.concatenate([[0], table.start])
+        self.start = None if table.start is None else np.concatenate([[0], table.start])
         self.form = np.concatenate([self.form, numbers[table.form]])
         self.region = np.concatenate([self.region, regions])
         self.step = np.concatenate([self.step, table.step.astype(np.int32)])
         for number, tensor in enumerate(self.program.tensors):
+            if table.whole is not None:
+                self.whole[number] = list(table.whole[tensor.name])
+                continue
             mine = of == number
             cut = ((table.low[mine] != 0) | (table.high[mine] != tensor.shape)).any(axis=0)
             self.whole[number] = [axis for axis in self.whole[number] if not cut[axis]]

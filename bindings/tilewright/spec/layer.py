@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from tilewright.spec.base import Spec as Spec
 from tilewright.spec.errors import InputError
 
 MAX_SIZE = 65536
@@ -20,20 +21,6 @@ Pad = Annotated[int, Field(ge=0, le=64)]
 
 MAX_PLANE = 4_000_000
 """Largest number of (padded) input positions of one channel that is accepted."""
-
-
-class Spec(BaseModel):
-    """Base of every table of an instance file: strict types, unknown keys refused, immutable."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _lists_are_tuples(cls, table: object) -> object:
-        """TOML and JSON have lists where the fields are tuples of a fixed length."""
-        if not isinstance(table, dict):
-            return table
-        return {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
 
 
 class Window(Spec):
@@ -146,6 +133,8 @@ class Layer(Window):
     batch : int
         Images processed with the same kernels.
     """
+
+    table_name: ClassVar[str] = "layer"
 
     kind: Literal["conv", "fc"] = "conv"
     input: tuple[Size, Size, Size]

@@ -86,6 +86,10 @@ class Tiling(Room[Problem, Plan]):
     def recheck(self, problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bool, str]]:
         return recheck(problem, plan, deadline)
 
+    def records(self, problem: Problem, report: dict[str, Any]) -> list[dict[str, Any]]:
+        front = problem.minimise == "pareto"
+        return list(report["facts"]["front"]) if front else super().records(problem, report)
+
 
 ROOM = register(Tiling())
 

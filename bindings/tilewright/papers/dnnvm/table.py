@@ -23,9 +23,9 @@ from tilewright.fusion.templates import Template
 from tilewright.fusion.tiles import best
 from tilewright.heuristics.fusion import dnnvm, greedy
 from tilewright.papers.figures import Say
-from tilewright.run.instance import validated
 from tilewright.spec.coarsening import stages
 from tilewright.spec.network import OPERANDS, AnyLayer, Map, Network, Pool
+from tilewright.spec.validation import validated
 
 NAMES = {
     "vgg16-caffe": "VGG16",

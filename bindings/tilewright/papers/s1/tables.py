@@ -17,8 +17,9 @@ from tilewright.grouping.validity import violation
 from tilewright.papers.figures import Say
 from tilewright.papers.s1 import records
 from tilewright.run.instance import Instance, parse
+from tilewright.run.methods import methods
 from tilewright.run.result import Result
-from tilewright.run.solve import methods, solve
+from tilewright.run.solve import solve
 from tilewright.spec.errors import InputError
 
 FIGURES = {

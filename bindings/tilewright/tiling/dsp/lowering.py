@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import product
+from functools import partial
 
 from tilewright.simulator import (
-    Box,
-    Compute,
     Engine,
-    Free,
-    LazySteps,
-    Load,
     Memory,
     Program,
-    Step,
     Tensor,
-    WriteBack,
 )
-from tilewright.simulator.operations import ConvolveBox
-from tilewright.tiling.dsp.nest import C, G, K, N, Nest, X, Y
-from tilewright.tiling.dsp.plan import LOOPS, DspPlan
-from tilewright.tiling.dsp.traffic import RELEVANT
+from tilewright.simulator.columns import TabledSteps
+from tilewright.tiling.dsp.nest import Nest
+from tilewright.tiling.dsp.plan import DspPlan
+from tilewright.tiling.dsp.step_table import step_table
+from tilewright.tiling.dsp.walk import Walk
 
 Span = tuple[int, int]
 
@@ -50,7 +43,7 @@ def lower(nest: Nest, plan: DspPlan, local: int) -> Program:
             buffer=buffers["output"],
         ),
     )
-    walk = _Walk(nest, plan, local)
+    walk = Walk(nest, plan, local)
     return Program(
         tensors=tensors,
         memories=(Memory("mem", machine.capacity),),
@@ -63,132 +56,6 @@ def lower(nest: Nest, plan: DspPlan, local: int) -> Program:
             ),
             Engine("dsp", macs_per_cycle=machine.macs_per_cycle, streams_over="bus"),
         ),
-        steps=LazySteps(walk.length + 1, walk.steps),
+        steps=TabledSteps(walk.length + 1, walk.steps, partial(step_table, walk)),
         copies=machine.copies,
     )
-
-
-class _Walk:
-    """The tiles in their order, and what is moved between one and the next."""
-
-    def __init__(self, nest: Nest, plan: DspPlan, local: int) -> None:
-        self.nest, self.plan, self.local = nest, plan, local
-        step = nest.step(plan.tile)
-        self.trips = nest.trips(plan.tile)
-        self.spans: list[list[Span]] = [
-            [(first, min(first + width, size)) for first in range(0, size, width)]
-            for size, width in zip(nest.sizes, step, strict=True)
-        ]
-        self.planes: dict[int, list[Span]] = {}
-        for axis in (Y, X):
-            tiles = nest.axis(axis, step[axis])
-            self.planes[axis] = list(zip(tiles.start.tolist(), tiles.stop.tolist(), strict=True))
-        self.order = [LOOPS.index(loop) for loop in "g" + plan.order]
-        self.length = 1
-        for trips in self.trips:
-            self.length *= trips
-        self.always = plan.reuse == "none"
-        moving = [d for d in self.order if d in RELEVANT["input"] and self.trips[d] > 1]
-        self.halo = moving[-1] if plan.reuse == "halo" and moving and moving[-1] in (Y, X) else None
-
-    def steps(self) -> Iterator[Step]:
-        """Make the steps anew."""
-        before: tuple[int, ...] | None = None
-        output = None
-        for numbers in product(*(range(self.trips[d]) for d in self.order)):
-            at = [0] * 6
-            for d, number in zip(self.order, numbers, strict=True):
-                at[d] = number
-            now = tuple(at)
-            free, load = [], []
-            leaves, comes = self._input(before, now)
-            free += [Free("input", leaves)] if leaves else []
-            load += [Load("input", comes, engine="bus")] if comes else []
-            if before is None or self._changes("kernels", before, now):
-                free += [Free("kernels", self._kernels(before))] if before else []
-                load.append(Load("kernels", self._kernels(now), engine="bus"))
-            write: tuple[WriteBack, ...] = ()
-            if before is None or self._changes("output", before, now):
-                write = (WriteBack("output", output, engine="bus"),) if output else ()
-                output = self._output(now)
-                load += [Load("output", output, engine="bus")] if now[K] else []
-            assert output is not None
-            yield Step(
-                free=tuple(free),
-                write_back=write,
-                load=tuple(load),
-                compute=(self._compute(now, output),),
-                label=self._label(now),
-            )
-            before = now
-        assert before is not None and output is not None
-        yield Step(
-            free=(Free("input", self._window(before)), Free("kernels", self._kernels(before))),
-            write_back=(WriteBack("output", output, engine="bus"),),
-            label="empty the memory",
-        )
-
-    def _changes(self, operand: str, before: tuple[int, ...], now: tuple[int, ...]) -> bool:
-        return self.always or any(before[d] != now[d] for d in RELEVANT[operand])
-
-    def _input(self, before: tuple[int, ...] | None, now: tuple[int, ...]) -> tuple[Box | None, Box | None]:
-        """Return what of the input leaves the chip and what comes, None for nothing."""
-        if before is None:
-            return None, self._window(now)
-        if not self._changes("input", before, now):
-            return None, None
-        changed = [d for d in RELEVANT["input"] if before[d] != now[d]]
-        axis = self.halo
-        if axis is None or changed != [axis] or now[axis] != before[axis] + 1:
-            return self._window(before), self._window(now)
-        (old, end), (start, stop) = self.planes[axis][before[axis]], self.planes[axis][now[axis]]
-        leaves, comes = (old, min(end, start)), (min(max(start, end), stop), stop)
-        return (
-            self._window(before, {axis: leaves}) if leaves[0] < leaves[1] else None,
-            self._window(now, {axis: comes}) if comes[0] < comes[1] else None,
-        )
-
-    def _window(self, at: tuple[int, ...], instead: dict[int, Span] | None = None) -> Box:
-        """Return the input under a tile, or the part of it between certain rows or columns."""
-        rows, columns = ((instead or {}).get(axis, self.planes[axis][at[axis]]) for axis in (Y, X))
-        return Box((*(self.spans[d][at[d]] for d in (N, G, K)), rows, columns))
-
-    def _kernels(self, at: tuple[int, ...]) -> Box:
-        return Box((*(self.spans[d][at[d]] for d in (G, C, K)), None, None))
-
-    def _output(self, at: tuple[int, ...]) -> Box:
-        return Box(tuple(self.spans[d][at[d]] for d in (N, G, C, Y, X)))
-
-    def _compute(self, at: tuple[int, ...], output: Box) -> Compute:
-        nest = self.nest
-        spans = [self.spans[d][at[d]] for d in range(6)]
-        macs = nest.window
-        for first, last in spans:
-            macs *= last - first
-        return Compute(
-            "output",
-            output,
-            operands=(("input", self._window(at)), ("kernels", self._kernels(at))),
-            macs_per_element=nest.window * (spans[K][1] - spans[K][0]),
-            operation=ConvolveBox(
-                nest.layer,
-                images=spans[N],
-                groups=spans[G],
-                kernels=spans[C],
-                channels=spans[K],
-                rows=spans[Y],
-                cols=spans[X],
-                generated_padding=nest.machine.padding == "generated",
-            ),
-            engine="dsp",
-            streamed=-(-macs * self.local // nest.macs) if self.local else 0,
-        )
-
-    def _label(self, at: tuple[int, ...]) -> str:
-        """Name the loops of several iterations with what the tile has of them."""
-        return " ".join(
-            f"{LOOPS[d]}{first}-{last - 1}"
-            for d in self.order
-            if self.trips[d] > 1
-            for first, last in [self.spans[d][at[d]]]
-        )

@@ -1,0 +1,213 @@
+"""Methods: which there are, and how one is run on a problem, in this process or in a worker's.
+
+A method is a heuristic's name, the name of an exact search, or ``MODEL@SOLVER``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tilewright import drivers
+from tilewright.core import catalogue
+from tilewright.core.context import CONSTRUCT, Outcome, RunContext, Status
+from tilewright.core.room import Room, room_of
+from tilewright.spec.errors import InputError, UnknownNameError
+
+
+def check_method(room: str, method: str) -> None:
+    """Refuse a method that does not exist before any work; a missing solver is found when it is called.
+
+    Raises
+    ------
+    UnknownNameError
+        With the names that do exist.
+    """
+    if method == "auto":
+        return
+    if "@" not in method:
+        if method not in (*catalogue.heuristics(room), *catalogue.exact_methods(room)):
+            raise UnknownNameError("method", method, methods(room))
+        return
+    name, solver = method.split("@", 1)
+    suited = suited_solvers(catalogue.model(room, name))
+    if solver not in suited:
+        raise UnknownNameError(f"solver for the model {name}", solver, suited)
+
+
+def suited_solvers(formulation: Path) -> list[str]:
+    """Names of the solvers that take a formulation; none takes one that solves itself."""
+    if catalogue.solves_itself(formulation):
+        return []
+    return [driver.name for driver in drivers.DRIVERS if driver.suffix == formulation.suffix]
+
+
+def methods(room: str) -> list[str]:
+    """Every method of a room, as `solve` takes them."""
+    formulations = [
+        f"{path.stem}@{solver}" for path in catalogue.models(room) for solver in suited_solvers(path)
+    ]
+    return ["auto", *catalogue.heuristics(room), *catalogue.exact_methods(room), *formulations]
+
+
+def proves(room: str, method: str) -> bool:
+    """Whether a method proves bounds, and its plans valid, rather than choosing without proof."""
+    return "@" in method or method in catalogue.exact_methods(room)
+
+
+def takes_start(room: str, method: str) -> bool:
+    """Whether a method begins with a plan that is known, if there is one."""
+    return proves(room, method) or catalogue.searches(catalogue.heuristic(room, method))
+
+
+@dataclass
+class Listener:
+    """Whom a running method tells what its context does not take.
+
+    Attributes
+    ----------
+    on_versions
+        Called with the versions of the solver, before it begins.
+    on_failure
+        Called with a sentence when one of several heuristics fails.
+    """
+
+    on_versions: Callable[[dict[str, str]], None]
+    on_failure: Callable[[str], None]
+
+
+def run_method(method: str, problem: Any, context: RunContext, listener: Listener) -> Outcome:
+    """Run a method on a problem, or on each of its parts where the room solves them one by one."""
+    room = room_of(problem)
+    parts = room.parts(problem)
+    if parts[0][1] is problem:
+        return _run_on_part(method, problem, context, listener)
+    proven = proves(room.name, method)
+    whole = _Parts(room, parts, context, proven)
+    outcome = whole.run(lambda part, share: _run_on_part(method, part, share, listener))
+    if proven and outcome.status == "unknown":
+        # What was proven of some layers is not lost because others got no plan.
+        whole.complete(lambda part, share: _run_on_part(CONSTRUCT, part, share, listener))
+    return outcome
+
+
+def _run_on_part(method: str, problem: Any, context: RunContext, listener: Listener) -> Outcome:
+    room = room_of(problem).name
+    if method == CONSTRUCT:
+        return _construct(room, problem, context, listener)
+    if "@" in method:
+        name, solver = method.split("@")
+        driver = drivers.load(solver)
+        listener.on_versions(driver.versions())
+        formulation = catalogue.formulation(room, name)
+        _refuse_unsuited(formulation, method, problem)
+        solved: Outcome = driver.solve(problem, formulation, context)
+        return solved
+    if method in catalogue.exact_methods(room):
+        exact = catalogue.formulation(room, method)
+        _refuse_unsuited(exact, method, problem)
+        proven: Outcome = exact.solve(problem, context)  # type: ignore[union-attr]
+        return proven
+    heuristic = catalogue.heuristic(room, method)
+    _refuse_unsuited(heuristic, method, problem)
+    searches = catalogue.searches(heuristic)
+    plan = heuristic.plan(problem, context) if searches else heuristic.plan(problem)
+    context.on_plan(plan)
+    return Outcome("feasible", plan)
+
+
+def _construct(room: str, problem: Any, context: RunContext, listener: Listener) -> Outcome:
+    """Run every constructive heuristic; one that fails leaves the others their turn."""
+
+    def on_failure(name: str, error: Exception) -> None:
+        listener.on_failure(f"{name} failed: {type(error).__name__}: {error}")
+
+    for heuristic in catalogue.constructive(room, on_failure):
+        if not catalogue.suits(heuristic, problem):
+            continue
+        try:
+            context.on_plan(heuristic.plan(problem))
+        except Exception as error:
+            on_failure(heuristic.__name__.rpartition(".")[2], error)
+    return Outcome("feasible")
+
+
+def _refuse_unsuited(chosen: ModuleType | Path, method: str, problem: Any) -> None:
+    if not catalogue.suits(chosen, problem):
+        raise InputError("method", method, "does not take this kind of machine or objective, or one so large")
+
+
+class _Parts:
+    """The layers of a network, one after the other, equal ones once; their plans make the network's."""
+
+    def __init__(
+        self, room: Room[Any, Any], parts: Sequence[tuple[str, Any]], context: RunContext, proves: bool
+    ) -> None:
+        self.room, self.context, self.proves = room, context, proves
+        self.sequence = [id(part) for _, part in parts]
+        self.distinct = {id(part): part for _, part in parts}
+        starts = [None] * len(parts) if context.start is None else context.start.split()
+        self.plans = dict(zip(self.sequence, starts, strict=True))
+        self.costs = {
+            key: None if plan is None else room.objective(self.distinct[key], plan)
+            for key, plan in self.plans.items()
+        }
+        self.bounds = {key: room.best_bound(part).value for key, part in self.distinct.items()}
+
+    def run(self, method: Callable[[Any, RunContext], Outcome]) -> Outcome:
+        """Run a method on every distinct layer, each with its share of the time that is left."""
+        outcomes = []
+        for number, (key, part) in enumerate(self.distinct.items()):
+            share = self.context.remaining() / (len(self.distinct) - number)
+            share_of_it = replace(
+                self.context,
+                start=self.plans[key],
+                deadline=min(self.context.deadline, time.monotonic() + share),
+                bound=self.bounds[key],
+                on_plan=partial(self._found, key),
+                on_bound=partial(self._proved, key),
+            )
+            outcome = method(part, share_of_it)
+            if outcome.bound is not None:
+                self._proved(key, outcome.bound)
+            outcomes.append(outcome)
+            if outcome.status == "infeasible":
+                break
+        statuses = {outcome.status for outcome in outcomes}
+        status: Status = "unknown"
+        if "infeasible" in statuses:
+            status = "infeasible"
+        elif all(plan is not None for plan in self.plans.values()):
+            status = "optimal" if statuses == {"optimal"} else "feasible"
+        versions: dict[str, str] = {}
+        for outcome in outcomes:
+            versions |= outcome.versions
+        started = [outcome.warm_start for outcome in outcomes if outcome.warm_start]
+        told = f"{len(started)} of {len(outcomes)} layers: {started[0]}" if started else None
+        return Outcome(status, None, None, told, versions)
+
+    def complete(self, method: Callable[[Any, RunContext], Outcome]) -> None:
+        """Run another method on the layers that have no plan."""
+        for key, part in self.distinct.items():
+            if self.plans[key] is None:
+                method(part, replace(self.context, start=None, on_plan=partial(self._found, key)))
+
+    def _found(self, key: int, plan: Any) -> None:
+        part, known = self.distinct[key], self.costs[key]
+        if self.room.violation(part, plan) is not None:
+            return
+        cost = self.room.objective(part, plan)
+        if known is None or cost < known or (self.proves and cost == known):
+            self.plans[key], self.costs[key] = plan, cost
+            if all(plan is not None for plan in self.plans.values()):
+                self.context.on_plan(self.room.plan_type.joined([self.plans[k] for k in self.sequence]))
+
+    def _proved(self, key: int, bound: int, _grounds: str | None = None) -> None:
+        if bound > self.bounds[key]:
+            self.bounds[key] = bound
+            self.context.on_bound(sum(self.bounds[k] for k in self.sequence))

@@ -1,0 +1,102 @@
+"""What all tables have in common: strict types, unknown keys refused, immutable, copied safely."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from tilewright.spec.errors import InputError
+from tilewright.spec.validation import as_input_error
+
+
+class Spec(BaseModel):
+    """Base of every table of an instance file.
+
+    A spec never changes. What is derived from it is computed once, so a copy with other values is made by
+    `with_`, which builds and checks it anew.
+
+    Raises
+    ------
+    InputError
+        From the constructor, `model_validate`, `with_` and `model_copy`, for anything that a file could not
+        hold either. NumPy's numbers and arrays are taken as Python's.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    table_name: ClassVar[str] = ""
+    """Name of the table that errors begin with, where a spec is a table of its own."""
+
+    def __init__(self, /, **data: Any) -> None:
+        try:
+            super().__init__(**data)
+        except ValidationError as error:
+            raise as_input_error(error, type(self), self.table_name) from None
+
+    # Tables inside of others are validated as ever, so that an error names the whole path to a field.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain(cls, table: object) -> object:
+        """Turn lists into tuples, which the fields are, and NumPy's values into Python's."""
+        if not isinstance(table, dict):
+            return table
+        return {key: _plain_value(value) for key, value in table.items()}
+
+    @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        """Build what a table describes."""
+        try:
+            return super().model_validate(obj, **options)
+        except ValidationError as error:
+            raise as_input_error(error, cls) from None
+        except RecursionError:
+            raise InputError("file", cls.__name__.lower(), "is nested too deeply") from None
+
+    def with_(self, **changes: Any) -> Self:
+        """Return a copy with other values, checked like the original.
+
+        Parameters
+        ----------
+        **changes
+            New values of fields. A mapping for a field that holds a table changes only what it names in that
+            table, and so on inwards; one with another ``kind`` replaces the table.
+
+        Examples
+        --------
+        >>> import tilewright as tw
+        >>> problem = tw.read("alexnet-conv3-64k").problem
+        >>> problem.with_(machine={"memory_bytes": 65536}).machine.memory_bytes
+        65536
+        """
+        table = {name: getattr(self, name) for name in self.model_fields_set}
+        for name, value in changes.items():
+            table[name] = _changed(table.get(name, getattr(self, name, None)), value)
+        return type(self)(**table)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy; with an update it is built and checked anew, as by `with_`."""
+        return self.with_(**update) if update else super().model_copy(deep=deep)
+
+
+def _changed(before: Any, value: Any) -> Any:
+    """Return a field's new value, where a mapping changes a part of a table."""
+    if not isinstance(before, Spec) or not isinstance(value, Mapping):
+        return value
+    kind = value.get("kind", getattr(before, "kind", None))
+    return before.with_(**value) if kind == getattr(before, "kind", None) else dict(value)
+
+
+def _plain_value(value: object) -> object:
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, list | tuple):
+        members = [member.item() if isinstance(member, np.generic) else member for member in value]
+        return tuple(members) if type(value) in (list, tuple) else value
+    return value

@@ -1,0 +1,276 @@
+"""The Python API as a user meets it: ``import tilewright as tw``."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.core.room import register, room_of
+from tilewright.run import supervisor
+from tilewright.run.instance import parse
+from tilewright.tiling.problem import Problem
+
+ROOT = Path(__file__).parents[2]
+
+SMALL: dict[str, Any] = {
+    "layer": {"input": [3, 8, 8], "kernels": 4, "kernel": [3, 3]},
+    "machine": {"kind": "dsp", "memory_bytes": 1024},
+}
+
+
+@pytest.mark.parametrize("name", tw.__all__)
+def test_every_export_is_there_and_documented(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", f"import tilewright as tw; print(tw.{name})"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert name in dir(tw)
+    if name != "__version__":
+        assert inspect.getdoc(getattr(tw, name))
+
+
+def test_nothing_else_is_there() -> None:
+    with pytest.raises(AttributeError, match="frobnicate"):
+        _ = tw.frobnicate  # type: ignore[attr-defined]
+
+
+class Labelled(Problem):
+    """A problem of a user's own kind."""
+
+    label: str = ""
+
+
+def test_solve_takes_whatever_names_a_problem(tmp_path: Path) -> None:
+    path = ROOT / "instances/tiling/alexnet-conv3-64k.toml"
+    instance = tw.read("alexnet-conv3-64k")
+    labelled = Labelled(layer=instance.problem.layer, machine=instance.problem.machine, label="mine")
+    answers = [
+        tw.solve(given)
+        for given in ("alexnet-conv3-64k", path, str(path), instance, instance.problem, labelled)
+    ]
+    assert {(answer.status, answer.objective, answer.room) for answer in answers} == {
+        ("optimal", answers[0].objective, "tiling")
+    }
+    assert [answer.instance for answer in answers] == ["alexnet-conv3-64k"] * 4 + ["unnamed"] * 2
+
+
+@pytest.mark.parametrize("wrong", [3, None, object(), {"layer": {}}])
+def test_what_is_no_problem_is_refused(wrong: Any) -> None:
+    with pytest.raises(tw.InputError, match="must be a Problem of a room"):
+        tw.solve(wrong)
+
+
+def test_a_room_is_found_by_its_type() -> None:
+    instance = parse({"room": "tiling", **SMALL})
+    room = room_of(instance.problem)
+    assert room.name == "tiling"
+    assert room_of(Labelled(layer=instance.problem.layer, machine=instance.problem.machine)) is room
+    assert register(room) is room
+
+
+def test_functions_of_the_users_are_methods() -> None:
+    problem = parse({"room": "tiling", **SMALL}).problem
+    best = tw.solve(problem)
+    told: list[int] = []
+
+    def mine(problem: Any) -> Any:
+        return best.plan
+
+    def proving(problem: Any, context: tw.RunContext) -> tw.Outcome:
+        assert context.deadline > time.monotonic()
+        context.on_plan(best.plan)
+        return tw.Outcome("optimal", best.plan, best.objective)
+
+    result = tw.solve(problem, mine, on_plan=lambda _plan, objective: told.append(objective))
+    assert (result.method, result.objective, told) == ("mine", best.objective, [best.objective])
+    assert result.status == ("optimal" if result.objective == result.bound else "feasible")
+    assert tw.solve(problem, proving).status == "optimal"
+    with pytest.raises(ZeroDivisionError):
+        tw.solve(problem, lambda problem: 1 // 0)
+
+
+def test_wrong_claims_of_functions_are_caught() -> None:
+    problem = parse({"room": "tiling", **SMALL}).problem
+    best = tw.solve(problem)
+    assert best.objective is not None
+    too_high = tw.Outcome("optimal", best.plan, best.objective + 1)
+    with pytest.raises(tw.Disagreement):
+        tw.solve(problem, lambda problem: too_high)
+
+
+def test_plans_are_told_from_workers_too() -> None:
+    told: list[int] = []
+    result = tw.solve("s1-example2", "strips", on_plan=lambda _plan, objective: told.append(objective))
+    assert told == [result.objective]
+
+
+def test_a_sweep_gets_cheaper_with_memory() -> None:
+    problem = parse({"room": "tiling", **SMALL}).problem
+    accesses = [
+        tw.solve(problem.with_(machine={"memory_bytes": size})).objective
+        for size in np.geomspace(256, 4096, 12).astype(int)
+    ]
+    assert accesses == sorted(accesses, reverse=True)
+    assert accesses[0] > accesses[-1]
+
+
+def test_quick_searches_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def started(*_: Any) -> None:
+        raise AssertionError("a worker was started")
+
+    monkeypatch.setattr(supervisor, "run", started)
+    for name in ("alexnet-conv3-64k", "inceptionv3-conv5-nmp"):
+        assert tw.solve(name).status == "optimal"
+        assert tw.solve(name, "exhaustive").status == "optimal"
+
+
+def test_workers_are_used_again_until_their_methods_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor.IDLE.stop()
+    monkeypatch.setenv("TILEWRIGHT_PATH", str(tmp_path))
+    folder = tmp_path / "heuristics/grouping"
+    folder.mkdir(parents=True)
+    heuristic = folder / "mine_for_a_test.py"
+    text = (
+        "from tilewright.heuristics.grouping import {0}\n\ndef plan(problem):\n    return {0}.plan(problem)\n"
+    )
+    heuristic.write_text(text.format("zigzag"))
+    processes: list[int] = []
+    begin = supervisor.Worker.begin
+
+    def noted(self: supervisor.Worker, job: dict[str, Any]) -> None:
+        processes.append(self.process.pid)
+        begin(self, job)
+
+    monkeypatch.setattr(supervisor.Worker, "begin", noted)
+    zigzag = tw.solve("s1-example2", "mine_for_a_test")
+    assert tw.solve("s1-example2", "mine_for_a_test").objective == zigzag.objective
+    assert processes[0] == processes[1]
+    heuristic.write_text(text.format("row_by_row") + "\n")
+    changed = tw.solve("s1-example2", "mine_for_a_test")
+    assert changed.objective == tw.solve("s1-example2", "row_by_row").objective
+    assert processes[2] != processes[1]
+    supervisor.IDLE.stop()
+
+
+def test_results_show_themselves() -> None:
+    result = tw.solve("lenet5-idsp")
+    text = result.summary()
+    assert str(result) == text
+    assert text.splitlines()[0].split()[0] == "layer"
+    for told in ("lenet5-idsp", "optimal", f"{result.objective:,} elements"):
+        assert told in text
+    page = result._repr_html_()
+    assert page.count("<tr>") == len(text.splitlines()) - 2
+    records = result.records()
+    assert [record["name"] for record in records] == ["conv1", "conv2", "fc3", "fc4", "fc5"][: len(records)]
+    assert sum(record["facts.accesses"] for record in records) == result.objective
+    table = result.to_dataframe()
+    assert len(table) == len(records)
+    single = tw.solve("alexnet-conv3-64k")
+    assert len(single.records()) == 1
+    assert tw.solve("mnist-tcpa").records()[0]["name"] == "Conv0"
+
+
+def test_results_that_are_read_get_their_problem(tmp_path: Path) -> None:
+    tw.solve("alexnet-conv3-64k").write(tmp_path / "result.json")
+    read = tw.Result.read(tmp_path / "result.json")
+    assert read.problem is None
+    assert "alexnet-conv3-64k" in read.summary()
+    whole = read.of(tw.read("alexnet-conv3-64k"))
+    assert "Ops/byte" in whole.summary()
+    assert whole == read
+    with pytest.raises(tw.InputError, match="another instance"):
+        read.of(tw.read("lenet5-idsp"))
+    with pytest.raises(tw.InputError, match="plan"):
+        read.plot()
+
+
+@pytest.mark.parametrize("name", ["alexnet-conv3-64k", "s1-example2", "mnist-tcpa", "lenet5-idsp"])
+def test_results_draw_themselves(name: str) -> None:
+    from matplotlib.figure import Figure
+
+    result = tw.solve(name)
+    axes = Figure().subplots()
+    assert result.plot(ax=axes) is axes
+    assert axes.has_data() or axes.patches or axes.texts
+
+
+def test_plot_writes_files(tmp_path: Path) -> None:
+    result = tw.solve("alexnet-conv3-64k")
+    assert tw.plot("alexnet-conv3-64k", result, tmp_path / "plan.png") is None
+    assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_simulate_check_and_emit(tmp_path: Path) -> None:
+    result = tw.solve("alexnet-conv3-64k")
+    result.write(tmp_path / "result.json")
+    assert tw.simulate("alexnet-conv3-64k", result, numeric=True).numeric is True
+    assert tw.simulate(result.problem, result.plan).valid
+    for given in (result, tmp_path / "result.json", str(tmp_path / "result.json")):
+        assert all(finding.holds for finding in tw.check("alexnet-conv3-64k", given))
+    assert "alexnet-conv3-64k" in tw.emit("alexnet-conv3-64k", result)
+    with pytest.raises(tw.InputError, match="nothing to emit"):
+        tw.emit("s1-example2", tw.solve("s1-example2", "zigzag"))
+
+
+def test_compare_has_a_result_for_each_run() -> None:
+    entries = tw.compare(["alexnet-conv3-64k"], ["greedy", "exhaustive"])
+    assert [(entry.instance, entry.method) for entry in entries] == [
+        ("alexnet-conv3-64k", "greedy"),
+        ("alexnet-conv3-64k", "exhaustive"),
+    ]
+    assert all(entry.result is not None for entry in entries)
+
+
+def test_names_are_listed() -> None:
+    assert "alexnet-conv3-64k" in tw.instances() and "alexnet-conv3-64k" in tw.instances("tiling")
+    assert "alexnet-conv3-64k" not in tw.instances("grouping")
+    assert tw.methods("tiling")[0] == "auto"
+    assert tw.methods(tw.read("s1-example2")) == tw.methods("grouping")
+    with pytest.raises(tw.UnknownNameError, match="there are: grouping"):
+        tw.methods("attic")
+
+
+SCRIPT = """
+import tilewright as tw
+
+layer = tw.Layer(input=(3, 8, 8), kernels=4, kernel=(3, 3))
+problem = tw.TilingProblem(layer=layer, machine=tw.DspMachine(kind="dsp", memory_bytes=1024))
+result = tw.solve(problem.with_(machine={"memory_bytes": 2048}), time_limit=10)
+reveal_type(layer.kernels)
+reveal_type(problem.machine)
+reveal_type(result)
+reveal_type(result.objective)
+reveal_type(tw.simulate(problem, result).valid)
+tw.solve(problem, time_limit="long")
+"""
+
+
+@pytest.mark.slow
+def test_a_users_script_sees_types(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "mypy.ini").write_text("[mypy]\nignore_missing_imports = True\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--config-file", "mypy.ini", "script.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={"PATH": "/usr/bin:/bin", "MYPYPATH": str(ROOT / "bindings"), "HOME": str(tmp_path)},
+    )
+    told = done.stdout
+    assert 'type is "int"' in told
+    assert "DspMachine" in told and "NpuMachine" in told
+    assert 'type is "tilewright.run.result.Result"' in told
+    assert 'type is "int | None"' in told or "Union[int, None]" in told or "Union[builtins.int, None]" in told
+    assert "bool" in told
+    assert 'Argument "time_limit" to "solve" has incompatible type "str"' in told

@@ -1,0 +1,119 @@
+"""Tables built in Python: the errors of files, NumPy's values, copies that are built anew."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright.core.room import room_of
+from tilewright.run.instance import build, digest, read
+from tilewright.spec.errors import InputError
+from tilewright.spec.layer import Layer
+
+GOOD: dict[str, Any] = {"input": (3, 8, 8), "kernels": 4, "kernel": (3, 3)}
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"kernels": 0}, "layer.kernels = 0: input should be greater than or equal to 1"),
+    ({"kernel": [20, 20]}, "layer.kernel = [20, 20]: its height with dilation is 20"),
+    ({"kernels": "4"}, "layer.kernels = '4': input should be a valid integer"),
+    ({"kernels": 4.0}, "layer.kernels = 4.0: input should be a valid integer"),
+    ({"kernels": True}, "layer.kernels = True: input should be a valid integer"),
+    ({"kernels": np.float64(4)}, "layer.kernels = 4.0: input should be a valid integer"),
+    ({"kernel_size": 3}, "layer.kernel_size = 3: unknown key; there are: kind, input"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG)
+def test_the_constructor_refuses_as_a_file_does(change: dict[str, Any], message: str) -> None:
+    table = {**GOOD, **change}
+    with pytest.raises(InputError) as python:
+        Layer(**table)
+    assert str(python.value).startswith(message)
+    as_file = {key: list(value) if isinstance(value, tuple) else value for key, value in table.items()}
+    with pytest.raises(InputError) as file:
+        build("tiling", {"layer": as_file, "machine": {"kind": "dsp", "memory_bytes": 4096}})
+    assert str(file.value).startswith(message)
+
+
+def test_a_missing_field_is_named() -> None:
+    with pytest.raises(InputError, match=r"layer\.kernel = None: is missing"):
+        Layer(input=(3, 8, 8), kernels=4)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int32, np.int64, np.uint16])
+def test_numpy_integers_are_taken(kind: Any) -> None:
+    layer = Layer(
+        input=(kind(3), kind(8), kind(8)),
+        kernels=kind(4),
+        kernel=np.array([3, 3], dtype=kind),  # type: ignore[arg-type]
+    )
+    assert layer == Layer(**GOOD)
+    assert all(type(value) is int for value in (*layer.input, layer.kernels, *layer.kernel))
+
+
+def test_a_copy_is_built_anew() -> None:
+    problem = read("lenet5-idsp").problem
+    assert problem.parts[0].problem.machine.memory_bytes == 131072  # cached from here on
+    machine = problem.machine.model_copy(update={"memory_bytes": 2048})
+    for smaller in (
+        problem.model_copy(update={"machine": machine}),
+        problem.with_(machine=machine),
+        problem.with_(machine={"memory_bytes": 2048}),
+        problem.with_(machine={"memory_bytes": np.int64(2048)}),
+    ):
+        assert {part.problem.machine.memory_bytes for part in smaller.parts} == {2048}
+        assert smaller.machine.clock_mhz == problem.machine.clock_mhz
+        assert digest("tiling", smaller) != digest("tiling", problem)
+    assert problem.machine.memory_bytes == 131072
+
+
+def test_a_copy_is_checked() -> None:
+    problem = read("lenet5-idsp").problem
+    for changes in (
+        {"machine": {"memory_byte": 2048}},
+        {"machin": {"memory_bytes": 2048}},
+        {"machine": {"memory_bytes": -1}},
+        {"machine": {"memory_bytes": 2}},  # no layer fits
+        {"objective": {"minimise": "fun"}},
+    ):
+        with pytest.raises(InputError):
+            problem.with_(**changes)
+        with pytest.raises(InputError):
+            problem.model_copy(update=changes)
+
+
+def test_another_kind_replaces_a_table() -> None:
+    problem = read("alexnet-conv3-64k").problem
+    npu = read("lenet-nmp").problem.machine
+    other = problem.with_(machine=npu.model_dump(), objective={"minimise": "time"})
+    assert other.machine == npu
+    assert room_of(other).name == "tiling"
+
+
+@given(
+    kernels=st.integers(1, 64), kernel=st.integers(1, 5), stride=st.integers(1, 3), padding=st.integers(0, 2)
+)
+def test_copies_equal_what_is_built_at_once(kernels: int, kernel: int, stride: int, padding: int) -> None:
+    table = {
+        "kernels": kernels,
+        "kernel": (kernel, kernel),
+        "stride": (stride, stride),
+        "padding": (padding,) * 4,
+    }
+    try:
+        at_once = Layer(**{**GOOD, **table})
+    except InputError as error:
+        with pytest.raises(InputError) as again:
+            Layer(**GOOD).with_(**table)
+        assert str(again.value) == str(error)
+        return
+    stepwise = Layer(**GOOD).with_(**table)
+    assert stepwise == at_once
+    assert stepwise.output_shape == at_once.output_shape
+    assert copy.deepcopy(stepwise) == pickle.loads(pickle.dumps(stepwise)) == at_once
