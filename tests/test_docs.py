@@ -142,7 +142,7 @@ def test_the_site_builds_strictly(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     page = (tmp_path / "site" / "api" / "index.html").read_text(encoding="utf-8")
-    for name in ("tilewright.solve", "tilewright.grouping"):
+    for name in ("tilewright.solve", "tilewright.TilingProblem", "tilewright.Result.plot"):
         assert f'id="{name}"' in page
     index = json.loads((tmp_path / "site" / "search" / "search_index.json").read_text(encoding="utf-8"))
     assert len(index["docs"]) > 100
