@@ -63,6 +63,7 @@ def environment_with_examples(text: str, folder: Path) -> dict[str, str]:
     return environment
 
 
+@pytest.mark.slow
 @each_page
 def test_commands_run(page: Path, tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
@@ -74,7 +75,7 @@ def test_commands_run(page: Path, tmp_path: Path) -> None:
             cwd=tmp_path / "work",
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=600,
             env=environment,
         )
         assert done.returncode == 0, f"{page.name}: {line}\n{done.stdout}{done.stderr}"
@@ -87,7 +88,7 @@ def test_python_blocks_run(page: str, tmp_path: Path) -> None:
     blocks = [block for kind, block in BLOCK.findall((ROOT / page).read_text()) if kind == "python"]
     assert blocks
     for block in blocks:
-        subprocess.run([sys.executable, "-c", block], cwd=tmp_path, check=True, timeout=120)
+        subprocess.run([sys.executable, "-c", block], cwd=tmp_path, check=True, timeout=600)
 
 
 def anchors(page: Path) -> set[str]:
@@ -137,7 +138,7 @@ def test_the_site_builds_strictly(tmp_path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "docs" / "notebooks").glob("*.ipynb"))
-SECONDS = 300
+SECONDS = 600
 
 # One namespace for all cells, and a file name for each, so that a traceback names the cell.
 RUNNER = """
