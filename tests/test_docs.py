@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
 import re
 import shlex
@@ -16,35 +18,56 @@ import pytest
 from tilewright.run.instance import parse
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 COMMAND = re.compile(r"^ {4}\$ (tilewright.+)$", re.MULTILINE)
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
-PLACE = re.compile(r"[#%] (\S+/\S+\.(?:py|mzn))(, in DRIVERS)?\n")
+TARGET = re.compile(r"[#%] (\S+/\S+\.(?:py|mzn))(, in DRIVERS)?\n")
+LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]*))?\)")
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
-def sources_with_examples(text: str, folder: Path) -> Path:
-    """Return the sources; if the page has example files, a copy with these where their first lines say."""
-    examples = [(block, place) for _, block in BLOCK.findall(text) if (place := PLACE.match(block))]
+def environment_with_examples(text: str, folder: Path) -> dict[str, str]:
+    """Put the example files of a page where their first lines say; return the environment that finds them.
+
+    Formulations and heuristics go into a folder that ``TILEWRIGHT_PATH`` names. Only a page that adds to the
+    package itself, a driver, gets a copy of the whole tree.
+    """
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "bindings")}
+    examples = [(block, target) for _, block in BLOCK.findall(text) if (target := TARGET.match(block))]
     if not examples:
-        return ROOT
-    for name in ("bindings", "models", "heuristics", "instances"):
-        # With the times of the files and what is compiled of them, so that nothing is compiled again.
-        shutil.copytree(ROOT / name, folder / name)
-    for block, place in examples:
-        path = folder / place[1]
-        if place[2]:
-            entry = block[place.end() :]
-            path.write_text(path.read_text().replace("DRIVERS = [\n", f"DRIVERS = [\n{entry}"))
+        return environment
+    if any(target[1].startswith("bindings/") for _, target in examples):
+        for name in ("bindings", "models", "heuristics", "instances"):
+            # With the times of the files and what is compiled of them, so that nothing is compiled again.
+            shutil.copytree(ROOT / name, folder / name)
+        environment["PYTHONPATH"] = str(folder / "bindings")
+    else:
+        environment["TILEWRIGHT_PATH"] = str(folder)
+    for block, target in examples:
+        path = folder / target[1]
+        assert target[2] or not (ROOT / target[1]).exists(), f"{target[1]} exists already"
+        if target[2]:
+            entry = block[target.end() :]
+            listed = path.read_text().replace("DRIVERS = [\n", f"DRIVERS = [\n{entry}")
+            assert entry in listed
+            path.write_text(listed)
         else:
-            assert not path.exists(), f"{path} exists already"
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block)
-    return folder
+    return environment
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.slow
+@each_page
 def test_commands_run(page: Path, tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    sources = sources_with_examples(text, tmp_path / "copy")
+    environment = environment_with_examples(text, tmp_path / "examples")
     (tmp_path / "work").mkdir()
     for line in COMMAND.findall(text):
         done = subprocess.run(
@@ -52,30 +75,75 @@ def test_commands_run(page: Path, tmp_path: Path) -> None:
             cwd=tmp_path / "work",
             capture_output=True,
             text=True,
-            timeout=300,
-            env={**os.environ, "PYTHONPATH": str(sources / "bindings")},
+            timeout=600,
+            env=environment,
         )
         assert done.returncode == 0, f"{page.name}: {line}\n{done.stdout}{done.stderr}"
         assert " WRONG " not in done.stdout
         assert "Traceback" not in done.stderr
 
 
-def test_python_of_the_readme_runs(tmp_path: Path) -> None:
-    blocks = [block for kind, block in BLOCK.findall((ROOT / "README.md").read_text()) if kind == "python"]
+@pytest.mark.parametrize("page", ["README.md", "docs/api.md"])
+def test_python_blocks_run(page: str, tmp_path: Path) -> None:
+    blocks = [block for kind, block in BLOCK.findall((ROOT / page).read_text()) if kind == "python"]
     assert blocks
     for block in blocks:
-        subprocess.run([sys.executable, "-c", block], cwd=tmp_path, check=True, timeout=120)
+        subprocess.run([sys.executable, "-c", block], cwd=tmp_path, check=True, timeout=600)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that a code host gives to the headings of a page."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@each_page
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
-        if "://" not in target:
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+    for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):
+        if "://" in target:
+            continue
+        path = page.parent / target if target else page
+        assert path.exists(), f"{page.name}: {target}"
+        assert path.resolve().is_relative_to(ROOT), f"{page.name}: {target} leaves the repository"
+        if anchor:
+            assert anchor in anchors(path), f"{page.name}: {target}#{anchor}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@each_page
 def test_toml_blocks_are_instances(page: Path) -> None:
     for kind, block in BLOCK.findall(page.read_text(encoding="utf-8")):
         if kind == "toml" and "room" in tomllib.loads(block):
             parse(tomllib.loads(block))
+
+
+def test_named_source_files_exist() -> None:
+    """A page that names a module by its path in the repository names one that is there."""
+    path = re.compile(r"`((?:bindings|models|heuristics|instances|tests|docs)/[\w./-]+\.\w+)`")
+    shown = re.compile(r"## Where things moved from.*", re.DOTALL)  # the old tree
+    for page in PAGES:
+        text = BLOCK.sub("", shown.sub("", page.read_text(encoding="utf-8")))
+        for named in path.findall(text):
+            assert (ROOT / named).exists(), f"{page.name}: {named}"
+
+
+@pytest.mark.slow
+def test_the_site_builds_strictly(tmp_path: Path) -> None:
+    if importlib.util.find_spec("mkdocs") is None:
+        if os.environ.get("CI"):
+            pytest.fail("mkdocs is not installed: pip install -e '.[docs]'")
+        pytest.skip("mkdocs is not installed")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    page = (tmp_path / "site" / "api" / "index.html").read_text(encoding="utf-8")
+    for name in ("tilewright.solve", "tilewright.TilingProblem", "tilewright.Result.plot"):
+        assert f'id="{name}"' in page
+    index = json.loads((tmp_path / "site" / "search" / "search_index.json").read_text(encoding="utf-8"))
+    assert len(index["docs"]) > 100

@@ -16,7 +16,7 @@ from tilewright.papers.idsp.figures import draw_figures
 from tilewright.papers.idsp.table_5_3 import print_table_5_3
 
 FIGURES = {
-    "idsp": "all of the imaging DSP's thesis: the parts below",
+    "idsp": "chapters 5, 7 and 8 of the imaging DSP's thesis (mapping): the parts below",
     "idsp-table5.3": "table 5.3: optimal tiles and buffer sizes for fewest accesses",
     "idsp-figures": "figures 5.5, 5.6, 5.8 to 5.10 and 5.12, drawn",
     "idsp-chapter8": "chapter 8: accesses, Ops/byte and throughput of every layer at 64 KB",
