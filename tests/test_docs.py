@@ -52,7 +52,7 @@ def test_commands_run(page: Path, tmp_path: Path) -> None:
             cwd=tmp_path / "work",
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=600,
             env={**os.environ, "PYTHONPATH": str(sources / "bindings")},
         )
         assert done.returncode == 0, f"{page.name}: {line}\n{done.stdout}{done.stderr}"
@@ -64,7 +64,7 @@ def test_python_of_the_readme_runs(tmp_path: Path) -> None:
     blocks = [block for kind, block in BLOCK.findall((ROOT / "README.md").read_text()) if kind == "python"]
     assert blocks
     for block in blocks:
-        subprocess.run([sys.executable, "-c", block], cwd=tmp_path, check=True, timeout=120)
+        subprocess.run([sys.executable, "-c", block], cwd=tmp_path, check=True, timeout=600)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -1,7 +1,7 @@
-"""The house of DESIGN.md: one direction of imports, no circles, and imports inside functions only for start-up time.
+"""The structure of the package: imports go one way, in no circle, and into functions only for start-up time.
 
-The layers stand in ``pyproject.toml``, for import-linter. It cannot see the files of ``models/`` and ``heuristics/``,
-which a clone has beside the package, so everything is checked here once more, with the files read as text.
+The layers stand in ``pyproject.toml``, for import-linter. It cannot see the files of ``models/`` and
+``heuristics/``, which a clone has beside the package, so that all is checked here, too, by reading the files.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HEAVY = frozenset({"PIL", "highspy", "matplotlib", "minizinc", "networkx", "numb
 """Modules that take long to import, and may be imported where they are first needed."""
 
 LAZY = ("tilewright", "tilewright.api", "tilewright.cli")
-"""Modules and packages that import what they need when they need it, so that ``tilewright --help`` is quick."""
+"""Modules that import what they need when they need it, so that ``tilewright --help`` is quick."""
 
 REASON = "start-up time"
 """What a comment on or above the import of another module inside a function must give as its reason."""
@@ -103,7 +103,7 @@ def all_imports(root: Path = ROOT) -> list[Import]:
 
 
 def layers() -> list[list[list[str]]]:
-    """Return the layers of ``pyproject.toml``, lowest first, each of them in groups that do not import each other."""
+    """Return the layers of ``pyproject.toml``, lowest first, each in groups that do not import each other."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
     [contract] = settings["contracts"]
     return [
@@ -157,7 +157,7 @@ def is_lazy(name: str) -> bool:
     return name in LAZY or name.startswith("tilewright.cli.")
 
 
-# The files -----------------------------------------------------------------------------------------------------
+# The files -------------------------------------------------------------------------------------------------
 
 
 def test_every_file_is_seen():
@@ -192,7 +192,7 @@ def test_imports_inside_functions_are_for_start_up_time():
     assert not wrong, "\n".join(sorted(wrong))
 
 
-# What these tests are worth --------------------------------------------------------------------------------------
+# What the tests above find ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -237,7 +237,7 @@ def test_a_circle_is_found(house, inside):
     assert {"tilewright.spec.errors", "tilewright.spec.network"} <= set(circle(spec, known))
 
 
-# import-linter ---------------------------------------------------------------------------------------------------
+# import-linter ---------------------------------------------------------------------------------------------
 
 
 def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:

@@ -301,7 +301,7 @@ def test_small_copies_of_known_networks(name: str, arrays: int) -> None:
 
 def test_an_optimum_is_simulated() -> None:
     problem = Problem.model_validate({"network": NETWORKS["densenet"](), "machine": SMALL})
-    result = tilewright.solve(problem, method="downsets", time_limit=60)
+    result = tilewright.solve(problem, method="downsets", time_limit=600)
     assert result.status == "optimal"
     report = simulated(problem, result.plan)
     assert fusion.measured_objective(problem, report) == result.objective

@@ -277,7 +277,7 @@ def run_checked(tmp_path):
         (tmp_path / "data.json").write_text(json.dumps(minizinc.data(case) | told))
         files = [FOLDER / "core.mzc.mzn", model, tmp_path / "data.json"]
         command = ["minizinc", "--solver", "gecode", *more, *files]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout
 
     return run
 

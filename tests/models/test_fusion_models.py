@@ -130,7 +130,7 @@ def run_checked(tmp_path_factory: pytest.TempPathFactory) -> Run:
             str(model),
             str(file),
         ]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout
 
     return run
 

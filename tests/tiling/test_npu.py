@@ -351,7 +351,7 @@ def test_a_small_layer_of_the_networks_is_computed_right():
 
 def test_reproduce_prints_and_draws(tmp_path):
     lines = []
-    reproduce("tso", time_limit=60, folder=tmp_path, say=lines.append)
+    reproduce("tso", time_limit=600, folder=tmp_path, say=lines.append)
     text = "\n".join(lines)
     for expected in ("72,686", "KS&OFM", "trivial", "1024 bursts", "70 bursts a tile", "41.0 %"):
         assert expected in text
