@@ -94,7 +94,8 @@ class Benchmark:
         ratio = ""
         if self.arguments.compare:
             ratio = f"{value / self.known[what]:>8.2f} x" if self.known.get(what) else f"{'new':>10}"
-        print(f"{what:<64}{value:>12,.4g} {unit:<6}{ratio}  {remark}".rstrip(), flush=True)
+        number = f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+        print(f"{what:<64}{number:>12} {unit:<6}{ratio}  {remark}".rstrip(), flush=True)
 
     def close(self) -> None:
         """Print the peak of memory and, if asked, the mean ratio; save if asked."""
@@ -105,6 +106,9 @@ class Benchmark:
             mean = math.exp(sum(map(math.log, positive)) / len(positive))
             print(f"{'geometric mean of the ratios':<64}{mean:>27.2f} x")
         if self.arguments.save:
-            rounded = {what: float(f"{value:.4g}") for what, value in self.measured.items()}
+            rounded = {
+                what: value if isinstance(value, int) else float(f"{value:.4g}")
+                for what, value in self.measured.items()
+            }
             self.baseline[self.name] = {"machine": machine(), "measurements": self.known | rounded}
             BASELINE.write_text(json.dumps(dict(sorted(self.baseline.items())), indent=1) + "\n", "utf-8")
