@@ -34,6 +34,12 @@ settings.load_profile("default")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let parallel workers begin with the slow tests, so that none is left with one at the end."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 def make_problem(
     layer: dict[str, Any] | None = None,
     machine: dict[str, Any] | None = None,

@@ -265,6 +265,7 @@ def test_a_tampered_result_does_not_pass(tilewright, solved, tmp_path, change):
 # Interruptions -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_solve_saves_the_best_plan(tmp_path, signum):
     (tmp_path / "slow.toml").write_text(SLOW)
@@ -279,6 +280,7 @@ def test_interrupted_solve_saves_the_best_plan(tmp_path, signum):
     assert gone(marker)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize(
     ("method", "solver"), [("lns", "worker"), ("lives@highs", "worker"), ("ordered@gecode", "fzn-gecode")]
@@ -317,6 +319,7 @@ def test_the_time_limit_covers_everything(tilewright_process, tmp_path, limit):
 # The user's own files -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_formulations_and_broken_heuristics_of_the_users_own(tmp_path, monkeypatch):
     models, heuristics = tmp_path / "models" / "grouping", tmp_path / "heuristics" / "grouping"
     models.mkdir(parents=True)

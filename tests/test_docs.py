@@ -41,6 +41,7 @@ def sources_with_examples(text: str, folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_run(page: Path, tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")

@@ -29,7 +29,9 @@ FOLDERS = {
 }
 """Folders of Python files, and the packages that they are."""
 
-HEAVY = frozenset({"PIL", "highspy", "matplotlib", "minizinc", "networkx", "numba", "onnx", "pyomo", "rich"})
+HEAVY = frozenset(
+    {"PIL", "highspy", "matplotlib", "minizinc", "networkx", "numba", "onnx", "pandas", "pyomo", "rich"}
+)
 """Modules that take long to import, and may be imported where they are first needed."""
 
 LAZY = ("tilewright", "tilewright.api", "tilewright.cli")

@@ -398,6 +398,7 @@ def test_the_method_says_what_it_knows() -> None:
     assert (outcome.status, outcome.plan, outcome.bound) == ("unknown", None, None)
 
 
+@pytest.mark.slow
 def test_check_misses_no_plan_of_a_front() -> None:
     """A front that lacks a plan keeps its objective and bound, but is not optimal."""
     instance = read("mnist-tcpa-pareto")

@@ -296,6 +296,7 @@ def test_images_of_a_placement_have_one_start(rows: int) -> None:
     assert len(starts) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("room")
 def test_an_array_of_eight_by_eight_is_improved() -> None:
     floor = chain(8, 8, 6, 12, 9, 15, 5, 8)

@@ -148,6 +148,7 @@ LIMITS = (4, 20, 100)
 """Seconds until a deadline: the next where a busy machine gets nowhere in the first."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("formulation", [s1, lives])
 def test_highs_keeps_to_the_deadline(formulation):
     case = problem(6, 2)
@@ -196,6 +197,7 @@ def test_alarm_is_not_lost_in_a_garbage_collection():
     assert gc.isenabled()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 def test_gecode_keeps_to_the_deadline_and_leaves_no_process(gecode, threads):
     case = problem(9, 3)

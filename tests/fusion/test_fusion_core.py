@@ -84,6 +84,7 @@ def with_machine(problem: Problem, **changes: Any) -> Problem:
 # Closed forms against the simulator ------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(problems(host=True))
 @settings(max_examples=150)
 def test_execution_confirms_the_closed_forms(drawn: tuple[Random, AnyGroups]) -> None:
@@ -100,6 +101,7 @@ def test_execution_confirms_the_closed_forms(drawn: tuple[Random, AnyGroups]) ->
     assert fusion.best_bound(problem).value <= fusion.objective(problem, made)
 
 
+@pytest.mark.slow
 @given(problems())
 @settings(max_examples=150)
 def test_groups_in_tiles_of_all_kinds(drawn: tuple[Random, AnyGroups]) -> None:
@@ -279,6 +281,7 @@ NETWORKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "arrays"),
     [

@@ -158,6 +158,7 @@ def test_cover_proves_the_optimum(name: str, extras: bool, run_checked: Run) -> 
     solve_cover(MADE[name][0], run_checked, extras, MADE[name][1])
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(case=choices())
 def test_cover_agrees_with_enumeration(run_checked: Run, case: Made) -> None:

@@ -277,6 +277,7 @@ def test_schedules_of_the_thesis(schedule: str, tmp_path: Path) -> None:
     run_each(cases, tmp_path)
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_every_order_and_reuse(tmp_path: Path) -> None:
     """All orders of the loops, with every reuse; layers, tiles and padding take turns."""
@@ -324,6 +325,7 @@ def random_cases(draw: st.DrawFn) -> Case:
     return Case(problem, DspPlan(tile, order, draw(st.sampled_from(REUSES))))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @needs_compiler
 @settings(max_examples=4, phases=[Phase.generate])  # shrinking would compile for minutes
 @given(cases=st.lists(random_cases(), min_size=24, max_size=24))
