@@ -309,10 +309,13 @@ def test_no_process_outlives_the_command(tmp_path, method, solver, signum):
 @pytest.mark.parametrize("limit", [2.0, 5.0])
 def test_the_time_limit_covers_everything(tilewright_process, tmp_path, limit):
     (tmp_path / "slow.toml").write_text(SLOW)
-    began = time.monotonic()
-    solved = tilewright_process("solve", "slow.toml", "--time-limit", str(limit))
-    # A second, and what a busy machine adds to it; without a limit it would take hours.
-    assert time.monotonic() - began < limit + 10
+    for seconds in (limit, 10 * limit):  # the second where a busy machine finds no plan in the first
+        began = time.monotonic()
+        solved = tilewright_process("solve", "slow.toml", "--time-limit", str(seconds))
+        # A second, and what a busy machine adds to it; without a limit it would take hours.
+        assert time.monotonic() - began < seconds + 10
+        if solved.returncode == 0:
+            break
     assert solved.returncode == 0
 
 
