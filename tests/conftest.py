@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,12 @@ settings.load_profile("default")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let parallel workers begin with the slow tests, so that none is left with one at the end."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 def make_problem(
     layer: dict[str, Any] | None = None,
     machine: dict[str, Any] | None = None,
@@ -50,6 +57,18 @@ def make_problem(
     )
 
 
+@contextmanager
+def processor_time(limit: float) -> Iterator[None]:
+    """Fail where a block takes more seconds of the processor, in this process and those that it has ended.
+
+    Beside other work it takes as many of them, but longer by the clock.
+    """
+    began = sum(os.times()[:4])
+    yield
+    spent = sum(os.times()[:4]) - began
+    assert spent < limit, f"took {spent:.1f} s of the processor, at most {limit:g} s were expected"
+
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -57,7 +76,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 def tilewright_process(tmp_path: Path) -> Run:
     """Run the command line in a folder and a process of its own."""
 
-    def run(*arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "tilewright", *arguments],
             cwd=tmp_path,
@@ -74,7 +93,7 @@ def tilewright_process(tmp_path: Path) -> Run:
 def tilewright(tmp_path: Path) -> Run:
     """Run the command line in a folder of its own, but in this process, which has imported everything."""
 
-    def run(*arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
         def too_long(_signal: int, _frame: Any) -> None:
             raise subprocess.TimeoutExpired(["tilewright", *arguments], timeout)
 

@@ -199,7 +199,7 @@ def test_the_papers_plans_among_the_best() -> None:
 
 def test_reproduce_prints_and_draws(tmp_path: Path) -> None:
     lines: list[str] = []
-    reproduce("tcpa", time_limit=60, folder=tmp_path, say=lines.append)
+    reproduce("tcpa", time_limit=600, folder=tmp_path, say=lines.append)
     text = "\n".join(lines)
     for shown in (
         "66,528 | 66,528 =",

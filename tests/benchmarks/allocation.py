@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import resource
-import sys
+import argparse
 import time
 import tomllib
 from pathlib import Path
 from typing import Any
+
+from measuring import Benchmark, timed
 
 from tilewright.allocation.exact.search import exhaustive
 from tilewright.allocation.problem import Problem
@@ -32,31 +33,23 @@ def problem(name: str, side: int, minimise: str, interval: int | None = None) ->
     )
 
 
-def row(name: str, side: int) -> None:
-    """Print the times of all objectives, and what was found."""
-    cells, interval = [], None
-    for minimise in OBJECTIVES:
-        asked = problem(name, side, minimise, interval)
-        began = time.perf_counter()
-        found = exhaustive(asked, time.monotonic() + SECONDS)
-        took = 1000 * (time.perf_counter() - began)
-        assert found is not None
-        interval = interval or found.value
-        told = f"{len(found.plans)} plans" if minimise == "pareto" else f"{found.value:,}"
-        cells.append(f"{took:>9.0f}{told:>14}{'' if found.proven else '?':<1}")
-    print(f"{name:<14}{f'{side}x{side}':>8}" + "".join(cells), flush=True)
-
-
 def main() -> None:
     """Run all measurements."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("networks", nargs="*", default=["vgg16", "mobilenetv2", "resnet50"])
+    bench = Benchmark("allocation", parser)
     exhaustive(problem("mnist-tcpa", 4, "latency"))  # compiles what is compiled
-    print("milliseconds and results; a question mark where the proof is not complete in time")
-    print(f"{'network':<14}{'array':>8}" + "".join(f"{minimise:>23} " for minimise in OBJECTIVES))
-    for name in sys.argv[1:] or ("vgg16", "mobilenetv2", "resnet50"):
+    for name in bench.arguments.networks:
         for side in SIDES:
-            row(name, side)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{'peak memory of all of the above':<60}{peak:>10.0f} MiB")
+            interval = None
+            for minimise in OBJECTIVES:
+                asked = problem(name, side, minimise, interval)
+                seconds, answer = timed(lambda asked=asked: exhaustive(asked, time.monotonic() + SECONDS))
+                interval = interval or answer.value
+                remark = f"{len(answer.plans)} plans" if minimise == "pareto" else f"{answer.value:,}"
+                remark += "" if answer.proven else ", not proven in time"
+                bench.note(f"{name}, {side}x{side}, {minimise}", 1000 * seconds, "ms", remark)
+    bench.close()
 
 
 if __name__ == "__main__":

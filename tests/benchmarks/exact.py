@@ -1,17 +1,16 @@
-"""How long the exact search for grouping takes to prove cells of the S1 paper's grid, and what memory.
+"""Measure the exact search for grouping: how long it takes to prove cells of the S1 paper's grid.
 
-Run it as a script; arguments are the time limit of a cell in seconds and the steps (kmin or free):
-
-    python tests/benchmarks/exact.py 60 kmin
+python tests/benchmarks/exact.py [SECONDS [kmin|free]]
 """
 
 from __future__ import annotations
 
-import resource
-import sys
+import argparse
 import time
 
-from tilewright.grouping import best_bound
+from measuring import Benchmark, peak_memory, timed
+
+from tilewright.grouping import Problem, best_bound
 from tilewright.grouping.exact.search import answers
 from tilewright.papers.s1.tables import grid_cell
 
@@ -19,23 +18,29 @@ CELLS = ((6, 2), (7, 2), (8, 2), (9, 2), (7, 3), (8, 3), (9, 3), (9, 4), (10, 5)
 """Input sizes and group sizes whose optimum is above the compulsory bound."""
 
 
-def main(limit: float, steps: str) -> None:
-    """Print a line per cell: when the bound was last raised, and where it ended."""
-    print(f"{'cell':<12} {'bound':>6} {'optimal':>8} {'seconds':>8} {'peak MB':>8}")
+def proven(problem: Problem, limit: float) -> tuple[int, bool]:
+    """Return the bound that is reached within a time limit, and whether a plan meets it."""
+    bound, optimal = best_bound(problem).value, False
+    for answer in answers(problem, time.monotonic() + limit, bound, threads=2):
+        bound, optimal = answer.bound, answer.plan is not None
+    return bound, optimal
+
+
+def main() -> None:
+    """Run all measurements."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("seconds", nargs="?", type=float, default=60.0)
+    parser.add_argument("steps", nargs="?", choices=["kmin", "free"], default="kmin")
+    bench = Benchmark("exact", parser)
+    limit, steps = bench.arguments.seconds, bench.arguments.steps
+    proven(grid_cell(5, 2, steps).problem, limit)  # compiles what is compiled
     for size, group in CELLS:
         problem = grid_cell(size, group, steps).problem
-        began = time.monotonic()
-        bound, optimal = best_bound(problem).value, False
-        for found in answers(problem, began + limit, bound, threads=2):
-            bound, optimal = found.bound, found.plan is not None
-        seconds = time.monotonic() - began
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        proven = "yes" if optimal else "no"
-        print(
-            f"{f'{size}x{size} g={group}':<12} {bound:>6} {proven:>8} {seconds:>8.1f} {peak:>8.0f}",
-            flush=True,
-        )
+        seconds, (bound, optimal) = timed(lambda problem=problem: proven(problem, limit))
+        remark = f"bound {bound}, {'optimal' if optimal else 'open'}, at most {peak_memory():.0f} MiB so far"
+        bench.note(f"{size}x{size}, group size {group}, {steps}", seconds, "s", remark)
+    bench.close()
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 60.0, sys.argv[2] if len(sys.argv) > 2 else "kmin")
+    main()

@@ -1,18 +1,16 @@
 """Measure the fusion room: ``python tests/benchmarks/fusion.py [NETWORK ...]``.
 
-For each network, on the ZU2: seconds to find all groups, to find their best tiles, of the exact search, and
+For each network, on the ZU2: the time to find all groups, to find their best tiles, of the exact search, and
 to execute its plan.
 """
 
 from __future__ import annotations
 
-import resource
-import sys
-import time
-from itertools import pairwise
+import argparse
 from pathlib import Path
 
 import onnx
+from measuring import Benchmark
 
 from tilewright.core import catalogue
 from tilewright.fusion import simulate
@@ -28,7 +26,7 @@ from tilewright.spec.network import Network
 from tilewright.spec.validation import validated
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
-NAMES = ("vgg16", "resnet152", "googlenet", *sorted(path.stem for path in LIGHT.glob("light_*.onnx")))
+NAMES = ["vgg16", "resnet152", "googlenet", *sorted(path.stem for path in LIGHT.glob("light_*.onnx"))]
 
 
 def problem(name: str) -> Problem:
@@ -39,36 +37,28 @@ def problem(name: str) -> Problem:
     return Problem(network=network, machine=machine)
 
 
-def row(name: str) -> None:
-    """Print the times of a network, and what was found."""
+def measure(bench: Benchmark, name: str) -> None:
+    """Measure one network."""
     asked = problem(name)
     forget_answers()
-    times = [time.perf_counter()]
-    count = len(matches(asked.graph, asked.templates))
-    times.append(time.perf_counter())
-    known = candidates(asked)
-    times.append(time.perf_counter())
-    found = optimum([op.producers for op in asked.ops], known)
-    times.append(time.perf_counter())
-    report = simulate(asked, ordered(asked, found.chosen))
-    times.append(time.perf_counter())
-    assert report.valid and report.facts["cycles"] == found.cost
-    took = "".join(f"{after - before:>10.2f}" for before, after in pairwise(times))
-    proven = "" if found.proven else " ?"
-    print(
-        f"{name:<22}{count:>7}{len(known):>7}{took}{report.facts['milliseconds']:>12.3f}{proven}", flush=True
-    )
+    bench.time(f"{name}, groups", lambda: matches(asked.graph, asked.templates))
+    fitting = bench.time(f"{name}, tiles", lambda: candidates(asked))
+    answer = bench.time(f"{name}, search", lambda: optimum([op.producers for op in asked.ops], fitting))
+    report = bench.time(f"{name}, execution", lambda: simulate(asked, ordered(asked, answer.chosen)))
+    assert report.valid and report.facts["cycles"] == answer.cost
+    remark = "proven" if answer.proven else "not proven"
+    bench.note(f"{name}, what the plan takes", report.facts["milliseconds"], "ms", remark)
 
 
 def main() -> None:
     """Run all measurements."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("networks", nargs="*", default=NAMES)
+    bench = Benchmark("fusion", parser)
     candidates(problem("light_zfnet512"))  # compiles what is compiled
-    header = "".join(f"{words:>10}" for words in ("match", "tiles", "search", "execute"))
-    print(f"{'seconds':<22}{'groups':>7}{'fit':>7}{header}{'optimum, ms':>12}")
-    for name in sys.argv[1:] or NAMES:
-        row(name)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{'peak memory of all of the above':<66}{peak:>10.0f} MiB")
+    for name in bench.arguments.networks:
+        measure(bench, name)
+    bench.close()
 
 
 if __name__ == "__main__":

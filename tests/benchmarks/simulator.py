@@ -1,16 +1,18 @@
 """Measure the simulator on long programs, each in a process of its own: time, and peak memory.
 
-python tests/benchmarks/simulator.py [NAME...]
+python tests/benchmarks/simulator.py [NAME ...]
 """
 
 from __future__ import annotations
 
-import resource
+import argparse
+import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from measuring import Benchmark, peak_memory, timed
 
 from tilewright.simulator import (
     Box,
@@ -216,35 +218,45 @@ def numeric_tile() -> Callable[[], object]:
     return lambda: tile(chip)
 
 
-MEASURED: dict[str, tuple[str, Callable[[], Callable[[], object]], str]] = {
-    "steps": ("100,001 steps in a tuple: counting, sequential, lockstep", hundred_thousand, "3 s"),
-    "lazy": ("100,001 steps made on the way", hundred_thousand_lazy, "3 s, 500 MiB"),
-    "million": ("1,000,001 steps made on the way", million_lazy, "500 MiB"),
-    "weights": ("6,273 steps of a layer with 25088 x 4096 weights", fully_connected, ""),
-    "cores": ("3,001 steps on 32 cores", many_cores, ""),
-    "grouping": ("12,544 steps of a 226 x 226 layer in groups of patches", grouping, "1 s"),
-    "overlapped": ("... with the event-driven timeline", grouping_overlapped, "1.6 s"),
-    "pipeline": ("156,805 steps of ResNet-50 under a schedule", lambda: resnet(1), "4 s"),
-    "clocks": ("... with the event-driven timeline", lambda: resnet(1, overlapped=True), "6 s"),
-    "numbers": ("... with real integers of a sixteenth of its channels", lambda: resnet(4, numeric=True), ""),
-    "numeric": ("1.8 * 10^9 MACs of one tile", numeric_tile, ""),
+MEASURED: dict[str, tuple[str, Callable[[], Callable[[], object]]]] = {
+    "steps": ("100,001 steps in a tuple: counting, sequential, lockstep", hundred_thousand),
+    "lazy": ("100,001 steps made on the way", hundred_thousand_lazy),
+    "million": ("1,000,001 steps made on the way", million_lazy),
+    "weights": ("6,273 steps of a layer with 25088 x 4096 weights", fully_connected),
+    "cores": ("3,001 steps on 32 cores", many_cores),
+    "grouping": ("12,544 steps of a 226 x 226 layer in groups of patches", grouping),
+    "overlapped": ("... with the event-driven timeline", grouping_overlapped),
+    "pipeline": ("156,805 steps of ResNet-50 under a schedule", lambda: resnet(1)),
+    "clocks": ("... of it, with the event-driven timeline", lambda: resnet(1, overlapped=True)),
+    "numbers": ("... with real integers of a sixteenth of its channels", lambda: resnet(4, numeric=True)),
+    "numeric": ("1.8 * 10^9 MACs of one tile", numeric_tile),
 }
 
 
-def main(names: list[str]) -> None:
-    """Measure what is named, in this process if it is one."""
-    if len(names) == 1:
-        what, prepare, aim = MEASURED[names[0]]
-        work = prepare()
-        began = time.perf_counter()
-        work()
-        seconds = time.perf_counter() - began
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(f"{what:<62} {seconds:6.2f} s {peak:6.0f} MiB   aim: {aim or '-'}", flush=True)
+def measure(name: str) -> None:
+    """Print the time and the peak of memory of one measurement, made in this process."""
+    work = MEASURED[name][1]()
+    print(json.dumps([timed(work)[0], peak_memory()]))
+
+
+def main() -> None:
+    """Run what is named, or all measurements."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*", choices=[[], *MEASURED], default=[])
+    parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
+    bench = Benchmark("simulator", parser)
+    if bench.arguments.alone:
+        measure(*bench.arguments.names)
         return
-    for name in names or MEASURED:
-        subprocess.run([sys.executable, __file__, name], check=True)
+    for name in bench.arguments.names or MEASURED:
+        command = [sys.executable, __file__, "--alone", name]
+        said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        seconds, peak = json.loads(said)
+        what = MEASURED[name][0]
+        bench.note(what, seconds, "s")
+        bench.note(f"{what}, memory", peak, "MiB")
+    bench.close()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -109,7 +109,7 @@ def compile_c(compiler: str, folder: Path, sources: Sequence[Path], *options: st
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr[:4000]
 
@@ -165,7 +165,7 @@ def run(cases: Sequence[Case], texts: Sequence[str], names: Sequence[str], folde
         sources.append(folder / f"part{number}.c")
         sources[-1].write_text(hooked(text))
     compile_c(COMPILERS[0], folder, sources, *(CHECKED if can_check(folder) else ["-O1"]), "-o", "run")
-    done = subprocess.run([str(folder / "run")], input=data, capture_output=True, timeout=300)
+    done = subprocess.run([str(folder / "run")], input=data, capture_output=True, timeout=600)
     assert done.returncode == 0, done.stderr.decode()[:4000]
     out = done.stdout
     for case, output in zip(cases, expected, strict=True):
@@ -277,6 +277,7 @@ def test_schedules_of_the_thesis(schedule: str, tmp_path: Path) -> None:
     run_each(cases, tmp_path)
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_every_order_and_reuse(tmp_path: Path) -> None:
     """All orders of the loops, with every reuse; layers, tiles and padding take turns."""
@@ -324,6 +325,7 @@ def random_cases(draw: st.DrawFn) -> Case:
     return Case(problem, DspPlan(tile, order, draw(st.sampled_from(REUSES))))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @needs_compiler
 @settings(max_examples=4, phases=[Phase.generate])  # shrinking would compile for minutes
 @given(cases=st.lists(random_cases(), min_size=24, max_size=24))

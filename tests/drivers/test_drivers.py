@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from conftest import processor_time
 
 import tilewright.models.grouping
 from tilewright import drivers
@@ -104,7 +105,7 @@ def test_highs_reports_a_model_that_counts_wrong():
 
     wrong = SimpleNamespace(**{**vars(lives), "build": build})
     with pytest.raises(Disagreement):
-        highs.solve(problem(4, 2), wrong, within(20))
+        highs.solve(problem(4, 2), wrong, within(600))
 
 
 def test_gecode_reports_a_model_that_counts_wrong(gecode, tmp_path):
@@ -113,7 +114,7 @@ def test_gecode_reports_a_model_that_counts_wrong(gecode, tmp_path):
     (tmp_path / "wrong.mzn").write_text(core.replace("* all_loads + step", "* all_loads + 1 + step"))
     (tmp_path / "ordered.mzn").write_text(ORDERED.read_text().replace("core.mzn", "wrong.mzn"))
     with pytest.raises(Disagreement):
-        gecode.solve(problem(5, 2, memory=10**6), tmp_path / "ordered.mzn", within(20), extras=False)
+        gecode.solve(problem(5, 2, memory=10**6), tmp_path / "ordered.mzn", within(600), extras=False)
     assert not children()
 
 
@@ -143,13 +144,21 @@ def children() -> list[str]:
     ]  # fmt: skip
 
 
+LIMITS = (4, 20, 100)
+"""Seconds until a deadline: the next where a busy machine gets nowhere in the first."""
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("formulation", [s1, lives])
 def test_highs_keeps_to_the_deadline(formulation):
     case = problem(6, 2)
-    began = time.monotonic()
     bounds: list[int] = []
-    outcome = highs.solve(case, formulation, within(4, start=zigzag(case), on_bound=bounds.append))
-    assert time.monotonic() - began < 5.5
+    for limit in LIMITS:
+        with processor_time(limit + 1.5):
+            search = within(limit, start=zigzag(case), on_bound=bounds.append)
+            outcome = highs.solve(case, formulation, search)
+        if bounds:
+            break
     assert outcome.status == "feasible"
     assert outcome.warm_start is not None
     assert objective(case, outcome.plan) <= objective(case, zigzag(case))
@@ -158,9 +167,8 @@ def test_highs_keeps_to_the_deadline(formulation):
 
 
 def test_building_ends_at_the_deadline():
-    began = time.monotonic()
-    outcome = highs.solve(problem(20, 8), lives, within(0.3))
-    assert time.monotonic() - began < 1
+    with processor_time(1):
+        outcome = highs.solve(problem(20, 8), lives, within(0.3))
     assert outcome.status == "unknown"
 
 
@@ -168,9 +176,9 @@ def test_alarm_is_taken_back():
     with pytest.raises(OutOfTimeError), interrupted_at_deadline(within(0.05)):
         while True:
             pass
-    with interrupted_at_deadline(within(0.05)):
+    with interrupted_at_deadline(within(1)):
         pass
-    time.sleep(0.1)
+    time.sleep(1.5)
 
 
 def test_alarm_is_not_lost_in_a_garbage_collection():
@@ -178,7 +186,7 @@ def test_alarm_is_not_lost_in_a_garbage_collection():
         time.sleep(0.02)
 
     gc.callbacks.append(slow)
-    end = time.monotonic() + 1
+    end = time.monotonic() + 60
     try:
         with pytest.raises(OutOfTimeError), interrupted_at_deadline(within(0.1)):
             while time.monotonic() < end:
@@ -189,15 +197,18 @@ def test_alarm_is_not_lost_in_a_garbage_collection():
     assert gc.isenabled()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 def test_gecode_keeps_to_the_deadline_and_leaves_no_process(gecode, threads):
     case = problem(9, 3)
-    began = time.monotonic()
-    plans: list[Plan] = []
-    outcome = gecode.solve(
-        case, ORDERED, within(5, start=zigzag(case), threads=threads, on_plan=plans.append)
-    )
-    assert time.monotonic() - began < 6.5
+    for limit in LIMITS:
+        plans: list[Plan] = []
+        with processor_time(threads * limit + 1.5):
+            outcome = gecode.solve(
+                case, ORDERED, within(limit, start=zigzag(case), threads=threads, on_plan=plans.append)
+            )
+        if len(plans) > 1:
+            break
     assert outcome.status == "feasible"
     assert outcome.warm_start is not None
     costs = [objective(case, plan) for plan in plans]
@@ -205,17 +216,21 @@ def test_gecode_keeps_to_the_deadline_and_leaves_no_process(gecode, threads):
     assert costs == sorted(set(costs), reverse=True)
     assert len(costs) > 1
     assert set(outcome.versions) == {"gecode", "minizinc", "minizinc-python"}
+    for _ in range(300):  # tests beside this one may be killing some of theirs
+        if not children():
+            break
+        time.sleep(0.1)
     assert not children()
 
 
 def test_threads_may_change_within_a_process():
     for threads in (1, 2, 1):
-        assert highs.solve(problem(4, 2), lives, within(20, threads=threads)).status == "optimal"
+        assert highs.solve(problem(4, 2), lives, within(600, threads=threads)).status == "optimal"
 
 
 def test_same_seed_same_answer():
     case = problem(5, 2)
-    first, second = (highs.solve(case, lives, within(20, seed=7)).plan for _ in range(2))
+    first, second = (highs.solve(case, lives, within(600, seed=7)).plan for _ in range(2))
     assert first == second
 
 
@@ -228,13 +243,12 @@ def test_large_layers_are_refused_before_anything_is_built(gecode):
         "machine": {"group_size": 32},
         "limits": {"steps": "kmin"},
     })  # fmt: skip
-    began = time.monotonic()
-    for formulation in (s1, lives):
+    with processor_time(5):
+        for formulation in (s1, lives):
+            with pytest.raises(InputError, match="constraints here, at most"):
+                highs.solve(vgg, formulation, within(600))
         with pytest.raises(InputError, match="constraints here, at most"):
-            highs.solve(vgg, formulation, within(20))
-    with pytest.raises(InputError, match="constraints here, at most"):
-        gecode.solve(vgg, ORDERED, within(20))
-    assert time.monotonic() - began < 5
+            gecode.solve(vgg, ORDERED, within(600))
 
 
 def test_numbers_that_minizinc_cannot_count_are_refused(gecode):
@@ -242,4 +256,4 @@ def test_numbers_that_minizinc_cannot_count_are_refused(gecode):
     layer = {**case.layer.model_dump(), "input": (60_000, 4, 4)}
     huge = Problem.model_validate({**case.model_dump(), "layer": layer})
     with pytest.raises(InputError, match="MiniZinc counts to"):
-        gecode.solve(huge, ORDERED, within(20))
+        gecode.solve(huge, ORDERED, within(600))

@@ -201,7 +201,7 @@ def test_where_the_papers_algorithm_loses() -> None:
 def test_reproduce_prints_and_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reproduce_optimum, "networks", lambda: map(bundled, ("squeezenet", "alexnet")))
     lines: list[str] = []
-    made: dict[str, Any] = {"time_limit": 20, "folder": tmp_path, "say": lines.append}
+    made: dict[str, Any] = {"time_limit": 200, "folder": tmp_path, "say": lines.append}
     for figure in reproduce.FIGURES:
         if figure not in ("dnnvm", "dnnvm-fit", "dnnvm-table2"):
             reproduce.reproduce(figure, **made)

@@ -94,6 +94,7 @@ def with_machine(problem: Problem, **changes: Any) -> Problem:
 # Closed forms against the simulator ------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(problems(host=True))
 @settings(max_examples=150)
 def test_execution_confirms_the_closed_forms(drawn: tuple[Random, AnyGroups]) -> None:
@@ -110,6 +111,7 @@ def test_execution_confirms_the_closed_forms(drawn: tuple[Random, AnyGroups]) ->
     assert fusion.best_bound(problem).value <= fusion.objective(problem, made)
 
 
+@pytest.mark.slow
 @given(problems())
 @settings(max_examples=150)
 def test_groups_in_tiles_of_all_kinds(drawn: tuple[Random, AnyGroups]) -> None:
@@ -283,6 +285,7 @@ NETWORKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "arrays"),
     [
@@ -305,7 +308,7 @@ def test_small_copies_of_known_networks(name: str, arrays: int) -> None:
 
 def test_an_optimum_is_simulated() -> None:
     problem = Problem.model_validate({"network": NETWORKS["densenet"](), "machine": SMALL})
-    result = tilewright.solve(problem, method="downsets", time_limit=60)
+    result = tilewright.solve(problem, method="downsets", time_limit=600)
     assert result.status == "optimal"
     report = simulated(problem, result.plan)
     assert fusion.measured_objective(problem, report) == result.objective

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import verifier
-from conftest import make_problem
+from conftest import make_problem, processor_time
 from enumeration import optimum
 from hypothesis import HealthCheck, assume, currently_in_test_context, event, given, settings
 from hypothesis import strategies as st
@@ -38,7 +38,7 @@ from tilewright.grouping.structure import cells, last_useful_step, symmetries
 from tilewright.models.grouping import exact
 from tilewright.spec.errors import OutOfTimeError
 
-SECONDS = 60.0
+SECONDS = 600.0
 """For what takes none: a search that does not end fails its test."""
 
 
@@ -1027,20 +1027,15 @@ def test_no_possible_objective_is_skipped(problem: Problem) -> None:
 def test_time_is_kept(side: int, group: int, threads: int, steps: str) -> None:
     exact.solve(layer_of(), RunContext(deadline=soon()))  # compiled before the clock starts
     problem = layer_of((side, side), group, steps=steps)
-    began = time.monotonic()
     bounds: list[int] = []
-    outcome = exact.solve(
-        problem,
-        RunContext(
-            deadline=began + 2, threads=threads, on_bound=lambda bound, _grounds: bounds.append(bound)
-        ),
-    )
-    seconds = time.monotonic() - began
+    context = RunContext(threads=threads, on_bound=lambda bound, _grounds: bounds.append(bound))
+    with processor_time(2 * threads + 1.5):
+        context.deadline = time.monotonic() + 2
+        outcome = exact.solve(problem, context)
     start = best_start(problem)
     assert start is not None
     assert best_bound(problem).value <= outcome.bound <= objective(problem, start)
     assert bounds == sorted(set(bounds))
-    assert seconds < 3.5
 
 
 @pytest.mark.parametrize("rows", [0, 1, 20_000, 60_000])
@@ -1146,7 +1141,7 @@ reloads = 2
 @pytest.fixture
 def result(solved: Any, tmp_path: Any) -> Any:
     (tmp_path / "cell.toml").write_text(CELL)
-    return solved("cell.toml", "--with", "exact", "--time-limit", "60")
+    return solved("cell.toml", "--with", "exact", "--time-limit", "300")
 
 
 def test_check_tells_the_grounds(tilewright: Any, result: Any, tmp_path: Any) -> None:
@@ -1154,7 +1149,7 @@ def test_check_tells_the_grounds(tilewright: Any, result: Any, tmp_path: Any) ->
     assert result["bound_by"] == "exact"
     assert json.loads((tmp_path / "result.json").read_text())["grounds"] == result["grounds"]
     assert "no plan costs 30 or less" in result["grounds"] or "chains" in result["grounds"]
-    checked = tilewright("check", "cell.toml", "result.json", "--time-limit", "60")
+    checked = tilewright("check", "cell.toml", "result.json", "--time-limit", "300")
     assert checked.returncode == 0, checked.stdout
     told = " ".join(checked.stdout.split())
     assert "claimed by 'exact'" in told
@@ -1171,7 +1166,7 @@ def test_a_bound_that_is_raised_is_refused(tilewright: Any, result: Any, tmp_pat
     else:
         result |= {"plan": None, "report": None, "objective": None, "gap": None, "status": "unknown"}
     (tmp_path / "r.json").write_text(json.dumps(result))
-    checked = tilewright("check", "cell.toml", "r.json", "--time-limit", "60")
+    checked = tilewright("check", "cell.toml", "r.json", "--time-limit", "300")
     assert checked.returncode == 1, checked.stdout
     told = " ".join(checked.stdout.split())
     assert "WRONG" in told

@@ -151,7 +151,7 @@ def test_following_one_of_a_plan_and_its_reverse_finds_the_same(
         if not by_ends:
             space.gaps = None
             assert space.ends(total) is NO_ENDS
-        sweep = exact.plans_within(space, exact.Chains(space), total, time.monotonic() + 100)
+        sweep = exact.plans_within(space, exact.Chains(space), total, time.monotonic() + 600)
         for _ in sweep.run():
             pass
         answers.append(int(sweep.stages[-1].costs.min()) if sweep.complete else None)
@@ -166,7 +166,7 @@ def test_plans_with_gaps_are_found_by_their_ends(side: int, group: int, optimum:
     space = exact.Space(problem)
     total = 2 * space.load * (optimum - problem.cost(0, problem.kmin))
     assert space.ends(total).steps > 0
-    sweep = exact.plans_within(space, exact.Chains(space), total, time.monotonic() + 100)
+    sweep = exact.plans_within(space, exact.Chains(space), total, time.monotonic() + 600)
     for _ in sweep.run():
         pass
     assert sweep.complete
@@ -182,7 +182,7 @@ def test_fewer_groups_are_tried_where_patches_can_wait() -> None:
         if not waits:
             space.delays = NONE
         total = 2 * space.load * (len(problem.needed_pixels) + 1)
-        sweep = exact.plans_within(space, exact.Chains(space), total, time.monotonic() + 100)
+        sweep = exact.plans_within(space, exact.Chains(space), total, time.monotonic() + 600)
         for _ in sweep.run():
             pass
         rows.append(sweep.rows)

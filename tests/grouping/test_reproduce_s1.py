@@ -18,7 +18,7 @@ def small(monkeypatch):
 
 def run(part: str, folder: Path) -> str:
     lines: list[str] = []
-    reproduce.reproduce(part, time_limit=5, folder=folder, say=lines.append)
+    reproduce.reproduce(part, time_limit=60, folder=folder, say=lines.append)
     return "\n".join(lines)
 
 

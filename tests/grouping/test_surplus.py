@@ -47,6 +47,7 @@ def exhaustive(box: tuple[int, int], kernel: int, group: int, rate: Fraction) ->
     return least
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", KNOWN)
 def test_searches_find_what_is_known(known: Known) -> None:
     least = in_the_plane(known.kernel, known.group, known.rate, known.held, 100_000)

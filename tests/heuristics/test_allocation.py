@@ -110,9 +110,9 @@ def test_placements_are_valid_and_get_better(problem: Problem, seed: int) -> Non
 def test_wander_stops_at_a_bound() -> None:
     problem = read("mnist-tcpa-placed").problem
     wander = catalogue.heuristic("allocation", "wander")
-    search = RunContext(deadline=time.monotonic() + 60, bound=19)
+    search = RunContext(deadline=time.monotonic() + 600, bound=19)
     assert objective(problem, wander.plan(problem, search)) == 19
-    assert search.remaining() > 50
+    assert search.remaining() > 300
 
 
 def test_the_catalogue_finds_them() -> None:

@@ -48,7 +48,7 @@ def solve(
     path: Path,
     solver: str,
     *,
-    seconds: float = 60,
+    seconds: float = 600,
     extras: bool = True,
     options: Any = None,
     **search: Any,

@@ -248,7 +248,7 @@ def test_known_bound_ends_the_search(path, solver):
 # What the formulations refuse ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", {path for path, _ in METHODS}, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted({path for path, _ in METHODS}), ids=lambda path: path.name)
 def test_what_is_refused(path):
     """Fronts, placements, buffers between layers in parallel, and numbers that solvers do not tell apart."""
     formulation = catalogue.formulation("allocation", path.stem)
@@ -277,7 +277,7 @@ def run_checked(tmp_path):
         (tmp_path / "data.json").write_text(json.dumps(minizinc.data(case) | told))
         files = [FOLDER / "core.mzc.mzn", model, tmp_path / "data.json"]
         command = ["minizinc", "--solver", "gecode", *more, *files]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout
 
     return run
 

@@ -9,6 +9,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from conftest import processor_time
 from enumeration import optimum
 from formulations import need, solve
 
@@ -133,7 +134,8 @@ def test_agrees_with_enumeration(path, solver, name, extras):
 @pytest.mark.parametrize("name", [name for name, case in TINY.items() if exact.suits(case)])
 def test_the_exact_method_agrees_with_enumeration(name):
     bounds: list[int] = []
-    search = RunContext(deadline=time.monotonic() + 60, on_bound=lambda bound, _grounds: bounds.append(bound))
+    search = RunContext(on_bound=lambda bound, _grounds: bounds.append(bound))
+    search.deadline = time.monotonic() + 600
     outcome = exact.solve(TINY[name], search)
     expected = enumerated(name)
     assert bounds == sorted(set(bounds))
@@ -195,10 +197,9 @@ def test_known_bound_ends_the_search(path, solver):
     """A plan that meets a bound from elsewhere is optimal without further proof."""
     case = problem((1, 6, 6), group=4, steps="kmin")
     zigzag = importlib.import_module("tilewright.heuristics.grouping.zigzag").plan(case)
-    began = time.monotonic()
-    outcome = solve(case, path, solver, start=zigzag, bound=objective(case, zigzag))
+    with processor_time(20):
+        outcome = solve(case, path, solver, start=zigzag, bound=objective(case, zigzag))
     assert outcome.status == "optimal"
-    assert time.monotonic() - began < 20  # of 60
 
 
 # Structure that the formulations rely on ------------------------------------------------------------------
@@ -281,7 +282,7 @@ def test_checker_tells_right_from_wrong(tmp_path):
     def run(model: Path, *options: str) -> str:
         files = [FOLDER / "core.mzc.mzn", model, tmp_path / "data.json"]
         command = ["minizinc", "--solver", "gecode", *options, *files]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout
 
     assert "% CORRECT" in run(FOLDER / "ordered.mzn")
     assert "INCORRECT: objective" in run(

@@ -228,7 +228,7 @@ def test_performance_of_table_7_11() -> None:
 
 def test_everything_is_printed_and_drawn(tmp_path: Path) -> None:
     said: list[str] = []
-    idsp.reproduce("idsp", time_limit=60, folder=tmp_path, say=said.append)
+    idsp.reproduce("idsp", time_limit=600, folder=tmp_path, say=said.append)
     text = "\n".join(said)
     for words in ("Table 5.3", "Figure 5.12", "Chapter 8", "Table 7.10", "Table 7.11"):
         assert words in text

@@ -54,6 +54,7 @@ def test_worked_checks():
     assert [bursts for _, bursts in worked_tiles()] == [70, 176]
 
 
+@pytest.mark.slow
 def test_fitted_times_are_what_the_fit_finds():
     machine = fitting.machine()
     assert machine == NpuMachine(kind="npu")  # the defaults are the file's
@@ -77,6 +78,7 @@ def test_fixed_strategies_never_win():
     assert ranking({"a": 2.0, "b": 1.0, "c": 2.0001}) == "b < a = c"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lenet", "squeezenet", "inceptionv3", "mobilenetv2", "resnet50"])
 def test_plans_behind_the_table_survive_the_simulator(name):
     """Every partition and schedule of every layer, and the plans that do not know of bursts."""
@@ -94,9 +96,10 @@ def test_a_small_layer_of_the_networks_is_computed_right():
             assert simulate(part.problem, Plan((plan,)), numeric=True, overlapped=False).numeric
 
 
+@pytest.mark.slow
 def test_reproduce_prints_and_draws(tmp_path):
     lines = []
-    reproduce("tso", time_limit=60, folder=tmp_path, say=lines.append)
+    reproduce("tso", time_limit=600, folder=tmp_path, say=lines.append)
     text = "\n".join(lines)
     for expected in ("72,686", "KS&OFM", "trivial", "1024 bursts", "70 bursts a tile", "41.0 %"):
         assert expected in text

@@ -589,6 +589,7 @@ def test_spoiled_pipelines(drawn: tuple[Pipeline, Program], seed: int) -> None:
     agree(damage(random, program) if random.random() < 0.3 else program, lockstep=False)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("blocks")
 @given(pipelines(), st.integers(0, 2**32 - 1))
 @settings(max_examples=40)

