@@ -795,7 +795,7 @@ def figure_curves(
     width, height = 5.2, 3.6
     figure = plotting.new_figure(len(curves) * (width + 0.65) + 0.25, height + 1.0)
     for number, (name, panel) in enumerate(curves.items()):
-        axes = plotting.place(figure, 0.65 + number * (width + 0.65), 0.4, width, height)
+        axes = plotting.add_axes(figure, 0.65 + number * (width + 0.65), 0.4, width, height)
         alike: list[list[str]] = []
         for schedule, curve in panel.items():
             same = next((g for g in alike if np.allclose(panel[g[0]], curve, equal_nan=True)), None)
@@ -904,7 +904,7 @@ def figure_parts(
     width, height = 4.9, 3.2
     figure = plotting.new_figure(len(parts) * (width + 0.85) + (0.1 if relative else 1.25), height + 1.25)
     for number, (name, rows) in enumerate(parts.items()):
-        axes = plotting.place(
+        axes = plotting.add_axes(
             figure, 0.75 + number * (width + (0.7 if relative else 1.3)), 0.65, width, height
         )
         known = [i for i, (schedule, _) in enumerate(rows) if schedule]
@@ -1026,7 +1026,7 @@ def figure_roofline(
     peak = dsp.clock_mhz * 2 * dsp.macs_per_cycle / 1000
     bandwidth = dsp.clock_mhz * dsp.bus_elements_per_cycle * dsp.element_bytes / 1000
     figure = plotting.new_figure(12.6, 5.1)
-    axes = plotting.place(figure, 0.7, 0.4, 5.0, 4.1)
+    axes = plotting.add_axes(figure, 0.7, 0.4, 5.0, 4.1)
     colours = np.array([COLOURS[name] for name in SCHEDULES])
     names = {name: number for number, name in enumerate(SCHEDULES)}
     kind = np.array([names[str(name)] for name in solutions.schedule])
@@ -1063,7 +1063,7 @@ def figure_roofline(
             0.985, 0.04 + 0.05 * row, NAMES[schedule], color=COLOURS[schedule], transform=axes.transAxes,
             ha="right", fontsize=8.5, fontweight="bold",
         )  # fmt: skip
-    zoom = plotting.place(figure, 6.65, 0.4, 5.7, 4.1)
+    zoom = plotting.add_axes(figure, 6.65, 0.4, 5.7, 4.1)
     both = [*theirs, *ours]
     low, high = min(p.ops_per_byte for p in both), max(p.ops_per_byte for p in both)
     slow = min(point.gops for point in both)
