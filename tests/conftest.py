@@ -12,13 +12,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tilewright import cli
 from tilewright.grouping import Problem
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ROOT = Path(__file__).parents[1]
 
@@ -141,3 +144,23 @@ def solved(tilewright: Run, tmp_path: Path) -> Callable[..., Any]:
         return json.loads(said)
 
     return solve
+
+
+@pytest.fixture
+def new_figures(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Figure]]:
+    """Return the list of pyplot's figures that a test makes, without a display; they are closed at its end."""
+    import matplotlib
+    from matplotlib import pyplot
+
+    monkeypatch.setitem(matplotlib.rcParams, "backend", "agg")
+    figures: list[Figure] = []
+    make = pyplot.figure
+
+    def figure(*args: Any, **keywords: Any) -> Figure:
+        figures.append(make(*args, **keywords))
+        return figures[-1]
+
+    monkeypatch.setattr(pyplot, "figure", figure)
+    yield figures
+    for made in figures:
+        pyplot.close(made)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +10,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
-from matplotlib.text import Text
-from PIL import Image
+from picture_checks import check, check_fits, imported, written
 
 import tilewright
 from tilewright.allocation import Plan, Problem, simulate
@@ -87,30 +83,6 @@ CASES: dict[str, tuple[Problem, Plan]] = {
 }
 
 
-def check(path: Path) -> None:
-    """The file is whole and of the kind that its suffix says."""
-    if path.suffix == ".svg":
-        assert ElementTree.parse(path).getroot().tag.endswith("svg")
-        return
-    with Image.open(path) as image:
-        assert image.format == "PNG"
-        image.load()
-
-
-def check_fits(figure: Figure) -> None:
-    """Nothing is drawn beyond the page."""
-    box = figure.get_tightbbox(FigureCanvasAgg(figure).get_renderer())
-    width, height = figure.get_size_inches()
-    assert box.x0 >= 0
-    assert box.y0 >= 0
-    assert box.x1 <= width
-    assert box.y1 <= height
-
-
-def written(figure: Figure) -> set[str]:
-    return {text.get_text() for text in figure.findobj(Text) if isinstance(text, Text)}
-
-
 def panel(figure: Figure, letter: str) -> Any:
     """Return the axes whose title begins with a letter."""
     return next(axes for axes in figure.axes if axes.get_title(loc="left").startswith(f"({letter})"))
@@ -135,11 +107,11 @@ def test_the_example_of_the_paper(reports: dict[str, Report]) -> None:
     report = reports["paper"]
     figure = pictures.sheet(PAPER, FOUND, report)
     facts = report.facts
-    assert {"Conv2\n8 PEs", "Pool1\n1 PE", "input", "output"} <= written(figure)
-    assert {f"latency {facts['latency']:,}", f"interval {facts['interval']:,}"} <= written(figure)
-    assert {f"from {stage['start']:,}" for stage in facts["stages"]} <= written(figure)
-    assert {f"{stage['load']:,}" for stage in facts["stages"]} <= written(figure)
-    assert {f"frame {number + 1}" for number in range(facts["frames"])} <= written(figure)
+    assert {"Conv2\n8 PEs", "Pool1\n1 PE", "input", "output"} <= {*written(figure)}
+    assert {f"latency {facts['latency']:,}", f"interval {facts['interval']:,}"} <= {*written(figure)}
+    assert {f"from {stage['start']:,}" for stage in facts["stages"]} <= {*written(figure)}
+    assert {f"{stage['load']:,}" for stage in facts["stages"]} <= {*written(figure)}
+    assert {f"frame {number + 1}" for number in range(facts["frames"])} <= {*written(figure)}
     assert "placed along a snake" in panel(figure, "a").get_title(loc="left")
 
 
@@ -193,11 +165,11 @@ def test_neighbours_differ(name: str) -> None:
 
 def test_names_lie_inside_their_regions() -> None:
     inside = np.array([[1, 1, 0, 0], [1, 1, 0, 0], [1, 1, 1, 1]], dtype=np.bool_)
-    assert pictures._room(inside, 1, 4) == pytest.approx([2, 1.5])
-    assert pictures._room(inside, 3, 2) == pytest.approx([1, 0.5])
-    assert pictures._room(inside, 0.1, 0.1) == pytest.approx([1, 1])
-    assert pictures._room(inside, 2, 3) is None
-    assert pictures._room(inside, 4, 1) is None
+    assert pictures._box_middle(inside, 1, 4) == pytest.approx([2, 1.5])
+    assert pictures._box_middle(inside, 3, 2) == pytest.approx([1, 0.5])
+    assert pictures._box_middle(inside, 0.1, 0.1) == pytest.approx([1, 1])
+    assert pictures._box_middle(inside, 2, 3) is None
+    assert pictures._box_middle(inside, 4, 1) is None
 
 
 def test_hops_are_manhattan_distances() -> None:
@@ -225,7 +197,7 @@ def test_a_front(count: int, tmp_path: Path) -> None:
         check(tmp_path / f"a{suffix}")
     figure = pictures.sheet(FRONT, front, report)
     check_fits(figure)
-    assert {" ".join(map(str, pes)) for pes in SIX[:count]} <= written(figure)
+    assert {" ".join(map(str, pes)) for pes in SIX[:count]} <= {*written(figure)}
 
 
 def test_of_a_long_front_some_plans_are_listed() -> None:
@@ -236,7 +208,7 @@ def test_of_a_long_front_some_plans_are_listed() -> None:
     figure = pictures.sheet(problem, Plan.joined((plan(problem),) * len(points)), report)
     check_fits(figure)
     listed = pictures._Front.of(problem, report.facts["front"]).listed
-    assert len(listed) <= pictures.MOST_LISTED + 1
+    assert len(listed) <= pictures.MAX_LISTED + 1
     assert listed == sorted(listed, reverse=True)
     assert {0, 299} <= set(listed)
     assert "PEs of the layers" not in written(figure)
@@ -262,13 +234,62 @@ def test_a_broken_plan_has_its_rule_and_its_pes(broken: Plan, tmp_path: Path) ->
     figure = pictures.sheet(PAPER, broken, report, title="a name")
     check_fits(figure)
     assert any(report.violation.rule in words for words in written(figure))
-    assert {f"{split.pes:,}" for split in broken.splits} <= written(figure)
+    assert {f"{split.pes:,}" for split in broken.splits} <= {*written(figure)}
 
 
 def test_wrong_numbers_are_named(reports: dict[str, Report]) -> None:
     wrong = simulate(PAPER, FOUND, overlapped=False)
     wrong.numeric = False
     assert any("differ" in words for words in written(pictures.sheet(PAPER, FOUND, wrong)))
+
+
+# One panel -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_layers_over_time_are_drawn_on_given_axes(name: str, reports: dict[str, Report]) -> None:
+    figure = Figure(figsize=(9, 5))
+    ax = figure.add_subplot()
+    assert pictures.plot(*CASES[name], reports[name], ax=ax) is ax
+    assert ax.get_title(loc="left").startswith("Layers over time")
+    bars = [bars for bars in ax.collections if isinstance(bars, PolyCollection)]
+    stages = reports[name].facts["stages"]
+    for stage, spans in zip(stages, bars[::2], strict=True):
+        assert spans.get_paths()[0].get_extents().x0 == stage["start"]
+        assert spans.get_paths()[0].get_extents().width == stage["busy"]
+    FigureCanvasAgg(figure).draw()
+
+
+@pytest.mark.parametrize("count", [1, 2, 6])
+def test_rates_of_a_front_are_drawn_on_given_axes(count: int) -> None:
+    front = Plan.joined(tuple(plan(FRONT, *pes) for pes in SIX[:count]))
+    report = simulate(FRONT, front, overlapped=False)
+    figure = Figure()
+    ax = figure.add_subplot()
+    assert pictures.plot(FRONT, front, report, ax=ax) is ax
+    assert ax.get_title(loc="left").startswith("Rate against PEs")
+    shown = {x for x, _ in np.asarray(ax.collections[0].get_offsets()).tolist()}
+    assert shown == {point["pes"] for point in report.facts["front"]}
+    assert len(figure.axes) == 2  # the plans and their scale of colours
+    FigureCanvasAgg(figure).draw()
+
+
+def test_of_a_broken_plan_the_pes_are_drawn() -> None:
+    broken = plan(PAPER, 4, 1, 9, 1, 2)
+    ax = pictures.plot(PAPER, broken, simulate(PAPER, broken), ax=Figure().add_subplot())
+    assert [patch.get_width() for patch in ax.patches] == [4, 1, 9, 1, 2]
+    front = Plan.joined((FOUND, FOUND))
+    ax = pictures.plot(PAPER, front, simulate(PAPER, front), ax=Figure().add_subplot())
+    assert "breaks a rule" in ax.texts[0].get_text()
+
+
+@pytest.mark.parametrize("name", ["paper", "one after the other", "long names"])
+def test_without_axes_there_is_a_figure_of_pyplot(
+    name: str, reports: dict[str, Report], new_figures: list[Figure]
+) -> None:
+    ax = pictures.plot(*CASES[name], reports[name])
+    assert new_figures == [ax.figure]
+    check_fits(new_figures[0])
 
 
 # Files -----------------------------------------------------------------------------------------------
@@ -290,6 +311,4 @@ def test_the_same_bytes_each_time(suffix: str, reports: dict[str, Report], tmp_p
 
 
 def test_importing_is_cheap() -> None:
-    code = "import sys, tilewright.allocation.plot; print({'matplotlib', 'PIL'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
+    assert imported("tilewright.allocation.plot", {"matplotlib", "PIL", "highspy", "networkx"}) == set()

@@ -25,17 +25,28 @@ from tilewright.plotting import (
     GREEN,
     GREY,
     INK,
+    LIMIT_LINE,
     ORANGE,
     PALE,
     PURPLE,
+    SHEET_WIDTH,
     SKY,
     TENSORS,
     VERMILION,
-    with_unit,
+    Sheet,
+    axes_or_new,
+    dimensions,
+    leave_blank,
+    shortened,
+    size_in_inches,
+    text_width,
+    tint,
+    with_prefix,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
     from matplotlib.figure import Figure
 
     from tilewright.simulator import Report
@@ -44,7 +55,8 @@ if TYPE_CHECKING:
 ACCEPTED = plotting.ACCEPTED
 """Suffixes of the files that `draw` writes."""
 
-Place = tuple[int, int]
+PE = tuple[int, int]
+"""Row and column of a processing element."""
 
 LAYERS = ("#F7D08A", "#9CC7E8", "#93D5BF", "#EBC1D8", "#F4B393", "#F6F0A2", "#C6BAE6", "#CBD8A6")
 """Colours of layers, pale enough to write on."""
@@ -58,28 +70,15 @@ ABOVE, BELOW = 0.42, 0.34
 BORDER = 0.4
 """Inches around the array for its buffers and what comes and goes."""
 
-MOST_LISTED = 30
-"""Most plans of a front that are numbered and listed."""
-MOST_SPELT = 8
-"""Most layers whose PEs are listed for each plan."""
+MAX_LISTED = 30
+"""Largest number of plans of a front that are numbered and listed."""
+MAX_SPELT = 8
+"""Largest number of layers whose PEs are listed for each plan."""
 
 
 def draw(problem: Problem, plan: Plan, report: Report, path: str | Path, *, title: str | None = None) -> None:
-    """Draw a plan on one sheet, PNG or SVG by the path's suffix.
-
-    Parameters
-    ----------
-    report
-        What the simulator says of the plan.
-    title
-        Heading, for example the instance's name; a description of the problem when left out.
-
-    Raises
-    ------
-    InputError
-        If the suffix is not one of `ACCEPTED` or the file cannot be written.
-    """
-    plotting.suffix(path, ACCEPTED)
+    """Draw a plan on one sheet, PNG or SVG by the path's suffix; see `core.room.Pictures.draw`."""
+    plotting.checked_suffix(path, ACCEPTED)
     plotting.save(sheet(problem, plan, report, title=title), path)
 
 
@@ -87,12 +86,38 @@ def draw(problem: Problem, plan: Plan, report: Report, path: str | Path, *, titl
 def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = None) -> Figure:
     """Return the sheet of a plan or of a front; of a plan that breaks a rule, no more than its PEs."""
     what = _described(problem)
-    lines = plotting.heading(title or what, [what] if title else [], report)
+    labelled = () if report.violation is not None else rows(problem, {"facts": report.facts})
+    page = Sheet(title or what, [what] if title else [], report, labelled=labelled)
     if report.violation is not None:
-        return _broken_sheet(problem, plan, lines)
+        return _broken_sheet(problem, plan, page)
     if plan.front:
-        return _front_sheet(problem, plan, report, lines)
-    return _plan_sheet(problem, plan, report, lines)
+        return _front_sheet(problem, plan, report, page)
+    return _plan_sheet(problem, plan, report, page)
+
+
+@plotting.style()
+def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None) -> Axes:
+    """Draw when the layers work on which frame; of a front, rates against PEs; of a broken plan, its PEs.
+
+    See `core.room.Pictures.plot`.
+    """
+    if plan.front:
+        ax = axes_or_new(ax, 5.6, 4.0)
+        if report.violation is not None:
+            leave_blank(ax, "Rate against PEs", "a front that breaks a rule has no rates")
+        else:
+            _trade_off(ax, None, _Front.of(problem, report.facts["front"]), rising=True)
+        return ax
+    table = _Table.of(plan, _owners(problem, plan.regions or ()))
+    if ax is None:
+        ax = axes_or_new(None, GANTT, table.height, left=table.width + 0.2)
+    table = table.fitted(ax)
+    if report.violation is not None:
+        _pes(ax, problem, plan, table)
+    else:
+        _gantt(ax, problem, plan, report, table)
+        table.write_names(ax)
+    return ax
 
 
 # Words -------------------------------------------------------------------------------------------------
@@ -104,24 +129,14 @@ def _described(problem: Problem) -> str:
     how = "as a pipeline" if problem.parallel else "one after the other"
     units = f"{machine.functional_units} functional unit{'s' * (machine.functional_units > 1)} each"
     layers = f"{count} layer{'s' * (count > 1)} of {problem.network.name or 'a network'}"
-    return f"{layers} {how} on {plotting.times(*machine.array)} PEs, {units}, {machine.clock_mhz} MHz"
+    return f"{layers} {how} on {dimensions(*machine.array)} PEs, {units}, {machine.clock_mhz} MHz"
 
 
-def _headed(
-    lines: Sequence[plotting.Line], told: Sequence[tuple[str, str]], width: float, tall: float
-) -> tuple[Figure, float]:
-    """Return a figure with its heading and labelled lines below it, and where drawings of a height begin."""
-    start, half = plotting.heading_height(lines), -(-len(told) // 2)
-    top = start + 0.2 * half + 0.45
-    height = top + tall + 0.55
-    figure = plotting.new_figure(width, height)
-    plotting.write_heading(figure, lines)
-    for number, (label, words) in enumerate(told):
-        column, row = divmod(number, half)
-        x, y = 0.3 + 6.4 * column, 1 - (start + 0.2 * row) / height
-        figure.text(x / width, y, label, va="center", color=GREY)
-        figure.text((x + 0.95) / width, y, plotting.shortened(words, 64), va="center")
-    return figure, top
+def _create(page: Sheet, width: float, drawings: float) -> float:
+    """Make a sheet for drawings of a height; return where they begin."""
+    top = page.top + 0.45
+    page.create(width, top + drawings + 0.55)
+    return top
 
 
 # One plan ----------------------------------------------------------------------------------------------
@@ -144,10 +159,15 @@ class _Table(NamedTuple):
 
     @classmethod
     def of(cls, plan: Plan, owners: Numbers) -> _Table:
-        names = [plotting.shortened(name, 32) for name in plan.names]
+        names = [shortened(name, 32) for name in plan.names]
         # Beyond that height a picture would have more pixels than can be drawn.
         least = min(0.125, 80 / len(names))
         return cls(names, _colours(owners, len(names)), float(np.clip(3.24 / len(names), least, 0.65)))
+
+    def fitted(self, axes: Axes) -> _Table:
+        """Return the table with the pitch that fills axes."""
+        _, height = size_in_inches(axes)
+        return self._replace(pitch=max((height - ABOVE - BELOW) / len(self.names), 0.01))
 
     @property
     def height(self) -> float:
@@ -162,7 +182,7 @@ class _Table(NamedTuple):
     @property
     def width(self) -> float:
         """Inches of the longest name and the number before it."""
-        return 0.36 + self.points / 72 * max(map(plotting.text_width, self.names))
+        return 0.36 + self.points / 72 * max(map(text_width, self.names))
 
     def prepare(self, axes: Axes, title: str, label: str, ticks: int) -> None:
         """Give a panel its rows, with space above and below them, and an axis of numbers."""
@@ -178,13 +198,13 @@ class _Table(NamedTuple):
         axes.xaxis.set_major_locator(
             LogLocator(numticks=ticks) if logarithmic else MaxNLocator(nbins=ticks, integer=True)
         )
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: with_unit(x)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: with_prefix(x)))
         axes.xaxis.set_minor_locator(NullLocator())
 
     def write_names(self, axes: Axes) -> None:
         """Write names to the left of a panel, and before them their numbers on the layers' colours."""
         across = axes.get_yaxis_transform()
-        inch = plotting.DPI / axes.bbox.width
+        inch = 1 / size_in_inches(axes)[0]
         for row, (name, colour) in enumerate(zip(self.names, self.colours, strict=True)):
             axes.text(
                 (0.12 - self.width) * inch,
@@ -213,7 +233,7 @@ class _Table(NamedTuple):
                 fontsize=8,
                 fontweight="bold",
             )
-            across += 8.8 * plotting.text_width(word) + 8
+            across += 8.8 * text_width(word) + 8
 
     def write_number(self, axes: Axes, row: int, x: float, words: str, colour: str = INK) -> None:
         """Write a number beside the end of a bar."""
@@ -228,53 +248,51 @@ class _Table(NamedTuple):
         )
 
 
-def _plan_sheet(problem: Problem, plan: Plan, report: Report, lines: list[plotting.Line]) -> Figure:
+def _plan_sheet(problem: Problem, plan: Plan, report: Report, page: Sheet) -> Figure:
     regions = plan.regions or (snake(floor_of(problem, plan)) if problem.parallel else ())
     owners = _owners(problem, regions)
     table = _Table.of(plan, owners)
     side = float(np.clip(table.height, 4.0, 6.8)) if problem.parallel else BARS
     first = LEFT + side + table.width + 0.4
-    told = rows(problem, {"facts": report.facts})
     height, width = (
         2 * BORDER + (side - 2 * BORDER) * size / max(owners.shape) if problem.parallel else 0
         for size in owners.shape
     )
-    figure, top = _headed(lines, told, first + GANTT + 2 * BARS + 1.7, max(height, table.height))
-    gantt = plotting.place(figure, first, top, GANTT, table.height)
-    _gantt(gantt, problem, plan, report, table)
+    top = _create(page, first + GANTT + 2 * BARS + 1.7, max(height, table.height))
+    gantt = page.axes(first, top, GANTT, table.height)
+    _gantt(gantt, problem, plan, report, table, "(b) ")
     if problem.parallel:
-        _array(plotting.place(figure, LEFT, top, width, height), problem, plan, regions, owners, table)
+        _array(page.axes(LEFT, top, width, height), problem, plan, regions, owners, table)
         table.write_names(gantt)
     else:
-        _pes(plotting.place(figure, LEFT + table.width, top, side, table.height), problem, plan, table)
+        _pes(page.axes(LEFT + table.width, top, side, table.height), problem, plan, table, "(a) ")
     stages: list[dict[str, Any]] = report.facts["stages"]
-    cycles, buffers = (
-        plotting.place(figure, first + GANTT + gap, top, BARS, table.height) for gap in (0.4, BARS + 1.2)
-    )
+    cycles, buffers = (page.axes(first + GANTT + gap, top, BARS, table.height) for gap in (0.4, BARS + 1.2))
     _cycles(cycles, problem, report.facts["interval"], stages, table)
     _buffers(buffers, problem, report.facts["storage"], stages, table)
-    return figure
+    return page.figure
 
 
-def _broken_sheet(problem: Problem, plan: Plan, lines: list[plotting.Line]) -> Figure:
+def _broken_sheet(problem: Problem, plan: Plan, page: Sheet) -> Figure:
     """Draw what a plan that was not executed says of PEs; of a front, nothing."""
     if plan.front:
-        return _headed(lines, (), 13, 0)[0]
+        _create(page, SHEET_WIDTH, 0)
+        return page.figure
     table = _Table.of(plan, _owners(problem, ()))
-    figure, top = _headed(lines, (), 13, table.height)
-    _pes(plotting.place(figure, LEFT + table.width, top, GANTT, table.height), problem, plan, table)
-    return figure
+    top = _create(page, SHEET_WIDTH, table.height)
+    _pes(page.axes(LEFT + table.width, top, GANTT, table.height), problem, plan, table, "(a) ")
+    return page.figure
 
 
-def _pes(axes: Axes, problem: Problem, plan: Plan, table: _Table) -> None:
+def _pes(axes: Axes, problem: Problem, plan: Plan, table: _Table, letter: str = "") -> None:
     """Draw how many PEs each layer has."""
     given = problem.machine.pes
     for row, (share, colour) in enumerate(zip(plan.shares, table.colours, strict=True)):
         axes.barh(row, share.pes, height=0.76, color=colour, linewidth=0)
         table.write_number(axes, row, share.pes, f"{share.pes:,}")
-    axes.axvline(given, color=INK, linewidth=1, linestyle=(0, (5, 2)))
+    axes.axvline(given, **LIMIT_LINE)
     axes.set_xlim(0, 1.2 * max(given, *(share.pes for share in plan.shares)))
-    table.prepare(axes, "(a) PEs of each layer", f"PEs, {given:,} in the array", 4)
+    table.prepare(axes, f"{letter}PEs of each layer", f"PEs, {given:,} in the array", 4)
     table.write_names(axes)
 
 
@@ -314,7 +332,7 @@ def _array(
     from matplotlib.colors import to_rgb
 
     height, width = owners.shape
-    cell = 72 * (axes.bbox.width / plotting.DPI - 2 * BORDER) / width
+    cell = 72 * (size_in_inches(axes)[0] - 2 * BORDER) / width
     axes.imshow(np.array([*map(to_rgb, table.colours), to_rgb(IDLE)])[owners], interpolation="nearest")
     if cell > 5:
         grid = [((at - 0.5, -0.5), (at - 0.5, height - 0.5)) for at in range(1, width)]
@@ -377,7 +395,7 @@ def _border(axes: Axes, problem: Problem, owners: Numbers, cell: float) -> None:
         )
 
 
-def _gates(problem: Problem, owners: Numbers) -> Iterator[tuple[str, Place, Place]]:
+def _gates(problem: Problem, owners: Numbers) -> Iterator[tuple[str, PE, PE]]:
     """Yield where frames enter and results leave: a PE at the border, and the direction outwards."""
     height, width = owners.shape
     border = [
@@ -387,11 +405,11 @@ def _gates(problem: Problem, owners: Numbers) -> Iterator[tuple[str, Place, Plac
         *(((row, width - 1), (0, 1)) for row in range(height)),
     ]
     for stage in problem.stages:
-        found = [(place, outwards) for place, outwards in border if owners[place] == stage.number]
-        if found and -1 in stage.producers:
-            yield "input", *found[0]
-        if found and not problem.consumers[stage.number]:
-            yield "output", *found[-1]
+        gates = [(pe, outwards) for pe, outwards in border if owners[pe] == stage.number]
+        if gates and -1 in stage.producers:
+            yield "input", *gates[0]
+        if gates and not problem.consumers[stage.number]:
+            yield "output", *gates[-1]
 
 
 def _flow(
@@ -402,7 +420,7 @@ def _flow(
     hops = _hops(producer)[consumer]
     nearest = readers[hops == hops.min()]
     end = nearest[np.abs(nearest - nearest.mean(axis=0)).sum(axis=1).argmin()]
-    start = min(region, key=lambda place: abs(place[0] - end[0]) + abs(place[1] - end[1]))
+    start = min(region, key=lambda pe: abs(pe[0] - end[0]) + abs(pe[1] - end[1]))
     direct = hops.min() == 1
     _arrow(
         axes,
@@ -443,14 +461,14 @@ def _arrow(
 
 def _hops(region: NDArray[np.bool_]) -> Numbers:
     """Return how many hops each PE is away from a region."""
-    found = np.where(region, 0, sum(region.shape))
+    hops = np.where(region, 0, sum(region.shape))
     for axis in (0, 1):
-        lines = np.moveaxis(found, axis, 0)
+        lines = np.moveaxis(hops, axis, 0)
         at = np.arange(len(lines))[:, None]
         before = np.minimum.accumulate(lines - at) + at
         after = np.minimum.accumulate((lines + at)[::-1])[::-1] - at
-        found = np.moveaxis(np.minimum(before, after), 0, axis)
-    return found
+        hops = np.moveaxis(np.minimum(before, after), 0, axis)
+    return hops
 
 
 def _name_region(
@@ -463,8 +481,10 @@ def _name_region(
     for words, least in choices:
         lines = words.split("\n")
         for turned, points in product((False, True), range(9, least - 1, -1)):
-            tall, wide = 1.25 * points * len(lines), points * max(map(plotting.text_width, lines)) + 3
-            middle = _room(inside, *((wide / cell, tall / cell) if turned else (tall / cell, wide / cell)))
+            tall, wide = 1.25 * points * len(lines), points * max(map(text_width, lines)) + 3
+            middle = _box_middle(
+                inside, *((wide / cell, tall / cell) if turned else (tall / cell, wide / cell))
+            )
             if middle is not None:
                 axes.text(
                     left + middle[1],
@@ -481,8 +501,16 @@ def _name_region(
                 return
 
 
-def _room(inside: NDArray[np.bool_], tall: float, wide: float) -> NDArray[np.float64] | None:
-    """Return the middle of a box of so many PEs that lies in a region, nearest to the region's own middle."""
+def _box_middle(inside: NDArray[np.bool_], tall: float, wide: float) -> NDArray[np.float64] | None:
+    """Return the middle of a box in a region, nearest to the region's own middle; None if it does not fit.
+
+    Parameters
+    ----------
+    inside
+        Which PEs are in the region.
+    tall, wide
+        Size of the box in PEs.
+    """
     # Halves of PEs, so that a box can lie across an even number of them.
     halves = inside.repeat(2, axis=0).repeat(2, axis=1)
     rows, columns = (max(2, int(np.ceil(2 * size))) for size in (tall, wide))
@@ -514,15 +542,15 @@ def _frames(plan: Plan, line: Timeline, frames: int) -> tuple[Numbers, Numbers]:
     return begins, ends
 
 
-def _gantt(axes: Axes, problem: Problem, plan: Plan, report: Report, table: _Table) -> None:
+def _gantt(axes: Axes, problem: Problem, plan: Plan, report: Report, table: _Table, letter: str = "") -> None:
     """Draw when each layer works on which frame: the full part of a bar is work, the pale one waits."""
     line, facts = report.scheduled, report.facts
     assert line is not None
     begins, ends = _frames(plan, line, facts["frames"])
     last = int(ends.max())
-    per_cycle = 72 * GANTT / (1.02 * last)
+    per_cycle = 72 * size_in_inches(axes)[0] / (1.02 * last)
     colours = [FRAMES[frame % len(FRAMES)] for frame in range(facts["frames"])]
-    pale = [_pale(colour) for colour in colours]
+    pale = [tint(colour, 0.3) for colour in colours]
     for row, stage in enumerate(facts["stages"]):
         bars = list(zip(begins[row], ends[row] - begins[row], strict=True))
         working = stage["work"] / stage["pace"]
@@ -530,28 +558,8 @@ def _gantt(axes: Axes, problem: Problem, plan: Plan, report: Report, table: _Tab
         axes.broken_barh(bars, (row + 0.4 - 0.8 * working, 0.8 * working), facecolors=colours, linewidth=0)
         axes.vlines(begins[row], row - 0.46, row + 0.46, color=INK, linewidth=0.9)
         if table.pitch > 0.2 and bars[0][1] * per_cycle > 50:
-            inside = working > 0.6
-            axes.annotate(
-                f"from {begins[row, 0]:,}",
-                (begins[row, 0], row if inside else row - 0.2),
-                xytext=(3, 0),
-                textcoords="offset points",
-                va="center_baseline",
-                fontsize=7,
-                color="white" if inside else INK,
-            )
-    for frame, (begin, end) in enumerate(zip(begins[0], ends[0], strict=True)):
-        choices = f"frame {frame + 1}", f"{frame + 1}", ""
-        room = (end - begin) * per_cycle - 3
-        axes.annotate(
-            next(words for words in choices if 7.5 * plotting.text_width(words) <= room),
-            ((begin + end) / 2, -0.5),
-            xytext=(0, 1),
-            textcoords="offset points",
-            ha="center",
-            fontsize=7.5,
-            color=colours[frame],
-        )
+            _write_start(axes, row, int(begins[row, 0]), full=working > 0.6)
+    _name_frames(axes, begins[0], ends[0], colours, per_cycle)
     _span(axes, -0.5 - 0.29 / table.pitch, 0, facts["latency"], f"latency {facts['latency']:,}", per_cycle)
     if facts["frames"] > 1:
         done = ends.max(axis=0)
@@ -560,13 +568,38 @@ def _gantt(axes: Axes, problem: Problem, plan: Plan, report: Report, table: _Tab
         axes.vlines(done[:2], ends.argmax(axis=0)[:2], under, color=INK, linewidth=0.6, linestyle=(0, (2, 2)))
     axes.set_xlim(0, 1.02 * last)
     key = ": work full, waits pale, starts marked" if problem.parallel else ", starts marked"
-    table.prepare(axes, f"(b) Layers over time{key}", "cycles", 7)
+    table.prepare(axes, f"{letter}Layers over time{key}", "cycles", 7)
 
 
-def _pale(colour: str) -> tuple[float, ...]:
-    from matplotlib.colors import to_rgb
+def _write_start(axes: Axes, row: int, start: int, *, full: bool) -> None:
+    """Write into a layer's first bar when it starts, white where most of the bar is full."""
+    axes.annotate(
+        f"from {start:,}",
+        (start, row if full else row - 0.2),
+        xytext=(3, 0),
+        textcoords="offset points",
+        va="center_baseline",
+        fontsize=7,
+        color="white" if full else INK,
+    )
 
-    return tuple(1 - 0.3 * (1 - part) for part in to_rgb(colour))
+
+def _name_frames(
+    axes: Axes, begins: Numbers, ends: Numbers, colours: Sequence[str], per_cycle: float
+) -> None:
+    """Write the names of frames above the bars of the first layer, as far as they fit."""
+    for frame, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        choices = f"frame {frame + 1}", f"{frame + 1}", ""
+        points = (end - begin) * per_cycle - 3
+        axes.annotate(
+            next((words for words in choices if 7.5 * text_width(words) <= points), ""),
+            ((begin + end) / 2, -0.5),
+            xytext=(0, 1),
+            textcoords="offset points",
+            ha="center",
+            fontsize=7.5,
+            color=colours[frame],
+        )
 
 
 def _span(axes: Axes, y: float, start: int, end: int, words: str, per_cycle: float) -> None:
@@ -577,9 +610,9 @@ def _span(axes: Axes, y: float, start: int, end: int, words: str, per_cycle: flo
         (start, y),
         arrowprops={"arrowstyle": "<|-|>", "color": INK, "linewidth": 0.8, "shrinkA": 0, "shrinkB": 0},
     )
-    wide = 8 * plotting.text_width(words)
+    wide = 8 * text_width(words)
     within = (end - start) * per_cycle > wide + 20
-    left = 72 * GANTT - end * per_cycle < wide
+    left = 72 * size_in_inches(axes)[0] - end * per_cycle < wide
     axes.annotate(
         words,
         ((start + end) / 2 if within else start if left else end, y),
@@ -596,12 +629,12 @@ def _cycles(
     axes: Axes, problem: Problem, interval: int, stages: Sequence[dict[str, Any]], table: _Table
 ) -> None:
     """Draw the cycles for which a frame keeps each layer busy: work, and the waits of a pipeline."""
-    most = max(stage["load"] for stage in stages)
+    slowest = max(stage["load"] for stage in stages)
     for row, stage in enumerate(stages):
-        colour = VERMILION if stage["load"] == most else WORK
+        colour = VERMILION if stage["load"] == slowest else WORK
         axes.barh(row, stage["busy"], height=0.76, color=PALE, linewidth=0)
         axes.barh(row, stage["load"], height=0.76, color=colour, linewidth=0)
-        if table.pitch > 0.2 or stage["load"] == most:
+        if table.pitch > 0.2 or stage["load"] == slowest:
             table.write_number(axes, row, stage["busy"], f"{stage['load']:,}", colour)
     key = [("work", WORK), ("slowest", VERMILION)]
     if problem.parallel:
@@ -630,17 +663,17 @@ def _buffers(
     sizes = np.array([[machine.bytes(stage[part]) for stage in stages] for part in ("weights", "buffer")])
     at = np.arange(len(stages))
     weights, buffer = TENSORS["kernels"], TENSORS["output"]
-    for side, found, colour in zip((-0.2, 0.2), sizes, (weights, buffer), strict=True):
-        axes.barh(at + side, found, height=0.4, color=colour, linewidth=0)
+    for side, lengths, colour in zip((-0.2, 0.2), sizes, (weights, buffer), strict=True):
+        axes.barh(at + side, lengths, height=0.4, color=colour, linewidth=0)
     table.write_key(axes, (("weights", weights), ("buffer", buffer)))
     under = len(stages) - 0.5 + 0.18 / table.pitch
     axes.barh(under, total, height=0.17 / table.pitch, color="#BBBBBB", linewidth=0)
-    words = ("all " if problem.parallel else "most at a time ") + with_unit(total)
-    most = total
+    words = ("all " if problem.parallel else "most at a time ") + with_prefix(total)
+    largest = total
     if capacity is not None:
-        axes.axvline(capacity, color=INK, linewidth=1, linestyle=(0, (5, 2)))
-        words += f" of {with_unit(capacity)}"
-        most = max(total, capacity)
+        axes.axvline(capacity, **LIMIT_LINE)
+        words += f" of {with_prefix(capacity)}"
+        largest = max(total, capacity)
     axes.annotate(
         words,
         (0, under),
@@ -651,11 +684,11 @@ def _buffers(
         fontsize=8,
     )
     least = int(sizes[sizes > 0].min(initial=total))
-    if most > 60 * least:
+    if largest > 60 * least:
         axes.set_xscale("log")
-        axes.set_xlim(least / 2, most * 1.3)
+        axes.set_xlim(least / 2, largest * 1.3)
     else:
-        axes.set_xlim(0, most * 1.05)
+        axes.set_xlim(0, largest * 1.05)
     table.prepare(axes, "(d) On-chip memory", "bytes", 4)
 
 
@@ -685,55 +718,47 @@ class _Front(NamedTuple):
         fewest = np.minimum.accumulate(interval[order])
         steps = order[np.append(True, fewest[1:] < fewest[:-1])].tolist()
         listed: list[int] = []
-        for place in [int(latency.argmin()), steps[0], steps[-1], *steps]:
-            if all(abs(pes[place] - pes[other]) * MOST_LISTED > np.ptp(pes) for other in listed):
-                listed.append(place)
+        for number in [int(latency.argmin()), steps[0], steps[-1], *steps]:
+            if all(abs(pes[number] - pes[other]) * MAX_LISTED > np.ptp(pes) for other in listed):
+                listed.append(number)
         frequency = problem.machine.clock_mhz
-        listed.sort(key=lambda place: int(pes[place]))
+        listed.sort(key=lambda number: int(pes[number]))
         return cls(pes, frequency * 1e6 / interval, latency / (1e3 * frequency), listed)
 
 
-def _front_sheet(problem: Problem, plan: Plan, report: Report, lines: list[plotting.Line]) -> Figure:
+def _front_sheet(problem: Problem, plan: Plan, report: Report, page: Sheet) -> Figure:
     """Draw the trade-offs between rate, PEs and latency, and list the plans with the best rates."""
-    front, tall = _Front.of(problem, report.facts["front"]), 4.8
-    spelt = len(problem.stages) <= MOST_SPELT
-    told = rows(problem, {"facts": report.facts})
-    figure, top = _headed(lines, told, 17.6 if spelt else 16.3, tall)
-    for left, rising in ((0.85, True), (7.2, False)):
-        axes = plotting.place(figure, left, top, 4.6, tall)
-        _trade_off(axes, plotting.place(figure, left + 4.75, top, 0.12, tall), front, rising)
-    _list(plotting.place(figure, 13.4, top, 2.7, tall), front, plan if spelt else None)
-    return figure
+    front, height = _Front.of(problem, report.facts["front"]), 4.8
+    spelt = len(problem.stages) <= MAX_SPELT
+    top = _create(page, 17.6 if spelt else 16.3, height)
+    for left, rising, letter in ((0.85, True, "(a) "), (7.2, False, "(b) ")):
+        axes = page.axes(left, top, 4.6, height)
+        _trade_off(axes, page.axes(left + 4.75, top, 0.12, height), front, rising, letter)
+    _list(page.axes(13.4, top, 2.7, height), front, plan if spelt else None)
+    return page.figure
 
 
-def _trade_off(axes: Axes, scale: Axes, front: _Front, rising: bool) -> None:
-    """Draw all plans, and the best: rates over PEs in the colours of latencies, or the other way round."""
-    from matplotlib.colorbar import Colorbar
-    from matplotlib.colors import LogNorm, Normalize
+def _trade_off(axes: Axes, scale: Axes | None, front: _Front, rising: bool, letter: str = "") -> None:
+    """Draw all plans, and the best: rates over PEs in the colours of latencies, or the other way round.
+
+    Parameters
+    ----------
+    scale
+        Where the scale of colours is drawn; beside the axes when None.
+    rising
+        Whether rates are drawn over PEs.
+    """
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-    values, shades = (front.rate, front.latency) if rising else (front.latency, front.rate)
+    values = front.rate if rising else front.latency
     order = np.argsort(front.pes)
     best = (np.maximum if rising else np.minimum).accumulate(values[order])
     axes.step(front.pes[order], best, where="post", color=INK, linewidth=0.9)
-    far = shades.max() > 4 * shades.min()
-    # Of plans at one place the better one lies on top.
-    order = np.argsort(-shades if rising else shades)
-    dots = axes.scatter(
-        front.pes[order],
-        values[order],
-        c=shades[order],
-        norm=(LogNorm if far else Normalize)(shades.min(), shades.max()),
-        cmap="viridis_r" if rising else "viridis",
-        s=float(np.clip(4000 / len(order), 6, 36)),
-        edgecolors=GREY,
-        linewidths=0.3,
-        zorder=3,
-    )
-    for number, place in enumerate(front.listed):
+    dots = _dots(axes, front, rising)
+    for number, at in enumerate(front.listed):
         axes.annotate(
             str(number + 1),
-            (front.pes[place], values[place]),
+            (front.pes[at], values[at]),
             xytext=(-3 if rising else 3, 3),
             textcoords="offset points",
             ha="right" if rising else "left",
@@ -748,14 +773,50 @@ def _trade_off(axes: Axes, scale: Axes, front: _Front, rising: bool) -> None:
     axes.xaxis.set_major_formatter(numbers)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
     axes.grid(color=PALE, linewidth=0.6)
-    axes.set_title(("(a) Rate" if rising else "(b) Latency") + " against PEs; line: the best")
+    axes.set_title(f"{letter}{'Rate' if rising else 'Latency'} against PEs; line: the best")
     axes.set_xlabel("PEs")
     labels = "frames per second", "latency, ms"
     axes.set_ylabel(labels[not rising])
-    bar = Colorbar(scale, dots, ticks=LogLocator(subs=(1, 2, 5)) if far else MaxNLocator(), format=numbers)
+    _colour_scale(axes, scale, dots, labels[rising])
+
+
+def _far_apart(shades: NDArray[np.float64]) -> bool:
+    """Whether values need a logarithmic scale of colours."""
+    return bool(shades.max() > 4 * shades.min())
+
+
+def _dots(axes: Axes, front: _Front, rising: bool) -> PathCollection:
+    """Draw a dot for each plan; of plans at one place the better one lies on top."""
+    from matplotlib.colors import LogNorm, Normalize
+
+    values, shades = (front.rate, front.latency) if rising else (front.latency, front.rate)
+    order = np.argsort(-shades if rising else shades)
+    return axes.scatter(
+        front.pes[order],
+        values[order],
+        c=shades[order],
+        norm=(LogNorm if _far_apart(shades) else Normalize)(shades.min(), shades.max()),
+        cmap="viridis_r" if rising else "viridis",
+        s=float(np.clip(4000 / len(order), 6, 36)),
+        edgecolors=GREY,
+        linewidths=0.3,
+        zorder=3,
+    )
+
+
+def _colour_scale(axes: Axes, scale: Axes | None, dots: PathCollection, label: str) -> None:
+    """Say what the colours of dots mean, on axes of their own or beside the dots' axes."""
+    from matplotlib.colorbar import Colorbar, make_axes
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
+
+    if scale is None:
+        scale, _ = make_axes(axes, fraction=0.05, pad=0.03)
+    far = _far_apart(np.asarray(dots.get_array()))
+    ticks = LogLocator(subs=(1, 2, 5)) if far else MaxNLocator()
+    bar = Colorbar(scale, dots, ticks=ticks, format=FuncFormatter(lambda number, _: f"{number:,g}"))
     bar.minorticks_off()
     bar.outline.set_visible(False)
-    scale.set_ylabel(labels[rising])
+    scale.set_ylabel(label)
 
 
 def _list(axes: Axes, front: _Front, plan: Plan | None) -> None:
@@ -763,12 +824,12 @@ def _list(axes: Axes, front: _Front, plan: Plan | None) -> None:
     axes.set_axis_off()
     axes.set_title("(c) The numbered plans")
     axes.set_xlim(0, 1)
-    axes.set_ylim(MOST_LISTED + 1.5, -0.5)
+    axes.set_ylim(MAX_LISTED + 1.5, -0.5)
     digits = max(0, 2 - int(np.floor(np.log10(front.latency.min()))))
     lines = [("", "PEs", "frames/s", "latency, ms", "PEs of the layers" if plan else "")]
-    for number, place in enumerate(front.listed):
-        each = " ".join(str(share.pes) for share in plan.front[place].shares) if plan else ""
-        pes, rate, latency = front.pes[place], front.rate[place], front.latency[place]
+    for number, at in enumerate(front.listed):
+        each = " ".join(str(share.pes) for share in plan.front[at].shares) if plan else ""
+        pes, rate, latency = front.pes[at], front.rate[at], front.latency[at]
         lines.append((f"{number + 1}", f"{pes:,}", f"{rate:,.1f}", f"{latency:,.{digits}f}", each))
     for row, cells in enumerate(lines):
         for x, words in zip((0.07, 0.28, 0.6, 0.97, 1.06), cells, strict=True):

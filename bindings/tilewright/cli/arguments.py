@@ -54,7 +54,9 @@ def check_outputs(output: str | None, plot: str | None, room: str | None = None)
     if output is not None and plot is not None and Path(output).resolve() == Path(plot).resolve():
         raise InputError("plot", plot, "is the result's file, too")
     if plot is not None:
-        plotting.suffix(plot, plotting.ACCEPTED if room is None else catalogue.room(room).plot.ACCEPTED)
+        plotting.checked_suffix(
+            plot, plotting.ACCEPTED if room is None else catalogue.room(room).plot.ACCEPTED
+        )
 
 
 def read_both(instance: str, result: str) -> tuple[Instance, Result]:

@@ -185,15 +185,42 @@ class Pictures(Protocol):
     """Suffixes of the files that `draw` writes."""
 
     def sheet(self, problem: Any, plan: Any, report: Report, *, title: str | None = None) -> Figure:
-        """Return a plan's figure."""
+        """Return the figure that shows all of a plan; `draw` says what comes in."""
 
     def plot(self, problem: Any, plan: Any, report: Report, *, ax: Axes | None = None) -> Axes:
-        """Draw the most telling part of a plan, on axes of their own if none are given."""
+        """Draw the most telling panel of a plan, for a user's own figure or a notebook.
+
+        Parameters
+        ----------
+        report
+            What the simulator says of the plan.
+        ax
+            Where to draw; new axes of a pyplot figure when left out.
+
+        Returns
+        -------
+        The axes.
+        """
 
     def draw(
         self, problem: Any, plan: Any, report: Report, path: str | Path, *, title: str | None = None
     ) -> None:
-        """Draw a plan into a file."""
+        """Draw a plan into a file: complete or not at all, the same bytes each time.
+
+        Parameters
+        ----------
+        report
+            What the simulator says of the plan.
+        path
+            Where to write; the suffix chooses the format.
+        title
+            Heading, for example the instance's name; a description of the problem when left out.
+
+        Raises
+        ------
+        InputError
+            If the suffix is not one of `ACCEPTED` or the file cannot be written.
+        """
 
 
 _BY_TYPE: dict[type, Room[Any, Any]] = {}

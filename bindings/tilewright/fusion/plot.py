@@ -5,14 +5,12 @@ Totals are the report's; what they consist of, and what operations alone would t
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_right
+import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,15 +30,31 @@ from tilewright.plotting import (
     ORANGE,
     PALE,
     PURPLE,
+    SHEET_WIDTH,
     SKY,
     TENSORS,
     VERMILION,
     YELLOW,
+    FactColumns,
+    Sheet,
+    axes_or_new,
+    busy_share,
+    byte_unit,
+    colour_patches,
+    dimensions,
+    in_bytes,
+    leave_blank,
+    relative_change,
     shortened,
+    shortened_to_end,
+    shortened_to_fit,
+    size_in_inches,
+    stack_bars,
     text_colour,
     text_width,
+    tint,
 )
-from tilewright.plotting.layered_graph import Item, LayeredGraph
+from tilewright.plotting.layered_graph import Item, LayeredGraph, ranks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,34 +83,22 @@ LINES = {"stays on chip": (BLUE, 1.8), "through DRAM": (EDGE, 0.7)}
 
 LEFT, GAP, MARGIN = 0.35, 0.5, 0.1
 """Inches left of the drawings, between them, and around the graph."""
-LEAST_WIDTH, BARS = 13.0, 6.1
-"""Inches of the sheet, and of the panel of what groups move."""
+BARS, NAMES = 6.1, 2.75
+"""Inches of the panel of what groups move, and of the names in it."""
+FACT_COLUMNS = FactColumns(pitch=6.8, label_width=0.75, max_length=92)
 SIZES = ((8.5, 24, 5.5), (8.5, 22, 8.5), (7.5, 20, 8.5), (6.5, 18, 8.5), (6.0, 18, 11.0))
 """Points and characters of names, and inches of height: the first are taken whose graph is not wide."""
-MOST_WIDTH, MOST_INCHES = 11.0, 80.0
+MAX_WIDTH, MAX_INCHES = 11.0, 80.0
 """Inches of a graph that is not wide, and of the largest one: what is larger is drawn smaller."""
-MOST_ROWS = 64
-"""Most groups that are drawn in rows of their own; those that move less are added up."""
+MAX_ROWS = 64
+"""Largest number of groups with rows of their own; those that move less are added up."""
 LANE = 0.23
 """Inches of an engine over time."""
 
 
 def draw(problem: Problem, plan: Plan, report: Report, path: str | Path, *, title: str | None = None) -> None:
-    """Draw a plan on one sheet, PNG or SVG by the path's suffix.
-
-    Parameters
-    ----------
-    report
-        What the simulator says of the plan.
-    title
-        Heading, for example the instance's name; a description of the problem when left out.
-
-    Raises
-    ------
-    InputError
-        If the suffix is not one of `ACCEPTED` or the file cannot be written.
-    """
-    plotting.suffix(path, ACCEPTED)
+    """Draw a plan on one sheet, PNG or SVG by the path's suffix; see `core.room.Pictures.draw`."""
+    plotting.checked_suffix(path, ACCEPTED)
     plotting.save(sheet(problem, plan, report, title=title), path)
 
 
@@ -104,25 +106,46 @@ def draw(problem: Problem, plan: Plan, report: Report, path: str | Path, *, titl
 def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = None) -> Figure:
     """Return the sheet of a plan; of one that breaks a rule, no more than its graph."""
     what = _described(problem)
-    lines = plotting.heading(title or what, [what] if title else [], report)
     drawn = Drawing(problem, plan)
     key = drawn.key_height
     if report.violation is not None:
-        figure, top = _headed(lines, (), max(LEAST_WIDTH, drawn.width + 2 * LEFT), key + drawn.height)
-        _graph(plotting.place(figure, LEFT, top + key, drawn.width, drawn.height), problem, drawn)
-        return figure
-    moved = _Moved.of(problem, plan, drawn.colours)
-    runs = _runs(problem, most_saved(problem, plan))
-    width = max(LEAST_WIDTH, LEFT + drawn.width + GAP + BARS + LEFT)
-    tall = max(key + drawn.height, moved.least_height) + 0.6
-    figure, top = _headed(
-        lines, rows(problem, {"facts": report.facts}), width, tall + _time_height(runs, width)
-    )
-    _graph(plotting.place(figure, LEFT, top + key, drawn.width, drawn.height), problem, drawn)
+        page = Sheet(title or what, [what] if title else [], report)
+        top = _create(page, max(SHEET_WIDTH, drawn.width + 2 * LEFT), key + drawn.height)
+        _graph(page.axes(LEFT, top + key, drawn.width, drawn.height), problem, drawn)
+        return page.figure
+    labelled = rows(problem, {"facts": report.facts})
+    page = Sheet(title or what, [what] if title else [], report, labelled=labelled, columns=FACT_COLUMNS)
+    moved = _Moved.of(problem, plan, drawn.groups.colours)
+    runs = _Runs.of(problem, most_saved(problem, plan))
+    width = max(SHEET_WIDTH, LEFT + drawn.width + GAP + BARS + LEFT)
+    height = max(key + drawn.height, moved.least_height) + 0.6
+    top = _create(page, width, height + runs.height(width))
+    _graph(page.axes(LEFT, top + key, drawn.width, drawn.height), problem, drawn)
     left = LEFT + drawn.width + GAP
-    _traffic(figure, left, top + 0.3, width - LEFT - left, tall - 0.9, moved)
-    _time(figure, top + tall, width, problem, runs, "(c) ")
-    return figure
+    _traffic(page, left, top + 0.3, width - LEFT - left, height - 0.9, moved)
+    _time(page, top + height, width, problem, runs, "(c) ")
+    return page.figure
+
+
+@plotting.style()
+def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None) -> Axes:
+    """Draw what each group moves from and to DRAM, and above it what its operations move alone.
+
+    See `core.room.Pictures.plot`.
+    """
+    title = "DRAM traffic of each group"
+    if report.violation is not None:
+        ax = axes_or_new(ax, 5.0, 2.0)
+        leave_blank(ax, title, textwrap.fill(plotting.warning(report), 60))
+        return ax
+    moved = _Moved.of(problem, plan, Groups.of(problem, plan).colours)
+    if ax is None:
+        ax = axes_or_new(None, 4.5, max(0.3 * len(moved.rows), 1.0), left=NAMES + 0.2, above=0.7)
+    _group_traffic(ax, moved)
+    ax.set_title(title, pad=20)
+    handles = colour_patches(PARTS.items())
+    ax.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3, fontsize=8)
+    return ax
 
 
 @plotting.style()
@@ -143,17 +166,16 @@ def timeline(
     InputError
         If the suffix is not one of `ACCEPTED` or the file cannot be written.
     """
-    plotting.suffix(path, ACCEPTED)
+    plotting.checked_suffix(path, ACCEPTED)
     chosen = [most_saved(problem, groups)] if isinstance(groups, Plan) else list(groups)
-    told = [_runs(problem, group) for group in chosen]
-    lines = [(words, 0.26, 12.5, "bold", INK) for words in [title or _described(problem)]]
-    figure, top = _headed(
-        lines, (), LEAST_WIDTH, sum(_time_height(runs, LEAST_WIDTH) for runs in told) + 0.75 * (len(told) - 1)
-    )
-    for runs in told:
-        _time(figure, top, LEAST_WIDTH, problem, runs)
-        top += _time_height(runs, LEAST_WIDTH) + 0.75
-    plotting.save(figure, path)
+    runs_of_groups = [_Runs.of(problem, group) for group in chosen]
+    page = Sheet(title or _described(problem))
+    height = sum(runs.height(SHEET_WIDTH) for runs in runs_of_groups) + 0.75 * (len(chosen) - 1)
+    top = _create(page, SHEET_WIDTH, height)
+    for runs in runs_of_groups:
+        _time(page, top, SHEET_WIDTH, problem, runs)
+        top += runs.height(SHEET_WIDTH) + 0.75
+    page.save(path)
 
 
 # Words -------------------------------------------------------------------------------------------------
@@ -165,44 +187,77 @@ def _described(problem: Problem) -> str:
     arrays = f"{machine.arrays} × " if machine.arrays > 1 else ""
     return (
         f"{count} operation{'s' * (count > 1)} of {problem.network.name or 'a network'} on "
-        f"{arrays}{plotting.times(*machine.conv_array)} MACs, {machine.clock_mhz} MHz, "
+        f"{arrays}{dimensions(*machine.conv_array)} MACs, {machine.clock_mhz} MHz, "
         f"{machine.buffer_bytes / 1000:,.6g} kB on chip"
     )
 
 
-def _headed(
-    lines: Sequence[plotting.Line], told: Sequence[tuple[str, str]], width: float, tall: float
-) -> tuple[Figure, float]:
-    """Return a figure with its heading and labelled lines below it, and where drawings of a height begin."""
-    start, half = plotting.heading_height(lines), -(-len(told) // 2)
-    top = start + 0.2 * half + 0.1
-    height = top + tall + 0.55
-    figure = plotting.new_figure(width, height)
-    plotting.write_heading(figure, lines)
-    for number, (label, words) in enumerate(told):
-        column, row = divmod(number, half)
-        x, y = 0.3 + 6.8 * column, 1 - (start + 0.2 * row) / height
-        figure.text(x / width, y, label, va="center", color=GREY)
-        figure.text((x + 0.75) / width, y, shortened(words, 92), va="center")
-    return figure, top
-
-
-def _tint(colour: str, share: float) -> tuple[float, ...]:
-    """Return a colour mixed with white."""
-    from matplotlib.colors import to_rgb
-
-    return tuple(1 - share * (1 - part) for part in to_rgb(colour))
-
-
-def _ending(name: str, most: int) -> str:
-    """Return the end of a name, which tells more than its beginning, if possible in whole parts."""
-    if len(name) <= most:
-        return name
-    parts = (match.start() for match in re.finditer(r"[^\W_]+", name))
-    return "…" + name[next((at for at in parts if 0.6 * most < len(name) - at < most), 1 - most) :]
+def _create(page: Sheet, width: float, drawings: float) -> float:
+    """Make a sheet for drawings of a height; return where they begin."""
+    top = page.top + 0.1
+    page.create(width, top + drawings + 0.55)
+    return top
 
 
 # The graph -----------------------------------------------------------------------------------------------
+
+
+class Groups(NamedTuple):
+    """The groups of a plan, as they are drawn.
+
+    Attributes
+    ----------
+    members
+        Numbers of the operations of each group; what a plan that breaks a rule has twice is in the first,
+        what it leaves out is alone.
+    of_op
+        Number of the group of each operation.
+    colours
+        Of each group; that of operations alone is pale.
+    """
+
+    members: list[list[int]]
+    of_op: list[int]
+    colours: list[str]
+
+    @classmethod
+    def of(cls, problem: Problem, plan: Plan) -> Groups:
+        """Return the groups of a plan, which may break rules."""
+        numbers = {op.name: op.number for op in problem.ops}
+        left = dict.fromkeys(numbers.values())
+        members: list[list[int]] = []
+        for group in plan.groups:
+            nodes = [numbers[name] for name in dict.fromkeys(group.nodes) if numbers.get(name) in left]
+            members.append(sorted(nodes))
+            for number in nodes:
+                del left[number]
+        members += [[number] for number in left]
+        of_op = [0] * len(problem.ops)
+        for group_number, nodes in enumerate(members):
+            for number in nodes:
+                of_op[number] = group_number
+        return cls(members, of_op, cls._colours(problem, members, of_op))
+
+    @staticmethod
+    def _colours(problem: Problem, members: Sequence[Sequence[int]], of_op: Sequence[int]) -> list[str]:
+        """Choose a colour for each group of several operations, another one than those of its neighbours."""
+        fused = [number for number, nodes in enumerate(members) if len(nodes) > 1]
+        pairs = [
+            (of_op[producer], of_op[op.number])
+            for op in problem.ops
+            for producer in op.producers
+            if producer >= 0
+        ]
+        touching: list[set[int]] = [set() for _ in members]
+        for one, other in [*pairs, *pairwise(fused)]:
+            touching[one].add(other)
+            touching[other].add(one)
+        colours = [ALONE] * len(members)
+        for turn, number in enumerate(fused):
+            taken = {colours[other] for other in touching[number]}
+            choices = [GROUPS[(turn + step) % len(GROUPS)] for step in range(len(GROUPS))]
+            colours[number] = next((colour for colour in choices if colour not in taken), choices[0])
+        return colours
 
 
 class Drawing:
@@ -210,107 +265,83 @@ class Drawing:
 
     Attributes
     ----------
+    groups
+        The groups and their colours.
     layers
         Where all is.
+    names
+        Of the operations, as they are written.
     points, scale
         Size of names, and of all else.
-    groups
-        Numbers of the operations of each group; what a plan that breaks a rule has twice is in the first,
-        what it leaves out is alone.
-    colours
-        Of each group; that of operations alone is pale.
     key, key_columns, key_height
-        What is told of shapes and lines, in how many columns, and the inches of it and of a title.
+        Which shapes and lines are explained, in how many columns, and the inches of that and of a title.
     """
 
     def __init__(self, problem: Problem, plan: Plan) -> None:
-        numbers = {op.name: op.number for op in problem.ops}
-        left = dict.fromkeys(numbers.values())
-        self.groups: list[list[int]] = []
-        for group in plan.groups:
-            nodes = [numbers[name] for name in dict.fromkeys(group.nodes) if numbers.get(name) in left]
-            self.groups.append(sorted(nodes))
-            for number in nodes:
-                del left[number]
-        self.groups += [[number] for number in left]
-        self.group_of = [0] * len(problem.ops)
-        for place, nodes in enumerate(self.groups):
-            for number in nodes:
-                self.group_of[number] = place
-        self.colours = self._colours(problem)
+        self.groups = Groups.of(problem, plan)
         engines = {op.engine for op in problem.ops}
         self.key = [words for words, engine in SHAPES.items() if engine in engines]
-        self.key += [words for words in LINES if "chip" not in words or max(map(len, self.groups)) > 1]
-        for self.points, most, height in SIZES:
-            self.names = [_ending(op.name, most) for op in problem.ops]
+        several = max(map(len, self.groups.members)) > 1
+        self.key += [words for words in LINES if "chip" not in words or several]
+        producers = [op.producers for op in problem.ops]
+        for self.points, max_length, height in SIZES:
+            self.names = [shortened_to_end(op.name, max_length) for op in problem.ops]
             tall = self.points / 72 * 1.3 + 0.06
             wide = self.points / 72 * max(map(text_width, self.names)) + 0.22
-            ranks = nx.dag_longest_path_length(problem.graph.reads) + 1
-            columns = -(-ranks * 2 * tall // height)
-            self.layers = LayeredGraph(
-                [op.producers for op in problem.ops],
-                self.group_of,
-                int(columns),
-                (wide, tall),
-                (0.17, 0.8 * tall),
-            )
-            if self.layers.width < MOST_WIDTH:
+            columns = -(-max(ranks(producers)) * 2 * tall // height)
+            box, gap = (wide, tall), (0.17, 0.8 * tall)
+            self.layers = LayeredGraph(producers, self.groups.of_op, int(columns), box, gap)
+            if self.layers.width < MAX_WIDTH:
                 break
-        self.scale = min(1.0, MOST_INCHES / max(self.layers.width, self.layers.height))
+        self.scale = min(1.0, MAX_INCHES / max(self.layers.width, self.layers.height))
         self.points *= self.scale
         self.width = max(self.scale * self.layers.width + 2 * MARGIN, 3.7)  # inches of the title
         self.height = self.scale * self.layers.height + 2 * MARGIN
         self.key_columns = max(2, int(self.width / 1.15))
         self.key_height = 0.34 + 0.19 * -(-len(self.key) // self.key_columns)
 
-    def _colours(self, problem: Problem) -> list[str]:
-        """Choose a colour for each group of several operations, another one than those of its neighbours."""
-        touching = nx.Graph()
-        touching.add_nodes_from(range(len(self.groups)))
-        touching.add_edges_from(
-            (self.group_of[producer], self.group_of[op.number])
-            for op in problem.ops
-            for producer in op.producers
-            if producer >= 0
-        )
-        fused = [place for place, nodes in enumerate(self.groups) if len(nodes) > 1]
-        touching.add_edges_from(pairwise(fused))
-        colours = [ALONE] * len(self.groups)
-        for turn, place in enumerate(fused):
-            taken = {colours[other] for other in touching[place]}
-            choices = [GROUPS[(turn + step) % len(GROUPS)] for step in range(len(GROUPS))]
-            colours[place] = next((colour for colour in choices if colour not in taken), choices[0])
-        return colours
-
 
 def _graph(axes: Axes, problem: Problem, drawn: Drawing) -> None:
     """Draw operations in groups; what stays on chip in their colours, what goes through DRAM in grey."""
-    from matplotlib.collections import PathCollection, PolyCollection
-    from matplotlib.path import Path as Curve
-
-    layers = drawn.layers
+    layers, groups = drawn.layers, drawn.groups
     wide, tall = layers.box
     axes.set_xlim(-MARGIN / drawn.scale, (drawn.width - MARGIN) / drawn.scale)
     axes.set_ylim((drawn.height - MARGIN) / drawn.scale, -MARGIN / drawn.scale)
     axes.set_axis_off()
+    _edges(axes, drawn)
+    _operations(axes, problem, drawn)
+    for number, nodes in enumerate(groups.members):
+        if len(nodes) > 1:
+            first = layers.x[Item(nodes[0])] - 0.5 * wide, layers.y[layers.row[nodes[0]]] - 0.5 * tall
+            _badge(axes, first, number, groups.colours[number], 0.85 * drawn.points)
+    _key(axes, drawn)
+
+
+def _edges(axes: Axes, drawn: Drawing) -> None:
+    """Draw what operations read, and below it hulls around groups."""
+    from matplotlib.collections import PathCollection
+    from matplotlib.path import Path as Curve
+
+    layers, groups = drawn.layers, drawn.groups
     curves = {segment: layers.curve(segment) for segment in layers.segments}
     outside = [curve for segment, curve in curves.items() if segment.group is None]
-    for place, nodes in enumerate(drawn.groups):
+    for number, nodes in enumerate(groups.members):
         if len(nodes) < 2:
             continue
-        ways = [curve for segment, curve in curves.items() if segment.group == place]
+        ways = [curve for segment, curve in curves.items() if segment.group == number]
         ways += layers.links(nodes)
-        bodies = [Curve(_outline(layers, number, CONV), closed=False) for number in nodes]
-        for tint, wider in ((_tint(drawn.colours[place], share), wider) for share, wider in HULL):
-            style: dict[str, Any] = {"linewidths": wider * drawn.scale, "edgecolors": [tint], "zorder": 1}
+        bodies = [Curve(_outline(layers, node, CONV), closed=False) for node in nodes]
+        for share, wider in HULL:
+            pale = tint(groups.colours[number], share)
+            style: dict[str, Any] = {"linewidths": wider * drawn.scale, "edgecolors": [pale], "zorder": 1}
             style |= {"joinstyle": "round", "capstyle": "round"}
-            axes.add_collection(PathCollection(bodies, facecolors=[tint], **style))
+            axes.add_collection(PathCollection(bodies, facecolors=[pale], **style))
             axes.add_collection(PathCollection(ways, facecolors="none", **style))
     axes.add_collection(
         PathCollection(outside, facecolors="none", edgecolors=EDGE, linewidths=0.7 * drawn.scale, zorder=2)
     )
     inside = [
-        (curve, drawn.colours[segment.group])
+        (curve, groups.colours[segment.group])
         for segment, curve in curves.items()
         if segment.group is not None
     ]
@@ -323,21 +354,27 @@ def _graph(axes: Axes, problem: Problem, drawn: Drawing) -> None:
             zorder=3,
         )
     )
+
+
+def _operations(axes: Axes, problem: Problem, drawn: Drawing) -> None:
+    """Draw the operations, their shapes telling their engines, and write their names."""
+    from matplotlib.collections import PolyCollection
+
+    layers, groups = drawn.layers, drawn.groups
     for op in problem.ops:
-        colour = drawn.colours[drawn.group_of[op.number]]
-        fused = colour != ALONE
+        colour = groups.colours[groups.of_op[op.number]]
+        fused, hosted = colour != ALONE, op.engine == HOST
         axes.add_collection(
             PolyCollection(
                 [_outline(layers, op.number, op.engine)],
-                facecolors=[_tint(colour, PALER) if fused else "white" if op.engine == HOST else ALONE],
+                facecolors=[tint(colour, PALER) if fused else "white" if hosted else ALONE],
                 edgecolors=[colour if fused else GREY],
                 linewidths=0.7 * drawn.scale,
-                linestyles=["--" if op.engine == HOST else "-"],
+                linestyles=["--" if hosted else "-"],
                 zorder=4,
             )
         )
-    for number, name in enumerate([*drawn.names, "input"]):
-        number = -1 if number == len(drawn.names) else number
+    for number, name in [*enumerate(drawn.names), (-1, "input")]:
         axes.text(
             layers.x[Item(number)],
             layers.y[layers.row[number]],
@@ -347,11 +384,6 @@ def _graph(axes: Axes, problem: Problem, drawn: Drawing) -> None:
             fontsize=drawn.points,
             zorder=5,
         )
-    for place, nodes in enumerate(drawn.groups):
-        if len(nodes) > 1:
-            first = layers.x[Item(nodes[0])] - 0.5 * wide, layers.y[layers.row[nodes[0]]] - 0.5 * tall
-            _badge(axes, first, place, drawn.colours[place], 0.85 * drawn.points)
-    _key(axes, drawn)
 
 
 def _key(axes: Axes, drawn: Drawing) -> None:
@@ -366,10 +398,16 @@ def _key(axes: Axes, drawn: Drawing) -> None:
             handles.append(Line2D([], [], linestyle="", label=words, **shape))
         else:
             handles.append(Line2D([], [], color=LINES[words][0], linewidth=LINES[words][1], label=words))
-    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "ncols": drawn.key_columns}
-    axes.legend(handles=handles, fontsize=8, handletextpad=0.6, **place)
-    fused = sum(len(nodes) > 1 for nodes in drawn.groups)
-    alone = len(drawn.groups) - fused
+    axes.legend(
+        handles=handles,
+        loc="lower left",
+        bbox_to_anchor=(0, 1.0),
+        ncols=drawn.key_columns,
+        fontsize=8,
+        handletextpad=0.6,
+    )
+    fused = sum(len(nodes) > 1 for nodes in drawn.groups.members)
+    alone = len(drawn.groups.members) - fused
     counts = [(fused, "group"), (alone, "operation")]
     told = [
         f"{count} {what}{'s' * (count > 1)}" + " alone" * (what == "operation")
@@ -449,24 +487,24 @@ class _Moved(NamedTuple):
     @classmethod
     def of(cls, problem: Problem, plan: Plan, colours: Sequence[str]) -> _Moved:
         numbers = {op.name: op.number for op in problem.ops}
-        known: dict[object, Numbers] = {}
+        moved_by_key: dict[object, Numbers] = {}
 
         def moved(nodes: tuple[int, ...], tile: Tile) -> Numbers:
             fused = problem.fused(nodes)
             key = fused.key, tile
-            if key not in known:
-                known[key] = traffic_of(fused, tile)
-            return known[key]
+            if key not in moved_by_key:
+                moved_by_key[key] = traffic_of(fused, tile)
+            return moved_by_key[key]
 
-        found = []
+        shown = []
         for place, group in enumerate(plan.groups):
             if group.tile is None:
                 continue
             nodes = tuple(numbers[name] for name in group.nodes)
             alone = [moved((number,), _alone(problem, number).tile) for number in nodes]
             after = moved(nodes, group.tile)
-            found.append(_Row(place, " + ".join(group.nodes), colours[place], np.sum(alone, axis=0), after))
-        return cls(_most(found), *_sums(found))
+            shown.append(_Row(place, " + ".join(group.nodes), colours[place], np.sum(alone, axis=0), after))
+        return cls(_largest(shown), *_sums(shown))
 
     @property
     def least_height(self) -> float:
@@ -474,131 +512,113 @@ class _Moved(NamedTuple):
         return 1.5 + 0.14 * len(self.rows)
 
 
-def _most(found: Sequence[_Row]) -> list[_Row]:
+def _largest(moved: Sequence[_Row]) -> list[_Row]:
     """Keep the rows that move most, groups of several operations first; add up the others."""
-    if len(found) <= MOST_ROWS:
-        return [*found]
-    order = sorted(found, key=lambda row: (row.colour == ALONE, -int(max(row.before.sum(), row.after.sum()))))
-    kept = [row for row in order[: MOST_ROWS - 1] if row.colour != ALONE] or order[: MOST_ROWS - 1]
-    others = [row for row in found if all(row is not other for other in kept)]
+    if len(moved) <= MAX_ROWS:
+        return [*moved]
+    order = sorted(moved, key=lambda row: (row.colour == ALONE, -int(max(row.before.sum(), row.after.sum()))))
+    kept = [row for row in order[: MAX_ROWS - 1] if row.colour != ALONE] or order[: MAX_ROWS - 1]
+    others = [row for row in moved if all(row is not other for other in kept)]
     kept.sort(key=lambda row: row.place or 0)
     return [*kept, _Row(None, f"{len(others)} other groups", GREY, *_sums(others))]
 
 
-def _sums(found: Sequence[_Row]) -> tuple[Numbers, Numbers]:
-    before: Numbers = np.sum([row.before for row in found], axis=0)
-    after: Numbers = np.sum([row.after for row in found], axis=0)
+def _sums(moved: Sequence[_Row]) -> tuple[Numbers, Numbers]:
+    before: Numbers = np.sum([row.before for row in moved], axis=0)
+    after: Numbers = np.sum([row.after for row in moved], axis=0)
     return before, after
 
 
 def traffic_of(fused: FusedGroup, tile: Tile) -> Numbers:
     """Return the bytes of each of `PARTS` that a group moves."""
     machine = fused.machine
-    found = np.zeros(len(PARTS), dtype=np.int64)
+    moved = np.zeros(len(PARTS), dtype=np.int64)
     for i in GroupSchedule(fused, tile).instructions():
         channels = i.channels[1] - i.channels[0]
         plane = (i.rows[1] - i.rows[0]) * (i.columns[1] - i.columns[0])
         if i.what == "fetch":
-            found[1] += channels * fused.parameters(i.feature, i.summed)
+            moved[1] += channels * fused.parameters(i.feature, i.summed)
         elif i.what in ("load", "save"):
-            found[0 if i.what == "load" else 2] += machine.arrays * channels * plane
-    return found * machine.element_bytes
+            moved[0 if i.what == "load" else 2] += machine.arrays * channels * plane
+    return moved * machine.element_bytes
 
 
 def _alone(problem: Problem, number: int) -> Choice:
     """Return what an operation costs alone, with its best tile."""
-    found = best(problem, (number,))
-    assert found is not None  # or the problem would have been refused
-    return found
+    choice = best(problem, (number,))
+    assert choice is not None  # or the problem would have been refused
+    return choice
 
 
-def _traffic(figure: Figure, left: float, top: float, width: float, tall: float, moved: _Moved) -> None:
+def _traffic(page: Sheet, left: float, top: float, width: float, height: float, moved: _Moved) -> None:
     """Draw what each group moves, below what all of them do: operations alone above the plan."""
-    from matplotlib.patches import Patch
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
+    wide, under = width - NAMES - 0.35, 0.95
+    axes = page.axes(left + NAMES, top, wide, 0.5)
+    _total_traffic(axes, moved)
+    axes.set_title("(b) DRAM traffic of all groups, and of each", x=-NAMES / wide)
+    count = len(moved.rows)
+    pitch = min(0.42, (height - under) / count)
+    _group_traffic(page.axes(left + NAMES, top + under, wide, pitch * count), moved)
 
-    words, wide, under = 2.75, width - 3.1, 0.95
-    axes = plotting.place(figure, left + words, top, wide, 0.5)
-    for place, (label, parts) in enumerate((("layer by layer", moved.before), ("as planned", moved.after))):
-        _stack(axes, np.array([place]), 0.78, parts[None], 1.0 if place else PALER)
-        told = " " + _bytes(int(parts.sum())) + (f", {_change(moved.before, parts)}" if place else "")
-        style: dict[str, Any] = {"va": "center_baseline", "fontsize": 8}
-        axes.text(int(parts.sum()), place, told, fontweight="bold" if place else "normal", **style)
-        axes.text(-0.02, place, label, transform=axes.get_yaxis_transform(), ha="right", **style)
+
+def _total_traffic(axes: Axes, moved: _Moved) -> None:
+    """Draw what all groups move together."""
+    style: dict[str, Any] = {"va": "center_baseline", "fontsize": 8}
+    for row, (label, parts) in enumerate((("layer by layer", moved.before), ("as planned", moved.after))):
+        total, planned = int(parts.sum()), row > 0
+        _stack_parts(axes, row, 0.78, parts, 1.0 if planned else PALER)
+        words = " " + in_bytes(total)
+        if planned:
+            words += f", {relative_change(int(moved.before.sum()), total)}"
+        axes.text(total, row, words, fontweight="bold" if planned else "normal", **style)
+        axes.text(-0.02, row, label, transform=axes.get_yaxis_transform(), ha="right", **style)
     axes.set_xlim(0, 1.35 * max(int(moved.before.sum()), int(moved.after.sum()), 1))
     axes.set_ylim(1.6, -0.6)
     axes.set_axis_off()
-    axes.set_title("(b) DRAM traffic of all groups, and of each", x=-words / wide)
-    handles = [Patch(color=colour, label=part) for part, colour in PARTS.items()]
+    handles = colour_patches(PARTS.items())
     axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(0, -0.04), ncols=3, fontsize=8)
 
+
+def _group_traffic(axes: Axes, moved: _Moved) -> None:
+    """Draw what each group moves, in a row of its own, and write names to the left."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    wide, height = size_in_inches(axes)
     count = len(moved.rows)
-    pitch = min(0.42, (tall - under) / count)
-    points = min(8.0, 58 * pitch)
-    axes = plotting.place(figure, left + words, top + under, wide, pitch * count)
-    shown = moved.rows if moved.rows[-1].place is not None else moved.rows[:-1]
-    before, after = (np.array([row[at] for row in shown]) for at in (3, 4))
-    _stack(axes, np.arange(len(shown)) - 0.2, 0.34, before, PALER)
-    _stack(axes, np.arange(len(shown)) + 0.2, 0.34, after, 1.0)
+    points = min(8.0, 58 * height / count)
+    shown = [row for row in moved.rows if row.place is not None]
+    before, after = np.array([row.before for row in shown]), np.array([row.after for row in shown])
+    _stack_parts(axes, np.arange(len(shown)) - 0.2, 0.34, before, PALER)
+    _stack_parts(axes, np.arange(len(shown)) + 0.2, 0.34, after, 1.0)
     longest = np.maximum(before.sum(axis=1), after.sum(axis=1)).tolist()
-    style = {"va": "center_baseline", "fontsize": points}
-    for place, row in enumerate(moved.rows):
-        across = axes.get_yaxis_transform()
-        name = _fitting(row.words, words - 0.47, points)
-        axes.text(-0.08 / wide, place, name, transform=across, ha="right", **style)
+    style: dict[str, Any] = {"va": "center_baseline", "fontsize": points}
+    across = axes.get_yaxis_transform()
+    for at, row in enumerate(moved.rows):
+        name = shortened_to_fit(row.words, NAMES - 0.47, points)
+        axes.text(-0.08 / wide, at, name, transform=across, ha="right", **style)
         if row.place is not None and row.colour != ALONE:
-            _badge(axes, ((0.12 - words) / wide, place), row.place, row.colour, points - 0.5, across)
+            _badge(axes, ((0.12 - NAMES) / wide, at), row.place, row.colour, points - 0.5, across)
+        total, planned = int(row.before.sum()), int(row.after.sum())
         if row.place is None:
-            totals = [_bytes(int(each.sum())) for each in (row.before, row.after)]
-            axes.text(0, place, f" {totals[0]} layer by layer, {totals[1]} as planned", **style)
+            words = f" {in_bytes(total)} layer by layer, {in_bytes(planned)} as planned"
+            axes.text(0, at, words, **style)
         elif (row.before != row.after).any():
-            axes.text(longest[place], place, " " + _change(row.before, row.after), **style)
-    size, unit = _unit(max(longest))
+            axes.text(longest[at], at, " " + relative_change(total, planned), **style)
+    unit_bytes, unit = byte_unit(max(longest))
     axes.set_xlim(0, 1.16 * max(*longest, 1))
     axes.set_ylim(count - 0.5, -0.5)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x", color=PALE, linewidth=0.6)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / size:g}"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / unit_bytes:g}"))
     axes.set_xlabel(f"{unit}; pale: each operation alone, with its best tile", loc="left")
 
 
-def _stack(axes: Axes, y: NDArray[Any], height: float, parts: Numbers, share: float) -> None:
-    """Draw bars of several parts each, shape (bars, parts)."""
-    ends = np.cumsum(parts, axis=1)
-    for part, colour in enumerate(PARTS.values()):
-        left = ends[:, part] - parts[:, part]
-        axes.barh(y, parts[:, part], left=left, height=height, color=_tint(colour, share), linewidth=0)
-
-
-def _unit(size: int) -> tuple[float, str]:
-    return (1e6, "MB") if size >= 1e6 else (1e3, "kB")
-
-
-def _bytes(size: int) -> str:
-    each, unit = _unit(size)
-    return f"{size / each:,.2f} {unit}"
-
-
-def _change(before: Numbers, after: Numbers) -> str:
-    """Say by how much a sum changes."""
-    first, then = int(before.sum()), int(after.sum())
-    percent = 100 * (then - first) / max(first, 1)
-    return "±0 %" if abs(percent) < 0.5 else f"{'−' if percent < 0 else '+'}{abs(percent):.0f} %"
-
-
-def _fitting(words: str, inches: float, points: float) -> str:
-    """Return a name, its middle left out if it is longer than some inches."""
-    most = 72 * inches / points
-
-    def cut(left: int) -> str:
-        return words[: -(-left // 2)] + "…" + words[len(words) - left // 2 :]
-
-    if len(words) < 200 and text_width(words) <= most:
-        return words
-    longest = min(len(words) - 1, 200)
-    return cut(max(1, bisect_right(range(longest), most, key=lambda left: text_width(cut(left))) - 1))
+def _stack_parts(axes: Axes, y: Any, height: float, parts: Numbers, share: float) -> None:
+    """Draw a bar, or one for each row of `parts`, in colours of which a share is mixed with white."""
+    colours = [tint(colour, share) for colour in PARTS.values()]
+    stack_bars(axes, y, zip(parts.T, colours, strict=True), height=height)
 
 
 # Over time -----------------------------------------------------------------------------------------------
@@ -647,6 +667,18 @@ class _Runs(NamedTuple):
     fused: _Work
     alone: list[_Work]
 
+    @classmethod
+    def of(cls, problem: Problem, group: Group) -> _Runs:
+        assert group.tile is not None
+        numbers = {op.name: op.number for op in problem.ops}
+        nodes = [numbers[name] for name in group.nodes]
+        fused = _Work.of(problem.fused(nodes), group.tile)
+        alone = [
+            _Work.of(problem.fused([number]), _alone(problem, number).tile, first)
+            for first, number in enumerate(nodes)
+        ]
+        return cls(group.nodes, fused, alone)
+
     @property
     def before(self) -> int:
         """Cycles of all operations, one after the other."""
@@ -657,17 +689,29 @@ class _Runs(NamedTuple):
         """Numbers of the engines that work at all."""
         return sorted(set().union(*(work.used for work in (self.fused, *self.alone))))
 
+    @property
+    def several(self) -> bool:
+        """Whether the group has several operations."""
+        return len(self.names) > 1
 
-def _runs(problem: Problem, group: Group) -> _Runs:
-    assert group.tile is not None
-    numbers = {op.name: op.number for op in problem.ops}
-    nodes = [numbers[name] for name in group.nodes]
-    fused = _Work.of(problem.fused(nodes), group.tile)
-    alone = [
-        _Work.of(problem.fused([number]), _alone(problem, number).tile, first)
-        for first, number in enumerate(nodes)
-    ]
-    return _Runs(group.nodes, fused, alone)
+    @property
+    def until(self) -> int:
+        """Cycles of the longer run that is drawn."""
+        return max(self.before, self.fused.cycles) if self.several else self.fused.cycles
+
+    def height(self, width: float) -> float:
+        """Return the inches that `_time` takes on a sheet of a width."""
+        lanes = (1 + self.several) * LANE * len(self.engines)
+        return self.legend_height(width - LEFT - 1.1) + lanes + 0.12 * self.several
+
+    def legend_height(self, width: float) -> float:
+        """Return the inches of a title, and of the names of operations below it."""
+        return 0.42 + 0.17 * -(-(len(self.names) + 2) // self.legend_columns(width))
+
+    def legend_columns(self, width: float) -> int:
+        """Return how many names of operations stand side by side."""
+        names = [shortened_to_end(name, 30) for name in [*self.names, "parameters: pale"]]
+        return max(1, int(width / (8 / 72 * max(map(text_width, names)) + 0.35)))
 
 
 def most_saved(problem: Problem, plan: Plan) -> Group:
@@ -685,47 +729,18 @@ def most_saved(problem: Problem, plan: Plan) -> Group:
     return max((group for group in plan.groups if group.tile is not None), key=told)
 
 
-def _time_height(runs: _Runs, width: float) -> float:
-    """Return the inches that `_time` takes."""
-    several = len(runs.names) > 1
-    return (
-        _legend_height(runs, width - LEFT - 1.1) + (1 + several) * LANE * len(runs.engines) + 0.12 * several
-    )
-
-
-def _time(figure: Figure, top: float, width: float, problem: Problem, runs: _Runs, letter: str = "") -> None:
+def _time(page: Sheet, top: float, width: float, problem: Problem, runs: _Runs, letter: str = "") -> None:
     """Draw when engines work on the operations of a group: alone, one after the other, and fused."""
-    from matplotlib.patches import Patch
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-    several = len(runs.names) > 1
     left, right = LEFT + 1.1, 0.85
-    legend = _legend_height(runs, width - left)
-    tall = LANE * len(runs.engines)
-    until = max(runs.before, runs.fused.cycles) if several else runs.fused.cycles
-    milliseconds = problem.machine.milliseconds(until)
-    scale, unit = (milliseconds / until, "ms") if milliseconds >= 0.5 else (1e3 * milliseconds / until, "µs")
-    told = (
-        [("one after\nthe other", runs.alone), ("fused", [runs.fused])] if several else [("", [runs.fused])]
-    )
-    for place, (words, works) in enumerate(told):
-        axes = plotting.place(figure, left, top + legend + place * (tall + 0.12), width - left - right, tall)
-        offset = 0
-        for work in works:
-            _lanes(axes, problem, work, runs.engines, scale, until, offset)
-            offset += work.cycles
-            axes.axvline(offset * scale, color=INK, linewidth=0.8, linestyle=(0, (3, 2)))
-        for row, engine in enumerate(runs.engines):
-            share = sum(work.busy(engine) for work in works) / offset
-            busy = "< 1 % busy" if 0 < share < 0.01 else f"{share:.0%} busy".replace("%", " %")
-            across = axes.get_yaxis_transform()
-            axes.text(1.006, row, busy, transform=across, va="center_baseline", fontsize=8, color=GREY)
-        axes.set_ylim(len(runs.engines) - 0.45, -0.55)
-        axes.set_xlim(0, until * scale * 1.001)
-        axes.set_yticks(range(len(runs.engines)), [ENGINES[engine] for engine in runs.engines])
-        axes.tick_params(axis="y", length=0)
-        axes.grid(axis="x", color=PALE, linewidth=0.6)
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=12))
+    legend = runs.legend_height(width - left)
+    height = LANE * len(runs.engines)
+    told = [("", [runs.fused])]
+    if runs.several:
+        told = [("one after\nthe other", runs.alone), ("fused", [runs.fused])]
+    for number, (words, works) in enumerate(told):
+        down = top + legend + number * (height + 0.12)
+        axes = page.axes(left, down, width - left - right, height)
+        _draw_run(axes, problem, runs, works, last=number == len(told) - 1)
         axes.annotate(
             words,
             (0, 0.5),
@@ -736,31 +751,53 @@ def _time(figure: Figure, top: float, width: float, problem: Problem, runs: _Run
             fontweight="bold",
             fontsize=8.5,
         )
-        if place == 0:
-            x, y = -(left - LEFT) / (width - left - right), 1 + (legend - 0.2) / tall
+        if number == 0:
+            x, y = -(left - LEFT) / (width - left - right), 1 + (legend - 0.2) / height
             axes.set_title(_time_title(problem, runs, letter), x=x, y=y)
-            handles = [
-                Patch(color=colour, label=_ending(name, 30))
-                for name, colour in zip(runs.names, _cycled(len(runs.names)), strict=True)
-            ]
-            if any(work.parameters.any() for work in (runs.fused, *runs.alone)):
-                handles.append(Patch(color="#BBBBBB", label="parameters: pale"))
-            if problem.machine.issue_cycles:
-                handles.append(Patch(facecolor=ISSUE, edgecolor="#CCCCCC", hatch="////", label="issue"))
-            axes.legend(
-                handles=handles,
-                loc="lower left",
-                bbox_to_anchor=(0, 1 + 0.06 / tall),
-                ncols=_legend_columns(runs, width - left),
-                fontsize=8,
-            )
-        if place < len(told) - 1:
-            axes.tick_params(axis="x", labelbottom=False)
-        else:
-            axes.set_xlabel(
-                f"{unit}; what is too short to be drawn one by one is as high as the engine is busy"
-            )
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+            _time_legend(axes, problem, runs, runs.legend_columns(width - left), height)
+
+
+def _draw_run(axes: Axes, problem: Problem, runs: _Runs, works: Sequence[_Work], *, last: bool) -> None:
+    """Draw what engines do for some works, one after the other; the last axes say what is on theirs."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    milliseconds = problem.machine.milliseconds(runs.until)
+    factor, unit = (1.0, "ms") if milliseconds >= 0.5 else (1e3, "µs")
+    scale = factor * milliseconds / runs.until
+    offset = 0
+    for work in works:
+        _lanes(axes, problem, work, runs.engines, scale, runs.until, offset)
+        offset += work.cycles
+        axes.axvline(offset * scale, color=INK, linewidth=0.8, linestyle=(0, (3, 2)))
+    across = axes.get_yaxis_transform()
+    for row, engine in enumerate(runs.engines):
+        words = busy_share(sum(work.busy(engine) for work in works) / offset)
+        axes.text(1.006, row, words, transform=across, va="center_baseline", fontsize=8, color=GREY)
+    axes.set_ylim(len(runs.engines) - 0.45, -0.55)
+    axes.set_xlim(0, runs.until * scale * 1.001)
+    axes.set_yticks(range(len(runs.engines)), [ENGINES[engine] for engine in runs.engines])
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", color=PALE, linewidth=0.6)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=12))
+    if last:
+        axes.set_xlabel(f"{unit}; what is too short to be drawn one by one is as high as the engine is busy")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    else:
+        axes.tick_params(axis="x", labelbottom=False)
+
+
+def _time_legend(axes: Axes, problem: Problem, runs: _Runs, columns: int, height: float) -> None:
+    """Say above the first axes, so many inches high, what colours mean."""
+    from matplotlib.patches import Patch
+
+    names = [shortened_to_end(name, 30) for name in runs.names]
+    handles = colour_patches(zip(names, _cycled(len(names)), strict=True))
+    if any(work.parameters.any() for work in (runs.fused, *runs.alone)):
+        handles.append(Patch(color="#BBBBBB", label="parameters: pale"))
+    if problem.machine.issue_cycles:
+        handles.append(Patch(facecolor=ISSUE, edgecolor="#CCCCCC", hatch="////", label="issue"))
+    anchor = (0, 1 + 0.06 / height)
+    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=anchor, ncols=columns, fontsize=8)
 
 
 def _time_title(problem: Problem, runs: _Runs, letter: str) -> str:
@@ -777,19 +814,8 @@ def _time_title(problem: Problem, runs: _Runs, letter: str) -> str:
     )
 
 
-def _legend_columns(runs: _Runs, width: float) -> int:
-    """Return how many names of operations stand side by side."""
-    longest = max(text_width(_ending(name, 30)) for name in [*runs.names, "parameters: pale"])
-    return max(1, int(width / (8 / 72 * longest + 0.35)))
-
-
-def _legend_height(runs: _Runs, width: float) -> float:
-    """Return the inches of a title, and of the names of operations below it."""
-    return 0.42 + 0.17 * -(-(len(runs.names) + 2) // _legend_columns(runs, width))
-
-
 def _cycled(count: int) -> list[str]:
-    return [OPERATIONS[place % len(OPERATIONS)] for place in range(count)]
+    return [OPERATIONS[number % len(OPERATIONS)] for number in range(count)]
 
 
 class _Span(NamedTuple):
@@ -818,7 +844,7 @@ def _lanes(
                 chosen = (
                     (work.engine == engine) & (work.operation == operation) & (work.parameters == parameters)
                 )
-                fill = _tint(colour, PALER if parameters else 1.0)
+                fill = tint(colour, PALER if parameters else 1.0)
                 for span in _spans(work.start[chosen], work.finish[chosen], pixel):
                     left, right = (offset + span.begin) * scale, (offset + span.end) * scale
                     low, high = row + 0.4, row + 0.4 - 0.8 * span.share

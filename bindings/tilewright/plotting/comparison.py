@@ -1,4 +1,4 @@
-"""The picture of a comparison."""
+"""How methods compare: their objectives and bounds, instance by instance."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tilewright.plotting.style import (
     PALE,
     SKY,
     VERMILION,
+    add_axes,
+    checked_suffix,
     new_figure,
-    place,
     save,
     style,
-    suffix,
 )
 from tilewright.plotting.text import shortened
 from tilewright.spec.errors import InputError
@@ -44,7 +44,7 @@ def draw_comparison(rows: Sequence[Mapping[str, Any]], path: str | Path) -> None
     InputError
         If there are no rows, the suffix is another one or the file cannot be written.
     """
-    suffix(path)
+    checked_suffix(path)
     if not rows:
         raise InputError("rows", [], "there is nothing to compare")
     panels: dict[str, list[Mapping[str, Any]]] = {}
@@ -68,7 +68,7 @@ def draw_comparison(rows: Sequence[Mapping[str, Any]], path: str | Path) -> None
     for line, height in zip(lines, heights, strict=True):
         top += header
         for column, name in enumerate(line):
-            axes = place(figure, column * cell + left, top, wide, height)
+            axes = add_axes(figure, column * cell + left, top, wide, height)
             _panel(axes, name, panels[name], scaled[name], height / pitch - 0.12 / pitch)
             axes.set_xlim(low - pad, high + pad)
             if line is lines[-1] or (column == 1 and line is lines[-2] and len(lines[-1]) == 1):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.plotting.bars import colour_patches
 from tilewright.plotting.style import (
     GREY,
     INK,
+    LIMIT_LINE,
     MAX_COLUMNS,
     MAX_TENSORS,
     PALE,
@@ -19,6 +21,7 @@ from tilewright.plotting.style import (
     TENSORS,
     VERMILION,
     YELLOW,
+    leave_blank,
     style,
 )
 
@@ -53,79 +56,131 @@ def footprint_and_traffic(
     """
     n = len(report.macs)
     if n == 0:
-        _nothing(footprint, titles[0])
-        _nothing(traffic, titles[1])
+        leave_blank(footprint, titles[0])
+        leave_blank(traffic, titles[1])
         return
-    broken = report.violation.step if report.violation is not None else 0
-    totals = sum(report.footprint.values(), np.zeros(n, dtype=np.int64))
-    starts = np.arange(0, n, -(-n // MAX_COLUMNS))
-    ends = np.append(starts[1:], n)
-    fullest = np.array([a + int(totals[a:b].argmax()) for a, b in zip(starts, ends, strict=True)])
-    edges = np.append(starts, n) + 0.5
-    held = {name: counts[fullest] for name, counts in report.footprint.items()}
-    moved = {
-        sign: {
-            name: np.add.reduceat(counts, starts) / (ends - starts)
-            for name, counts in (report.loaded if sign > 0 else report.written).items()
+    blocks = _Blocks.of(report)
+    colours = tensor_colours(
+        {
+            name: int(report.footprint[name].sum() + report.loaded[name].sum() + report.written[name].sum())
+            for name in report.footprint
         }
-        for sign in (1, -1)
-    }
-    weight = {
-        name: int(report.footprint[name].sum() + report.loaded[name].sum() + report.written[name].sum())
-        for name in report.footprint
-    }
-    colours = _tensor_colours(weight)
-
-    _stack(footprint, edges, held, colours, 1)
-    peak = int(totals.max())
-    if peak:
-        footprint.set_title(f"{titles[0]}: peak {peak:,} elements, step {int(totals.argmax()) + 1:,}")
-    else:
-        footprint.set_title(f"{titles[0]}: no step was finished")
-    footprint.set_ylabel("elements on chip")
-    footprint.set_ylim(0, (peak or capacity or 1) * 1.12)
-    if capacity is not None:
-        _capacity_line(footprint, capacity, peak)
-    _legend(footprint, colours)
-
-    block = int(ends[0] - starts[0])
-    lengths = []
-    for sign, parts in moved.items():
-        _stack(traffic, edges, parts, colours, sign)
-        lengths.append(sum(parts.values(), np.zeros(len(starts))))
-    loads = sum(int(counts.sum()) for counts in report.loaded.values())
-    writes = sum(int(counts.sum()) for counts in report.written.values())
-    traffic.set_title(f"{titles[1]}: {loads:,} elements loaded, {writes:,} written back")
-    per = "elements per step" if block == 1 else "elements per step, mean"
-    traffic.set_ylabel(f"{per}\nwritten ↓   ↑ loaded")
-    traffic.axhline(0, color=INK, linewidth=0.7)
-    _cut_outlier(traffic, lengths[0], lengths[1], starts)
-    note = "" if block == 1 else f", drawn in blocks of {block}"
-    if report.macs[-1] == 0 and n > 1 and not broken:
-        note += f"; step {n:,} only empties the memory"
-    traffic.set_xlabel(f"step{note}")
+    )
+    _draw_footprint(footprint, report, blocks, colours, capacity, titles[0])
+    _draw_traffic(traffic, report, blocks, colours, titles[1])
     for axes in (footprint, traffic):
         _step_axis(axes, n)
-        if broken:
-            axes.axvline(broken, color=VERMILION, linewidth=1.2, linestyle=(0, (4, 2)))
-    if broken:
-        low, high = traffic.get_ylim()
-        traffic.set_ylim(low, high * 1.12)
-        side = "right" if broken > n / 2 else "left"
-        traffic.annotate(
-            "violation",
-            (broken, 1),
-            xycoords=("data", "axes fraction"),
-            textcoords="offset points",
-            xytext=(-4 if side == "right" else 4, -2),
-            ha=side,
-            va="top",
-            color=VERMILION,
-            fontsize=8,
-        )
+    if report.violation is not None and report.violation.step:
+        _mark_violation(footprint, traffic, report.violation.step, n)
 
 
-def _tensor_colours(weight: Mapping[str, int]) -> dict[str, str]:
+class _Blocks(NamedTuple):
+    """Consecutive steps that share a column of a chart.
+
+    Attributes
+    ----------
+    starts, ends
+        First step of each block, from 0, and the first one after it.
+    edges
+        Where the columns begin and end, on an axis of steps from 1.
+    """
+
+    starts: NDArray[np.intp]
+    ends: NDArray[np.intp]
+    edges: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, report: Report) -> _Blocks:
+        n = len(report.macs)
+        starts = np.arange(0, n, -(-n // MAX_COLUMNS))
+        return cls(starts, np.append(starts[1:], n), np.append(starts, n) + 0.5)
+
+    @property
+    def length(self) -> int:
+        """Steps of all blocks but the last, which may be shorter."""
+        return int(self.ends[0] - self.starts[0])
+
+    def fullest(self, totals: NDArray[np.int64]) -> NDArray[np.intp]:
+        """Return the step of each block at which most is on chip."""
+        return np.array([a + int(totals[a:b].argmax()) for a, b in zip(self.starts, self.ends, strict=True)])
+
+    def means(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the mean of each block."""
+        means: NDArray[np.float64] = np.add.reduceat(counts, self.starts) / (self.ends - self.starts)
+        return means
+
+
+def _draw_footprint(
+    axes: Axes,
+    report: Report,
+    blocks: _Blocks,
+    colours: Mapping[str, str],
+    capacity: int | None,
+    title: str,
+) -> None:
+    """Draw what is on chip at the fullest step of each block."""
+    totals = sum(report.footprint.values(), np.zeros(len(report.macs), dtype=np.int64))
+    fullest = blocks.fullest(totals)
+    held = {name: counts[fullest] for name, counts in report.footprint.items()}
+    _stack_columns(axes, blocks.edges, held, colours, 1)
+    peak = int(totals.max())
+    if peak:
+        axes.set_title(f"{title}: peak {peak:,} elements, step {int(totals.argmax()) + 1:,}")
+    else:
+        axes.set_title(f"{title}: no step was finished")
+    axes.set_ylabel("elements on chip")
+    axes.set_ylim(0, (peak or capacity or 1) * 1.12)
+    if capacity is not None:
+        _capacity_line(axes, capacity, peak)
+    _legend(axes, colours)
+
+
+def _draw_traffic(
+    axes: Axes, report: Report, blocks: _Blocks, colours: Mapping[str, str], title: str
+) -> None:
+    """Draw what a step of each block loads, upwards, and writes back, downwards."""
+    lengths = []
+    for sign, table in ((1, report.loaded), (-1, report.written)):
+        parts = {name: blocks.means(counts) for name, counts in table.items()}
+        _stack_columns(axes, blocks.edges, parts, colours, sign)
+        lengths.append(sum(parts.values(), np.zeros(len(blocks.starts))))
+    loads, writes = (
+        sum(int(counts.sum()) for counts in table.values()) for table in (report.loaded, report.written)
+    )
+    axes.set_title(f"{title}: {loads:,} elements loaded, {writes:,} written back")
+    mean = "" if blocks.length == 1 else ", mean"
+    axes.set_ylabel(f"elements per step{mean}\nwritten ↓   ↑ loaded")
+    axes.axhline(0, color=INK, linewidth=0.7)
+    _cut_outlier(axes, lengths[0], lengths[1], blocks.starts)
+    note = "" if blocks.length == 1 else f", drawn in blocks of {blocks.length}"
+    n = len(report.macs)
+    broken = report.violation is not None and report.violation.step
+    if report.macs[-1] == 0 and n > 1 and not broken:
+        note += f"; step {n:,} only empties the memory"
+    axes.set_xlabel(f"step{note}")
+
+
+def _mark_violation(footprint: Axes, traffic: Axes, step: int, n: int) -> None:
+    """Draw a line at the step that breaks a rule, the last of n or one before it."""
+    for axes in (footprint, traffic):
+        axes.axvline(step, color=VERMILION, linewidth=1.2, linestyle=(0, (4, 2)))
+    low, high = traffic.get_ylim()
+    traffic.set_ylim(low, high * 1.12)
+    side = "right" if step > n / 2 else "left"
+    traffic.annotate(
+        "violation",
+        (step, 1),
+        xycoords=("data", "axes fraction"),
+        textcoords="offset points",
+        xytext=(-4 if side == "right" else 4, -2),
+        ha=side,
+        va="top",
+        color=VERMILION,
+        fontsize=8,
+    )
+
+
+def tensor_colours(weight: Mapping[str, int]) -> dict[str, str]:
     """Choose a colour for each tensor that matters; the rest, ``others``, share a grey."""
     names = [name for name, total in weight.items() if total]
     if len(names) > MAX_TENSORS:
@@ -137,7 +192,7 @@ def _tensor_colours(weight: Mapping[str, int]) -> dict[str, str]:
     return {name: GREY if name == "others" else TENSORS.get(name) or next(rest) for name in names}
 
 
-def _stack(
+def _stack_columns(
     axes: Axes, edges: NDArray[Any], parts: Mapping[str, NDArray[Any]], colours: Mapping[str, str], sign: int
 ) -> None:
     """Stack one column per block, upwards or downwards."""
@@ -180,7 +235,7 @@ def _capacity_line(axes: Axes, capacity: int, peak: int) -> None:
         )
         return
     axes.set_ylim(0, max(capacity, peak) * 1.16)
-    axes.axhline(capacity, color=INK, linewidth=1, linestyle=(0, (5, 2)))
+    axes.axhline(capacity, **LIMIT_LINE)
     axes.annotate(
         f"capacity {capacity:,}",
         (1, capacity),
@@ -232,20 +287,8 @@ def _step_axis(axes: Axes, n: int) -> None:
 
 def _legend(axes: Axes, colours: Mapping[str, str]) -> None:
     """Name the tensors: beside the title while they are few, else beside the axes."""
-    from matplotlib.patches import Patch
-
-    handles = [Patch(color=colour, label=name) for name, colour in colours.items()]
+    handles = colour_patches(colours.items())
     if len(handles) <= 3:
         axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1, 1.02), ncols=len(handles))
     else:
         axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.02, 1))
-
-
-def _nothing(axes: Axes, title: str, why: str = "not simulated") -> None:
-    """Leave axes empty and say so."""
-    axes.set_title(title)
-    axes.set_xticks([])
-    axes.set_yticks([])
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-    axes.text(0.5, 0.5, why, transform=axes.transAxes, ha="center", va="center", color=GREY)

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import networkx as nx
 import numpy as np
 
 
@@ -93,9 +92,7 @@ class LayeredGraph:
         gap: tuple[float, float],
     ) -> None:
         self.producers, self.groups, self.box, self.gap = producers, groups, box, gap
-        rank = [0] * (len(producers) + 1)  # that of the input comes last
-        for number, read in enumerate(producers):
-            rank[number] = 1 + max(rank[producer] for producer in read)
+        rank = ranks(producers)
         begins = self._breaks(rank, columns)
         column = [sum(begin <= each for begin in begins) - 1 for each in range(max(rank) + 1)]
         # Between two columns there is a row at the end of the first and one at the begin of the second.
@@ -253,6 +250,7 @@ class LayeredGraph:
 
     def links(self, nodes: Sequence[int]) -> list[Any]:
         """Return straight paths between the parts of a group that no edges join, where they are nearest."""
+        import networkx as nx
         from matplotlib.path import Path as Curve
 
         at = {number: (self.x[Item(number)], self.y[self.row[number]]) for number in nodes}
@@ -266,6 +264,14 @@ class LayeredGraph:
                     graph.add_edge(number, other, weight=far)
         tree = nx.minimum_spanning_edges(graph)
         return [Curve([at[a], at[b]]) for a, b, edge in tree if edge["weight"] > 0]
+
+
+def ranks(producers: Sequence[Sequence[int]]) -> list[int]:
+    """Return how many nodes each node is below the input, at most; that of the input, 0, comes last."""
+    rank = [0] * (len(producers) + 1)
+    for number, read in enumerate(producers):
+        rank[number] = 1 + max(rank[producer] for producer in read)
+    return rank
 
 
 def _spread(apart: Sequence[tuple[int, int, float]], near: Sequence[tuple[int, int, float]]) -> list[float]:

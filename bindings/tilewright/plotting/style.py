@@ -1,7 +1,7 @@
 """How every picture looks, and how a figure becomes a file.
 
-matplotlib is imported when something is drawn, not when a module is imported, and only through its
-object API: there is no global figure and no display.
+matplotlib is imported when something is drawn, not when a module is imported. Files are drawn through its
+object API, without a global figure or a display; only `axes_or_new` asks pyplot, for a user who gave no axes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,12 @@ TENSORS = {"input": BLUE, "kernels": ORANGE, "output": GREEN}
 ACCEPTED = (".png", ".svg")
 """Suffixes of the files that `save` writes."""
 
+LIMIT_LINE: dict[str, Any] = {"color": INK, "linewidth": 1, "linestyle": (0, (5, 2))}
+"""How a limit of the machine is drawn: a memory's capacity, the number of PEs."""
+
 DPI = 120
+SHEET_WIDTH = 13.0
+"""Inches of a sheet whose drawings do not need more."""
 MAX_COLUMNS = 400
 """Most columns of a chart over steps; longer programs are drawn in blocks of steps."""
 MAX_TENSORS = 6
@@ -73,8 +78,8 @@ def style() -> Iterator[None]:
         yield
 
 
-def suffix(path: str | Path, accepted: Sequence[str] = ACCEPTED) -> str:
-    """Return a picture's suffix in lower case, before any work is done for it.
+def checked_suffix(path: str | Path, accepted: Sequence[str] = ACCEPTED) -> str:
+    """Return the suffix of a picture's path in lower case, before any work is done for the picture.
 
     Raises
     ------
@@ -91,17 +96,77 @@ def suffix(path: str | Path, accepted: Sequence[str] = ACCEPTED) -> str:
 
 @style()
 def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of that size in inches."""
+    """Return an empty figure, its size in inches."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), dpi=DPI, facecolor="white")
 
 
 @style()
-def place(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
+def add_axes(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
     """Add axes to a figure, measured in inches from its upper left corner."""
     across, down = figure.get_size_inches()
     return figure.add_axes((left / across, 1 - (top + height) / down, width / across, height / down))
+
+
+@style()
+def axes_or_new(
+    ax: Axes | None,
+    width: float,
+    height: float,
+    *,
+    left: float = 0.75,
+    right: float = 0.3,
+    above: float = 0.4,
+    below: float = 0.5,
+) -> Axes:
+    """Return the axes that a user gave, or new ones of a pyplot figure, which notebooks show.
+
+    Parameters
+    ----------
+    ax
+        The user's axes, returned as they are, or None.
+    width, height
+        Size of new axes in inches.
+    left, right, above, below
+        Margins around new axes in inches, for ticks, labels and the title.
+    """
+    if ax is not None:
+        return ax
+    from matplotlib import pyplot
+
+    size = left + width + right, above + height + below
+    return add_axes(pyplot.figure(figsize=size, dpi=DPI, facecolor="white"), left, above, width, height)
+
+
+def size_in_inches(axes: Axes) -> tuple[float, float]:
+    """Return the width and height of axes in inches."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    return axes.bbox.width / figure.dpi, axes.bbox.height / figure.dpi
+
+
+def leave_blank(axes: Axes, title: str, reason: str = "not simulated") -> None:
+    """Leave axes empty and say why."""
+    axes.set_title(title)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    axes.text(0.5, 0.5, reason, transform=axes.transAxes, ha="center", va="center", color=GREY)
+
+
+def tint(colour: str, share: float) -> tuple[float, ...]:
+    """Return a colour mixed with white, `share` of it the colour."""
+    from matplotlib.colors import to_rgb
+
+    return tuple(1 - share * (1 - part) for part in to_rgb(colour))
+
+
+def text_colour(colour: str) -> str:
+    """Return black or white, whichever is readable on a colour."""
+    red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.5 else "black"
 
 
 @style()
@@ -113,7 +178,7 @@ def save(figure: Figure, path: str | Path) -> None:
     InputError
         If the suffix is another one or the file cannot be written.
     """
-    ending = suffix(path)
+    ending = checked_suffix(path)
     content = BytesIO()
     metadata = {"Software": None} if ending == ".png" else {"Date": None}
     figure.savefig(content, format=ending[1:], metadata=metadata)

@@ -1,61 +1,78 @@
-"""Words in pictures: headings, numbers, widths."""
+"""Words in pictures: numbers with units, names cut to the space there is, widths of text."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Sequence
+import re
+from bisect import bisect_right
 from functools import lru_cache
-from typing import TYPE_CHECKING
-
-from tilewright.plotting.style import INK, VERMILION
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from tilewright.simulator.report import Report
-
-Line = tuple[str, float, float, str, str]
-"""A line above the drawings: words, height in inches, size in points, weight, colour."""
 
 
-def heading(title: str, below: Sequence[str], report: Report) -> list[Line]:
-    """Return the lines above the drawings: a title, what stands below it, what is wrong with the plan."""
-    lines: list[Line] = [(line, 0.26, 12.5, "bold", INK) for line in textwrap.wrap(title, 110)[:2]]
-    lines += [(line, 0.2, 9.5, "normal", INK) for words in below for line in textwrap.wrap(words, 165)]
-    wrong = ""
-    if report.violation is not None:
-        wrong = f"breaks a rule: {report.violation}"
-    elif report.numeric is False:
-        wrong = "the numbers differ from the reference"
-    return lines + [(line, 0.2, 9.5, "bold", VERMILION) for line in textwrap.wrap(wrong, 140)[:3]]
-
-
-def heading_height(lines: Sequence[Line]) -> float:
-    """Return the inches that a heading takes from the top of a figure."""
-    return 0.3 + sum(step for _, step, *_ in lines)
-
-
-def write_heading(figure: Figure, lines: Sequence[Line]) -> None:
-    """Write a heading into the upper left corner of a figure."""
-    width, height = figure.get_size_inches()
-    y = 0.3
-    for words, step, points, weight, colour in lines:
-        where = 0.3 / width, 1 - y / height
-        figure.text(*where, words, va="center", fontsize=points, fontweight=weight, color=colour)
-        y += step
-
-
-def with_unit(value: float) -> str:
-    """Write a number with three digits and a unit."""
-    for limit, unit in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")):
+def with_prefix(value: float) -> str:
+    """Write a number with three digits and a decimal prefix: ``12.3 k``."""
+    for limit, prefix in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")):
         if value >= limit:
-            return f"{value / limit:.3g}{unit}"
+            return f"{value / limit:.3g}{prefix}"
     return f"{value:.3g}"
 
 
-def shortened(name: str, most: int) -> str:
-    """Return a name, cut where it has more than so many characters."""
-    return name if len(name) <= most else name[: most - 1] + "…"
+def byte_unit(size: float) -> tuple[float, str]:
+    """Return the unit in which sizes up to a largest one are written: its bytes and its name."""
+    return (1e6, "MB") if size >= 1e6 else (1e3, "kB")
+
+
+def in_bytes(size: int) -> str:
+    """Write a number of bytes in kB or MB."""
+    unit_bytes, unit = byte_unit(size)
+    return f"{size / unit_bytes:,.2f} {unit}"
+
+
+def ratio(value: float) -> str:
+    """Write how many times as much something is: ``1.25×``."""
+    return f"{value:.2f}×" if value < 9.95 else f"{value:.0f}×"
+
+
+def relative_change(before: int, after: int) -> str:
+    """Write a change in percent: ``−12 %``."""
+    percent = 100 * (after - before) / max(before, 1)
+    return "±0 %" if abs(percent) < 0.5 else f"{'−' if percent < 0 else '+'}{abs(percent):.0f} %"
+
+
+def busy_share(share: float) -> str:
+    """Write for which share of the time an engine works."""
+    return "< 1 % busy" if 0 < share < 0.01 else f"{100 * share:.0f} % busy"
+
+
+def dimensions(*sizes: object) -> str:
+    """Write sizes as a product that no line break parts: ``3 × 3``."""
+    return "\u00a0×\u00a0".join(str(size) for size in sizes)
+
+
+def shortened(name: str, max_length: int) -> str:
+    """Return a name, its end left out where it has more than `max_length` characters."""
+    return name if len(name) <= max_length else name[: max_length - 1] + "…"
+
+
+def shortened_to_end(name: str, max_length: int) -> str:
+    """Return the end of a name, which may tell more than its beginning, if possible in whole parts."""
+    if len(name) <= max_length:
+        return name
+    parts = (match.start() for match in re.finditer(r"[^\W_]+", name))
+    start = next((at for at in parts if 0.6 * max_length < len(name) - at < max_length), 1 - max_length)
+    return "…" + name[start:]
+
+
+def shortened_to_fit(words: str, inches: float, points: float) -> str:
+    """Return a text, its middle left out where it is wider than `inches` in letters of `points`."""
+    max_width = 72 * inches / points
+
+    def cut(left: int) -> str:
+        return words[: -(-left // 2)] + "…" + words[len(words) - left // 2 :]
+
+    if len(words) < 200 and text_width(words) <= max_width:
+        return words
+    longest = min(len(words) - 1, 200)
+    fits = bisect_right(range(longest), max_width, key=lambda left: text_width(cut(left)))
+    return cut(max(1, fits - 1))
 
 
 @lru_cache(maxsize=4096)
@@ -66,8 +83,3 @@ def text_width(words: str) -> float:
 
     width, _, _ = text_to_path.get_text_width_height_descent(words, FontProperties(size=100), ismath=False)
     return float(width) / 100
-
-
-def times(*sizes: object) -> str:
-    """Write sizes as a product that no line break parts."""
-    return "\u00a0×\u00a0".join(str(size) for size in sizes)

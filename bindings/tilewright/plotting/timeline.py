@@ -1,13 +1,16 @@
-"""What every engine does, and when."""
+"""Timelines: what every engine does, and when."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tilewright.plotting.footprint import _nothing, _tensor_colours
-from tilewright.plotting.style import GREY, PALE, style
+from tilewright.plotting.footprint import tensor_colours
+from tilewright.plotting.style import GREY, PALE, leave_blank, style, text_colour
+from tilewright.plotting.text import busy_share
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,10 +18,10 @@ if TYPE_CHECKING:
     from tilewright.simulator.report import Report, Timeline
 
 
-def window(line: Timeline, most_steps: int = 40, most_actions: int = 400) -> int:
+def readable_steps(line: Timeline, max_steps: int = 40, max_actions: int = 400) -> int:
     """Return how many first steps of a timeline can be drawn readably."""
-    steps = min(most_steps, int(line.step.max(initial=-1)) + 1)
-    while steps > 1 and int((line.step < steps).sum()) > most_actions:
+    steps = min(max_steps, int(line.step.max(initial=-1)) + 1)
+    while steps > 1 and int((line.step < steps).sum()) > max_actions:
         steps -= 1
     return steps
 
@@ -39,30 +42,43 @@ def timeline(
     line
         Sequential or overlapped; None leaves the axes empty.
     title
-        What the title begins with; cycles and the window are added.
+        What the title begins with; cycles and the steps that are drawn are added.
     steps
-        Only so many first steps are drawn; by default as many as are readable (`window`).
+        How many first steps are drawn; by default as many as are readable (`readable_steps`).
     until
         End of the axis in cycles, to compare two timelines on one scale.
     """
-    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
-
     if line is None or not len(line.step):
-        _nothing(axes, title)
+        leave_blank(axes, title)
         return
     total = int(line.step.max()) + 1
-    steps = min(total, window(line) if steps is None else steps)
+    steps = min(total, readable_steps(line) if steps is None else steps)
     shown = line.step < steps
     end = int(line.finish[shown].max())
     until = max(until or end, 1)
     engines = sorted(dict.fromkeys(line.engine), key=_engine_order)
+    _draw_actions(axes, line, np.flatnonzero(shown), engines, until)
+    _write_busy_shares(axes, line, engines)
+    if end < until * 0.999:
+        axes.axvline(end, color=GREY, linewidth=0.8, linestyle=(0, (4, 2)))
+    part = ""
+    if steps < total:
+        part = f"; only the first {steps:,} of {total:,} steps ({end:,} cycles) are drawn"
+    axes.set_title(f"{title}: {line.cycles:,} cycles{part}")
+    _prepare_axes(axes, engines, until)
+
+
+def _draw_actions(
+    axes: Axes, line: Timeline, actions: NDArray[np.intp], engines: Sequence[str], until: int
+) -> None:
+    """Draw bars for actions, in the rows of their engines; wide ones have their step's number."""
     row = {name: number for number, name in enumerate(engines)}
-    colours = _tensor_colours(dict.fromkeys(line.tensor, 1))
+    colours = tensor_colours(dict.fromkeys(line.tensor, 1))
     figure = axes.get_figure(root=True)
     assert figure is not None
     points_per_cycle = axes.get_position().width * figure.get_figwidth() * 72 / until
     bars: dict[tuple[str, str, bool], list[tuple[int, int]]] = {}
-    for i in np.flatnonzero(shown):
+    for i in actions:
         start, length = int(line.start[i]), int(line.finish[i] - line.start[i])
         colour = colours.get(line.tensor[i], GREY)
         wide = length * points_per_cycle > 2
@@ -87,18 +103,21 @@ def timeline(
             edgecolors="white" if wide else colour,
             linewidth=0.6,
         )
+
+
+def _write_busy_shares(axes: Axes, line: Timeline, engines: Sequence[str]) -> None:
+    """Write to the right of each row for which share of the time its engine works."""
     busy = line.busy()
-    for engine in engines:
-        share = busy[engine] / line.cycles if line.cycles else 0
-        words = "< 1 % busy" if 0 < share < 0.01 else f"{100 * share:.0f} % busy"
-        across = axes.get_yaxis_transform()
-        axes.text(1.008, row[engine], words, transform=across, va="center", fontsize=8, color=GREY)
-    if end < until * 0.999:
-        axes.axvline(end, color=GREY, linewidth=0.8, linestyle=(0, (4, 2)))
-    part = ""
-    if steps < total:
-        part = f"; only the first {steps:,} of {total:,} steps ({end:,} cycles) are drawn"
-    axes.set_title(f"{title}: {line.cycles:,} cycles{part}")
+    across = axes.get_yaxis_transform()
+    for row, engine in enumerate(engines):
+        words = busy_share(busy[engine] / line.cycles if line.cycles else 0)
+        axes.text(1.008, row, words, transform=across, va="center", fontsize=8, color=GREY)
+
+
+def _prepare_axes(axes: Axes, engines: Sequence[str], until: int) -> None:
+    """Give axes a row for each engine, and an axis of cycles."""
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
     axes.set_yticks(range(len(engines)), engines)
     axes.set_ylim(len(engines) - 0.5, -0.5)
     axes.set_xlim(0, until * 1.004)
@@ -114,10 +133,10 @@ def timelines(sequential: Axes, overlapped: Axes, report: Report, *, titles: tup
     """Draw both timelines of a report on one scale, the same steps in each, with one axis label."""
     if report.sequential is None and report.violation is not None:
         for axes, title in zip((sequential, overlapped), titles, strict=True):
-            _nothing(axes, title, "a program that breaks a rule has no timeline")
+            leave_blank(axes, title, "a program that breaks a rule has no timeline")
         return
     lines = [line for line in (report.sequential, report.overlapped) if line is not None]
-    steps = min((window(line) for line in lines), default=0)
+    steps = min((readable_steps(line) for line in lines), default=0)
     until = max((int(line.finish[line.step < steps].max(initial=0)) for line in lines), default=0)
     timeline(sequential, report.sequential, title=titles[0], steps=steps, until=until)
     timeline(overlapped, report.overlapped, title=titles[1], steps=steps, until=until)
@@ -128,11 +147,5 @@ def timelines(sequential: Axes, overlapped: Axes, report: Report, *, titles: tup
 
 def _engine_order(name: str) -> tuple[int, str]:
     """Engines in the order in which data passes through them."""
-    known = ("load", "compute", "write")
-    return next((number for number, word in enumerate(known) if word in name), len(known)), name
-
-
-def text_colour(colour: str) -> str:
-    """Return black or white, whichever is readable on a colour."""
-    red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.5 else "black"
+    order = ("load", "compute", "write")
+    return next((number for number, word in enumerate(order) if word in name), len(order)), name

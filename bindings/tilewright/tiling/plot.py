@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,14 +21,18 @@ from tilewright.plotting import (
     INK,
     ORANGE,
     PALE,
+    SHEET_WIDTH,
     SKY,
     VERMILION,
-    Line,
-    heading_height,
+    YELLOW,
+    Sheet,
+    axes_or_new,
+    colour_patches,
+    dimensions,
+    ratio,
     shortened,
-    times,
-    with_unit,
-    write_heading,
+    stack_bars,
+    with_prefix,
 )
 from tilewright.simulator.report import Names
 from tilewright.tiling import objective
@@ -48,7 +52,11 @@ ACCEPTED = plotting.ACCEPTED
 """Suffixes of the files that `draw` writes."""
 
 TENSORS = {"input": BLUE, "weights": ORANGE, "output": GREEN}
-WIDTH, LEFT = 13.0, 0.75
+"""Colours of what is moved."""
+TILES = "#CDE8DF"
+"""Colour of all tiles but the first."""
+LEFT = 0.75
+"""Inches left of the drawings."""
 UNITS = {
     "accesses": (1.0, "elements"),
     "cycles": (1.0, "cycles"),
@@ -60,21 +68,8 @@ UNITS = {
 
 
 def draw(problem: Problem, plan: Plan, report: Report, path: str | Path, *, title: str | None = None) -> None:
-    """Draw a plan on one sheet, PNG or SVG by the path's suffix.
-
-    Parameters
-    ----------
-    report
-        What the simulator says of the plan.
-    title
-        Heading, for example the instance's name; a description of the problem when left out.
-
-    Raises
-    ------
-    InputError
-        If the suffix is not one of `ACCEPTED` or the file cannot be written.
-    """
-    plotting.suffix(path, ACCEPTED)
+    """Draw a plan on one sheet, PNG or SVG by the path's suffix; see `core.room.Pictures.draw`."""
+    plotting.checked_suffix(path, ACCEPTED)
     plotting.save(sheet(problem, plan, report, title=title), path)
 
 
@@ -86,6 +81,27 @@ def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = N
     if report.violation is None and "front" in report.facts:
         return _front_sheet(problem, plan, report, title)
     return _layer_sheet(problem, plan, report, title)
+
+
+@plotting.style()
+def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None) -> Axes:
+    """Draw the traffic of a layer's tensors or of a network's layers; of a front, its trade-off.
+
+    See `core.room.Pictures.plot`.
+    """
+    if problem.network is not None:
+        names = _layer_names(problem, report)
+        left, height = _names_width(names), _row_pitch(names) * len(names) + 0.1
+        ax = axes_or_new(ax, 5.5, height, left=left, above=0.7)
+        _network_traffic(ax, names, _executed(report), problem)
+        _layer_rows(ax, names, label=True)
+    elif report.violation is None and "front" in report.facts:
+        ax = axes_or_new(ax, 6.3, 3.6)
+        _trade_off(ax, _Front.of(problem, report))
+    else:
+        ax = axes_or_new(ax, 5.0, 1.35, left=1.5, right=1.2, below=0.2)
+        _traffic(ax, report, _compulsory(_nest(problem), report))
+    return ax
 
 
 # Words -------------------------------------------------------------------------------------------------
@@ -105,56 +121,51 @@ def _described(problem: Problem) -> str:
         else:
             rows, columns = layer.output_plane
             what = (
-                f"{times(*layer.kernel)} convolution, {layer.input[0]:,} → {layer.kernels:,} maps of "
-                f"{times(rows, columns)}"
+                f"{dimensions(*layer.kernel)} convolution, {layer.input[0]:,} → {layer.kernels:,} maps of "
+                f"{dimensions(rows, columns)}"
             )
             if layer.stride != (1, 1):
-                what += f", stride {times(*layer.stride)}"
+                what += f", stride {dimensions(*layer.stride)}"
             if layer.groups > 1:
                 what += f", {layer.groups:,} channel groups"
     return what + (f", batch of {batch}" if batch > 1 else "")
 
 
-def _heading(problem: Problem, report: Report, numbers: Sequence[str], title: str | None) -> list[Line]:
-    """Return the lines above the drawings."""
+def _page(problem: Problem, report: Report, numbers: Sequence[str], title: str | None) -> Sheet:
+    """Return a sheet with a title, the problem's description and some numbers above the drawings."""
     what = _described(problem)
-    below = ["; ".join(numbers)]
+    facts = ["; ".join(numbers)]
     if title is not None:
-        below.insert(0, what)
-    return plotting.heading(title or (what if problem.network else what[0].upper() + what[1:]), below, report)
-
-
-def _ratio(value: float) -> str:
-    return f"{value:.2f}×" if value < 9.95 else f"{value:.0f}×"
+        facts.insert(0, what)
+    return Sheet(title or (what if problem.network else what[0].upper() + what[1:]), facts, report)
 
 
 # One layer ---------------------------------------------------------------------------------------------
 
 
 def _layer_sheet(problem: Problem, plan: Plan, report: Report, title: str | None) -> Figure:
-    lines = _heading(problem, report, _layer_numbers(problem, plan, report), title)
-    top = heading_height(lines) + 0.35
+    page = _page(problem, report, _layer_numbers(problem, plan, report), title)
+    top = page.top + 0.35
     layer = plan.layers[0]
     dsp = problem.machine.kind == "dsp" and isinstance(layer, DspPlan)
-    nest = nest_of(problem.one_layer, problem.machine) if problem.machine.kind == "dsp" else None
+    nest = _nest(problem)
     upper = 3.6 if dsp else 2.1
     bottom = top + upper + 0.75
-    figure = plotting.new_figure(WIDTH, bottom + 1.75)
-    write_heading(figure, lines)
+    figure = page.create(SHEET_WIDTH, bottom + 1.75)
     right = LEFT + 0.75
     if nest is not None and isinstance(layer, DspPlan):
-        plane = plotting.place(figure, LEFT, top, 3.0, upper - 0.25)
+        plane = page.axes(LEFT, top, 3.0, upper - 0.25)
         _tile_in_plane(plane, nest, layer)
-        loops = plotting.place(figure, LEFT + 3.35, top, 2.9, upper)
+        loops = page.axes(LEFT + 3.35, top, 2.9, upper)
         _loop_nest(loops, nest, layer)
         right = LEFT + 3.35 + 3.1 + 1.2
     half = 1.35 if nest is not None else upper - 0.3
-    traffic = plotting.place(figure, right, top, WIDTH - right - 1.7, half)
-    _traffic(traffic, report, _compulsory(nest, report))
+    traffic = page.axes(right, top, SHEET_WIDTH - right - 1.7, half)
+    _traffic(traffic, report, _compulsory(nest, report), "(b) " if nest is not None else "(a) ")
     if nest is not None and isinstance(layer, DspPlan):
-        memory = plotting.place(figure, right, top + half + 1.0, WIDTH - right - 1.7, upper - half - 1.25)
+        memory = page.axes(right, top + half + 1.0, SHEET_WIDTH - right - 1.7, upper - half - 1.25)
         _memory(memory, nest, layer)
-    timeline = plotting.place(figure, LEFT, bottom, WIDTH - LEFT - 0.9, 0.95)
+    timeline = page.axes(LEFT, bottom, SHEET_WIDTH - LEFT - 0.9, 0.95)
     _timeline(timeline, problem, report, "(d) " if nest is not None else "(b) ")
     return figure
 
@@ -178,6 +189,11 @@ def _layer_numbers(problem: Problem, plan: Plan, report: Report) -> list[str]:
     if "energy_fj" in facts and problem.minimise != "energy":
         numbers.append(f"{facts['energy_fj'] / 1e9:,.1f} µJ")
     return numbers
+
+
+def _nest(problem: Problem) -> Nest | None:
+    """Return the loop nest of a layer on a DSP, None on another machine."""
+    return nest_of(problem.one_layer, problem.machine) if problem.machine.kind == "dsp" else None
 
 
 def _compulsory(nest: Nest | None, report: Report) -> dict[str, int]:
@@ -220,7 +236,7 @@ def _tile_in_plane(axes: Axes, nest: Nest, plan: DspPlan) -> None:
         if size // width <= 60:
             for at in range(width, size, width):
                 line(at, color="white", linewidth=1.2, zorder=2)
-    axes.add_patch(Rectangle((0, 0), columns, rows, facecolor="#CDE8DF", edgecolor="none", zorder=1))
+    axes.add_patch(Rectangle((0, 0), columns, rows, facecolor=TILES, edgecolor="none", zorder=1))
     axes.add_patch(Rectangle((0, 0), wide, tall, facecolor=GREEN, edgecolor="none", zorder=1.5))
     axes.set_xlim(0, columns)
     axes.set_ylim(rows, 0)
@@ -232,7 +248,9 @@ def _tile_in_plane(axes: Axes, nest: Nest, plan: DspPlan) -> None:
         spine.set_visible(False)
     axes.set_title("(a) Output plane, its first tile")
     if wide > columns / 4 and tall > rows / 8:
-        axes.text(wide / 2, tall / 2, times(tall, wide), ha="center", va="center", color="white", fontsize=11)
+        axes.text(
+            wide / 2, tall / 2, dimensions(tall, wide), ha="center", va="center", color="white", fontsize=11
+        )
 
 
 def _in_tiles(size: int, step: int) -> str:
@@ -278,7 +296,7 @@ def _loop_nest(axes: Axes, nest: Nest, plan: DspPlan) -> None:
                 left=left + number * width,
                 align="center",
                 height=0.16,
-                color=GREEN if number == 0 else "#CDE8DF",
+                color=GREEN if number == 0 else TILES,
                 linewidth=0,
             )
         depth += looped
@@ -302,7 +320,7 @@ def _staying(plan: DspPlan, moving: Sequence[int]) -> str:
     return (words[:1].upper() + words[1:] or "Nothing stays from tile to tile") + "."
 
 
-def _traffic(axes: Axes, report: Report, compulsory: Mapping[str, int]) -> None:
+def _traffic(axes: Axes, report: Report, compulsory: Mapping[str, int], letter: str = "") -> None:
     """Draw what is moved of each tensor, beside what every plan moves."""
     rows: list[tuple[str, int, str, int | None]] = []
     for name, total in _totals(report.loaded).items():
@@ -315,23 +333,23 @@ def _traffic(axes: Axes, report: Report, compulsory: Mapping[str, int]) -> None:
             rows.append((f"{name}, written", total, _colour(name), compulsory.get(name)))
     moved = sum(total for _, total, _, _ in rows)
     least = sum(compulsory.values())
-    most = max((max(total, needed or 0) for _, total, _, needed in rows), default=1) or 1
+    longest = max((max(total, needed or 0) for _, total, _, needed in rows), default=1) or 1
     for row, (_, total, colour, needed) in enumerate(rows):
         axes.barh(row, total, height=0.66, color=colour, linewidth=0)
-        words = with_unit(total)
+        words = with_prefix(total)
         if needed:
             axes.plot([needed, needed], [row - 0.42, row + 0.42], color=INK, linewidth=1.6)
-            words += f"   {_ratio(total / needed)}"
-        axes.text(max(total, needed or 0) + 0.015 * most, row, words, va="center", fontsize=8.5)
+            words += f"   {ratio(total / needed)}"
+        axes.text(max(total, needed or 0) + 0.015 * longest, row, words, va="center", fontsize=8.5)
     axes.set_yticks(range(len(rows)), [label for label, *_ in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_xlim(0, most * 1.02)
+    axes.set_xlim(0, longest * 1.02)
     axes.tick_params(axis="y", length=0)
     axes.set_xticks([])
     axes.spines["bottom"].set_visible(False)
-    title = f"{'(b)' if compulsory else '(a)'} Traffic: {with_unit(moved)} elements"
+    title = f"{letter}Traffic: {with_prefix(moved)} elements"
     if least and moved:
-        title += f", {_ratio(moved / least)} compulsory (ticks)"
+        title += f", {ratio(moved / least)} compulsory (ticks)"
     axes.set_title(title)
 
 
@@ -346,17 +364,15 @@ def _memory(axes: Axes, nest: Nest, plan: DspPlan) -> None:
     step = nest.step(plan.tile)
     buffers = {_operand(name): copies * elements for name, elements in nest.buffers(step).items()}
     used = sum(buffers.values())
-    left = 0
     axes.barh(0, capacity, height=0.7, color="#F0F0F0", linewidth=0)
-    most = max(capacity, used)
+    stack_bars(axes, 0, [(elements, _colour(name)) for name, elements in buffers.items()], height=0.7)
+    longest = max(capacity, used)
     for number, (name, elements) in enumerate(buffers.items()):
-        axes.barh(0, elements, left=left, height=0.7, color=_colour(name), linewidth=0)
         words = f"{name}\n{elements * size / 1024:,.3g} KB"
-        place = most * number / len(buffers)
-        axes.text(place, 0.55, words, va="top", fontsize=8.5, color=_colour(name), linespacing=1.3)
-        left += elements
+        x = longest * number / len(buffers)
+        axes.text(x, 0.55, words, va="top", fontsize=8.5, color=_colour(name), linespacing=1.3)
     axes.plot([capacity, capacity], [-0.55, 0.55], color=INK, linewidth=1.6, clip_on=False)
-    axes.set_xlim(0, most * 1.02)
+    axes.set_xlim(0, longest * 1.02)
     axes.set_ylim(1.5, -0.6)
     axes.set_axis_off()
     twice = ", every buffer twice" if copies == 2 else ""
@@ -392,32 +408,53 @@ def _timeline(axes: Axes, problem: Problem, report: Report, letter: str) -> None
 
 
 def _network_sheet(problem: Problem, report: Report, title: str | None) -> Figure:
+    names = _layer_names(problem, report)
+    page = _page(problem, report, _network_numbers(problem, report), title)
+    top, height = page.top + 0.65, _row_pitch(names) * len(names) + 0.1
+    figure = page.create(SHEET_WIDTH, top + height + 0.5)
+    left = _names_width(names)
+    width = (SHEET_WIDTH - left - 2.35) / 3
+    traffic, time, rate = (page.axes(left + i * (width + 0.8), top, width, height) for i in range(3))
+    executed = _executed(report)
+    _network_traffic(traffic, names, executed, problem, "(a) ")
+    _network_time(time, names, executed, problem)
+    _network_rate(rate, names, executed)
+    for axes in (traffic, time, rate):
+        _layer_rows(axes, names, label=axes is traffic)
+    return figure
+
+
+def _layer_names(problem: Problem, report: Report) -> list[str]:
+    """Return the names of a network's layers."""
+    return [name for name, _ in report.layers] or [name for name, _ in problem.parts]
+
+
+def _executed(report: Report) -> dict[str, Report]:
+    """Return the reports of the layers that break no rule, by their names."""
+    return {name: layer for name, layer in report.layers if layer.violation is None}
+
+
+def _row_pitch(names: Sequence[str]) -> float:
+    """Return the inches from one layer's row to the next."""
+    return 0.2 if len(names) > 20 else 0.26
+
+
+def _names_width(names: Sequence[str]) -> float:
+    """Return the inches that names take to the left of the axes."""
+    return 0.35 + 0.072 * min(max(len(name) for name in names), 34)
+
+
+def _layer_rows(axes: Axes, names: Sequence[str], *, label: bool) -> None:
+    """Give axes a row for each layer, with its name if they are the leftmost, and an axis of numbers."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    names = [name for name, _ in report.layers] or [name for name, _ in problem.parts]
-    found = dict(report.layers)
-    lines = _heading(problem, report, _network_numbers(problem, report), title)
-    pitch = 0.2 if len(names) > 20 else 0.26
-    top, tall = heading_height(lines) + 0.65, pitch * len(names) + 0.1
-    figure = plotting.new_figure(WIDTH, top + tall + 0.5)
-    write_heading(figure, lines)
-    longest = max(len(name) for name in names)
-    left = 0.35 + 0.072 * min(longest, 34)
-    wide = (WIDTH - left - 2.35) / 3
-    axes = [plotting.place(figure, left + i * (wide + 0.8), top, wide, tall) for i in range(3)]
-    valid = {name: one for name, one in found.items() if one.violation is None}
-    _network_traffic(axes[0], names, valid, problem)
-    _network_time(axes[1], names, valid, problem)
-    _network_rate(axes[2], names, valid)
-    for number, one in enumerate(axes):
-        one.set_ylim(len(names) - 0.4, -0.6)
-        shown = [shortened(name, 34) for name in names]
-        one.set_yticks(range(len(names)), shown if number == 0 else [])
-        one.tick_params(axis="y", length=0, labelsize=7.5 if len(names) > 20 else 8.5)
-        one.grid(axis="x", color=PALE, linewidth=0.6)
-        one.xaxis.set_major_locator(MaxNLocator(nbins=5))
-        one.xaxis.set_major_formatter(FuncFormatter(lambda x, _: with_unit(x) if x else "0"))
-    return figure
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    shown = [shortened(name, 34) for name in names] if label else []
+    axes.set_yticks(range(len(names)), shown, parse_math=False)
+    axes.tick_params(axis="y", length=0, labelsize=7.5 if len(names) > 20 else 8.5)
+    axes.grid(axis="x", color=PALE, linewidth=0.6)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: with_prefix(x) if x else "0"))
 
 
 def _network_numbers(problem: Problem, report: Report) -> list[str]:
@@ -446,114 +483,160 @@ def _cycles(report: Report) -> int:
     return 0 if line is None else line.cycles
 
 
-def _network_traffic(axes: Axes, names: Sequence[str], found: Mapping[str, Report], problem: Problem) -> None:
+def _network_traffic(
+    axes: Axes, names: Sequence[str], executed: Mapping[str, Report], problem: Problem, letter: str = ""
+) -> None:
     """Stack the traffic of each layer by tensor, with a tick for what every plan moves."""
-    from matplotlib.patches import Patch
-
     parts = {part.name: part.problem for part in problem.parts}
-    totals = {name: [_totals(table) for table in (one.loaded, one.written)] for name, one in found.items()}
+    totals = {name: [_totals(table) for table in (one.loaded, one.written)] for name, one in executed.items()}
     present = dict.fromkeys(tensor for pair in totals.values() for table in pair for tensor in table)
-    known = [*(name for name in TENSORS if name in present), *(n for n in present if n not in TENSORS)]
+    tensors = [*(name for name in TENSORS if name in present), *(n for n in present if n not in TENSORS)]
     least, moved = 0, 0
     for row, name in enumerate(names):
-        if name not in found:
+        if name not in executed:
             continue
-        left = 0
-        for tensor in known:
-            size = sum(table.get(tensor, 0) for table in totals[name])
-            axes.barh(row, size, left=left, height=0.72, color=_colour(tensor), linewidth=0)
-            left += size
+        sizes = [sum(table.get(tensor, 0) for table in totals[name]) for tensor in tensors]
+        moved += stack_bars(axes, row, zip(sizes, map(_colour, tensors), strict=True), height=0.72)
         if problem.machine.kind == "dsp":
             needed = nest_of(parts[name].one_layer, problem.machine).compulsory
             axes.plot([needed, needed], [row - 0.42, row + 0.42], color=INK, linewidth=1.3)
             least += needed
-        moved += left
-    ratio = f": {_ratio(moved / least)} compulsory (ticks)" if least else ", elements"
-    axes.set_title(f"(a) Traffic{ratio}", pad=20)
-    handles = [Patch(color=_colour(name), label=name) for name in known]
+    compared = f": {ratio(moved / least)} compulsory (ticks)" if least else ", elements"
+    axes.set_title(f"{letter}Traffic{compared}", pad=20)
+    handles = colour_patches((name, _colour(name)) for name in tensors)
     axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=4, fontsize=8)
 
 
-SPLIT = {"computing": "#AEBAC6", "DMA set-up": "#3F4D5C", "waiting for the bus": "#F0E442", "other": SKY}
+SPLIT = {"computing": "#AEBAC6", "DMA set-up": "#3F4D5C", "waiting for the bus": YELLOW, "other": SKY}
+"""Of what a layer's time consists, and its colours."""
 
 
-def _network_time(axes: Axes, names: Sequence[str], found: Mapping[str, Report], problem: Problem) -> None:
+def _network_time(axes: Axes, names: Sequence[str], executed: Mapping[str, Report], problem: Problem) -> None:
     """Stack each layer's cycles: computing, setting up transfers, waiting."""
-    from matplotlib.patches import Patch
-
-    dsp = problem.machine.kind == "dsp"
-    seen: dict[str, None] = {}
+    seen: set[str] = set()
     for row, name in enumerate(names):
-        if name not in found:
-            continue
-        one = found[name]
-        total = _cycles(one)
-        split: dict[str, float] = {"other": one.facts.get("time_ps", total) * 1e-6}
-        if problem.machine.kind == "dsp":
-            compute = int((-(-one.macs // problem.machine.macs_per_cycle)).sum())
-            setup = problem.machine.dma_setup_cycles * one.transfers
-            split = {
-                "computing": compute,
-                "DMA set-up": setup,
-                "waiting for the bus": max(total - compute - setup, 0),
-            }
-        left = 0.0
-        for part, cycles in split.items():
-            if cycles:
-                axes.barh(row, cycles, left=left, height=0.72, color=SPLIT[part], linewidth=0)
-                seen[part] = None
-            left += cycles
+        if name in executed:
+            split = {part: time for part, time in _time_split(executed[name], problem).items() if time}
+            stack_bars(axes, row, [(time, SPLIT[part]) for part, time in split.items()], height=0.72)
+            seen |= split.keys()
+    dsp = problem.machine.kind == "dsp"
     axes.set_title("(b) Cycles" if dsp else "(b) Microseconds", pad=20)
     if dsp:
-        handles = [Patch(color=SPLIT[part], label=part) for part in SPLIT if part in seen]
+        handles = colour_patches((part, colour) for part, colour in SPLIT.items() if part in seen)
         axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3, fontsize=8)
 
 
-def _network_rate(axes: Axes, names: Sequence[str], found: Mapping[str, Report]) -> None:
+def _time_split(report: Report, problem: Problem) -> dict[str, float]:
+    """Return of what a layer's time consists: cycles of a DSP, microseconds of an NPU."""
+    total = _cycles(report)
+    if problem.machine.kind != "dsp":
+        return {"other": report.facts.get("time_ps", total) * 1e-6}
+    compute = int((-(-report.macs // problem.machine.macs_per_cycle)).sum())
+    setup = problem.machine.dma_setup_cycles * report.transfers
+    waiting = max(total - compute - setup, 0)
+    return {"computing": compute, "DMA set-up": setup, "waiting for the bus": waiting}
+
+
+def _network_rate(axes: Axes, names: Sequence[str], executed: Mapping[str, Report]) -> None:
     """Draw each layer's Ops per byte, or MACs per element where bytes are not known."""
     rates = {}
-    for name, one in found.items():
+    for name, one in executed.items():
         moved = _moved(one)
         rates[name] = one.facts.get("ops_per_byte", int(one.macs.sum()) / moved if moved else 0.0)
-    in_bytes = any("ops_per_byte" in one.facts for one in found.values())
-    most = max(rates.values(), default=1)
+    in_bytes = any("ops_per_byte" in one.facts for one in executed.values())
+    highest = max(rates.values(), default=1)
     for row, name in enumerate(names):
         if name in rates:
             axes.barh(row, rates[name], height=0.72, color=SKY, linewidth=0)
-            axes.text(rates[name] + 0.012 * most, row, f"{rates[name]:.3g}", va="center", fontsize=7.5)
-    axes.set_xlim(0, most * 1.12)
+            axes.text(rates[name] + 0.012 * highest, row, f"{rates[name]:.3g}", va="center", fontsize=7.5)
+    axes.set_xlim(0, highest * 1.12)
     axes.set_title("(c) Ops per byte" if in_bytes else "(c) MACs per element", pad=20)
 
 
 # A front -----------------------------------------------------------------------------------------------
 
 
+class _Front(NamedTuple):
+    """The trade-offs of a front on a DSP.
+
+    Attributes
+    ----------
+    rate, speed
+        Operations per byte, and GOps per second, of each plan.
+    ideal
+        Operations per byte if everything is moved once.
+    peak
+        GOps per second of the machine.
+    """
+
+    nest: Nest
+    rate: list[float]
+    speed: list[float]
+    ideal: float
+    peak: float
+
+    @classmethod
+    def of(cls, problem: Problem, report: Report) -> _Front:
+        assert problem.machine.kind == "dsp"
+        machine, nest = problem.machine, nest_of(problem.one_layer, problem.machine)
+        points: list[dict[str, int]] = report.facts["front"]
+        return cls(
+            nest,
+            [2 * nest.macs / (point["accesses"] * machine.element_bytes) for point in points],
+            [machine.clock_mhz * 2 * nest.macs / point["cycles"] / 1000 for point in points],
+            2 * nest.macs / (nest.compulsory * machine.element_bytes),
+            machine.clock_mhz * 2 * machine.macs_per_cycle / 1000,
+        )
+
+
 def _front_sheet(problem: Problem, plan: Plan, report: Report, title: str | None) -> Figure:
     """Draw all trade-offs under the roofs of the machine, and list them."""
+    front = _Front.of(problem, report)
+    points: list[dict[str, int]] = report.facts["front"]
+    numbers = [
+        f"{len(points)} plans that no other dominates in both throughput and memory efficiency",
+        f"from the first to the last {100 * (1 - front.speed[-1] / front.speed[0]):.1f} % slower with "
+        f"{points[0]['accesses'] / points[-1]['accesses']:.2f}× fewer accesses",
+    ]
+    page = _page(problem, report, numbers, title)
+    top = page.top + 0.4
+    listed = min(len(points), 26)
+    height = max(3.6, 0.21 * listed + 0.5)
+    figure = page.create(SHEET_WIDTH, top + height + 0.75)
+    _trade_off(page.axes(LEFT, top, 6.3, height), front, "(a) ")
+    _front_table(page.axes(LEFT + 6.9, top, SHEET_WIDTH - LEFT - 7.1, height), front, plan, listed)
+    return figure
+
+
+def _trade_off(axes: Axes, front: _Front, letter: str = "") -> None:
+    """Draw throughput over memory efficiency, and the roofs of the machine where they are near."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    assert problem.machine.kind == "dsp"
-    machine = problem.machine
-    front: list[dict[str, int]] = report.facts["front"]
-    nest = nest_of(problem.one_layer, machine)
-    rate = [2 * nest.macs / (point["accesses"] * machine.element_bytes) for point in front]
-    speed = [machine.clock_mhz * 2 * nest.macs / point["cycles"] / 1000 for point in front]
-    first, last = front[0], front[-1]
-    numbers = [
-        f"{len(front)} plans that no other dominates in both throughput and memory efficiency",
-        f"from the first to the last {100 * (1 - speed[-1] / speed[0]):.1f} % slower with "
-        f"{first['accesses'] / last['accesses']:.2f}× fewer accesses",
-    ]
-    lines = _heading(problem, report, numbers, title)
-    top = heading_height(lines) + 0.4
-    listed = min(len(front), 26)
-    tall = max(3.6, 0.21 * listed + 0.5)
-    figure = plotting.new_figure(WIDTH, top + tall + 0.75)
-    write_heading(figure, lines)
-    axes = plotting.place(figure, LEFT, top, 6.3, tall)
-    peak = machine.clock_mhz * 2 * machine.macs_per_cycle / 1000
+    rate, speed = front.rate, front.speed
     axes.step([0, *rate], [speed[0], *speed], where="pre", color=GREY, linewidth=1.2, zorder=2)
     axes.plot(rate, speed, "o", color=BLUE, markersize=7, markeredgecolor="white", zorder=3)
+    _roofs(axes, front)
+    for number in _spread(rate, speed, axes):
+        axes.annotate(
+            str(number + 1),
+            (rate[number], speed[number]),
+            xytext=(4, 4),
+            textcoords="offset points",
+            fontsize=8.5,
+            color=BLUE,
+            fontweight="bold",
+        )
+    axes.set_xlabel(f"memory efficiency, Ops/byte ({front.ideal:,.0f} if everything is moved once)")
+    axes.set_ylabel("throughput, GOps/s")
+    axes.grid(color=PALE, linewidth=0.6)
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=7))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+    axes.set_title(f"{letter}Throughput against memory efficiency")
+
+
+def _roofs(axes: Axes, front: _Front) -> None:
+    """Draw the machine's peak and the ideal efficiency where they are near, and set limits around all."""
+    rate, speed, peak, ideal = front.rate, front.speed, front.peak, front.ideal
     span, height = max(rate) - min(rate) or max(rate), max(speed) - min(speed)
     near = peak - max(speed) <= max(3 * height, 0.02 * peak)
     low, high = min(speed), peak if near else max(speed)
@@ -567,33 +650,12 @@ def _front_sheet(problem: Problem, plan: Plan, report: Report, title: str | None
             ha="right",
             fontsize=8.5,
         )
-    ideal = 2 * nest.macs / (nest.compulsory * machine.element_bytes)
-    if ideal < max(rate) + 0.5 * span:
+    reachable = ideal < max(rate) + 0.5 * span
+    if reachable:
         axes.axvline(ideal, color=INK, linewidth=1, linestyle=(0, (4, 2)))
-    room = max(high - low, 0.004 * peak)
-    axes.set_xlim(
-        min(rate) - 0.07 * span, max(max(rate), ideal if ideal < max(rate) + 0.5 * span else 0) + 0.08 * span
-    )
-    axes.set_ylim(low - 0.13 * room, high + 0.1 * room)
-    for number in _spread(rate, speed, axes):
-        axes.annotate(
-            str(number + 1),
-            (rate[number], speed[number]),
-            xytext=(4, 4),
-            textcoords="offset points",
-            fontsize=8.5,
-            color=BLUE,
-            fontweight="bold",
-        )
-    axes.set_xlabel(f"memory efficiency, Ops/byte ({ideal:,.0f} if everything is moved once)")
-    axes.set_ylabel("throughput, GOps/s")
-    axes.grid(color=PALE, linewidth=0.6)
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=7))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
-    axes.set_title("(a) Throughput against memory efficiency")
-    table = plotting.place(figure, LEFT + 6.9, top, WIDTH - LEFT - 7.1, tall)
-    _front_table(table, nest, plan, rate, speed, listed)
-    return figure
+    extent = max(high - low, 0.004 * peak)
+    axes.set_xlim(min(rate) - 0.07 * span, max(max(rate), ideal if reachable else 0) + 0.08 * span)
+    axes.set_ylim(low - 0.13 * extent, high + 0.1 * extent)
 
 
 def _spread(rate: Sequence[float], speed: Sequence[float], axes: Axes) -> list[int]:
@@ -601,25 +663,24 @@ def _spread(rate: Sequence[float], speed: Sequence[float], axes: Axes) -> list[i
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
     chosen: list[int] = []
     for number in [0, len(rate) - 1, *range(1, len(rate) - 1)]:
-        place = np.array([(rate[number] - left) / (right - left), (speed[number] - low) / (high - low)])
+        point = np.array([(rate[number] - left) / (right - left), (speed[number] - low) / (high - low)])
         if all(
-            np.abs(place - [(rate[c] - left) / (right - left), (speed[c] - low) / (high - low)]).max() > 0.035
+            np.abs(point - [(rate[c] - left) / (right - left), (speed[c] - low) / (high - low)]).max() > 0.035
             for c in chosen
         ):
             chosen.append(number)
     return chosen
 
 
-def _front_table(
-    axes: Axes, nest: Nest, plan: Plan, rate: Sequence[float], speed: Sequence[float], listed: int
-) -> None:
-    """List the plans of a front: numbers, order of the loops and tile."""
+def _front_table(axes: Axes, front: _Front, plan: Plan, listed: int) -> None:
+    """List the first `listed` plans of a front: numbers, order of the loops and tile."""
     columns = (
         (0.05, "right", ""),
         (0.2, "right", "GOps/s"),
         (0.36, "right", "Ops/byte"),
         (0.4, "left", "loops"),
     )
+    nest = front.nest
     loops = "ncyxk" if nest.sizes[G] == 1 else LOOPS
     axes.set_axis_off()
     axes.set_title("(b) The plans")
@@ -634,8 +695,8 @@ def _front_table(
         step = dict(zip(LOOPS, nest.step(layer.tile), strict=True))
         cells = (
             f"{row + 1}",
-            f"{speed[row]:.3f}",
-            f"{rate[row]:.1f}",
+            f"{front.speed[row]:.3f}",
+            f"{front.rate[row]:.1f}",
             layer.order if layer.reuse == "halo" else layer.schedule,
             " × ".join(str(step[loop]) for loop in loops),
         )

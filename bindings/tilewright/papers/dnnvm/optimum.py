@@ -151,7 +151,7 @@ def _print_loss(found: Mapping[str, Solved], say: Say) -> None:
 def draw(moved: Mapping[str, tuple[float, float]], path: Path) -> None:
     """Draw what each network moves from and to DRAM, before and after fusion."""
     figure = plotting.new_figure(9.4, 0.9 + 0.36 * len(moved))
-    axes = plotting.place(figure, 1.35, 0.5, 7.6, 0.36 * len(moved))
+    axes = plotting.add_axes(figure, 1.35, 0.5, 7.6, 0.36 * len(moved))
     at = np.arange(len(moved))
     for number, (words, colour) in enumerate((("each operation alone", GREY), ("at the optimum", BLUE))):
         values = [pair[number] for pair in moved.values()]

@@ -91,7 +91,7 @@ def figure_curves(
     width, height = 5.2, 3.6
     figure = plotting.new_figure(len(curves) * (width + 0.65) + 0.25, height + 1.0)
     for number, (name, panel) in enumerate(curves.items()):
-        axes = plotting.place(figure, 0.65 + number * (width + 0.65), 0.4, width, height)
+        axes = plotting.add_axes(figure, 0.65 + number * (width + 0.65), 0.4, width, height)
         alike: list[list[str]] = []
         for schedule, curve in panel.items():
             same = next((g for g in alike if np.allclose(panel[g[0]], curve, equal_nan=True)), None)

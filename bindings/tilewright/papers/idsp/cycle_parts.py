@@ -38,7 +38,7 @@ def figure_parts(
     width, height = 4.9, 3.2
     figure = plotting.new_figure(len(parts) * (width + 0.85) + (0.1 if relative else 1.25), height + 1.25)
     for number, (name, rows) in enumerate(parts.items()):
-        axes = plotting.place(
+        axes = plotting.add_axes(
             figure, 0.75 + number * (width + (0.7 if relative else 1.3)), 0.65, width, height
         )
         known = [i for i, (schedule, _) in enumerate(rows) if schedule]

@@ -126,9 +126,9 @@ def figure_roofline(
 ) -> None:
     """Draw every solution of the thesis's model under the roofs, and its front and the exact one enlarged."""
     figure = plotting.new_figure(12.6, 5.1)
-    axes = plotting.place(figure, 0.7, 0.4, 5.0, 4.1)
+    axes = plotting.add_axes(figure, 0.7, 0.4, 5.0, 4.1)
     _draw_solutions(axes, nest, solutions, ours)
-    zoom = plotting.place(figure, 6.65, 0.4, 5.7, 4.1)
+    zoom = plotting.add_axes(figure, 6.65, 0.4, 5.7, 4.1)
     _draw_trade_off(zoom, nest, solutions, theirs, ours)
     plotting.save(figure, path)
 

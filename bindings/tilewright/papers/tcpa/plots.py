@@ -32,7 +32,7 @@ def figure_4(found: Storage, path: Path) -> None:
     width, top = 3.6, max(map(sum, zip(*panels["(a) layer by layer, equation 14"][0], strict=True)))
     figure = plotting.new_figure(0.6 + len(panels) * (width + 0.25), 3.7)
     for number, (title, bars) in enumerate(panels.items()):
-        axes = plotting.place(figure, 0.6 + number * (width + 0.25), 0.7, width, 2.6)
+        axes = plotting.add_axes(figure, 0.6 + number * (width + 0.25), 0.7, width, 2.6)
         for place, stack in enumerate(bars):
             at = np.arange(len(found.names)) + (place - (len(bars) - 1) / 2) * 0.8 / len(bars)
             bottom = np.zeros(len(at))
@@ -59,7 +59,7 @@ def figure_4(found: Storage, path: Path) -> None:
 def figure_pes(fronts: Mapping[bool, Mapping[int, Case]], theirs: Mapping[str, Case], path: Path) -> None:
     """Draw frames per second and latency of the best plans over the PEs, and the paper's plans."""
     figure = plotting.new_figure(11.4, 4.0)
-    rates, latencies = (plotting.place(figure, left, 0.45, 4.75, 3.0) for left in (0.7, 6.35))
+    rates, latencies = (plotting.add_axes(figure, left, 0.45, 4.75, 3.0) for left in (0.7, 6.35))
     for (wider, front), colour in zip(fronts.items(), (BLUE, VERMILION), strict=True):
         pes = [*front, max(front) + 1]
         for axes, values, dashed in (

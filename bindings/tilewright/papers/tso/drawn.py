@@ -16,7 +16,7 @@ from tilewright.plotting import BLUE, GREY, INK, ORANGE, SKY, VERMILION
 def figure_6(networks: Sequence[Solved], path: Path) -> None:
     """Draw what part of the time loads, stores and MACs take, with bursts and without (figure 6)."""
     figure = plotting.new_figure(7.0, 3.4)
-    axes = plotting.place(figure, 0.65, 0.55, 6.1, 2.35)
+    axes = plotting.add_axes(figure, 0.65, 0.55, 6.1, 2.35)
     labels: list[tuple[float, str]] = []
     for place, network in enumerate(networks):
         whole = network.no_burst * 1e6
@@ -62,7 +62,7 @@ def figure_7(networks: Sequence[Solved], path: Path) -> None:
     """Draw every layer's throughput over its MACs per byte loaded, under the machine's roofs (figure 7)."""
     machine = npu_of(networks[0].layers[0].problem)
     figure = plotting.new_figure(6.4, 4.2)
-    axes = plotting.place(figure, 0.7, 0.45, 5.5, 3.15)
+    axes = plotting.add_axes(figure, 0.7, 0.45, 5.5, 3.15)
     points = list(roofline(networks))
     for name, colour, marker in zip(NAMES, (BLUE, INK, ORANGE, VERMILION, SKY), "os^Dv", strict=True):
         mine = [(x, y) for network, x, y in points if network == name]
