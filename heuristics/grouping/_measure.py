@@ -17,7 +17,7 @@ Group = NDArray[np.int64]
 
 def room(problem: Problem) -> NDArray[np.int32]:
     """Return the most pixels of a group of 0, 1, ... patches, as the compiled kernels take them."""
-    return problem.group_room.astype(np.int32)
+    return problem.max_pixels_by_size.astype(np.int32)
 
 
 def near(problem: Problem, most: int = 64) -> NDArray[np.int32]:

@@ -12,7 +12,7 @@ import sys
 import time
 
 from tilewright.grouping import best_bound
-from tilewright.grouping.exact.search import answers
+from tilewright.grouping.exact.search import prove
 from tilewright.papers.s1.tables import grid_cell
 
 CELLS = ((6, 2), (7, 2), (8, 2), (9, 2), (7, 3), (8, 3), (9, 3), (9, 4), (10, 5))
@@ -26,7 +26,7 @@ def main(limit: float, steps: str) -> None:
         problem = grid_cell(size, group, steps).problem
         began = time.monotonic()
         bound, optimal = best_bound(problem).value, False
-        for found in answers(problem, began + limit, bound, threads=2):
+        for found in prove(problem, began + limit, bound, threads=2):
             bound, optimal = found.bound, found.plan is not None
         seconds = time.monotonic() - began
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
