@@ -18,8 +18,7 @@ Method = Callable[[Problem, float, int, int | None, int], Iterator[Progress]]
 
 FEW = 20
 """If plans with FEW steps more than the fewest cost more than the best known plan, every number of steps has
-a
-search of its own for all of the time; otherwise one search of all numbers takes over after half of it."""
+a search of its own for all of the time; otherwise one search of all numbers takes over after half of it."""
 
 
 def suits(problem: Problem) -> bool:

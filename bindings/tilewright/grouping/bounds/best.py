@@ -110,8 +110,7 @@ def window_overlap(problem: Problem, count: int, facts: _Facts | None = None) ->
 
     The last group of a window, which the next window inherits, belongs to both. If its patches are spread, so
     that it holds many pixels, they enclose places that only one of the windows can have, and the other one
-    has
-    a longer border for as many patches (docs/bounds.md, theorem 2b).
+    has a longer border for as many patches (docs/bounds.md, theorem 2b).
 
     Parameters
     ----------
@@ -343,8 +342,7 @@ def fewest_waiting(problem: Problem, fewest: NDArray[np.int64], group: int) -> N
 
     A pixel waits if it is needed by a patch that is done after the step and by one that was not before it.
     Pixels near the edges of the plane, which fewer than K x K patches need, may wait no longer; these are
-    left
-    to the caller (docs/bounds.md, theorem 5).
+    left to the caller (docs/bounds.md, theorem 5).
 
     Parameters
     ----------

@@ -637,8 +637,7 @@ def expand(
 
     Groups are listed by branching: a pixel on chip that is still needed is either covered by one of its
     patches or thrown away. When all pixels are decided, the other patches are free. A branch ends when its
-    decisions
-    cost more than the rules allow.
+    decisions cost more than the rules allow.
 
     Parameters
     ----------

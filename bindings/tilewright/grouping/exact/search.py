@@ -40,8 +40,7 @@ GROWTH, WIDER = 2.4, 4.0
 
 IDLE, BRIEF = 40.0, 1.0
 """Penalise an unproductive turn for tables: if it took more than BRIEF seconds, the expected duration of the
-next
-is IDLE times the last."""
+next is IDLE times the last."""
 
 PATIENCE = 5.0
 """A turn that takes longer than PATIENCE times its expected duration is late: the other search goes on, and a
@@ -49,8 +48,7 @@ turn that would refute several objectives at once is abandoned."""
 
 LEADING = 0.15
 """The search for the fewest steps goes ahead while its next turn is expected to take at most this share of
-the
-remaining time."""
+the remaining time."""
 
 EARLY = 0.01
 """After this share of the time it waits once for the others, so that a bound on all is proven soon."""
