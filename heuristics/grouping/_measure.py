@@ -15,9 +15,9 @@ Group = NDArray[np.int64]
 """Patch numbers of one step."""
 
 
-def room(problem: Problem) -> NDArray[np.int32]:
-    """Return the most pixels of a group of 0, 1, ... patches, as the compiled kernels take them."""
-    return problem.group_room.astype(np.int32)
+def max_pixels_by_size(problem: Problem) -> NDArray[np.int32]:
+    """Return `Problem.max_pixels_by_size` in the type that the kernels take."""
+    return problem.max_pixels_by_size.astype(np.int32)
 
 
 def near(problem: Problem, most: int = 64) -> NDArray[np.int32]:
@@ -83,12 +83,12 @@ def distinct(problem: Problem, members: NDArray[np.int64]) -> int:
     return int((pixels >= 0).sum())
 
 
-def longest_fitting(problem: Problem, space: NDArray[np.int32], patches: Group) -> int:
+def longest_fitting(problem: Problem, max_pixels: NDArray[np.int32], patches: Group) -> int:
     """Count how many of the first patches fit into the memory together; one always does."""
     table = problem.patch_pixels[patches]
     pixels, first = np.unique(table, return_index=True)
     new = np.bincount(first[pixels >= 0] // table.shape[1], minlength=len(patches))
-    fits = np.cumsum(new) <= space[1 : len(patches) + 1]
+    fits = np.cumsum(new) <= max_pixels[1 : len(patches) + 1]
     return len(patches) if fits.all() else max(1, int(np.argmin(fits)))
 
 
@@ -106,11 +106,11 @@ def cut(problem: Problem, order: Sequence[int] | NDArray[np.int64]) -> list[Grou
         if fewest > problem.kmin:
             return np.array_split(order, fewest)
         return np.split(order, range(size, len(order), size))
-    space = room(problem)
+    max_pixels = max_pixels_by_size(problem)
     groups = []
     start = 0
     while start < len(order):
-        fitting = longest_fitting(problem, space, order[start : start + size])
+        fitting = longest_fitting(problem, max_pixels, order[start : start + size])
         groups.append(order[start : start + fitting])
         start += fitting
     while len(groups) < fewest:

@@ -10,28 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.grouping import Problem
-from tilewright.heuristics.grouping import _covering, _growing
+from tilewright.heuristics.grouping import _beam_kernel, _sweep_kernel
+from tilewright.heuristics.grouping._beam_kernel import BeamStyle
 from tilewright.heuristics.grouping._measure import Group
-
-Style = tuple[float, float, float, float, float, float, float]
-"""Taste of the beam search: that of `_growing.grow`, and how much the front is held back per line."""
-
-CoverStyle = tuple[float, float, float, float, float]
-"""Taste of `_covering.grow`."""
+from tilewright.heuristics.grouping._sweep_kernel import SweepStyle
 
 
-def draw_cover_style(rng: np.random.Generator) -> CoverStyle:
-    """Draw a taste of `_covering.grow`; the ranges hold what did well on several layers."""
+def draw_sweep_style(rng: np.random.Generator) -> SweepStyle:
+    """Draw a taste of the sweep from the ranges that did well on several layers."""
     crowd = float(rng.choice([0.0, 0.5, 1.0]))
     pull, noise = np.exp(rng.uniform(np.log([1.0, 0.3]), np.log([5.0, 6.0])))
     hold, length = np.exp(rng.uniform(np.log([0.03, 0.001]), np.log([0.6, 0.1]))) * 5.0**-crowd
-    return float(pull), float(hold), crowd, float(noise), float(length)
+    return SweepStyle(float(pull), float(hold), crowd, float(noise), float(length))
 
 
-def draw_style(rng: np.random.Generator) -> Style:
-    """Draw a taste of the beam search; the ranges hold what did well on many layers.
+def draw_beam_style(rng: np.random.Generator) -> BeamStyle:
+    """Draw a taste of the beam search from the ranges that did well on many layers.
 
-    Where a front is much longer than a group, caring little for its length does best.
+    Where a front is much longer than a group, a low price of its length does best.
     """
     open_, patience = rng.uniform(0.1, 1.0), rng.uniform(0.75, 1.0)
     crowd = float(rng.choice([0.0, 0.0, 0.5, 1.0, 1.5]))
@@ -41,14 +37,13 @@ def draw_style(rng: np.random.Generator) -> Style:
     price = float(rng.choice([1.0, 3.0, 100.0]))
     noise = float(rng.choice([0.01, 0.1, 0.3]))
     pull = float(np.exp(rng.uniform(np.log(0.002), np.log(0.2)))) if rng.random() < 0.5 else 0.0
-    return open_, patience, hold, crowd, noise, price, pull
+    return BeamStyle(open_, patience, hold, crowd, noise, price, pull)
 
 
-def vary(style: Style, rng: np.random.Generator) -> Style:
+def vary(style: BeamStyle, rng: np.random.Generator) -> BeamStyle:
     """Change a taste a little."""
-    open_, patience, hold, crowd, noise, price, pull = style
-    change = rng.uniform(0.8, 1.25, 3)
-    return open_ * change[0], patience, hold * change[1], crowd, noise, price, pull * change[2]
+    open_, hold, pull = rng.uniform(0.8, 1.25, 3) * (style.open, style.hold, style.pull)
+    return style._replace(open=open_, hold=hold, pull=pull)
 
 
 @dataclass
@@ -62,7 +57,7 @@ class Window:
     pixels : shape (patches, k)
         Their pixels, numbered within the window, -1 for none.
     known
-        Which pixel of the layer each pixel within the window is; the others are of no interest to it.
+        The pixel of the layer that each pixel within the window is.
     near
         Close patches, numbered within the window.
     ahead : shape (patches,)
@@ -118,28 +113,34 @@ class Window:
 
     def grow(
         self,
-        room: NDArray[np.int32],
+        max_pixels: NDArray[np.int32],
         n_steps: int,
         max_loads: int,
         width: int,
-        styles: Sequence[Style],
+        styles: Sequence[BeamStyle],
         seed: int,
     ) -> list[Group] | None:
-        """Arrange the patches anew in so many steps, the best that any taste finds; None if all died."""
-        outside = np.minimum(self.loads, _growing.MOST_LOADS)
-        chip = _growing.PREVIOUS * self.before + _growing.ONE_LOAD * outside
-        found: list[tuple[int, int, int, list[Group]]] = []
+        """Arrange the patches anew in `n_steps` steps by the beam search.
+
+        Returns
+        -------
+        list of groups or None
+            The best that any of the tastes finds; None if all searches died.
+        """
+        outside = np.minimum(self.loads, _beam_kernel.MOST_LOADS)
+        chip = _beam_kernel.PREVIOUS * self.before + _beam_kernel.ONE_LOAD * outside
+        plans: list[tuple[int, int, int, list[Group]]] = []
         for number, style in enumerate(styles):
-            steps, evictions = _growing.grow(
-                self.pixels, self.near, self.needs, chip.astype(np.uint8), room,
-                style[-1] * self.ahead, n_steps, max_loads, width, style[:-1], seed,
+            steps, evictions = _beam_kernel.grow_by_patch(
+                self.pixels, self.near, self.needs, chip.astype(np.uint8), max_pixels,
+                style.pull * self.ahead, n_steps, max_loads, width, style, seed,
             )  # fmt: skip
             if evictions >= 0:
                 groups = self.groups(steps, n_steps)
                 starts = self.starts(groups)
                 over = int(np.maximum(self.loads + starts - max_loads, 0).sum())
-                found.append((over, int(starts.sum()), number, groups))
-        return min(found)[-1] if found else None
+                plans.append((over, int(starts.sum()), number, groups))
+        return min(plans)[-1] if plans else None
 
     @cached_property
     def needs(self) -> NDArray[np.int16]:
@@ -166,14 +167,14 @@ class Window:
         timetable: NDArray[np.float64],
         width: int,
         tries: int,
-        style: CoverStyle,
+        style: SweepStyle,
         seed: int,
     ) -> list[Group]:
-        """Arrange the patches anew in so many steps, roughly by a timetable; no limit but `capacity` is kept.
+        """Arrange the patches anew in `n_steps` steps, roughly by a timetable.
 
-        There must be a patch for every step; see `_covering.grow` for the parameters.
+        No limit but `capacity` is kept. There must be at least one patch for each step. For the parameters see `_sweep_kernel.grow_by_group`.
         """
-        steps, _ = _covering.grow(
+        steps, _ = _sweep_kernel.grow_by_group(
             self.pixels, self.owners, self.near, self.needs, self.before, capacity, timetable, n_steps,
             width, tries, style, seed,
         )  # fmt: skip

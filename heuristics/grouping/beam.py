@@ -21,17 +21,18 @@ from numpy.typing import NDArray
 
 from tilewright.grouping import Plan, Problem
 from tilewright.heuristics.grouping import strips
-from tilewright.heuristics.grouping._measure import Group, best, near, room
-from tilewright.heuristics.grouping._window import Style, Window
+from tilewright.heuristics.grouping._beam_kernel import BeamStyle
+from tilewright.heuristics.grouping._measure import Group, best, max_pixels_by_size, near
+from tilewright.heuristics.grouping._window import Window
 
-STYLES: tuple[Style, ...] = (
-    (0.85, 0.85, 0.01, 0.5, 0.01, 100.0, 0.0),
-    (0.85, 0.9, 0.05, 0.5, 0.1, 100.0, 0.15),
-    (0.7, 0.95, 0.015, 1.0, 0.1, 100.0, 0.02),
-    (0.3, 0.8, 0.2, 0.0, 0.01, 100.0, 0.0),
-    (0.5, 0.8, 0.003, 1.0, 0.1, 100.0, 0.004),
-    (0.5, 0.9, 0.03, 1.0, 0.01, 100.0, 0.0),
-    (0.5, 0.8, 0.1, 0.0, 0.01, 100.0, 0.0),
+STYLES: tuple[BeamStyle, ...] = (
+    BeamStyle(open=0.85, patience=0.85, hold=0.01, crowd=0.5, noise=0.01, price=100.0, pull=0.0),
+    BeamStyle(open=0.85, patience=0.9, hold=0.05, crowd=0.5, noise=0.1, price=100.0, pull=0.15),
+    BeamStyle(open=0.7, patience=0.95, hold=0.015, crowd=1.0, noise=0.1, price=100.0, pull=0.02),
+    BeamStyle(open=0.3, patience=0.8, hold=0.2, crowd=0.0, noise=0.01, price=100.0, pull=0.0),
+    BeamStyle(open=0.5, patience=0.8, hold=0.003, crowd=1.0, noise=0.1, price=100.0, pull=0.004),
+    BeamStyle(open=0.5, patience=0.9, hold=0.03, crowd=1.0, noise=0.01, price=100.0, pull=0.0),
+    BeamStyle(open=0.5, patience=0.8, hold=0.1, crowd=0.0, noise=0.01, price=100.0, pull=0.0),
 )
 """Tastes that did well on many layers, the most reliable first."""
 
@@ -51,14 +52,14 @@ def plan(problem: Problem) -> Plan:
     Where even one taste would take too long, the answer is that of `strips`.
     """
     plans = [strips.plan(problem)]
-    close, space = near(problem), room(problem)
+    close, max_pixels = near(problem), max_pixels_by_size(problem)
     cuts = ways_to_cut(problem)
     affordable = WORK / sum(work(problem, count) for count, _ in cuts)
     tastes = STYLES[: int(affordable / WIDTH)]
     width = max(WIDTH, int(min(200, affordable / len(STYLES))))
     for count, lying in cuts if tastes else []:
         start = middle(problem, count, lying)
-        groups = grow(problem, close, space, count, lying, plans[0].n_steps, width, tastes, 0, start)
+        groups = grow(problem, close, max_pixels, count, lying, plans[0].n_steps, width, tastes, 0, start)
         if groups is not None:
             plans.append(Plan.from_groups(problem, groups))
     chosen: Plan = best(problem, plans)
@@ -112,12 +113,12 @@ def work(problem: Problem, count: int) -> float:
 def grow(
     problem: Problem,
     close: NDArray[np.int32],
-    space: NDArray[np.int32],
+    max_pixels: NDArray[np.int32],
     count: int,
     lying: bool,
     n_steps: int,
     width: int,
-    styles: Sequence[Style],
+    styles: Sequence[BeamStyle],
     seed: int,
     middle: float,
 ) -> list[Group] | None:
@@ -125,15 +126,15 @@ def grow(
 
     Parameters
     ----------
-    close, space
-        `near` and `room` of the problem.
+    close, max_pixels
+        `near` and `max_pixels_by_size` of the problem.
     count, lying
         Number of strips; whether they lie along the rows. A strip ends where a group is full, not at a
         straight line.
     n_steps
         Number of steps.
     width, styles, seed
-        See `_growing.grow`; each part of a strip is the best that any of the tastes finds.
+        See `_beam_kernel.grow_by_patch`; each part of a strip is the best that any of the tastes finds.
     middle
         Where in a strip growing begins, see `_grow_strip`.
     """
@@ -158,7 +159,7 @@ def grow(
         later = np.unique(table[order[end:]])
         loads[later] += 1
         part = _grow_strip(
-            problem, close, space, strip, before, loads, last - first, width, styles, seed, middle
+            problem, close, max_pixels, strip, before, loads, last - first, width, styles, seed, middle
         )
         loads[later] -= 1
         if part is None:
@@ -172,13 +173,13 @@ def grow(
 def _grow_strip(
     problem: Problem,
     close: NDArray[np.int32],
-    space: NDArray[np.int32],
+    max_pixels: NDArray[np.int32],
     strip: Group,
     before: Group | None,
     loads: NDArray[np.int64],
     n_steps: int,
     width: int,
-    styles: Sequence[Style],
+    styles: Sequence[BeamStyle],
     seed: int,
     middle: float,
 ) -> list[Group] | None:
@@ -205,7 +206,7 @@ def _grow_strip(
         if cut:
             # What both parts hold is loaded once, and so is what stays on chip from strip to strip.
             window.loads = window.loads + window.before - window.after
-        part = window.grow(space, steps, problem.max_loads, width, styles, seed)
+        part = window.grow(max_pixels, steps, problem.max_loads, width, styles, seed)
         if part is None:
             return None
         groups = part if patches is tail else part[::-1] + groups

@@ -26,9 +26,18 @@ from numpy.typing import NDArray
 from tilewright.core.context import RunContext
 from tilewright.grouping import Plan, Problem
 from tilewright.grouping.plan import count_loads
-from tilewright.heuristics.grouping import _annealing, beam, row_by_row, strips, sweep, zigzag
-from tilewright.heuristics.grouping._measure import Group, Value, best, distinct, near, room, value
-from tilewright.heuristics.grouping._window import Style, Window, draw_cover_style, draw_style, vary
+from tilewright.heuristics.grouping import _annealing_kernel, beam, row_by_row, strips, sweep, zigzag
+from tilewright.heuristics.grouping._beam_kernel import BeamStyle
+from tilewright.heuristics.grouping._measure import (
+    Group,
+    Value,
+    best,
+    distinct,
+    max_pixels_by_size,
+    near,
+    value,
+)
+from tilewright.heuristics.grouping._window import Window, draw_beam_style, draw_sweep_style, vary
 
 WIDTH, TASTES = 25, 8
 """Plans that a restart grows side by side, and tastes that it tries: wider helps less than another taste."""
@@ -50,6 +59,12 @@ LONGEST = 4.0
 
 CELLS = 4_000_000
 """Entries of the table of counts (groups times pixels) that one annealing may fill."""
+
+VIOLATION = 4.0
+"""Pixel loads that a violation counts while a plan is annealed."""
+
+LONGEST_STRETCH = 20
+"""Most steps that one move of the annealing reverses or exchanges."""
 
 Cut = tuple[int, bool]
 """Number of strips, and whether they lie along the rows."""
@@ -99,7 +114,7 @@ class _Run:
         self.began = time.monotonic()
         self.rng = np.random.default_rng(search.seed)
         self.near = near(problem)
-        self.room = room(problem)
+        self.max_pixels = max_pixels_by_size(problem)
         self.pixels = problem.patch_pixels
         self.take(start)
         # What no plan can undercut: every needed pixel once, in the fewest steps.
@@ -114,7 +129,7 @@ class _Run:
         # Ways to cut the layer for a restart, how many tastes each has tried, and its best.
         self.cuts = [cut for cut in beam.ways_to_cut(problem) if self.taste_seconds(cut) < LONGEST]
         self.tried: dict[Cut, int] = {}
-        self.styles: dict[Cut, tuple[int, Style | None]] = {}
+        self.styles: dict[Cut, tuple[int, BeamStyle | None]] = {}
         self.small = bool(self.cuts) and max(map(self.taste_seconds, self.cuts)) < SLICE
         self.n_steps = len(self.groups)
         # Tastes of sweeps with what their plans would cost, the best first.
@@ -270,7 +285,7 @@ class _Run:
             width = int(min(width, max(5, SLICE / (self.pace["regrow"] * len(patches)))))
         began = time.monotonic()
         grown = window.grow(
-            self.room, steps, problem.max_loads, width, [draw_style(rng)], int(rng.integers(2**31))
+            self.max_pixels, steps, problem.max_loads, width, [draw_beam_style(rng)], int(rng.integers(2**31))
         )
         self.learn("regrow", len(patches) * width, time.monotonic() - began)
         if grown is not None:
@@ -333,7 +348,7 @@ class _Run:
         timetable += rng.normal(0, 0.3 * rng.integers(3), len(timetable))
         began = time.monotonic()
         grown = window.cover(
-            problem.group_size, length, timetable, width, sweep.TRIES, draw_cover_style(rng),
+            problem.group_size, length, timetable, width, sweep.TRIES, draw_sweep_style(rng),
             int(rng.integers(2**31)),
         )  # fmt: skip
         self.learn("cover", work * width, time.monotonic() - began)
@@ -369,7 +384,7 @@ class _Run:
         """Count the pixels by which groups exceed the memory."""
         if self.problem.machine.memory is None:
             return 0
-        return sum(max(0, distinct(self.problem, group) - self.room[len(group)]) for group in groups)
+        return sum(max(0, distinct(self.problem, group) - self.max_pixels[len(group)]) for group in groups)
 
     def consider(
         self,
@@ -427,7 +442,7 @@ class _Run:
         local = [self.groups[row] for row in rows]
         moving = [g for g, move in zip(local, movable, strict=True) if move]
         fixed = [g for g, move in zip(local, movable, strict=True) if not move]
-        # Patches and pixels are numbered anew; patches that move come first, see `_annealing.build`.
+        # Patches and pixels are numbered anew; patches that move come first, see `_annealing_kernel.build`.
         patches = np.concatenate(moving + fixed)
         n_moving = sum(map(len, moving))
         known, pixels = np.unique(self.pixels[patches], return_inverse=True)
@@ -439,17 +454,17 @@ class _Run:
         number[patches[n_moving:]] = -1
         fewest, most_steps = (limit - n + len(rows) for limit in problem.steps_range)
         spare = int(np.clip(most_steps - len(rows), 0, 8))
-        state = _annealing.build(
+        state = _annealing_kernel.build(
             np.ascontiguousarray(pixels.reshape(len(patches), -1) - missing, dtype=np.int32),
             number[self.near[patches[:n_moving]]],
             groups,
             movable,
             self.loads[known],
-            self.room,
+            self.max_pixels,
             problem.max_loads,
             spare,
         )
-        over = int(state.groups.totals[_annealing.OVER])
+        over = int(state.groups.totals[_annealing_kernel.Total.OVER])
         # The kernel counts in pixel loads.
         unit = max(problem.load_cost, 1e-3)
         weight = problem.step_cost / unit
@@ -460,18 +475,19 @@ class _Run:
             moves = int(np.clip(SLICE / self.pace["anneal"], 1000, 400_000))
         hot = heat or float(np.exp(rng.uniform(np.log(0.2), np.log(1.5))))
         began = time.monotonic()
-        found = _annealing.anneal(
+        found = _annealing_kernel.anneal(
             state, moves, hot, min(hot, 0.15), int(rng.integers(2**31)),
-            (problem.max_loads, fewest, most_steps, 20), 4.0, weight,
-            now + _annealing.FORBIDDEN * over + 1e-6, goal,
+            _annealing_kernel.Limits(problem.max_loads, fewest, most_steps, LONGEST_STRETCH),
+            _annealing_kernel.Weights(VIOLATION, weight), now + _annealing_kernel.FORBIDDEN * over + 1e-6,
+            goal,
         )  # fmt: skip
         self.learn("anneal", moves, time.monotonic() - began)
-        if found > now + _annealing.FORBIDDEN * over:
+        if found > now + _annealing_kernel.FORBIDDEN * over:
             return
         totals = state.best_totals
         self.consider(
-            int(totals[_annealing.OVER]) - over,
-            int(totals[_annealing.LOADS]),
+            int(totals[_annealing_kernel.Total.OVER]) - over,
+            int(totals[_annealing_kernel.Total.LOADS]),
             self.spliced(rows, movable, state, patches),
             known,
             state.best_loads,
@@ -493,7 +509,7 @@ class _Run:
         return found
 
     def spliced(
-        self, rows: list[int], movable: NDArray[np.bool_], state: _annealing.State, patches: Group
+        self, rows: list[int], movable: NDArray[np.bool_], state: _annealing_kernel.State, patches: Group
     ) -> list[Group]:
         """Return the whole sequence with the rows of an annealed one in the places of those it replaces."""
         members: list[list[int]] = [[] for _ in state.frozen]
@@ -502,7 +518,7 @@ class _Run:
         # Fixed rows stay where they are; what moves follows the fixed row before it.
         after: dict[int, list[Group]] = {}
         fixed = 0
-        for row in state.best_order[1 : 1 + state.best_totals[_annealing.STEPS]]:
+        for row in state.best_order[1 : 1 + state.best_totals[_annealing_kernel.Total.STEPS]]:
             if state.frozen[row]:
                 fixed = int(row)
             else:
@@ -546,7 +562,7 @@ class _Run:
         if cut not in self.styles or self.price(self.value) < self.styles[cut][0]:
             self.styles[cut] = self.price(self.value), style
 
-    def grown(self, cut: Cut) -> tuple[list[Group] | None, Style]:
+    def grown(self, cut: Cut) -> tuple[list[Group] | None, BeamStyle]:
         """Grow a plan strip by strip; return the first of the tastes, too."""
         problem, rng = self.problem, self.rng
         tastes, width = 3, WIDTH
@@ -554,7 +570,7 @@ class _Run:
             if self.small:
                 width *= int(2 ** rng.integers(5))
             tastes = self.affordable(cut) * WIDTH // width or 1
-        styles = [draw_style(rng) for _ in range(tastes)]
+        styles = [draw_beam_style(rng) for _ in range(tastes)]
         # What did well elsewhere comes first.
         tried = self.tried.get(cut, 0)
         known = beam.STYLES[tried : tried + tastes]
@@ -570,7 +586,7 @@ class _Run:
         began = time.monotonic()
         n_steps = self.draw_steps(self.n_steps, problem.n_patches)
         groups = beam.grow(
-            problem, self.near, self.room, *cut, n_steps, width, styles,
+            problem, self.near, self.max_pixels, *cut, n_steps, width, styles,
             int(rng.integers(2**31)), middle if usual else 0.5 - middle,
         )  # fmt: skip
         self.learn("restart", tastes * width * beam.work(problem, cut[0]), time.monotonic() - began)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tilewright.grouping import Plan, Problem
 from tilewright.grouping.plan import count_loads
-from tilewright.heuristics.grouping._measure import Group, cut, longest_fitting, room
+from tilewright.heuristics.grouping._measure import Group, cut, longest_fitting, max_pixels_by_size
 
 SMALL = 5000
 """Patches up to which every width is tried; beyond, widths close to what a group spans."""
@@ -40,7 +40,7 @@ def orders(problem: Problem) -> list[NDArray[np.int64]]:
     for plane in (numbers, numbers.T):
         across = plane.shape[1]
         # What a group can span: its patches, as far as they fit into the memory.
-        span = longest_fitting(problem, room(problem), plane[0, : problem.group_size])
+        span = longest_fitting(problem, max_pixels_by_size(problem), plane[0, : problem.group_size])
         fewest_strips = -(-across // span)
         small = problem.n_patches <= SMALL
         counts = range(1, across + 1) if small else range(fewest_strips - 1, fewest_strips + 2)

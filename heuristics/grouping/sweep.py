@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from tilewright.grouping import Plan, Problem
 from tilewright.heuristics.grouping import strips
 from tilewright.heuristics.grouping._measure import Group, best, near
-from tilewright.heuristics.grouping._window import CoverStyle, Window, draw_cover_style
+from tilewright.heuristics.grouping._sweep_kernel import SweepStyle
+from tilewright.heuristics.grouping._window import Window, draw_sweep_style
 
 SLOW = True
 """On large layers this takes seconds: the others go first."""
@@ -43,19 +44,19 @@ class Taste(NamedTuple):
     lead
         Steps before it does, and after it leaves the border at the opposite place.
     style
-        Taste of `_covering.grow`.
+        Taste of the kernel.
     """
 
     place: float
     lead: float
-    style: CoverStyle
+    style: SweepStyle
 
 
 TASTES: tuple[Taste, ...] = (
-    Taste(1 / 16, 1.5, (2.1, 0.1, 1.0, 0.3, 0.001)),
-    Taste(1 / 20, 1.0, (4.5, 0.02, 0.65, 4.0, 0.002)),
-    Taste(1 / 16, 1.5, (2.8, 0.1, 0.4, 0.4, 0.001)),
-    Taste(1 / 20, 0.5, (2.6, 0.03, 0.5, 2.0, 0.03)),
+    Taste(1 / 16, 1.5, SweepStyle(pull=2.1, hold=0.1, crowd=1.0, noise=0.3, length=0.001)),
+    Taste(1 / 20, 1.0, SweepStyle(pull=4.5, hold=0.02, crowd=0.65, noise=4.0, length=0.002)),
+    Taste(1 / 16, 1.5, SweepStyle(pull=2.8, hold=0.1, crowd=0.4, noise=0.4, length=0.001)),
+    Taste(1 / 20, 0.5, SweepStyle(pull=2.6, hold=0.03, crowd=0.5, noise=2.0, length=0.03)),
 )
 """Tastes that did well on several layers, the most reliable first."""
 
@@ -100,18 +101,17 @@ def sweep(problem: Problem, window: Window, n_steps: int, taste: Taste, seed: in
 def draw_taste(rng: np.random.Generator) -> Taste:
     """Draw a taste; begun away from corners and from the middles between them, sweeps do best."""
     place = float(rng.choice(np.arange(1, 11) / 80))
-    return Taste(place, float(rng.choice(np.arange(0.0, 3.0, 0.5))), draw_cover_style(rng))
+    return Taste(place, float(rng.choice(np.arange(0.0, 3.0, 0.5))), draw_sweep_style(rng))
 
 
 def vary(taste: Taste, rng: np.random.Generator) -> Taste:
     """Change a taste a little."""
     other = draw_taste(rng)
     change = np.exp(rng.normal(0, 0.4, 5) * (rng.random(5) < 0.3))
-    pull, hold, crowd, noise, length = (float(value) for value in change * taste.style)
     return Taste(
         other.place if rng.random() < 0.2 else taste.place,
         other.lead if rng.random() < 0.2 else taste.lead,
-        (pull, hold, crowd, noise, length),
+        SweepStyle(*(float(value) for value in change * taste.style)),
     )
 
 

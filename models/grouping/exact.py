@@ -1,4 +1,4 @@
-"""The room's own exact method: partial plans stage by stage, and tables of how short chains of groups can be.
+"""The room's own exact method: partial plans stage by stage, pruned by lower bounds on the cost to go.
 
 Why nothing is lost is proven in docs/bounds.md; the search is ``tilewright.grouping.exact``.
 """
@@ -12,13 +12,13 @@ from tilewright.core.context import Outcome, RunContext
 from tilewright.grouping import Problem, best_bound, objective, violation
 from tilewright.grouping.bounds.best import with_more_steps
 from tilewright.grouping.exact.bitsets import fits
-from tilewright.grouping.exact.search import Found, answers, answers_by_steps
+from tilewright.grouping.exact.search import Progress, prove, prove_by_steps
 
-Method = Callable[[Problem, float, int, int | None, int], Iterator[Found]]
+Method = Callable[[Problem, float, int, int | None, int], Iterator[Progress]]
 
 FEW = 20
-"""Where plans with so many steps more than the fewest cost too much anyway, every number of steps is searched
-by itself to the end; elsewhere one search of all takes over after half of the time."""
+"""If plans with FEW steps more than the fewest cost more than the best known plan, every number of steps has
+a search of its own for all of the time; otherwise one search of all numbers takes over after half of it."""
 
 
 def suits(problem: Problem) -> bool:
@@ -37,13 +37,13 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
         plan = None
     value = None if plan is None else objective(problem, plan)
     bound = max(facts.value, search.bound or facts.value)
-    turns: list[tuple[Method, float]] = [(answers, search.deadline)]
+    turns: list[tuple[Method, float]] = [(prove, search.deadline)]
     fewest, most = problem.steps_range
     if fewest < most:
         deadline = search.deadline
         if value is None or (with_more_steps(problem, facts.steps + FEW) or value) < value:
             deadline = min(deadline, time.monotonic() + search.remaining() / 2)
-        turns.insert(0, (answers_by_steps, deadline))
+        turns.insert(0, (prove_by_steps, deadline))
     for method, deadline in turns:
         for found in method(problem, deadline, bound, value, search.threads):
             if found.impossible:

@@ -11,7 +11,7 @@ import time
 from measuring import Benchmark, peak_memory, timed
 
 from tilewright.grouping import Problem, best_bound
-from tilewright.grouping.exact.search import answers
+from tilewright.grouping.exact.search import prove
 from tilewright.papers.s1.tables import grid_cell
 
 CELLS = ((6, 2), (7, 2), (8, 2), (9, 2), (7, 3), (8, 3), (9, 3), (9, 4), (10, 5))
@@ -21,7 +21,7 @@ CELLS = ((6, 2), (7, 2), (8, 2), (9, 2), (7, 3), (8, 3), (9, 3), (9, 4), (10, 5)
 def proven(problem: Problem, limit: float) -> tuple[int, bool]:
     """Return the bound that is reached within a time limit, and whether a plan meets it."""
     bound, optimal = best_bound(problem).value, False
-    for answer in answers(problem, time.monotonic() + limit, bound, threads=2):
+    for answer in prove(problem, time.monotonic() + limit, bound, threads=2):
         bound, optimal = answer.bound, answer.plan is not None
     return bound, optimal
 

@@ -20,10 +20,10 @@ from tilewright.grouping.bounds.best import (
     Bound,
     compulsory,
     crossing,
+    excess_loads,
     fewest_pixels,
     most_pixels,
-    seams,
-    surplus,
+    window_overlap,
     windows,
     with_more_steps,
 )
@@ -126,10 +126,10 @@ def bounds(problem: Problem) -> Iterator[Bound]:
     yield compulsory(problem)
     for count in range(2, problem.n_patches // problem.group_size + 1):
         yield windows(problem, count)
-        if (bound := seams(problem, count)) is not None:
+        if (bound := window_overlap(problem, count)) is not None:
             yield bound
     yield crossing(problem)
-    if (bound := surplus(problem)) is not None:
+    if (bound := excess_loads(problem)) is not None:
         yield bound
     yield best_bound(problem)
 
@@ -423,7 +423,7 @@ def test_no_windows_and_seams_beat_the_bound(
     shape = [(n - 1) * s + k for n, s, k in zip(grid, stride, kernel, strict=True)]
     layer = {"input": [1, *shape], "kernel": list(kernel), "stride": list(stride)}
     problem = make_problem(layer, {"group_size": group_size, "compute": 0})
-    bound = seams(problem, count)
+    bound = window_overlap(problem, count)
     assert bound is not None
     total = problem.n_patches
     pixels = [frozenset(row.tolist()) for row in problem.patch_pixels]

@@ -24,15 +24,14 @@ from numba import njit
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.grouping import Plan, Problem, best_bound, measured_objective, objective, simulate, violation
-from tilewright.grouping.exact import layered_search as partial_plans
-from tilewright.grouping.exact import search
-from tilewright.grouping.exact.bitsets import Bits, pack, unpack
-from tilewright.grouping.exact.cost_to_go import Chains
-from tilewright.grouping.exact.expansion_kernel import FREE, NEVER, NEXT, Rules, Table, extend, undominated
-from tilewright.grouping.exact.layered_search import Sweep, TooLargeError
-from tilewright.grouping.exact.pruning_kernel import NONE, Scratch, is_late
-from tilewright.grouping.exact.reload_intervals import NO_ENDS
-from tilewright.grouping.exact.stages import Key, Space
+from tilewright.grouping.exact import layered_search, search
+from tilewright.grouping.exact.bitsets import NEVER, Bits, pack, unpack
+from tilewright.grouping.exact.cost_to_go import CostToGo
+from tilewright.grouping.exact.expansion_kernel import Rules, Table, expand, undominated
+from tilewright.grouping.exact.layered_search import LayeredSearch, TooLargeError
+from tilewright.grouping.exact.pruning_kernel import DeadlineScratch, Delay, overcommitted
+from tilewright.grouping.exact.reload_intervals import NO_PREFIX_LIMITS
+from tilewright.grouping.exact.stages import Key, StateSpace
 from tilewright.grouping.exact.workspace import Workspace
 from tilewright.grouping.structure import cells, last_useful_step, symmetries
 from tilewright.models.grouping import exact
@@ -51,10 +50,10 @@ def followed(stages: Iterator[object]) -> None:
     deque(stages, maxlen=0)
 
 
-def all_plans(*arguments: Any, **options: Any) -> Sweep:
-    sweep = search.plans_within(*arguments, **options)
-    followed(sweep.run())
-    return sweep
+def all_plans(*arguments: Any, **options: Any) -> LayeredSearch:
+    layered = search.plans_within(*arguments, **options)
+    followed(layered.run())
+    return layered
 
 
 # Layers ----------------------------------------------------------------------------------------------------
@@ -220,7 +219,7 @@ def test_a_memory_that_is_full_of_outputs_still_takes_patches_of_padding_alone(s
     machine = {"padding": "generated", "memory": 4}
     layer = {"kernel": (1, 2), "padding": [0, 0, 4, 4], "dilation": [1, 4]}
     problem = layer_of((1, 1), 5, steps=steps, reloads=0, machine=machine, **layer)
-    assert problem.group_room[:3].tolist() == [2, 1, 0]
+    assert problem.max_pixels_by_size[:3].tolist() == [2, 1, 0]
     expected = optimum(problem)
     assert expected == 1 + 4
     check_answer(problem, None, expected)
@@ -260,35 +259,35 @@ def test_a_search_for_less_than_the_optimum_finds_nothing(problem: Problem) -> N
     expected = optimum(problem)
     assume(expected is not None)
     assert expected is not None
-    space = Space(problem)
-    levels = search._Levels(space)
-    chains = Chains(space)
+    space = StateSpace(problem)
+    levels = search.ObjectiveLevels(space)
+    cost_to_go = CostToGo(space)
     watched = problem.max_loads == 2
     for slack in (None, 0, 0, 1, 3):
         if slack is not None:
-            followed(chains.improve(slack, soon()))
-        assert levels.value(chains.total) <= expected
-        sweep = all_plans(space, chains, levels.total(expected), soon(), watched=watched)
-        assert sweep.complete
-        found = sweep.plan()
+            followed(cost_to_go.improve(slack, soon()))
+        assert levels.value(cost_to_go.total) <= expected
+        layered = all_plans(space, cost_to_go, levels.total(expected), soon(), watched=watched)
+        assert layered.complete
+        found = layered.plan()
         if problem.limits.reloads <= 2:
             assert violation(problem, found) is None
             assert objective(problem, found) == expected
             # One half of a unit below, too.
-            less = all_plans(space, chains, levels.total(expected) - 1, soon(), watched=watched)
+            less = all_plans(space, cost_to_go, levels.total(expected) - 1, soon(), watched=watched)
             assert not less.complete
         else:
             assert objective(problem, found) <= expected
         if watched:
-            relaxed = all_plans(space, chains, levels.total(expected), soon())
+            relaxed = all_plans(space, cost_to_go, levels.total(expected), soon())
             assert relaxed.complete
             assert objective(problem, relaxed.plan()) <= expected
 
 
 @pytest.mark.parametrize("threads", [2, 3])
 def test_threads_change_nothing(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partial_plans, "FEW", 2)
-    monkeypatch.setattr(partial_plans, "CHUNK", 3)
+    monkeypatch.setattr(layered_search, "FEW", 2)
+    monkeypatch.setattr(layered_search, "CHUNK", 3)
     for problem, expected in ((layer_of((6, 6)), 48), (layer_of((5, 6), steps="free"), None)):
         alone = exact.solve(problem, RunContext(deadline=soon()))
         shared = exact.solve(problem, RunContext(deadline=soon(), threads=threads))
@@ -300,14 +299,14 @@ def test_threads_change_nothing(threads: int, monkeypatch: pytest.MonkeyPatch) -
 def test_a_table_that_gets_too_small_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that were cut short are extended again, into the larger table."""
     sizes: list[int] = []
-    original = Sweep._table
+    original = LayeredSearch._table
 
-    def small(self: Sweep, size: int) -> Table:
+    def small(self: LayeredSearch, size: int) -> Table:
         sizes.append(size)
         # Four times as large each time, 32 never gets to be what is made smaller here.
         return original(self, 32 if size == 1 << 12 else size)
 
-    monkeypatch.setattr(Sweep, "_table", small)
+    monkeypatch.setattr(LayeredSearch, "_table", small)
     outcome = exact.solve(layer_of((6, 6)), RunContext(deadline=soon()))
     assert (outcome.status, outcome.bound) == ("optimal", 48)
     assert any(size not in (1, 1 << 12) for size in sizes)
@@ -316,7 +315,7 @@ def test_a_table_that_gets_too_small_loses_nothing(monkeypatch: pytest.MonkeyPat
 # Tables of chains ------------------------------------------------------------------------------------------
 
 
-def shortest_chains(space: Space, *, free: bool) -> dict[Key, dict[tuple[int, int], int]]:
+def shortest_chains(space: StateSpace, *, free: bool) -> dict[Key, dict[tuple[int, int], int]]:
     """Length of the shortest chain by its stage and by the patches and pixels of its last group."""
     problem = space.problem
     masks = [sum({1 << p for p in row if p >= 0}) for row in problem.patch_pixels.tolist()]
@@ -348,10 +347,10 @@ def shortest_chains(space: Space, *, free: bool) -> dict[Key, dict[tuple[int, in
     return shortest
 
 
-def check_tables(chains: Chains, wide: bool) -> None:
+def check_tables(cost_to_go: CostToGo, wide: bool) -> None:
     """Check that no entry is above the shortest chain, and that each is just that after a wide search."""
-    space = chains.space
-    for free, tables in ((True, chains.free), (False, chains.anchored)):
+    space = cost_to_go.space
+    for free, tables in ((True, cost_to_go.free), (False, cost_to_go.anchored)):
         shortest = shortest_chains(space, free=free)
         for key, table in tables.items():
             reachable = not space.fixed or space.steps - key[0] <= space.n_patches - key[1]
@@ -362,7 +361,7 @@ def check_tables(chains: Chains, wide: bool) -> None:
                         assert table[size, pixels] == length, (free, key, size, pixels)
 
 
-def fits_in_a_plan(space: Space, key: Key, size: int) -> bool:
+def fits_in_a_plan(space: StateSpace, key: Key, size: int) -> bool:
     """Whether a chain of so many steps and patches may end in a group of so many where no group is empty."""
     return (size == key[1]) == (key[0] == 1) and key[0] * space.size - key[1] >= space.size - size
 
@@ -370,13 +369,13 @@ def fits_in_a_plan(space: Space, key: Key, size: int) -> bool:
 @settings(max_examples=60)
 @given(problem=tiny(work=1000), slacks=st.lists(st.sampled_from([0, 0, 1, 1, 2, 3, 5, 9, 20]), max_size=4))
 def test_no_table_is_above_the_shortest_chain(problem: Problem, slacks: list[int]) -> None:
-    chains = Chains(Space(problem))
-    check_tables(chains, wide=False)
+    cost_to_go = CostToGo(StateSpace(problem))
+    check_tables(cost_to_go, wide=False)
     for slack in slacks:
-        followed(chains.improve(slack, soon()))
-        check_tables(chains, wide=False)
-    followed(chains.improve(10**6, soon()))
-    check_tables(chains, wide=True)
+        followed(cost_to_go.improve(slack, soon()))
+        check_tables(cost_to_go, wide=False)
+    followed(cost_to_go.improve(10**6, soon()))
+    check_tables(cost_to_go, wide=True)
 
 
 @pytest.mark.parametrize(
@@ -393,47 +392,47 @@ def test_no_table_is_above_the_shortest_chain(problem: Problem, slacks: list[int
 )
 def test_tables_of_longer_chains(problem: Problem, slacks: tuple[int, ...]) -> None:
     """With eight patches and more, bounds are composed of shorter chains' too."""
-    chains = Chains(Space(problem))
+    cost_to_go = CostToGo(StateSpace(problem))
     for slack in slacks:
-        followed(chains.improve(slack, soon()))
-        check_tables(chains, wide=False)
+        followed(cost_to_go.improve(slack, soon()))
+        check_tables(cost_to_go, wide=False)
 
 
 def test_tables_only_rise() -> None:
-    chains = Chains(Space(layer_of((6, 6))))
-    before = chains.total
+    cost_to_go = CostToGo(StateSpace(layer_of((6, 6))))
+    before = cost_to_go.total
     for slack in (0, 1, 1, 2):
-        tables = [*chains.free.values(), *chains.anchored.values()]
-        followed(chains.improve(slack, soon()))
-        after = [*chains.free.values(), *chains.anchored.values()]
+        tables = [*cost_to_go.free.values(), *cost_to_go.anchored.values()]
+        followed(cost_to_go.improve(slack, soon()))
+        after = [*cost_to_go.free.values(), *cost_to_go.anchored.values()]
         assert all((new >= old).all() for new, old in zip(after, tables, strict=True))
-        assert chains.total >= before
-        before = chains.total
+        assert cost_to_go.total >= before
+        before = cost_to_go.total
 
 
 @pytest.mark.parametrize(("size", "group", "steps"), [(9, 2, "kmin"), (12, 3, "kmin"), (12, 3, 37)])
 def test_the_tables_begin_with_what_searches_of_the_plane_say(
     size: int, group: int, steps: int | str
 ) -> None:
-    space = Space(layer_of((size, size), group, steps=steps))
-    chains = Chains(space)
+    space = StateSpace(layer_of((size, size), group, steps=steps))
+    cost_to_go = CostToGo(space)
     assert best_bound(space.problem).name == "surplus"
-    assert search._Levels(space).value(chains.total) == best_bound(space.problem).value
+    assert search.ObjectiveLevels(space).value(cost_to_go.total) == best_bound(space.problem).value
     if group == 3:
         # Patches that share no pixel begin no plan of the least cost.
-        together, apart = (chains.anchored[space.end][3, pixels] + pixels for pixels in (15, 27))
+        together, apart = (cost_to_go.anchored[space.end][3, pixels] + pixels for pixels in (15, 27))
         assert apart >= together + 2 * 5
 
 
 def test_the_tables_prove_what_counting_does_not() -> None:
     """7x7 pixels in groups of two: 72, where counting says 62."""
-    space = Space(layer_of((7, 7)))
-    chains = Chains(space)
-    levels = search._Levels(space)
-    assert best_bound(space.problem).value <= levels.value(chains.total) <= 72
+    space = StateSpace(layer_of((7, 7)))
+    cost_to_go = CostToGo(space)
+    levels = search.ObjectiveLevels(space)
+    assert best_bound(space.problem).value <= levels.value(cost_to_go.total) <= 72
     for slack in (0, 0, 1, 1, 2, 2, 3, 3):
-        followed(chains.improve(slack, soon()))
-    assert 62 < levels.value(chains.total) <= 72
+        followed(cost_to_go.improve(slack, soon()))
+    assert 62 < levels.value(cost_to_go.total) <= 72
 
 
 # Several costs at once -------------------------------------------------------------------------------------
@@ -449,7 +448,7 @@ def test_dearer_plans_may_be_looked_for_first(problem: Problem, above: int, pati
         # Where the next cost seems to take no more time than the last, the highest is refuted at once.
         patch.setattr(search, "GROWTH", 50.0 if patient else 1.0)
         last = None
-        for found in search.answers(problem, soon(), 0, expected + above):
+        for found in search.prove(problem, soon(), 0, expected + above):
             last = found
             assert not found.impossible
             assert found.bound <= expected, found
@@ -583,7 +582,7 @@ def test_the_limit_of_two_loads_is_proven_twice(name: str, monkeypatch: pytest.M
     watched: dict[tuple[int, int], list[bool]] = {}
     original = search.plans_within
 
-    def noted(space: Space, *arguments: Any, **options: Any) -> Sweep:
+    def noted(space: StateSpace, *arguments: Any, **options: Any) -> LayeredSearch:
         watched.setdefault(space.problem.steps_range, []).append(options["watched"])
         return original(space, *arguments, **options)
 
@@ -688,7 +687,7 @@ class Drawn:
 
     def __init__(self, problem: Problem, draw: random.Random, watched: bool) -> None:
         self.problem, self.watched = problem, watched
-        self.space = Space(problem)
+        self.space = StateSpace(problem)
         self.n = problem.n_patches
         self.masks = [to_int(row) for row in self.space.bits.patch_pixels]
         self.done = sum(1 << p for p in draw.sample(range(self.n), draw.randint(0, self.n - 1)))
@@ -745,7 +744,7 @@ class Drawn:
             fresh = (pixels & ~self.held).bit_count()
             walk = self.cost + space.step + space.load * (fresh + lost - self.held.bit_count())
             number = pixels.bit_count()
-            if number > problem_room(self.problem, size) or walk > longest[number] or self.kept & ~pixels:
+            if number > max_pixels(self.problem, size) or walk > longest[number] or self.kept & ~pixels:
                 continue
             done = self.done | group
             still = pixels & self.pixels(~done)
@@ -773,11 +772,11 @@ class Drawn:
         return self.later[key]
 
 
-def problem_room(problem: Problem, size: int) -> int:
+def max_pixels(problem: Problem, size: int) -> int:
     return int(problem.max_group_pixels(size))
 
 
-def extended(drawn: Drawn, rules: Rules) -> dict[tuple[int, ...], int]:
+def expanded(drawn: Drawn, rules: Rules) -> dict[tuple[int, ...], int]:
     """Let the product extend the partial plan; return its rows as sets, with their costs."""
     space = drawn.space
     row = drawn.row()
@@ -792,7 +791,7 @@ def extended(drawn: Drawn, rules: Rules) -> dict[tuple[int, ...], int]:
     )
     start = np.array([drawn.cost], np.int32), np.zeros(1, np.int16)
     workspace = Workspace.of(space.bits, space.size, row.shape[1])
-    assert extend(space.bits, rules, row, *start, 0, 1, 7, table, workspace) == 1
+    assert expand(space.bits, rules, row, *start, 0, 1, 7, table, workspace) == 1
     used = table.cost > -NEVER
     assert used.sum() == table.used[0]
     assert (table.parent[used] == 0).all()
@@ -802,6 +801,31 @@ def extended(drawn: Drawn, rules: Rules) -> dict[tuple[int, ...], int]:
         (to_int(row[:a]), to_int(row[a:b]), to_int(row[b:])): int(cost)
         for row, cost in zip(table.rows[used], table.cost[used], strict=True)
     }
+
+
+def rules_of(space: StateSpace, size: int, most: Any, *, watched: bool = False) -> Rules:
+    """Return rules for groups of `size` patches after any partial plan, as chains are followed."""
+    member, left_out = space.anywhere[0]
+    return Rules(
+        size=size,
+        step=space.step,
+        load=space.load,
+        coming=space.step,
+        free=False,
+        watched=watched,
+        spare=2**30,
+        following=0,
+        ahead=99,
+        excess=-1,
+        below=0,
+        delays=int(Delay.NONE),
+        most=most,
+        total=-1,
+        member=member,
+        left_out=left_out,
+        near=NO_PREFIX_LIMITS.near,
+        stop=np.zeros(1, bool),
+    )
 
 
 def cheapest(children: list[tuple[tuple[int, ...], int]]) -> dict[tuple[int, ...], int]:
@@ -825,25 +849,21 @@ def test_children_are_all_that_brute_force_finds(
     size = draw.randint(1, min(space.size, drawn.n - drawn.done.bit_count()))
     # A longest walk for each number of pixels, as the tables of chains give it.
     allowed = [budget + space.load * draw.randint(0, 3) for _ in space.pixels]
-    most = np.where(space.pixels <= problem_room(problem, size), np.array(allowed), -NEVER).astype(np.int64)
+    most = np.where(space.pixels <= max_pixels(problem, size), np.array(allowed), -NEVER).astype(np.int64)
     children = drawn.children(size, [int(value) for value in most])
-    numbers = np.array(
-        [size, space.step, space.load, space.step, 0, watched, 2**30, 0, 99, -1, 0, NONE], np.int64
-    )
-    stop = np.zeros(1, bool)
-    everywhere = (*space.anywhere[0], NO_ENDS.near, stop)
-    found = extended(drawn, Rules(numbers, most, -1, *everywhere))
+    rules = rules_of(space, size, most, watched=watched)
+    found = expanded(drawn, rules)
     assert found == cheapest([(row, cost) for row, cost, _, _ in children])
     # The first group of a chain costs nothing, whatever was done.
     if not watched and drawn.done == 0:
-        numbers[FREE] = 1
-        of_chains = extended(drawn, Rules(numbers, most, -1, *everywhere))
+        of_chains = expanded(drawn, rules._replace(free=True))
         everything = drawn.children(size, [NEVER if value >= 0 else -1 for value in most.tolist()])
         assert set(of_chains) == {row for row, *_ in everything}
         # But for symmetry it has one of the patches that are given, and none of those before.
         if size > 1:
             divided = [
-                extended(drawn, Rules(numbers, most, -1, *part, NO_ENDS.near, stop)) for part in space.starts
+                expanded(drawn, rules._replace(free=True, member=member, left_out=left_out))
+                for member, left_out in space.starts
             ]
             assert {row for rows in divided for row in rows} == set(of_chains)
 
@@ -851,13 +871,11 @@ def test_children_are_all_that_brute_force_finds(
     missing = (drawn.pixels(~drawn.done) & ~drawn.held).bit_count()
     spare = draw.randint(0, 4)
     total = drawn.cost + 2 * space.load * (missing + spare) + space.step
-    numbers[FREE] = 0
-    numbers[NEXT] = 0
-    found = extended(drawn, Rules(numbers, most, total, *everywhere))
+    found = expanded(drawn, rules._replace(total=total))
     within = cheapest([(row, cost) for row, cost, lost, _ in children if lost <= spare])
     assert found == within
-    numbers[NEXT] = min(space.size, drawn.n - drawn.done.bit_count() - size)
-    looked = extended(drawn, Rules(numbers, most, total, *everywhere))
+    following = min(space.size, drawn.n - drawn.done.bit_count() - size)
+    looked = expanded(drawn, rules._replace(total=total, following=following))
     can_go_on = [(row, cost) for row, cost, lost, after in children if lost + after <= spare]
     assert set(looked) <= set(within)
     for row, cost in cheapest(can_go_on).items():
@@ -871,19 +889,16 @@ def test_first_groups_that_begin_a_plan_are_found(problem: Problem) -> None:
     drawn = Drawn(problem, random.Random(0), watched=False)
     drawn.done = drawn.held = drawn.seen = drawn.cost = 0
     space = drawn.space
-    stop = np.zeros(1, bool)
     for size in range(1, min(space.size, drawn.n) + 1):
-        most = np.where(space.pixels <= problem_room(problem, size), NEVER, -NEVER).astype(np.int64)
+        most = np.where(space.pixels <= max_pixels(problem, size), NEVER, -NEVER).astype(np.int64)
         children = drawn.children(size, [int(value) for value in most])
         following = min(space.size, drawn.n - size)
-        numbers = np.array(
-            [size, space.step, space.load, space.step, 0, 0, 2**30, following, 99, -1, 0, NONE], np.int64
-        )
+        rules = rules_of(space, size, most)._replace(following=following)
         for spare in range(4):
             total = 2 * space.load * len(problem.needed_pixels) + space.step + 2 * space.load * spare
             found: dict[tuple[int, ...], int] = {}
-            for part in space.starts if size > 1 else space.anywhere:
-                found |= extended(drawn, Rules(numbers, most, total, *part, NO_ENDS.near, stop))
+            for member, left_out in space.starts if size > 1 else space.anywhere:
+                found |= expanded(drawn, rules._replace(total=total, member=member, left_out=left_out))
             assert set(found) <= {row for row, *_ in children}
             can_go_on = {row for row, _, _, later in children if later <= spare}
             assert can_go_on <= set(found)
@@ -891,10 +906,10 @@ def test_first_groups_that_begin_a_plan_are_found(problem: Problem) -> None:
 
 
 @njit
-def late(
+def is_overcommitted(
     bits: Any, done: Any, covered: Any, waiting: Any, slots: int, size: int, ahead: int, scratch: Any
 ) -> Any:
-    return is_late(bits, done, covered, waiting, slots, size, ahead, scratch)
+    return overcommitted(bits, done, covered, waiting, slots, size, ahead, scratch)
 
 
 @settings(max_examples=150)
@@ -906,7 +921,7 @@ def late(
     group=st.integers(1, 8),
     seed=st.integers(0, 10**6),
 )
-def test_no_plan_is_late(
+def test_no_plan_is_overcommitted(
     side: tuple[int, int],
     kernel: tuple[int, int],
     stride: tuple[int, int],
@@ -939,14 +954,14 @@ def test_no_plan_is_late(
         steps.append((done, needed, members, needed & ~drawn.pixels(mask)))
         done, held = done | mask, drawn.pixels(mask)
     ahead, longest = len(steps), 0
-    scratch = Scratch.of(drawn.space.bits)
+    scratch = DeadlineScratch.of(drawn.space.bits)
     for done, needed, members, thrown in reversed(steps):
         for taken in range(len(members) + 1):
             part = sum(1 << p for p in draw.sample(members, taken))
             covered = drawn.pixels(part)
             on_chip = [covered, needed & ~covered & ~thrown]
             words = [drawn.words(done | part), *(drawn.words(pixels, pixels=True) for pixels in on_chip)]
-            assert not late(drawn.space.bits, *words, len(members) - taken, group, ahead, scratch)
+            assert not is_overcommitted(drawn.space.bits, *words, len(members) - taken, group, ahead, scratch)
             assert not sum(1 << p for p in members) & ~part & ~to_int(scratch.only)
         longest = max(longest, ahead)
         # What is thrown away here is thrown away by the group before.
@@ -977,7 +992,7 @@ def test_what_is_dominated_has_a_substitute(problem: Problem, seed: int, watched
         )
 
 
-def replaces(space: Space, row: Any, cost: int, other: Any, more: int, watched: bool) -> bool:
+def replaces(space: StateSpace, row: Any, cost: int, other: Any, more: int, watched: bool) -> bool:
     """Whether a plan may go on from a row instead of the other, for no more."""
     a, b = space.n_done, space.n_done + space.n_held
     lacks = (to_int(other[a:b]) & ~to_int(row[a:b])).bit_count()
@@ -992,7 +1007,7 @@ def replaces(space: Space, row: Any, cost: int, other: Any, more: int, watched: 
 @settings(max_examples=80)
 @given(problem=tiny())
 def test_no_possible_objective_is_skipped(problem: Problem) -> None:
-    levels = search._Levels(Space(problem))
+    levels = search.ObjectiveLevels(StateSpace(problem))
     fewest, most = problem.steps_range
     least = len(problem.needed_pixels)
     useful = range(fewest, last_useful_step(problem) + 1)
@@ -1004,7 +1019,7 @@ def test_no_possible_objective_is_skipped(problem: Problem) -> None:
     for low, high in zip([0, *possible], possible, strict=False):
         assert {levels.up(value) for value in (low + 1, (low + high + 1) // 2, high)} == {high}
     # In the halves that searches count in, totals compare as objectives do.
-    space = Space(problem)
+    space = StateSpace(problem)
     for value in possible:
         assert levels.value(levels.total(value)) == value
         for loads in range(least, least + 8):
@@ -1041,7 +1056,7 @@ def test_time_is_kept(side: int, group: int, threads: int, steps: str) -> None:
 @pytest.mark.parametrize("rows", [0, 1, 20_000, 60_000])
 def test_what_does_not_fit_ends_with_a_valid_bound(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever search runs out of memory first, what was proven stands and the other goes on."""
-    monkeypatch.setattr(partial_plans, "MAX_ROWS", rows)
+    monkeypatch.setattr(layered_search, "MAX_ROWS", rows)
     for problem, expected in ((layer_of((7, 7)), 72), (layer_of((6, 6), 3, steps="free"), 42)):
         outcome = exact.solve(problem, RunContext(deadline=soon()))
         assert outcome.bound is not None
@@ -1067,7 +1082,7 @@ def test_searches_for_all_numbers_of_steps_agree(
     for known in (None, expected, expected + 5):
         plans = []
         bound = 0
-        for found in search.answers_by_steps(problem, soon(), best_bound(problem).value, known):
+        for found in search.prove_by_steps(problem, soon(), best_bound(problem).value, known):
             assert bound <= found.bound <= expected
             bound = found.bound
             if found.plan is not None:
@@ -1083,13 +1098,15 @@ def test_a_search_too_large_for_memory_aims_at_less(monkeypatch: pytest.MonkeyPa
     totals: dict[int, list[int]] = {}
     plans_within = search.plans_within
 
-    def full(space: Space, chains: Chains, total: int, *rest: Any, **options: Any) -> Sweep:
-        sweep = plans_within(space, chains, total, *rest, **options)
+    def full(
+        space: StateSpace, cost_to_go: CostToGo, total: int, *rest: Any, **options: Any
+    ) -> LayeredSearch:
+        layered = plans_within(space, cost_to_go, total, *rest, **options)
         asked = totals.setdefault(space.steps, [])
         asked.append(total)
         if space.steps == problem.kmin + 1 and len(asked) == 1:
-            monkeypatch.setattr(sweep, "run", lambda: too_large())
-        return sweep
+            monkeypatch.setattr(layered, "run", lambda: too_large())
+        return layered
 
     def too_large() -> Iterator[None]:
         raise TooLargeError
@@ -1097,29 +1114,29 @@ def test_a_search_too_large_for_memory_aims_at_less(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(search, "plans_within", full)
     monkeypatch.setattr(search, "LEADING", 1e9)
-    *_, last = search.answers_by_steps(problem, soon(), best_bound(problem).value, 82)
+    *_, last = search.prove_by_steps(problem, soon(), best_bound(problem).value, 82)
     assert last.bound == 82
     first, second, *_ = totals[problem.kmin + 1]
     assert second < first
 
 
 def test_too_many_partial_plans_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partial_plans, "MAX_ROWS", 1000)
-    space = Space(layer_of((7, 7)))
-    chains = Chains(space)
-    before = {key: table.copy() for key, table in chains.anchored.items()}
+    monkeypatch.setattr(layered_search, "MAX_ROWS", 1000)
+    space = StateSpace(layer_of((7, 7)))
+    cost_to_go = CostToGo(space)
+    before = {key: table.copy() for key, table in cost_to_go.anchored.items()}
     with pytest.raises(TooLargeError):
-        followed(chains.improve(10**6, soon()))
-    assert all((chains.anchored[key] >= before[key]).all() for key in before)
+        followed(cost_to_go.improve(10**6, soon()))
+    assert all((cost_to_go.anchored[key] >= before[key]).all() for key in before)
     with pytest.raises(TooLargeError):
-        all_plans(space, chains, search._Levels(space).total(80), soon())
+        all_plans(space, cost_to_go, search.ObjectiveLevels(space).total(80), soon())
     with pytest.raises(OutOfTimeError):
-        all_plans(space, chains, search._Levels(space).total(80), time.monotonic() - 1)
-    check_total(space, chains)
+        all_plans(space, cost_to_go, search.ObjectiveLevels(space).total(80), time.monotonic() - 1)
+    check_total(space, cost_to_go)
 
 
-def check_total(space: Space, chains: Chains) -> None:
-    assert search._Levels(space).value(chains.total) <= 72
+def check_total(space: StateSpace, cost_to_go: CostToGo) -> None:
+    assert search.ObjectiveLevels(space).value(cost_to_go.total) <= 72
 
 
 # The command line ------------------------------------------------------------------------------------------

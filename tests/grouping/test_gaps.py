@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 from tilewright.grouping import Problem
 from tilewright.grouping.exact import search as exact
 from tilewright.grouping.exact.bitsets import NEVER
-from tilewright.grouping.exact.pruning_kernel import DELAYED, MERGED, NONE
-from tilewright.grouping.exact.reload_intervals import MOST_PATCHES, NO_ENDS, Gaps, fewest_with_gaps
+from tilewright.grouping.exact.pruning_kernel import Delay
+from tilewright.grouping.exact.reload_intervals import (
+    MOST_PATCHES,
+    NO_PREFIX_LIMITS,
+    ReloadIntervals,
+    fewest_with_gaps,
+)
 
 
 def layer(grid, group, *, kernel=(3, 3), stride=(1, 1), steps="kmin") -> Problem:
@@ -73,21 +78,21 @@ def test_a_plan_or_its_reverse_throws_away_at_most_half_at_first(
     """But for pixels with gaps that may be long, in the words of docs/bounds.md, theorem 8."""
     problem, groups = drawn
     excess = len(gaps(problem, groups))
-    ends = exact.Space(problem).gaps.ends(excess)
+    prefix = exact.StateSpace(problem).reload_intervals.prefix_limits(excess)
 
     def at_first(groups: list[list[int]]) -> int:
-        return sum(gap[0] < ends.steps for gap in gaps(problem, groups))
+        return sum(gap[0] < prefix.steps for gap in gaps(problem, groups))
 
     groups = min(groups, groups[::-1], key=at_first)
     found = gaps(problem, groups)
     steps = len(groups)
-    assert 2 * ends.steps <= steps
+    assert 2 * prefix.steps <= steps
     patches = {
         pixel: {p for p in range(problem.n_patches) if pixel in problem.patch_pixels[p]}
         for pixel in problem.needed_pixels.tolist()
     }
     most_long = 0
-    for step in range(1, ends.steps + 1):
+    for step in range(1, prefix.steps + 1):
         thrown = [gap for gap in found if gap[0] < step]
         done = {p for group in groups[:step] for p in group}
         off_chip = {pixel for i, k, pixel in found if i < step < k}
@@ -99,12 +104,12 @@ def test_a_plan_or_its_reverse_throws_away_at_most_half_at_first(
                 for other in patches
                 if patches[other] & before
                 and patches[other] & after
-                and len(patches[other] - patches[pixel]) < steps - 2 * ends.steps + 2
+                and len(patches[other] - patches[pixel]) < steps - 2 * prefix.steps + 2
             }
             long += len(forced | off_chip) <= excess
         most_long = max(most_long, long)
         assert 2 * len(thrown) - excess <= long
-    event(f"ends: {ends.steps > 0}, gaps: {min(excess, 9)} or more, long: {min(most_long, 3)} or more")
+    event(f"ends: {prefix.steps > 0}, gaps: {min(excess, 9)} or more, long: {min(most_long, 3)} or more")
 
 
 def test_how_many_pixels_have_gaps_beside_a_long_one() -> None:
@@ -123,8 +128,8 @@ def test_ends_are_as_long_as_few_gaps_may_be_in_both() -> None:
     """Up to five gaps none may be; for more, those that are have as many others beside them as any."""
     problem = layer((9, 9), 8)
     assert fewest_with_gaps(problem).tolist() == [0, 1, 1, 1, 3, 3, 4, 5, 6, 6, 6, 6]
-    ends = Gaps(problem, exact.Space(problem).bits).ends
-    assert [ends(excess).steps for excess in range(8)] == [5, 4, 4, 3, 3, 2, 2, 2]
+    limits = ReloadIntervals(problem, exact.StateSpace(problem).bits).prefix_limits
+    assert [limits(excess).steps for excess in range(8)] == [5, 4, 4, 3, 3, 2, 2, 2]
 
 
 @given(
@@ -140,37 +145,39 @@ def test_following_one_of_a_plan_and_its_reverse_finds_the_same(
 ) -> None:
     n = grid[0] * grid[1]
     problem = layer(grid, group, kernel=kernel, steps=min(n, -(-n // group) + more))
-    space = exact.Space(problem)
+    space = exact.StateSpace(problem)
     total = 2 * space.load * (len(problem.needed_pixels) + excess)
-    ends = space.ends(total)
+    prefix = space.prefix_limits(total)
     answers = []
     delays = space.delays
     # With patches that wait, with plans followed by their ends; without these; without both.
     for waits, by_ends in ((True, True), (False, True), (True, False), (False, False)):
-        space.delays = delays if waits else NONE
+        space.delays = delays if waits else Delay.NONE
         if not by_ends:
-            space.gaps = None
-            assert space.ends(total) is NO_ENDS
-        sweep = exact.plans_within(space, exact.Chains(space), total, time.monotonic() + 600)
-        for _ in sweep.run():
+            space.reload_intervals = None
+            assert space.prefix_limits(total) is NO_PREFIX_LIMITS
+        layered = exact.plans_within(space, exact.CostToGo(space), total, time.monotonic() + 600)
+        for _ in layered.run():
             pass
-        answers.append(int(sweep.stages[-1].costs.min()) if sweep.complete else None)
+        answers.append(int(layered.stages[-1].costs.min()) if layered.complete else None)
     assert len(set(answers)) == 1
-    event(f"ends: {ends.steps > 0}, patches wait: {delays != NONE}, found: {answers[0] is not None}")
+    event(
+        f"prefix: {prefix.steps > 0}, patches wait: {delays != Delay.NONE}, found: {answers[0] is not None}"
+    )
 
 
 @pytest.mark.parametrize(("side", "group", "optimum"), [(7, 3, 60), (9, 4, 97), (10, 5, 114)])
 def test_plans_with_gaps_are_found_by_their_ends(side: int, group: int, optimum: int) -> None:
     """In these layers of the paper's grid every plan loads some pixel again."""
     problem = layer((side - 2, side - 2), group)
-    space = exact.Space(problem)
+    space = exact.StateSpace(problem)
     total = 2 * space.load * (optimum - problem.cost(0, problem.kmin))
-    assert space.ends(total).steps > 0
-    sweep = exact.plans_within(space, exact.Chains(space), total, time.monotonic() + 600)
-    for _ in sweep.run():
+    assert space.prefix_limits(total).steps > 0
+    layered = exact.plans_within(space, exact.CostToGo(space), total, time.monotonic() + 600)
+    for _ in layered.run():
         pass
-    assert sweep.complete
-    assert int(sweep.stages[-1].costs.min()) == total
+    assert layered.complete
+    assert int(layered.stages[-1].costs.min()) == total
 
 
 def test_fewer_groups_are_tried_where_patches_can_wait() -> None:
@@ -178,25 +185,25 @@ def test_fewer_groups_are_tried_where_patches_can_wait() -> None:
     problem = layer((5, 5), 4, steps=8)
     rows = []
     for merged, waits in ((True, True), (False, True), (False, False)):
-        space = exact.Space(problem, merged=merged)
+        space = exact.StateSpace(problem, merged=merged)
         if not waits:
-            space.delays = NONE
+            space.delays = Delay.NONE
         total = 2 * space.load * (len(problem.needed_pixels) + 1)
-        sweep = exact.plans_within(space, exact.Chains(space), total, time.monotonic() + 600)
-        for _ in sweep.run():
+        layered = exact.plans_within(space, exact.CostToGo(space), total, time.monotonic() + 600)
+        for _ in layered.run():
             pass
-        rows.append(sweep.rows)
+        rows.append(layered.rows)
     assert rows == sorted(set(rows))
 
 
 def test_patches_do_not_wait_where_memory_may_lack_room() -> None:
     """A group with a patch more may not fit; where all groups are full, none waits either."""
     problem = layer((4, 4), 3)
-    assert exact.Space(problem).delays == DELAYED
-    assert exact.Space(problem, merged=True).delays == MERGED
-    assert exact.Space(layer((4, 4), 4), merged=True).delays == NONE
+    assert exact.StateSpace(problem).delays == Delay.DELAYED
+    assert exact.StateSpace(problem, merged=True).delays == Delay.MERGED
+    assert exact.StateSpace(layer((4, 4), 4), merged=True).delays == Delay.NONE
     largest = problem.kernel_elements + 3 * problem.patch_outputs + 3 * 9
-    for memory, delays in ((largest, DELAYED), (largest - 1, NONE)):
+    for memory, delays in ((largest, Delay.DELAYED), (largest - 1, Delay.NONE)):
         data = problem.model_dump()
         data["machine"]["memory"] = memory
-        assert exact.Space(type(problem).model_validate(data)).delays == delays
+        assert exact.StateSpace(type(problem).model_validate(data)).delays == delays

@@ -213,7 +213,7 @@ def test_no_optimum_is_below(rows: int, cols: int, kernel: int, group: int, extr
     bound = ring(problem)
     assert bound is not None
     assert bound.loads == compulsory(problem).loads + extra
-    found = list(search.answers(problem, time.monotonic() + 600, 0))[-1]
+    found = list(search.prove(problem, time.monotonic() + 600, 0))[-1]
     assert found.plan is not None
     assert bound.value <= found.bound
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.grouping import best_bound
-from tilewright.grouping.bounds.best import surplus
-from tilewright.grouping.bounds.excess_loads import KNOWN, Known, in_the_plane
+from tilewright.grouping.bounds.best import excess_loads
+from tilewright.grouping.bounds.excess_loads import KNOWN, ExcessTheorem, search_plane
 
 Patch = tuple[int, int]
 
@@ -49,8 +49,8 @@ def exhaustive(box: tuple[int, int], kernel: int, group: int, rate: Fraction) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("known", KNOWN)
-def test_searches_find_what_is_known(known: Known) -> None:
-    least = in_the_plane(known.kernel, known.group, known.rate, known.held, 100_000)
+def test_searches_find_what_is_known(known: ExcessTheorem) -> None:
+    least = search_plane(known.kernel, known.group, known.rate, known.held, 100_000)
     assert least == {last: Fraction(parts, known.parts) for last, parts in known.by_last.items()}
     found = exhaustive((3, 3), known.kernel, known.group, known.rate)
     assert all(least[last] <= value for last, value in found.items())
@@ -74,7 +74,7 @@ def test_searches_find_what_is_known(known: Known) -> None:
 def test_no_sequence_in_a_box_has_less(
     box: tuple[int, int], kernel: int, group: int, rate: Fraction, held: int
 ) -> None:
-    least = in_the_plane(kernel, group, rate, held, 100_000)
+    least = search_plane(kernel, group, rate, held, 100_000)
     found = exhaustive(box, kernel, group, rate)
     assert all(least[last] <= value for last, value in found.items())
     assert min(found.values()) == min(least.values())
@@ -82,7 +82,7 @@ def test_no_sequence_in_a_box_has_less(
 
 @given(st.sampled_from(KNOWN), st.integers(2, 8), st.integers(0, 2**32))
 @settings(max_examples=150)
-def test_no_sequence_at_random_has_less(known: Known, side: int, seed: int) -> None:
+def test_no_sequence_at_random_has_less(known: ExcessTheorem, side: int, seed: int) -> None:
     """Greedy sequences: the next group is one of a few that loads least for its size."""
     rng = random.Random(seed)
     left = {(x, y) for x in range(side) for y in range(side)}
@@ -101,18 +101,18 @@ def test_no_sequence_at_random_has_less(known: Known, side: int, seed: int) -> N
 
 def test_a_search_that_does_not_fit_or_is_not_made_for_a_kernel_says_so() -> None:
     with pytest.raises(MemoryError, match="more than 100 states"):
-        in_the_plane(3, 3, Fraction(1), states=100)
+        search_plane(3, 3, Fraction(1), states=100)
     with pytest.raises(ValueError, match="kernel 4, group 2"):
-        in_the_plane(4, 2, Fraction(1))
+        search_plane(4, 2, Fraction(1))
 
 
 def test_the_bound_says_what_it_rests_on() -> None:
     problem = make_problem({"input": [1, 12, 12], "kernel": [3, 3]}, {"group_size": 2})
-    bound = surplus(problem)
+    bound = excess_loads(problem)
     assert bound is not None
     assert str(bound) == "surplus bound: at least 206 pixel loads (rate 2, least 6)"
     assert (bound.value, best_bound(problem).name) == (256, "surplus")
-    three = surplus(make_problem({"input": [1, 12, 12], "kernel": [3, 3]}, {"group_size": 3}))
+    three = excess_loads(make_problem({"input": [1, 12, 12], "kernel": [3, 3]}, {"group_size": 3}))
     assert str(three) == "surplus bound: at least 161 pixel loads (rate 8/5, least 32/5)"
 
 
@@ -127,4 +127,4 @@ def test_the_bound_says_what_it_rests_on() -> None:
     ],
 )
 def test_nothing_is_claimed_where_nothing_is_proven(layer: dict, machine: dict) -> None:
-    assert surplus(make_problem(layer, machine)) is None
+    assert excess_loads(make_problem(layer, machine)) is None

@@ -17,7 +17,7 @@ from tilewright.grouping import Plan, Problem
 from tilewright.grouping.plan import count_loads, objective
 from tilewright.grouping.problem import GroupingLimits, GroupingMachine, GroupingObjective
 from tilewright.heuristics.grouping import (
-    _covering,
+    _sweep_kernel,
     beam,
     lns,
     row_by_row,
@@ -26,8 +26,8 @@ from tilewright.heuristics.grouping import (
     sweep,
     zigzag,
 )
-from tilewright.heuristics.grouping._measure import Value, near, room, value
-from tilewright.heuristics.grouping._window import Window, draw_cover_style
+from tilewright.heuristics.grouping._measure import Value, max_pixels_by_size, near, value
+from tilewright.heuristics.grouping._window import Window, draw_sweep_style
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Layer
 
@@ -125,9 +125,9 @@ def test_covering_counts_what_it_evicts(problem: Problem, seed: int, data: st.Da
     rng = np.random.default_rng(seed)
     window = Window.of(problem, near(problem), np.arange(problem.n_patches))
     n_steps = data.draw(st.integers(problem.kmin, problem.kmax))
-    steps, evictions = _covering.grow(
+    steps, evictions = _sweep_kernel.grow_by_group(
         window.pixels, window.owners, window.near, window.needs, window.before, problem.group_size,
-        rng.uniform(0, n_steps, problem.n_patches), n_steps, 3, 2, draw_cover_style(rng), seed,
+        rng.uniform(0, n_steps, problem.n_patches), n_steps, 3, 2, draw_sweep_style(rng), seed,
     )  # fmt: skip
     plan = Plan.from_steps(problem, steps)
     check_partition(problem, plan)
@@ -219,7 +219,16 @@ def test_a_wide_strip_grows_best_from_its_middle() -> None:
     loads = {}
     for middle in (0.0, 0.5):
         groups = beam.grow(
-            problem, near(problem), room(problem), 1, False, problem.kmin, 25, beam.STYLES, 0, middle
+            problem,
+            near(problem),
+            max_pixels_by_size(problem),
+            1,
+            False,
+            problem.kmin,
+            25,
+            beam.STYLES,
+            0,
+            middle,
         )
         assert groups is not None
         plan = Plan.from_groups(problem, groups)

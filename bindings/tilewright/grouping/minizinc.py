@@ -64,7 +64,7 @@ def data(problem: Problem) -> dict[str, Any]:
         "fewest_steps": fewest,
         "most_steps": most,
         "group_size": problem.group_size,
-        "max_pixels": np.maximum(-1, problem.group_room).tolist(),
+        "max_pixels": np.maximum(-1, problem.max_pixels_by_size).tolist(),
         "max_loads": min(problem.max_loads, problem.n_patches),
         "load_units": load_units,
         "step_units": step_units,

@@ -280,11 +280,11 @@ class Problem(Spec):
         """Most pixels that the memory grants a group of `patches` patches (equation 12 solved for them)."""
         if self.machine.memory is None:
             return self.n_pixels
-        room = self.machine.memory - self.kernel_elements - patches * self.patch_outputs
-        return min(self.n_pixels, room // self.pixel_elements)
+        free = self.machine.memory - self.kernel_elements - patches * self.patch_outputs
+        return min(self.n_pixels, free // self.pixel_elements)
 
     @cached_property
-    def group_room(self) -> NDArray[np.int64]:
+    def max_pixels_by_size(self) -> NDArray[np.int64]:
         """`max_group_pixels` for 0, 1, ... `group_size` patches; negative where not even outputs fit."""
         return np.array([self.max_group_pixels(m) for m in range(self.group_size + 1)], dtype=np.int64)
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.core.bounds import Bound
-from tilewright.grouping.bounds.excess_loads import Known, known, plain_kernel
-from tilewright.grouping.bounds.window_overlap import MOST_FREE, Seams, window_ends
+from tilewright.grouping.bounds.excess_loads import ExcessTheorem, known_theorems, plain_kernel
+from tilewright.grouping.bounds.window_overlap import MOST_FREE, WindowOverlaps, window_ends
 from tilewright.grouping.problem import Problem
 
 MAX_WORK = 100_000_000
@@ -49,7 +49,7 @@ def best_bound(problem: Problem) -> LoadBound:
     facts = _Facts.of(problem)
     most = problem.n_patches // facts.group
     work = 0
-    # Every count gives a valid bound; a coarse grid and a few steps around its best find a good one.
+    # Every count gives a valid bound: try a coarse grid, then refine around its best.
     tried: dict[int, LoadBound] = {}
 
     def try_counts(counts: list[int]) -> int:
@@ -65,12 +65,12 @@ def best_bound(problem: Problem) -> LoadBound:
     while reach:
         best = try_counts([best - reach, best + reach])
         reach //= 2
-    others = [crossing(problem, facts.group), surplus(problem, facts.group), ring(problem, facts)]
-    # With seams a few windows more may be better than without.
+    others = [crossing(problem, facts.group), excess_loads(problem, facts.group), ring(problem, facts)]
+    # With overlaps, a few windows more may be better than without.
     for count in range(best, min(most, best + max(3, best // 4)) + 1):
         if best and work < MAX_WORK:
             work += count * facts.group**2 * (facts.group + MOST_FREE) ** 2
-            others.append(seams(problem, count, facts))
+            others.append(window_overlap(problem, count, facts))
     found = [trivial, *(bound for bound in others if bound), *tried.values()]
     return max(found, key=lambda bound: bound.value)
 
@@ -105,11 +105,11 @@ def windows(problem: Problem, count: int, facts: _Facts | None = None) -> LoadBo
     return _bound(problem, "windows", int(best[-1]), {"windows": count})
 
 
-def seams(problem: Problem, count: int, facts: _Facts | None = None) -> LoadBound | None:
-    """Cut the steps into windows; the group between two of them cannot be large and in the way of neither.
+def window_overlap(problem: Problem, count: int, facts: _Facts | None = None) -> LoadBound | None:
+    """Cut the steps into windows, and count what the group between two of them costs both (``seams``).
 
-    The group that a window ends with and the next one inherits stands in both. If its patches are spread,
-    so that it holds many pixels, they enclose places that only one of the windows can have, and the other
+    The last group of a window, which the next window inherits, belongs to both. If its patches are spread, so
+    that it holds many pixels, they enclose places that only one of the windows can have, and the other one
     has a longer border for as many patches (docs/bounds.md, theorem 2b).
 
     Parameters
@@ -125,14 +125,14 @@ def seams(problem: Problem, count: int, facts: _Facts | None = None) -> LoadBoun
         None where the proof does not hold.
     """
     facts = facts or _Facts.of(problem)
-    if facts.seams is None:
+    if facts.overlaps is None:
         return None
-    loads = facts.seams.fewest_loads(problem.n_patches, count, facts.group)
+    loads = facts.overlaps.fewest_loads(problem.n_patches, count, facts.group)
     return _bound(problem, "seams", loads, {"windows": count})
 
 
 def crossing(problem: Problem, group: int | None = None) -> LoadBound:
-    """When the first line of patches is complete, all lines across it have begun and most cannot be touched.
+    """When the first line of patches is done, all lines across it have begun, and most are not in the group.
 
     Let a column be the first line that is done. Then some row of pixels is not touched in that step if
     the group's patches, in ``H_K`` rows of pixels each, are too few for all rows. In a row that is not
@@ -153,8 +153,8 @@ def crossing(problem: Problem, group: int | None = None) -> LoadBound:
     return _bound(problem, "crossing", len(problem.needed_pixels) + extra, parameters)
 
 
-def surplus(problem: Problem, group: int | None = None) -> LoadBound | None:
-    """Count the pixels that each step of a small group loads beyond its patches (docs/bounds.md, theorem 4).
+def excess_loads(problem: Problem, group: int | None = None) -> LoadBound | None:
+    """Count the pixels that each step of a small group loads beyond its patches (``surplus``; theorem 4).
 
     Parameters
     ----------
@@ -164,44 +164,45 @@ def surplus(problem: Problem, group: int | None = None) -> LoadBound | None:
     Returns
     -------
     Bound or None
-        None where nothing is `known`.
+        None where no theorem is known for the kernel and the size of groups.
     """
     group = group or largest_group(problem, fewest_pixels(problem))
-    found = _surplus(problem, group, _fewest_steps(problem))
+    found = _excess_loads(problem, group, _fewest_steps(problem))
     if found is None:
         return None
     loads, theorem = found
     return _bound(problem, "surplus", loads, {"rate": theorem.rate, "least": theorem.least})
 
 
-def _surplus(problem: Problem, group: int, steps: int) -> tuple[int, Known] | None:
-    """Return the fewest loads of plans with at least so many steps, and what they rest on."""
+def _excess_loads(problem: Problem, group: int, steps: int) -> tuple[int, ExcessTheorem] | None:
+    """Return the fewest loads of plans with at least `steps` steps, and the theorem that they rest on."""
     found = [
         (ceil(problem.n_patches + theorem.rate * steps + theorem.least), theorem)
-        for theorem in known(problem, group)
+        for theorem in known_theorems(problem, group)
     ]
     return max(found, key=lambda pair: pair[0], default=None)
 
 
 def with_more_steps(problem: Problem, steps: int) -> int | None:
-    """Return a bound on the objective of plans with at least so many steps, or None if none are allowed.
+    """Bound the objective of plans with at least `steps` steps; return None if no such plan is allowed.
 
-    Each step more costs time, and small groups load more (docs/bounds.md, theorem 4).
+    Each further step costs time, and small groups load more (docs/bounds.md, theorem 4).
     """
     if steps > problem.steps_range[1]:
         return None
-    found = _surplus(problem, largest_group(problem, fewest_pixels(problem)), steps)
+    found = _excess_loads(problem, largest_group(problem, fewest_pixels(problem)), steps)
     return problem.cost(max(best_bound(problem).loads, found[0] if found else 0), steps)
 
 
 def ring(problem: Problem, facts: _Facts | None = None) -> LoadBound | None:
-    """While the patches at the border are partly done, a step without two of them loads pixels again.
+    """While the border is partly done, a step with fewer than two of its patches loads pixels again.
 
-    A border patch that is done and one beside it that is not share K - 1 pixels of the outermost line, which
-    only patches at the border can hold. There are at least two such places until nearly all of the border is
-    done, and it has too few patches for all steps. But in steps before and after that, what is done, or
-    left, has no border to lean on, and soon more pixels wait for other patches than a group can hold
-    (docs/bounds.md, theorem 5).
+    A border patch that is done and its neighbour that is not share K - 1 pixels of the outermost line, which
+    only border patches can hold. There are at least two such places until nearly all of the border is done,
+    and it has too few patches for all steps. In the steps before and after that, the patches done, or the
+    patches left, are away from the border, and soon more pixels wait for other patches than a group can hold
+    (docs/bounds.md,
+    theorem 5).
 
     Parameters
     ----------
@@ -219,10 +220,10 @@ def ring(problem: Problem, facts: _Facts | None = None) -> LoadBound | None:
     facts = facts or _Facts.of(problem)
     around = 2 * sum(problem.grid) - 4
     if facts.group * (around // 2) >= problem.n_patches:
-        # The ring is enough for all steps.
+        # The border has enough patches for all steps.
         return None
     waiting = fewest_waiting(problem, facts.first, facts.group)
-    # So many patches of the ring may be done early, or late, and so many pixels at the edges need no others.
+    # Number of border patches done early, or late; and pixels at the edges that need no other patches then.
     done = np.arange(2 * kernel - 2)
     closed = (done + 1) ** 2 // 4
 
@@ -242,10 +243,10 @@ def ring(problem: Problem, facts: _Facts | None = None) -> LoadBound | None:
 
 
 def _lines(problem: Problem, columns: bool) -> tuple[NDArray[np.int64], int]:
-    """Return the rows (or columns) of pixels under each one of patches, and how many two neighbours share.
+    """Return the rows (or columns) of pixels of each row of patches, and how many two neighbours share.
 
     The first has shape ``(outputs, kernel)``; -1 stands for padding that is generated. The second is the
-    fewest of any two neighbours, none where there is one line only.
+    least number of any two neighbours, 0 where there is one line only.
     """
     layer, axis = problem.layer, int(columns)
     positions = layer.positions(columns)
@@ -261,29 +262,29 @@ def _lines(problem: Problem, columns: bool) -> tuple[NDArray[np.int64], int]:
 
 
 def _untouched(lines: NDArray[np.int64], group: int) -> int:
-    """Return how many of the needed rows of pixels a group leaves untouched at least."""
+    """Return the fewest of the needed rows of pixels that a group leaves untouched."""
     needed = np.unique(lines[lines >= 0])
     return max(0, len(needed) - group * int((lines >= 0).sum(axis=1).max()))
 
 
 @dataclass(frozen=True)
 class _Facts:
-    """What all windows of a problem share.
+    """What the bounds of a problem share.
 
     Attributes
     ----------
     group
-        Most patches of a group: as many as are allowed and, where memory is short, can fit together.
+        Most patches of a group that are allowed and fit into the memory.
     first, later : int, shape (n_patches + 1,)
         Fewest loads of a window of m patches: of the first one, and of one that inherits a group.
-    seams
-        What windows need with the groups between them, None where that is not known.
+    overlaps
+        What windows share with the groups between them; None where that is not known.
     """
 
     group: int
     first: NDArray[np.int64]
     later: NDArray[np.int64]
-    seams: Seams | None
+    overlaps: WindowOverlaps | None
 
     @classmethod
     def of(cls, problem: Problem) -> _Facts:
@@ -296,17 +297,17 @@ class _Facts:
             together = fewest[np.minimum(m + inherited, total)]
             later = np.minimum(later, np.maximum(together - most[inherited], 0))
         later[0] = 0
-        return cls(group, fewest, later, Seams.of(problem, fewest, most[: group + 1]))
+        return cls(group, fewest, later, WindowOverlaps.of(problem, fewest, most[: group + 1]))
 
 
 def largest_group(problem: Problem, fewest: NDArray[np.int64]) -> int:
-    """Most patches that can be on chip together: m of them need ``fewest[m]`` pixels at least."""
-    fits = np.flatnonzero(fewest[: problem.group_size + 1] <= problem.group_room)
+    """Return the most patches that fit on chip together: m of them need ``fewest[m]`` pixels at least."""
+    fits = np.flatnonzero(fewest[: problem.group_size + 1] <= problem.max_pixels_by_size)
     return max(1, int(fits.max(initial=1)))
 
 
 def fewest_pixels(problem: Problem) -> NDArray[np.int64]:
-    """Fewest pixels that any m patches need, for m = 0 .. n_patches (docs/bounds.md, lemma 1).
+    """Return the fewest pixels that any m patches need, for m = 0 .. n_patches (docs/bounds.md, lemma 1).
 
     If the patches stand in r rows and c columns of the patch grid, r * c >= m, then a row with t of them
     covers at least ``step * t + rest`` pixel columns, and the same holds for columns.
@@ -337,11 +338,11 @@ def fewest_pixels(problem: Problem) -> NDArray[np.int64]:
 
 
 def fewest_waiting(problem: Problem, fewest: NDArray[np.int64], group: int) -> NDArray[np.int64]:
-    """Fewest pixels beyond those on chip that wait in a step after which m patches or more are done.
+    """Return the fewest pixels off chip that wait in a step after which m patches or more are done.
 
     A pixel waits if it is needed by a patch that is done after the step and by one that was not before it.
-    Pixels near the edges of the plane, which fewer than K x K patches need, may all have ceased to wait
-    without being noticed here: they are left to the caller (docs/bounds.md, theorem 5).
+    Pixels near the edges of the plane, which fewer than K x K patches need, may wait no longer; these are
+    left to the caller (docs/bounds.md, theorem 5).
 
     Parameters
     ----------
@@ -366,8 +367,10 @@ def _line(kernel: int, stride: int, dilation: int, padding: int) -> tuple[int, i
 
 
 def most_pixels(problem: Problem) -> NDArray[np.int64]:
-    """Most pixels on chip after a step of m patches, for m = 0 .. group_size."""
-    return np.minimum(problem.group_room, np.arange(problem.group_size + 1) * int(problem.patch_sizes.max()))
+    """Return the most pixels on chip after a step of m patches, for m = 0 .. group_size."""
+    return np.minimum(
+        problem.max_pixels_by_size, np.arange(problem.group_size + 1) * int(problem.patch_sizes.max())
+    )
 
 
 def _bound(problem: Problem, name: str, loads: int, parameters: dict[str, Any]) -> LoadBound:

@@ -1,7 +1,7 @@
-"""How few loads any plan of small groups can do with, on any layer: results of searches over the whole plane.
+"""Fewest loads of plans of small groups on any layer: theorems found by searches over the whole plane.
 
 The *surplus* of a sequence of n disjoint groups with N patches and L loads is L - N - rate * n, for a K x K
-kernel with stride 1. docs/bounds.md, theorem 4, proves that the search finds the least one there is, or less.
+kernel with stride 1. docs/bounds.md, theorem 4, proves that the search finds a lower bound of it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ Last = tuple[int, int]
 """Patches and pixels of the last group of a sequence."""
 
 STATES = 5_000_000
-"""Most states that a search keeps: 1.5 GB."""
+"""Most states that a search keeps, in 1.5 GB."""
 
 
 @dataclass(frozen=True)
-class Known:
-    """What a search has proven.
+class ExcessTheorem:
+    """A lower bound on the surplus of all sequences of small groups, as a search has proven it.
 
     Attributes
     ----------
@@ -32,9 +32,9 @@ class Known:
     rate
         Pixels that each step counts.
     by_last
-        Least surplus of all sequences by their last group, in parts: a pixel has `parts` of them.
+        Least surplus of all sequences by their last group, counted in parts of a pixel (`parts`).
     held
-        What the search remembers: patches that are done with so many pixels on chip, at least.
+        Fewest pixels on chip of a done patch for the search to remember it, see `search_plane`.
     """
 
     kernel: int
@@ -45,7 +45,7 @@ class Known:
 
     @property
     def parts(self) -> int:
-        """In how many parts a pixel is counted."""
+        """Number of parts that a pixel counts."""
         return self.rate.denominator
 
     @property
@@ -64,21 +64,21 @@ _TWO = {(1, 9): 6, (2, 12): 8, (2, 14): 7, (2, 15): 8, (2, 16): 9, (2, 17): 10, 
 # fmt: on
 
 KNOWN = (
-    Known(2, 2, Fraction(1), {(1, 4): 2, (2, 6): 3, (2, 7): 3, (2, 8): 3}),
-    Known(3, 2, Fraction(2), _TWO),
-    Known(3, 3, Fraction(8, 5), _THREE, held=7),
+    ExcessTheorem(2, 2, Fraction(1), {(1, 4): 2, (2, 6): 3, (2, 7): 3, (2, 8): 3}),
+    ExcessTheorem(3, 2, Fraction(2), _TWO),
+    ExcessTheorem(3, 3, Fraction(8, 5), _THREE, held=7),
 )
-"""What `in_the_plane` has found; the searches take 1 s, 1 s and 10 s, and a minute to compile."""
+"""What `search_plane` has found; the searches take 1 s, 1 s and 10 s, and a minute to compile."""
 
 
-def known(problem: Problem, group: int) -> list[Known]:
-    """Return what is known of plans whose groups have at most `group` patches.
+def known_theorems(problem: Problem, group: int) -> list[ExcessTheorem]:
+    """Return the theorems that hold for plans whose groups have at most `group` patches.
 
-    It is nothing for large groups, and other than square kernels with stride 1 whose padding, if there is
-    any, is loaded.
+    There are none for large groups, nor for other than square kernels with stride 1 whose padding, if any, is
+    loaded.
     """
     kernel = plain_kernel(problem)
-    return [found for found in KNOWN if found.kernel == kernel and group <= found.group]
+    return [theorem for theorem in KNOWN if theorem.kernel == kernel and group <= theorem.group]
 
 
 def plain_kernel(problem: Problem) -> int | None:
@@ -88,10 +88,10 @@ def plain_kernel(problem: Problem) -> int | None:
     return kernel if dense and not problem.generates_padding else None
 
 
-def in_the_plane(
+def search_plane(
     kernel: int, group: int, rate: Fraction, held: int = 1, states: int = STATES
 ) -> dict[Last, Fraction]:
-    """Search for the least surplus in the plane, by the last group.
+    """Search the plane for the least surplus of sequences of groups.
 
     Parameters
     ----------
@@ -102,10 +102,15 @@ def in_the_plane(
     rate
         Pixels that each step counts.
     held
-        How many pixels of a patch that is done have to be on chip for the search to remember it, at least.
-        With more of them there are fewer states, but the least surplus that is found may be smaller.
+        Fewest pixels on chip of a done patch for the search to remember it. A larger number gives fewer
+        states, but may give a smaller surplus.
     states
         Most states to keep.
+
+    Returns
+    -------
+    dict
+        Least surplus by the patches and pixels of the last group.
 
     Raises
     ------

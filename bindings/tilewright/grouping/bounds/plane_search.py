@@ -1,4 +1,4 @@
-"""The compiled search behind `tilewright.grouping.surplus`: all that can follow a group in the plane.
+"""The compiled search behind `excess_loads`: all that can follow a group in the plane.
 
 A *state* is the last group of a sequence, what is done beside it, and its *lead*: how much less surplus the
 sequence has than a fresh start from its last group. Patches of the last group that no patch touches together
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 
 MOST = 4
-"""Largest group: a board has room for so many clusters, and 64 bits for their pixels."""
+"""Largest group: as many clusters fit on a board, and their pixels into 64 bits."""
 
 _BESIDE = 8 * MOST
 """Most patches that are done beside a cluster."""
@@ -38,7 +38,7 @@ _WIDE, _HIGH = 2 * _EDGE + (2 * MOST) * _APART, 2 * _EDGE + _APART
 MUCH = 1 << 20
 
 inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
-"""For functions that only compiled ones call. What calls itself can not be loaded from numba's cache."""
+"""For functions that only compiled code calls. A recursive function cannot be loaded from numba's cache."""
 
 
 class Kind(NamedTuple):
@@ -66,7 +66,7 @@ class Kind(NamedTuple):
 
 
 class Store(NamedTuple):
-    """The states that are kept, and room to work in.
+    """The states that are kept, and scratch memory.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class Store(NamedTuple):
 
 
 def store(states: int) -> Store:
-    """Make room for so many states."""
+    """Allocate a store for `states` states."""
     return Store(
         np.zeros((states, _ROW), np.int16),
         np.full(states, -1, np.int64),
@@ -384,7 +384,7 @@ def _beside(row, other):
 
 @inner
 def _keep(kind, store, px, py, n, dx, dy, nd, is_open, lead):
-    """Keep a state unless one as good is known or nothing can follow; return whether there was room.
+    """Keep a state unless one as good is known or nothing can follow; return False if the store is full.
 
     What is open stands on a board, each piece at its own place.
     """
@@ -477,7 +477,7 @@ class Pieces(NamedTuple):
 
 @inner
 def _place(kind, store, pieces, placed, n_pieces, px, py, n, dx, dy, nd, lead):
-    """Lay out the pieces that are not placed yet in every way; return whether there was room.
+    """Lay out the pieces that are not placed yet in every way; return False if the store is full.
 
     A piece stands near one of those before or far from all, so they come in every order: one may join two
     that are not near each other. Those that are alike come one after the other.
@@ -549,7 +549,7 @@ def _fits(px, py, n, dx, dy, nd, x, y, size, beside, mx, my):
 
 @inner
 def _choose(kind, store, lead, state, chosen, n_chosen, first, mask, need):
-    """Choose what touches the last group and keep what may follow; return whether there was room."""
+    """Choose what touches the last group and keep what may follow; return False if the store is full."""
     n, masks, shares, found, pixels = state[4], state[8], state[9], state[10], state[11]
     shared = _bits(mask)
     if n_chosen and shared >= need:
@@ -614,7 +614,7 @@ def _put(pieces, k, row):
 
 @inner
 def _arrange(kind, store, row, lead, pieces):
-    """Place pieces, and further patches that touch none of the last group; return whether there was room."""
+    """Place pieces, and further patches that touch none of the last group; False if the store is full."""
     n_pieces, total = row[0], 0
     for k in range(n_pieces):
         _put(pieces, k, row)
@@ -637,12 +637,12 @@ def _arrange(kind, store, row, lead, pieces):
 
 @njit
 def follow(kind, store, most):
-    """Follow at most so many states, those with the largest leads first; begin with all first groups.
+    """Follow at most `most` states, those with the largest leads first; begin with all first groups.
 
     Returns
     -------
     int
-        How many states are left to follow; -1 if there was no room for all that have to be kept.
+        How many states are left to follow; -1 if `store` is full.
     """
     near = MOST * (2 * kind.kernel - 1) ** 2
     ax, ay = np.zeros(MOST, np.int64), np.zeros(MOST, np.int64)

@@ -13,11 +13,10 @@ from tilewright.grouping.structure import Cell, scaled_costs
 Words = NDArray[np.uint64]
 
 MAX_PATCHES = 192
-"""Most patches of a layer that is searched with sets of bits."""
+"""Most patches of a layer that the exact search takes."""
 
 SMALL = (2, 3)
-"""Sets of patches and of pixels have so many words where these are enough: loops over them are compiled for
-just that number."""
+"""Words of a set of patches and of a set of pixels on small layers; loops are compiled for these."""
 
 NEVER = np.int32(2**28)
 """Above every cost."""
@@ -32,7 +31,7 @@ def fits(problem: Problem) -> bool:
 
 
 class Bits(NamedTuple):
-    """What a compiled search needs to know of a layer; pixels that no patch needs have no number here.
+    """A layer as the kernels see it. Only pixels that some patch needs are numbered.
 
     Attributes
     ----------
@@ -41,12 +40,12 @@ class Bits(NamedTuple):
     pixel_patches : uint64, shape (pixels, words of patches)
         The patches that need each pixel.
     patch_images : uint64, shape (symmetries, bytes, 256, words of patches)
-        Where each symmetry of the layer moves the patches of every byte of a set.
+        For each symmetry of the layer and each byte of a set of patches, the image of these patches.
     pixel_images : uint64, shape (symmetries, bytes, 256, words of pixels)
         The same for pixels.
     patch_words, pixel_words
-        As many members as sets of patches and of pixels have words: a tuple, the length of which is known
-        when a loop over it is compiled, where sets are `SMALL`.
+        Their lengths are the numbers of words of sets of patches and of pixels. On small layers they are
+        tuples, whose length is known when a loop over it is compiled (`SMALL`).
     """
 
     patch_pixels: Words
@@ -95,7 +94,7 @@ def pack(members: NDArray[np.bool_], words: int = 0) -> Words:
     ----------
     members : bool, shape (..., n)
     words
-        How many words there are at least.
+        Fewest words of the result.
 
     Returns
     -------

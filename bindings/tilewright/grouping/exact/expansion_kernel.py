@@ -1,8 +1,8 @@
-"""The compiled kernel of the exact search: all groups that may follow a partial plan, within a budget.
+"""The compiled kernel of the exact search: all groups that may follow a partial plan within a budget.
 
-A row is a partial plan: the patches done, the pixels on chip that patches to come still need, and, where the
-limit on loads is watched, those of them that may not be loaded again. `tilewright.grouping.partial_plans`
-tells what is searched for, docs/bounds.md why nothing is lost.
+A row is a partial plan: the patches done, the pixels on chip that remaining patches need, and, where the
+limit of two loads is watched, those of them that may not be loaded again. `layered_search` calls `expand`;
+docs/bounds.md proves that nothing is lost.
 """
 
 # Numba infers the types of compiled functions; docstrings state them where it matters.
@@ -24,53 +24,77 @@ from tilewright.grouping.exact.pruning_kernel import (
     Ints,
     bit,
     far_apart,
-    is_late,
     lasting_gaps,
     least_next,
-    lowest,
-    ones,
+    lowest_bit,
+    overcommitted,
     pixels_gapped,
+    popcount,
     still_needed,
 )
 from tilewright.grouping.exact.workspace import Workspace
 
-(SIZE, STEP, LOAD, SPENT, FREE, WATCHED, SPARE, NEXT, AHEAD, EXCESS, BELOW, DELAYS) = range(12)
-"""Places in `Rules.numbers`: patches of the group; cost of a step and half of the cost of a load, in halves;
-what this step and those to come cost at least; whether the first group is free; whether loads are watched;
-how many pixels on chip may be thrown away at most; most patches of the group after this one; for how many
-steps after this one the limits hold; in first steps, how many pixels a whole plan may throw away, else -1,
-and by how many twice those thrown away so far must be less than that; what is known of missing patches."""
-
 inlined = njit(**INNER, forceinline=True)
-"""For the parts of `extend`: handing them the workspace would take longer than what most of them do."""
+"""For the parts of `expand`: a call would take longer than most of them do."""
 
 RIVALS = 64
-"""How many rows with the same patches a row is compared with."""
+"""Most rows with the same patches that a row is compared with."""
 
 
 class Rules(NamedTuple):
-    """Which groups may follow.
+    """Which groups may follow. Costs and lengths of walks are in half units.
 
     Attributes
     ----------
-    numbers : int64, shape (12,)
-        See the constants above.
+    size
+        Number of patches of the group.
+    step, load
+        Cost of a step, and half the cost of a load.
+    coming
+        Least cost of this step and the steps after it, without loads.
+    free
+        Whether the group costs nothing, as the first one of a chain.
+    watched
+        Whether no pixel may be loaded more than twice.
+    spare
+        Most pixels on chip that the step may throw away.
+    following
+        Most patches of the next group.
+    ahead
+        Number of steps after this one for which `spare` and `excess` hold.
+    excess
+        Most pixels that a whole plan throws away, in the first steps of theorem 8; -1 in others.
+    below
+        By how much twice the pixels thrown away so far must be less than `excess`.
+    delays
+        What is known of missing patches, a `Delay`.
     most : int64, shape (pixels of a group + 1,)
-        Longest walk to a group with so many pixels; negative where the memory has no room for it.
+        Longest walk to the group, by its number of pixels; negative where such a group does not fit.
     total
-        Largest total cost that the pixels thrown away may lead to; negative for any.
+        Largest cost of a complete plan; negative where chains are searched.
     member
-        A patch that is in all groups, or -1.
+        A patch that the group must have, or -1.
     left_out : uint64, shape (words of patches,)
-        Patches that are in none.
+        Patches that the group must not have.
     near : uint64, shape (pixels, words of pixels)
-        For each pixel those that cannot stay on chip as long as it has a long gap, if the patches that they
-        share are parted by it; empty where no gap is long.
+        For each pixel, those that cannot stay on chip during a long gap of it if the gap separates the
+        patches that they share; empty where no gap is long.
     stop : bool, shape (1,)
         Set from outside when time is up.
     """
 
-    numbers: Ints
+    size: int
+    step: int
+    load: int
+    coming: int
+    free: bool
+    watched: bool
+    spare: int
+    following: int
+    ahead: int
+    excess: int
+    below: int
+    delays: int
     most: Ints
     total: int
     member: int
@@ -80,22 +104,21 @@ class Rules(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Partial plans of one stage, by hashing; a row of cost ``-NEVER`` is empty.
+    """Partial plans of one stage, in a hash table; a slot of cost ``-NEVER`` is empty.
 
     Attributes
     ----------
     rows : uint64, shape (size, words)
     cost : int32, shape (size,)
-        Least cost at which the row was reached, in halves.
-    parent : int32, shape (size,)
-        Row of the earlier stage that it was reached from, and which stage that was.
-    stage : int32, shape (size,)
+        Least cost at which the row was reached, in half units.
+    parent, stage : int32, shape (size,)
+        The row that it was reached from: its number within its stage, and the number of the stage.
     least : int16, shape (size,)
-        So many patches the next group has at least, without loss.
+        Fewest patches of the next group that need be tried.
     used : int64, shape (1,)
         Number of rows in use.
     found : int32, shape (patches of a group + 1, pixels of a group + 1)
-        Shortest walk to a group of so many patches with so many pixels, kept or not.
+        Shortest walk to any group, by its patches and pixels, whether the row was kept or not.
     """
 
     rows: Words
@@ -117,8 +140,8 @@ def _hash(row):
 
 
 @inlined
-def _place(rows, cost, row):
-    """Return the place of a row in a table, or the empty one where it belongs."""
+def _find_slot(rows, cost, row):
+    """Return the slot of a row, or the empty slot where it belongs."""
     mask = np.uint64(len(cost) - 1)
     at = _hash(row) & mask
     while cost[at] > -NEVER:
@@ -134,11 +157,11 @@ def _place(rows, cost, row):
 
 
 @njit(cache=True)
-def grow(table: Table, larger: Table) -> None:
+def move_rows(table: Table, larger: Table) -> None:
     """Move all rows into a larger table."""
     for i in range(len(table.cost)):
         if table.cost[i] > -NEVER:
-            at = _place(larger.rows, larger.cost, table.rows[i])
+            at = _find_slot(larger.rows, larger.cost, table.rows[i])
             for w in range(table.rows.shape[1]):
                 larger.rows[at, w] = table.rows[i, w]
             larger.cost[at] = table.cost[i]
@@ -152,7 +175,7 @@ def grow(table: Table, larger: Table) -> None:
 
 
 @inlined
-def _move(images, s, words, out, first):
+def _map_set(images, s, words, out, first):
     """Write the image of a set under a symmetry to ``out[first:]``."""
     n = images.shape[3]
     for w in range(n):
@@ -170,7 +193,7 @@ def _canonical(bits, done, held, kept, watched, image, row):
     n_done, n_held = len(done), len(held)
     end = n_done + n_held * (2 if watched else 1)
     for s in range(len(bits.patch_images)):
-        _move(bits.patch_images, s, done, image, 0)
+        _map_set(bits.patch_images, s, done, image, 0)
         order = -1 if s == 0 else 0
         if s:
             for w in range(n_done):
@@ -179,9 +202,9 @@ def _canonical(bits, done, held, kept, watched, image, row):
                     break
         if order > 0:
             continue
-        _move(bits.pixel_images, s, held, image, n_done)
+        _map_set(bits.pixel_images, s, held, image, n_done)
         if watched:
-            _move(bits.pixel_images, s, kept, image, n_done + n_held)
+            _map_set(bits.pixel_images, s, kept, image, n_done + n_held)
         if order == 0:
             for w in range(n_done, end):
                 if image[w] != row[w]:
@@ -193,9 +216,9 @@ def _canonical(bits, done, held, kept, watched, image, row):
 
 
 @inlined
-def _keep(table, row, cost, parent, stage, least):
-    """Add a partial plan if it is new or cheaper; return whether there was room."""
-    place = _place(table.rows, table.cost, row)
+def _insert(table, row, cost, parent, stage, least):
+    """Insert a row if it is new or cheaper; return False if the table is too full."""
+    place = _find_slot(table.rows, table.cost, row)
     if table.cost[place] == -NEVER:
         if 8 * table.used[0] > 7 * len(table.cost):
             return False
@@ -204,7 +227,7 @@ def _keep(table, row, cost, parent, stage, least):
             table.rows[place, w] = row[w]
     elif table.cost[place] <= cost:
         if table.cost[place] == cost:
-            # What holds of one way to come here holds of both.
+            # Both ways lead to the same rest, so the stronger condition holds for it.
             table.least[place] = max(table.least[place], least)
         return True
     table.least[place] = least
@@ -220,14 +243,14 @@ class _Limits(NamedTuple):
     Attributes
     ----------
     chip
-        Pixels on chip.
+        Number of pixels on chip.
     budget, spare
-        So many pixels may be loaded and thrown away together, and so many thrown away.
+        Most pixels to be loaded or thrown away, together; most pixels to be thrown away.
     margin
-        How much more may be thrown away in the first steps (theorem 8): a pixel counts 2, or 1 if its gap may
-        be long. Elsewhere more than all of them.
+        What the first steps may still throw away by theorem 8, where a pixel counts 2, or 1 if its gap may be
+        long; more than all pixels count in other steps.
     long
-        So many pixels have gaps already that may be long.
+        Number of pixels off chip whose gap may be long.
     """
 
     chip: int
@@ -237,19 +260,19 @@ class _Limits(NamedTuple):
     long: int
 
 
-class _Node(NamedTuple):
-    """What a level says of the groups that follow from it.
+class _Level(NamedTuple):
+    """Bounds on the groups that follow from the decisions of a level.
 
     Attributes
     ----------
     total, fresh, open
-        So many pixels are covered; are new on chip; are on chip and not decided.
+        Number of pixels that are covered; that are covered and to be loaded; that are on chip and undecided.
     slots
-        So many patches the group still gets.
+        Number of patches that the group still gets.
     allowed
-        So many more pixels may be thrown away; negative if there is no such group.
+        Most further pixels that it may throw away; negative if no group is possible.
     later
-        So many may be thrown away after the decisions that are made.
+        Most pixels that it and the steps after it may throw away.
     """
 
     total: int
@@ -261,17 +284,17 @@ class _Node(NamedTuple):
 
 
 @inlined
-def _take(bits, rules, row, cost, workspace):
-    """Read a row; return the limits of what follows, a negative one if nothing can."""
-    origin, room = workspace.origin, workspace.room
+def _read_row(bits, rules, row, cost, workspace):
+    """Unpack a row; return the limits of what follows, a negative one if nothing can follow."""
+    origin, sets = workspace.origin, workspace.sets
     patch_pixels, n_pixels = bits.patch_pixels, len(bits.pixel_patches)
     n_held, n_done = len(bits.pixel_words), len(bits.patch_words)
-    load, excess = rules.numbers[LOAD], rules.numbers[EXCESS]
+    load, excess = rules.load, rules.excess
     for w in range(n_done):
         origin.done[w] = row[w]
     for w in range(n_held):
         origin.held[w] = row[n_done + w]
-        origin.kept[w] = row[n_done + n_held + w] if rules.numbers[WATCHED] else ZERO
+        origin.kept[w] = row[n_done + n_held + w] if rules.watched else ZERO
         origin.seen[w] = ZERO
         origin.needed[w] = ZERO
         origin.long[w] = ZERO
@@ -284,37 +307,37 @@ def _take(bits, rules, row, cost, workspace):
                 origin.needed[w] |= patch_pixels[p, w]
     chip, missing = 0, 0
     for w in range(n_held):
-        chip += ones(origin.held[w])
-        missing += ones(origin.needed[w] & ~origin.held[w])
+        chip += popcount(origin.held[w])
+        missing += popcount(origin.needed[w] & ~origin.held[w])
     highest = -NEVER
     for pixels in range(len(rules.most)):
         highest = max(highest, rules.most[pixels])
-    budget = (highest - cost - rules.numbers[STEP]) // load + chip
-    if rules.numbers[FREE]:
-        budget = n_pixels * rules.numbers[SIZE]
+    budget = (highest - cost - rules.step) // load + chip
+    if rules.free:
+        budget = n_pixels * rules.size
     spare = chip
     if rules.total >= 0:
-        # Each pixel thrown away is loaded once more; all others that are needed are loaded, too.
-        sure = cost + 2 * load * missing + rules.numbers[SPENT]
+        # A pixel that is thrown away is loaded once more; needed pixels that are off chip are loaded once.
+        sure = cost + 2 * load * missing + rules.coming
         spare = (rules.total - sure) // (2 * load)
     long = 0
     if excess >= 0 and len(rules.near):
         for w in range(n_held):
-            room.still[w] = origin.seen[w] & origin.needed[w]
-            origin.gaps[w] = room.still[w] & ~origin.held[w]
-        lasting_gaps(bits, rules.near, excess, origin.done, room.still, origin.gaps, room.sides, origin.long)
+            sets.still[w] = origin.seen[w] & origin.needed[w]
+            origin.gaps[w] = sets.still[w] & ~origin.held[w]
+        lasting_gaps(bits, rules.near, excess, origin.done, sets.still, origin.gaps, sets.sides, origin.long)
         for w in range(n_held):
-            long += ones(origin.long[w] & origin.gaps[w])
+            long += popcount(origin.long[w] & origin.gaps[w])
             origin.long[w] &= origin.held[w]
     margin = 4 * n_pixels
     if excess >= 0:
-        margin = 2 * spare - excess - rules.numbers[BELOW] + long
-    return _Limits(chip, budget, min(spare, rules.numbers[SPARE]), margin, long)
+        margin = 2 * spare - excess - rules.below + long
+    return _Limits(chip, budget, min(spare, rules.spare), margin, long)
 
 
 @inlined
-def _root(bits, rules, workspace):
-    """Begin with the group that has only the patch that all groups have."""
+def _start_group(bits, rules, workspace):
+    """Set up level 0: the group has the prescribed patch, if there is one, and no other."""
     origin, branches = workspace.origin, workspace.branches
     for w in range(len(bits.pixel_words)):
         branches.union[0, w] = ZERO
@@ -337,142 +360,142 @@ def _root(bits, rules, workspace):
 
 
 @inlined
-def _done_with(bits, level, workspace):
-    """Write the patches done with the group so far to ``room.done``."""
+def _write_done(bits, level, workspace):
+    """Write the patches done, including those chosen so far, to ``sets.done``."""
     for w in range(len(bits.patch_words)):
-        workspace.room.done[w] = workspace.origin.done[w] | workspace.branches.chosen[level, w]
+        workspace.sets.done[w] = workspace.origin.done[w] | workspace.branches.chosen[level, w]
 
 
 @inlined
 def _looks_ahead(rules):
-    """Whether it matters what the group after this one can cover: where complete plans are looked for."""
-    return rules.total >= 0 and rules.numbers[NEXT] > 0
+    """Whether the next groups are looked at, too: they are where complete plans are searched."""
+    return rules.total >= 0 and rules.following > 0
 
 
 @inlined
-def _node(bits, rules, limits, level, workspace):
-    """Return what a level says, and bar patches that would make others late."""
-    origin, branches, room, scratch = workspace
+def _bound_level(bits, rules, limits, level, workspace):
+    """Return the bounds of a level, and exclude patches that would overcommit later steps."""
+    origin, branches, sets, scratch = workspace
     total, fresh, open_pixels, open_long = 0, 0, 0, 0
     for w in range(len(bits.pixel_words)):
         covered = branches.union[level, w]
-        total += ones(covered)
-        fresh += ones(covered & ~origin.held[w])
-        room.rest[w] = origin.held[w] & ~covered & ~branches.given[level, w]
-        open_pixels += ones(room.rest[w])
-        open_long += ones(room.rest[w] & origin.long[w])
-        room.group[w] = covered
-    slots = rules.numbers[SIZE] - branches.taken[level]
-    thrown, following = branches.thrown[level], rules.numbers[NEXT]
+        total += popcount(covered)
+        fresh += popcount(covered & ~origin.held[w])
+        sets.rest[w] = origin.held[w] & ~covered & ~branches.given[level, w]
+        open_pixels += popcount(sets.rest[w])
+        open_long += popcount(sets.rest[w] & origin.long[w])
+        sets.group[w] = covered
+    slots = rules.size - branches.taken[level]
+    thrown, following = branches.thrown[level], rules.following
     allowed = min(limits.spare, limits.budget - fresh) - thrown
     more = limits.margin - 2 * thrown + branches.lasting[level]
     allowed = min(allowed, more, (more + open_long) // 2)
     later = limits.spare - thrown
-    if rules.numbers[AHEAD]:
+    if rules.ahead:
         later = min(later, more)
     # A patch covers no more than it has pixels.
     if open_pixels - slots * (scratch.members.shape[1] - 1) > allowed:
         allowed = -1
     if allowed >= 0 and later == 0 and _looks_ahead(rules):
-        _done_with(bits, level, workspace)
-        until = rules.numbers[AHEAD] if limits.spare > thrown else len(bits.patch_pixels)
-        if is_late(bits, room.done, room.group, room.rest, slots, following, until, scratch):
+        _write_done(bits, level, workspace)
+        until = rules.ahead if limits.spare > thrown else len(bits.patch_pixels)
+        if overcommitted(bits, sets.done, sets.group, sets.rest, slots, following, until, scratch):
             allowed = -1
         else:
             for w in range(len(bits.patch_words)):
                 branches.barred[level, w] |= ~scratch.only[w]
-    return _Node(total, fresh, open_pixels, slots, allowed, later)
+    return _Level(total, fresh, open_pixels, slots, allowed, later)
 
 
 @inlined
 def _last_patches(bits, node, level, workspace):
-    """Write the patches to ``room.candidates`` that the group may get as its last one."""
-    branches, room = workspace.branches, workspace.room
+    """Write the patches that may be the last one of the group to ``sets.candidates``."""
+    branches, sets = workspace.branches, workspace.sets
     for v in range(len(bits.patch_words)):
-        room.candidates[v] = ~branches.barred[level, v]
+        sets.candidates[v] = ~branches.barred[level, v]
     if node.open > node.allowed:
-        # It covers one of any pixels that are too many to be thrown away.
+        # Of any ``allowed + 1`` open pixels, it must cover one.
         for v in range(len(bits.patch_words)):
-            room.candidates[v] = ZERO
+            sets.candidates[v] = ZERO
         several = node.allowed + 1
         for w in range(len(bits.pixel_words)):
-            bag = room.rest[w]
+            bag = sets.rest[w]
             while bag and several:
-                pixel = 64 * w + lowest(bag)
+                pixel = 64 * w + lowest_bit(bag)
                 bag &= bag - ONE
                 several -= 1
                 for v in range(len(bits.patch_words)):
-                    room.candidates[v] |= bits.pixel_patches[pixel, v] & ~branches.barred[level, v]
+                    sets.candidates[v] |= bits.pixel_patches[pixel, v] & ~branches.barred[level, v]
 
 
 @inlined
-def _finish(bits, rules, limits, node, level, cost, parent, stage, table, workspace):
-    """Add all partial plans whose group gets its last patch; return whether there was room for them."""
-    origin, branches, room, _ = workspace
-    step, load, size = rules.numbers[STEP], rules.numbers[LOAD], rules.numbers[SIZE]
+def _complete_groups(bits, rules, limits, node, level, cost, parent, stage, table, workspace):
+    """Try each last patch and insert the children; return False if the table is too full."""
+    origin, branches, sets, _ = workspace
+    step, load, size = rules.step, rules.load, rules.size
     word = 0
     while word < len(bits.patch_words):
-        bag = room.candidates[word]
+        bag = sets.candidates[word]
         if not bag:
             word += 1
             continue
-        room.candidates[word] &= bag - ONE
-        patch = 64 * word + lowest(bag)
+        sets.candidates[word] &= bag - ONE
+        patch = 64 * word + lowest_bit(bag)
         pixels, fresh, lost = node.total, node.fresh, branches.thrown[level]
         over = limits.margin + branches.lasting[level]
         fixed = False
         for w in range(len(bits.pixel_words)):
             new = bits.patch_pixels[patch, w] & ~branches.union[level, w]
-            gone = room.rest[w] & ~bits.patch_pixels[patch, w]
-            pixels += ones(new)
-            fresh += ones(new & ~origin.held[w])
-            lost += ones(gone)
-            over += ones(gone & origin.long[w])
+            gone = sets.rest[w] & ~bits.patch_pixels[patch, w]
+            pixels += popcount(new)
+            fresh += popcount(new & ~origin.held[w])
+            lost += popcount(gone)
+            over += popcount(gone & origin.long[w])
             fixed = fixed or gone & origin.kept[w] != 0
         over -= 2 * lost
         if fixed or min(limits.spare - lost, limits.budget - fresh - lost, rules.most[pixels], over) < 0:
             continue
         walk = np.int64(0)
-        if not rules.numbers[FREE]:
+        if not rules.free:
             walk = cost + step + load * (fresh + lost - limits.chip)
         table.found[size, pixels] = min(table.found[size, pixels], np.int32(walk))
-        if walk > rules.most[pixels] or not _may_follow(
+        if walk > rules.most[pixels] or not _can_go_on(
             bits, rules, limits, level, patch, lost, over, workspace
         ):
             continue
         total = np.int32(walk + load * pixels)
-        if not _add(bits, rules, total, parent, stage, table, workspace):
+        if not _keep_child(bits, rules, total, parent, stage, table, workspace):
             return False
     return True
 
 
 @inlined
-def _may_follow(bits, rules, limits, level, patch, lost, over, workspace):
-    """Whether a complete group can be followed by others; leaves in `room` what it is and what it leaves.
+def _can_go_on(bits, rules, limits, level, patch, lost, over, workspace):
+    """Whether a complete group can be followed by others; its sets are left in ``workspace.sets``.
 
     Parameters
     ----------
     patch, lost
-        The last patch of the group, and how many pixels are thrown away.
+        The last patch of the group, and the number of pixels that it throws away.
     over
-        How much more may be in the first steps, at most.
+        What of ``limits.margin`` is left.
     """
-    origin, branches, room, scratch = workspace
-    following, ahead, excess = rules.numbers[NEXT], rules.numbers[AHEAD], rules.numbers[EXCESS]
+    origin, branches, sets, scratch = workspace
+    following, ahead, excess = rules.following, rules.ahead, rules.excess
     lasts, later = excess >= 0 and len(rules.near) > 0, limits.spare - lost
-    _done_with(bits, level, workspace)
-    room.done[patch >> 6] |= bit(patch)
+    _write_done(bits, level, workspace)
+    sets.done[patch >> 6] |= bit(patch)
     for w in range(len(bits.pixel_words)):
-        room.group[w] = branches.union[level, w] | bits.patch_pixels[patch, w]
-    still_needed(bits, room.done, room.group, room.still)
+        sets.group[w] = branches.union[level, w] | bits.patch_pixels[patch, w]
+    still_needed(bits, sets.done, sets.group, sets.still)
     if lasts and limits.long + lost:
         for w in range(len(bits.pixel_words)):
-            room.off[w] = (origin.gaps[w] | origin.held[w]) & ~room.group[w]
-        still_needed(bits, room.done, room.off, room.off)
-        lasting_gaps(bits, rules.near, excess, room.done, room.off, room.off, room.sides, room.lasting)
-        over = 2 * later - excess - rules.numbers[BELOW]
+            sets.off[w] = (origin.gaps[w] | origin.held[w]) & ~sets.group[w]
+        still_needed(bits, sets.done, sets.off, sets.off)
+        lasting_gaps(bits, rules.near, excess, sets.done, sets.off, sets.off, sets.sides, sets.lasting)
+        over = 2 * later - excess - rules.below
         for w in range(len(bits.pixel_words)):
-            over += ones(room.lasting[w])
+            over += popcount(sets.lasting[w])
         if over < 0:
             return False
     if not _looks_ahead(rules):
@@ -481,70 +504,70 @@ def _may_follow(bits, rules, limits, level, patch, lost, over, workspace):
     if ahead:
         later = min(later, over)
     limit = following + later
-    n = far_apart(bits, room.still, room.done, 0, limit, room.apart)
+    n = far_apart(bits, sets.still, sets.done, 0, limit, sets.apart)
     if n > limit:
         return False
     if ahead and 2 * (n - following) > over:
-        # Too many to be thrown away unless some have long gaps.
+        # These are too many to be thrown away, unless enough of them have long gaps.
         lacking = 2 * (n - following) - over
         for j in range(n if lasts else 0):
-            gapped = pixels_gapped(bits, rules.near, room.done, room.apart[j], room.nothing, room.sides)
+            gapped = pixels_gapped(bits, rules.near, sets.done, sets.apart[j], sets.nothing, sets.sides)
             if gapped <= excess:
                 lacking -= 1
         if lacking > 0:
             return False
-    return later > 0 or not is_late(bits, room.done, room.still, room.nothing, 0, following, until, scratch)
-
-
-@inlined
-def _add(bits, rules, cost, parent, stage, table, workspace):
-    """Add the partial plan that is left in `room`; return whether there was room for it in the table."""
-    origin, _, room, _ = workspace
-    watched = rules.numbers[WATCHED] > 0
-    for w in range(len(bits.pixel_words)):
-        again = room.group[w] & origin.seen[w] & ~origin.held[w]
-        room.fixed[w] = (origin.kept[w] | again) & room.still[w]
-    most = len(table.found) - 1
-    least = least_next(
-        bits, room.done, origin.done, origin.seen, rules.numbers[SIZE], most, rules.numbers[DELAYS]
+    return later > 0 or not overcommitted(
+        bits, sets.done, sets.still, sets.nothing, 0, following, until, scratch
     )
-    _canonical(bits, room.done, room.still, room.fixed, watched, room.image, room.row)
-    return _keep(table, room.row, cost, parent, stage, np.int16(least))
 
 
 @inlined
-def _can_share(bits, node, level, workspace):
-    """Whether some patch covers its share of the open pixels that must be covered, if any must."""
-    branches, room = workspace.branches, workspace.room
+def _keep_child(bits, rules, cost, parent, stage, table, workspace):
+    """Insert the child that ``workspace.sets`` describes; return False if the table is too full."""
+    origin, _, sets, _ = workspace
+    watched = rules.watched
+    for w in range(len(bits.pixel_words)):
+        again = sets.group[w] & origin.seen[w] & ~origin.held[w]
+        sets.fixed[w] = (origin.kept[w] | again) & sets.still[w]
+    most = len(table.found) - 1
+    least = least_next(bits, sets.done, origin.done, origin.seen, rules.size, most, rules.delays)
+    _canonical(bits, sets.done, sets.still, sets.fixed, watched, sets.image, sets.row)
+    return _insert(table, sets.row, cost, parent, stage, np.int16(least))
+
+
+@inlined
+def _can_cover_shares(bits, node, level, workspace):
+    """Whether some patch covers its share of the open pixels that must be covered, if there are any."""
+    branches, sets = workspace.branches, workspace.sets
     share = -((node.allowed - node.open) // node.slots)
     if share <= 0:
         return True
     for v in range(len(bits.patch_words)):
         bag = ~branches.barred[level, v]
         while bag:
-            patch = 64 * v + lowest(bag)
+            patch = 64 * v + lowest_bit(bag)
             bag &= bag - ONE
             n = 0
             for w in range(len(bits.pixel_words)):
-                n += ones(room.rest[w] & bits.patch_pixels[patch, w])
+                n += popcount(sets.rest[w] & bits.patch_pixels[patch, w])
             if n >= share:
                 return True
     return False
 
 
 @inlined
-def _branch(bits, level, workspace):
-    """Choose the open pixel that the fewest patches can cover, and list these; all if none is open."""
-    branches, room = workspace.branches, workspace.room
+def _choose_pivot(bits, level, workspace):
+    """Choose the open pixel that the fewest patches can cover, and list these (all if none is open)."""
+    branches, sets = workspace.branches, workspace.sets
     fewest, pivot = len(bits.patch_pixels) + 1, -1
     for w in range(len(bits.pixel_words)):
-        bag = room.rest[w]
+        bag = sets.rest[w]
         while bag and fewest:
-            pixel = 64 * w + lowest(bag)
+            pixel = 64 * w + lowest_bit(bag)
             bag &= bag - ONE
             count = 0
             for v in range(len(bits.patch_words)):
-                count += ones(bits.pixel_patches[pixel, v] & ~branches.barred[level, v])
+                count += popcount(bits.pixel_patches[pixel, v] & ~branches.barred[level, v])
             if count < fewest:
                 fewest, pivot = count, pixel
     n = 0
@@ -553,7 +576,7 @@ def _branch(bits, level, workspace):
         if pivot >= 0:
             bag &= bits.pixel_patches[pivot, v]
         while bag:
-            branches.options[level, n] = 64 * v + lowest(bag)
+            branches.options[level, n] = 64 * v + lowest_bit(bag)
             bag &= bag - ONE
             n += 1
     branches.pivot[level] = pivot
@@ -562,8 +585,8 @@ def _branch(bits, level, workspace):
 
 
 @inlined
-def _descend(bits, branches, level):
-    """Let the group have the next option, one level below; later branches do without it."""
+def _take_option(bits, branches, level):
+    """Choose the next option, one level below; later branches exclude it."""
     patch = branches.options[level, branches.tried[level]]
     branches.tried[level] += 1
     branches.barred[level, patch >> 6] |= bit(patch)
@@ -582,8 +605,8 @@ def _descend(bits, branches, level):
 
 
 @inlined
-def _throw(level, workspace):
-    """Throw the pixel away that no option covers, if it may be loaded again; return whether it may."""
+def _throw_away_pivot(level, workspace):
+    """Throw the pivot away after all its options, if it may be loaded again; return whether it may."""
     origin, branches = workspace.origin, workspace.branches
     pivot = branches.pivot[level]
     word, here = pivot >> 6, bit(pivot)
@@ -598,7 +621,7 @@ def _throw(level, workspace):
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def extend(
+def expand(
     bits: Bits,
     rules: Rules,
     rows: Words,
@@ -610,47 +633,69 @@ def extend(
     table: Table,
     workspace: Workspace,
 ) -> int:
-    """Add all that may follow ``rows[first:last]`` to a table; return the row at which it ended early.
+    """Insert all children of ``rows[first:last]`` into a table.
 
-    Groups are found by branching: a pixel on chip that is still needed is covered by one of its patches, in
-    turn, or thrown away; when all are decided, the patches that are left are free. Each decision that
-    costs more than the rules allow ends its branch.
+    Groups are listed by branching: a pixel on chip that is still needed is either covered by one of its
+    patches or thrown away. When all pixels are decided, the other patches are free. A branch ends when its
+    decisions cost more than the rules allow.
+
+    Parameters
+    ----------
+    rows : uint64, shape (n, words)
+    costs : int32, shape (n,)
+    least : int16, shape (n,)
+        Columns of the stage, see `Table`.
+    first, last
+        The rows to expand.
+    stage
+        Number of their stage.
+    table
+        Receives the children.
+    workspace
+        Scratch memory of the thread.
+
+    Returns
+    -------
+    int
+        `last`, or the row to continue with if the table was too full or `Rules.stop` was set.
     """
-    branches, room = workspace.branches, workspace.room
+    branches, sets = workspace.branches, workspace.sets
     for i in range(first, last):
         if 4 * table.used[0] > 3 * len(table.cost):
             return i
-        if rules.numbers[SIZE] < least[i]:
+        if rules.size < least[i]:
             continue
-        limits = _take(bits, rules, rows[i], costs[i], workspace)
+        limits = _read_row(bits, rules, rows[i], costs[i], workspace)
         if min(limits.spare, limits.margin, limits.budget) < 0:
             continue
-        _root(bits, rules, workspace)
+        _start_group(bits, rules, workspace)
         level = 0
         while level >= 0:
             if branches.n_options[level] < 0:
                 if rules.stop[0]:
                     return i
-                node = _node(bits, rules, limits, level, workspace)
+                node = _bound_level(bits, rules, limits, level, workspace)
                 ended = node.allowed < 0
                 if not ended and node.slots == 1:
                     _last_patches(bits, node, level, workspace)
-                    if not _finish(bits, rules, limits, node, level, costs[i], i, stage, table, workspace):
+                    if not _complete_groups(
+                        bits, rules, limits, node, level, costs[i], i, stage, table, workspace
+                    ):
                         return i
                     ended = True
                 if not ended and node.open == 0 and branches.taken[level] and _looks_ahead(rules):
-                    _done_with(bits, level, workspace)
-                    limit = rules.numbers[NEXT] + node.later
-                    n = far_apart(bits, room.group, room.done, node.slots, limit, room.apart)
+                    _write_done(bits, level, workspace)
+                    limit = rules.following + node.later
+                    n = far_apart(bits, sets.group, sets.done, node.slots, limit, sets.apart)
                     ended = n > limit
-                if ended or not _can_share(bits, node, level, workspace):
+                if ended or not _can_cover_shares(bits, node, level, workspace):
                     level -= 1
                     continue
-                _branch(bits, level, workspace)
+                _choose_pivot(bits, level, workspace)
             if branches.tried[level] < branches.n_options[level]:
-                _descend(bits, branches, level)
+                _take_option(bits, branches, level)
                 level += 1
-            elif not _throw(level, workspace):
+            elif not _throw_away_pivot(level, workspace):
                 level -= 1
     return last
 
@@ -659,10 +704,23 @@ def extend(
 def undominated(
     bits: Bits, rows: Words, costs: NDArray[np.int32], load: int, watched: bool
 ) -> NDArray[np.bool_]:
-    """Mark the rows that no other row with the same patches done makes useless; rows are sorted by these.
+    """Mark the rows that no other row with the same patches done dominates.
 
-    A plan that goes on from one row can go on from another that holds other pixels if it loads what that
-    one lacks. Where loads are watched it must lack none, and may not have loaded more.
+    A plan that goes on from row i can go on from row j if it loads the pixels that j lacks. Where loads are
+    watched, j must lack none, and the pixels that it may not load again must be among those of i.
+
+    Parameters
+    ----------
+    rows, costs
+        Columns of a stage, sorted by the patches done and then by cost.
+    load
+        Half the cost of a load, in half units.
+    watched
+        Whether no pixel may be loaded more than twice.
+
+    Returns
+    -------
+    bool, shape (n,)
     """
     n_held, n_done = len(bits.pixel_words), len(bits.patch_words)
     keep = np.ones(len(rows), np.bool_)
@@ -679,7 +737,7 @@ def undominated(
             lacks = 0
             worse = False
             for w in range(n_held):
-                lacks += ones(rows[i, n_done + w] & ~rows[j, n_done + w])
+                lacks += popcount(rows[i, n_done + w] & ~rows[j, n_done + w])
                 if watched and rows[j, n_done + n_held + w] & ~rows[i, n_done + n_held + w]:
                     worse = True
             if watched and (worse or lacks):

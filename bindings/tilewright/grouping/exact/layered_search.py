@@ -1,7 +1,7 @@
-"""One search through partial plans, or chains of groups, stage by stage.
+"""One search through partial plans, or through chains of groups, stage by stage.
 
-What cannot end as short as asked for is left out, and of what is equal or worse than something else, too.
-docs/bounds.md proves that nothing is lost; `tilewright.grouping.extending` is the compiled part.
+Partial plans that cannot end within the cost that is asked for are left out, and so are those that equal or
+are dominated by others. docs/bounds.md proves that nothing is lost; `expansion_kernel` is the compiled part.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from tilewright.core.context import MAX_SECONDS
 from tilewright.grouping.exact.bitsets import NEVER, Words, unpack
-from tilewright.grouping.exact.expansion_kernel import Rules, Table, extend, grow, undominated
-from tilewright.grouping.exact.pruning_kernel import NONE
-from tilewright.grouping.exact.reload_intervals import NO_ENDS, Ends
-from tilewright.grouping.exact.stages import Key, Space
+from tilewright.grouping.exact.expansion_kernel import Rules, Table, expand, move_rows, undominated
+from tilewright.grouping.exact.pruning_kernel import Delay
+from tilewright.grouping.exact.reload_intervals import NO_PREFIX_LIMITS, PrefixLimits
+from tilewright.grouping.exact.stages import Key, StateSpace
 from tilewright.grouping.exact.workspace import Workspace
 from tilewright.grouping.plan import Plan
 from tilewright.spec.errors import OutOfTimeError
@@ -29,37 +29,37 @@ from tilewright.spec.errors import OutOfTimeError
 Ints = NDArray[np.int32]
 
 MostOf = Callable[[Key, int], NDArray[np.int64]]
-"""Longest walk that is kept to a group of so many patches at a stage, by the group's pixels."""
+"""Of a stage and the size of its last group: the longest walk that is kept, by the pixels of that group."""
 
 MAX_ROWS = 60_000_000
-"""Most partial plans that one of two searches keeps: some 4 GB, and more while a stage is sorted."""
+"""Most partial plans that a search keeps: some 4 GB, and more while a stage is sorted."""
 
 LARGE = 1 << 20
-"""From so many rows on a table grows to twice its size at a time."""
+"""Slots from which on a table grows by a factor of 2 instead of 4."""
 
 FEW = 256
-"""So few partial plans are not shared among threads."""
+"""Stages of fewer partial plans are not shared among threads."""
 
 CHUNK = 5_000
-"""Partial plans that are extended between two looks at the clock."""
+"""Partial plans that are expanded between two looks at the clock."""
 
 
 class TooLargeError(Exception):
-    """More partial plans than fit."""
+    """More partial plans than `MAX_ROWS`."""
 
 
 @dataclass
 class Stage:
-    """Partial plans with equally many patches and steps, sorted by the patches done and then by cost.
+    """The partial plans of a stage, sorted by the patches done and then by cost.
 
     Attributes
     ----------
     rows : uint64, shape (n, words)
     costs : int32, shape (n,)
     parents, stages : int32, shape (n,)
-        Where each was reached from: the row and the number of its stage.
+        The row that each was reached from: its number within its stage, and the number of the stage.
     least : int16, shape (n,)
-        So many patches the next group has at least, without loss.
+        Fewest patches of the next group that need be tried.
     """
 
     rows: Words
@@ -69,30 +69,41 @@ class Stage:
     least: NDArray[np.int16]
 
 
-class Sweep:
+class LayeredSearch:
     """One search, stage by stage, from the empty memory on.
 
     Parameters
     ----------
     most
-        Longest walk that is kept to a group of so many patches at a stage, by the group's pixels.
+        Longest walk that is kept, see `MostOf`.
+    deadline
+        On the clock of `time.monotonic`.
     free
         Whether the first group costs nothing.
     total
-        Largest cost of a complete plan that is looked for; negative where chains are.
+        Largest cost of a complete plan, in half units; negative where chains are searched.
     watched
         Whether no pixel may be loaded more than twice.
     spare
-        How many pixels any step may throw away.
-    ends
-        What is known of the first steps, where they are the better end of a plan.
+        Most pixels that a step may throw away.
+    prefix
+        Limits on the first steps.
     threads
-        How many threads share the work of a stage.
+        Number of threads that share the work of a stage.
+
+    Attributes
+    ----------
+    stages, keys
+        The stages that were expanded, and where they stand.
+    rows
+        Number of partial plans that are kept.
+    open
+        Tables of the stages that were reached but not expanded yet, one for each thread.
     """
 
     def __init__(
         self,
-        space: Space,
+        space: StateSpace,
         most: MostOf,
         deadline: float,
         *,
@@ -100,11 +111,11 @@ class Sweep:
         total: int = -1,
         watched: bool = False,
         spare: int = 2**30,
-        ends: Ends = NO_ENDS,
+        prefix: PrefixLimits = NO_PREFIX_LIMITS,
         threads: int = 1,
     ) -> None:
         self.space, self.most, self.deadline, self.threads = space, most, deadline, threads
-        self.free, self.total, self.watched, self.spare, self.ends = free, total, watched, spare, ends
+        self.free, self.total, self.watched, self.spare, self.prefix = free, total, watched, spare, prefix
         self.stages: list[Stage] = []
         self.keys: list[Key] = []
         self.rows = 0
@@ -116,13 +127,19 @@ class Sweep:
         self.workspaces = [Workspace.of(space.bits, space.size, root.rows.shape[1]) for _ in range(threads)]
 
     def run(self) -> Iterator[tuple[Key, Ints]]:
-        """Extend one stage after the other; give each with the shortest walks that lead there.
+        """Expand one stage after the other.
+
+        Yields
+        ------
+        key : Key
+        shortest : int32, shape (size + 1, pixels of a group + 1)
+            Shortest walk to the stage, by the patches and pixels of its last group.
 
         Raises
         ------
         OutOfTimeError, TooLargeError
         """
-        # One call of compiled code can take long: a clock beside it ends it.
+        # One call of compiled code can take long: a timer stops it from outside.
         clock = threading.Timer(min(self.deadline - time.monotonic(), MAX_SECONDS), self.stop.fill, (True,))
         clock.daemon = True
         clock.start()
@@ -142,9 +159,9 @@ class Sweep:
             self.stages.append(stage)
             self.rows += len(stage.rows)
             for size, after in self.space.groups(key):
-                self._extend(stage, key, size, after)
+                self._expand(stage, key, size, after)
             if self.total < 0:
-                # Nobody will ask how a chain was made.
+                # Chains are never followed back, so their rows can go.
                 self.rows -= len(stage.rows)
                 self.stages[-1] = Stage(*(column[:0] for column in vars(stage).values()))
 
@@ -167,10 +184,10 @@ class Sweep:
         )
 
     def _stage(self, tables: list[Table]) -> Stage:
-        """Sort what was reached, and leave out what something else makes useless."""
+        """Sort the rows that were reached, and leave out those that others dominate."""
         used = [np.flatnonzero(table.cost > -NEVER) for table in tables]
         columns = [
-            np.concatenate([column[place] for column, place in zip(group, used, strict=True)])
+            np.concatenate([column[slots] for column, slots in zip(group, used, strict=True)])
             for group in zip(*(table[:5] for table in tables), strict=True)
         ]
         order = np.lexsort((-columns[4], columns[1], *(columns[0][:, w] for w in range(self.space.n_done))))
@@ -178,60 +195,83 @@ class Sweep:
         kept = undominated(self.space.bits, *columns[:2], self.space.load, self.watched)
         return Stage(*(column[kept] for column in columns))
 
-    def _extend(self, stage: Stage, key: Key, size: int, after: Key) -> None:
-        space, first = self.space, key == (0, 0)
+    def _expand(self, stage: Stage, key: Key, size: int, after: Key) -> None:
+        """Expand a stage by all groups of `size` patches, which lead to the stage `after`."""
+        space = self.space
         tables = self.open.setdefault(after, [self._table(1 << 12) for _ in range(self.threads)])
-        ahead = 0 if space.fixed else space.step * -(-(space.n_patches - after[1]) // space.size)
-        following = min(space.size, space.n_patches - after[1])
-        numbers = [size, space.step, space.load, space.step + ahead, self.free and first, self.watched]
-        most = np.where(space.pixels <= space.room[size], self.most(after, size), -NEVER)
-        parts = space.starts if first and size > 1 else space.anywhere
-        excess, steps_ahead = -1, space.n_patches
-        if 0 < after[0] <= self.ends.steps:
-            excess, steps_ahead = self.ends.excess, self.ends.steps - after[0]
-        # Where both ends throw away as much, the better one is missing no more patches than the other.
-        below = 2 * space.short(after) > space.missing
-        delays = space.delays if self.total >= 0 else NONE
-        limits = np.array([*numbers, self.spare, following, steps_ahead, excess, below, delays], np.int64)
         # No patch waits that would leave the first steps, by which plan and reverse are told apart.
-        least = np.zeros_like(stage.least) if space.hinge(key, self.ends) else stage.least
-        all_rules = [Rules(limits, most, self.total, *part, self.ends.near, self.stop) for part in parts]
+        least = np.zeros_like(stage.least) if space.symmetry_stage(key, self.prefix) else stage.least
+        rules = self._rules(key, size, after)
         chunk = max(1, min(CHUNK, -(-len(stage.rows) // self.threads)))
-        todo = deque((rules, row) for rules in all_rules for row in range(0, len(stage.rows), chunk))
+        todo = deque((part, row) for part in rules for row in range(0, len(stage.rows), chunk))
 
         def work(thread: int) -> None:
             while True:
                 try:
-                    rules, done = todo.popleft()
+                    part, done = todo.popleft()
                 except IndexError:
                     return
                 end = min(done + chunk, len(stage.rows))
                 while done < end:
-                    part = stage.rows, stage.costs, least, done, end, len(self.stages) - 1
-                    done = extend(space.bits, rules, *part, tables[thread], self.workspaces[thread])
+                    columns = stage.rows, stage.costs, least, done, end, len(self.stages) - 1
+                    done = expand(space.bits, part, *columns, tables[thread], self.workspaces[thread])
                     if self.stop[0] or time.monotonic() > self.deadline:
                         raise OutOfTimeError
                     if done < end:
-                        places = len(tables[thread].cost)
-                        if self.rows + sum(len(table.cost) for table in tables) + 2 * places > MAX_ROWS:
+                        slots = len(tables[thread].cost)
+                        if self.rows + sum(len(table.cost) for table in tables) + 2 * slots > MAX_ROWS:
                             todo.clear()
                             raise TooLargeError
-                        larger = self._table((4 if places < LARGE else 2) * places)
-                        grow(tables[thread], larger)
+                        larger = self._table((4 if slots < LARGE else 2) * slots)
+                        move_rows(tables[thread], larger)
                         tables[thread] = larger
 
-        if self.threads == 1 or (len(stage.rows) < FEW and len(all_rules) == 1):
+        if self.threads == 1 or (len(stage.rows) < FEW and len(rules) == 1):
             work(0)
         else:
             with ThreadPoolExecutor(self.threads) as pool:
                 list(pool.map(work, range(self.threads)))
+
+    def _rules(self, key: Key, size: int, after: Key) -> list[Rules]:
+        """Return the rules for groups of `size` patches, one for each part of the possible groups."""
+        space, first = self.space, key == (0, 0)
+        steps_after = 0 if space.fixed else space.step * -(-(space.n_patches - after[1]) // space.size)
+        excess, ahead = -1, space.n_patches
+        if 0 < after[0] <= self.prefix.steps:
+            excess, ahead = self.prefix.excess, self.prefix.steps - after[0]
+        most = np.where(space.pixels <= space.max_pixels_by_size[size], self.most(after, size), -NEVER)
+        return [
+            Rules(
+                size=size,
+                step=space.step,
+                load=space.load,
+                coming=space.step + steps_after,
+                free=self.free and first,
+                watched=self.watched,
+                spare=self.spare,
+                following=min(space.size, space.n_patches - after[1]),
+                ahead=ahead,
+                excess=excess,
+                # Where both ends throw away as much, the better one is missing no more patches than the
+                # other.
+                below=int(2 * space.missing_patches(after) > space.missing),
+                delays=int(space.delays if self.total >= 0 else Delay.NONE),
+                most=most,
+                total=self.total,
+                member=member,
+                left_out=left_out,
+                near=self.prefix.near,
+                stop=self.stop,
+            )
+            for member, left_out in (space.starts if first and size > 1 else space.anywhere)
+        ]
 
     def plan(self) -> Plan:
         """Follow the cheapest complete plan back to its start."""
         space = self.space
         number = self.keys.index(space.end)
         row = int(self.stages[number].costs.argmin())
-        # How the patches of the present row are moved to where the plan has them.
+        # Maps the patches of the present row, which is an image, to the patches of the plan.
         frame = np.arange(space.n_patches)
         groups: list[NDArray[np.int64]] = []
         while number:
@@ -241,12 +281,12 @@ class Sweep:
             here, before = self._done(stage, row), self._done(earlier, parent)
             image = next(
                 image
-                for place, image in enumerate(space.images)
-                if self._leads(earlier, int(parent), place, stage, row)
+                for symmetry, image in enumerate(space.images)
+                if self._leads(earlier, int(parent), symmetry, stage, row)
             )
-            came = np.zeros_like(here)
-            came[image[before]] = True
-            groups.append(frame[np.flatnonzero(here & ~came)])
+            moved = np.zeros_like(here)
+            moved[image[before]] = True
+            groups.append(frame[np.flatnonzero(here & ~moved)])
             frame = frame[image]
             number, row = int(stage.stages[row]), int(parent)
         return Plan.from_groups(space.problem, groups[::-1])
@@ -254,16 +294,17 @@ class Sweep:
     def _done(self, stage: Stage, row: int) -> NDArray[np.bool_]:
         return unpack(stage.rows[row, : self.space.n_done], self.space.n_patches)
 
-    def _leads(self, earlier: Stage, parent: int, number: int, stage: Stage, row: int) -> bool:
+    def _leads(self, earlier: Stage, parent: int, symmetry: int, stage: Stage, row: int) -> bool:
         """Whether a row follows from its parent when the parent is moved by a symmetry."""
         space = self.space
-        image = space.images[number]
+        image = space.images[symmetry]
         here, before = self._done(stage, row), self._done(earlier, parent)
         moved = np.zeros_like(here)
         moved[image[before]] = True
         if (moved & ~here).any():
             return False
-        # Back in the frame of the parent: what the group would load, and what would be left of it.
+        # In the frame of the parent: what the group would load, and which of its pixels would be needed
+        # still.
         pixels = unpack(space.bits.patch_pixels, len(space.bits.pixel_patches))
         words = earlier.rows[parent, space.n_done :].reshape(-1, space.n_held)
         held, *kept = unpack(words, pixels.shape[1])
@@ -273,11 +314,12 @@ class Sweep:
             return False
         still = covered & pixels[~here[image]].any(axis=0)
         sets = [still, *((old | (loaded & pixels[before].any(axis=0))) & still for old in kept)]
-        found = np.concatenate([self._moved(members, number) for members in sets])
+        found = np.concatenate([self._moved(members, symmetry) for members in sets])
         return bool((found == stage.rows[row, space.n_done :]).all())
 
-    def _moved(self, members: NDArray[np.bool_], number: int) -> Words:
+    def _moved(self, members: NDArray[np.bool_], symmetry: int) -> Words:
+        """Return the image of a set of pixels under a symmetry."""
         octets = np.packbits(members, bitorder="little")
-        table = self.space.bits.pixel_images[number]
+        table = self.space.bits.pixel_images[symmetry]
         words: Words = np.bitwise_or.reduce(table[np.arange(len(octets)), octets], axis=0)
         return words

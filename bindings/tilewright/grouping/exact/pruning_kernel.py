@@ -1,9 +1,8 @@
-"""What must hold of the steps to come if no more pixels than allowed are to be thrown away, compiled.
+"""Compiled tests that prune partial plans: necessary conditions on the steps to come.
 
-Each function tells something of a partial plan before its next groups are searched; docs/bounds.md proves it.
+docs/bounds.md proves them.
 
-Numba keeps what it compiled of `extend` until extending.py changes: who changes a function here touches that
-file, too.
+Numba caches `expand` until expansion_kernel.py changes: after a change here, touch that file, too.
 """
 
 # Numba infers the types of compiled functions; docstrings state them where it matters.
@@ -11,6 +10,7 @@ file, too.
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,27 +23,34 @@ from tilewright.grouping.exact.bitsets import Bits, Words, unpack
 Ints = NDArray[np.int64]
 
 INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
-"""For functions that only compiled ones call: without the ways in from Python they compile faster. They
-allocate nothing, and without `_nrt` their arrays are not counted as used at every call, which would take
-most of the time."""
+"""Options of functions that only compiled code calls. Without wrappers for Python they compile faster. They
+allocate nothing, so `_nrt` is off: counting references to arrays at every call would take most of the
+time."""
 
 ONE, ZERO = np.uint64(1), np.uint64(0)
 
-NONE, DELAYED, MERGED = range(3)
-"""What is known of missing patches: nothing; patches that can as well wait for the next group do so while it
-has room; moreover, two groups that fit into one are left to plans with fewer steps (theorem 9)."""
+
+class Delay(IntEnum):
+    """What is known of patches missing to full groups (theorem 9)."""
+
+    NONE = 0
+    """Nothing."""
+    DELAYED = 1
+    """A patch that can as well wait for the next group does so while that one is not full."""
+    MERGED = 2
+    """Moreover, no two neighbouring groups fit into one: plans with fewer steps are searched elsewhere."""
 
 
 @intrinsic
-def ones(_context: Any, _word: Any) -> Any:
+def popcount(_context: Any, _word: Any) -> Any:
     """Count the bits of a word, by one instruction of the processor."""
     return types.int64(types.uint64), lambda _c, builder, _s, words: builder.ctpop(words[0])
 
 
 @njit(**INNER)
-def lowest(word):
-    """Return the place of the lowest bit of a word that has some."""
-    return ones(~word & (word - ONE))
+def lowest_bit(word):
+    """Return the index of the lowest set bit of a word other than 0."""
+    return popcount(~word & (word - ONE))
 
 
 @njit(**INNER)
@@ -54,12 +61,12 @@ def bit(member):
 
 @njit(**INNER)
 def still_needed(bits, done, group, still):
-    """Write those pixels of a group to `still` that patches to come need."""
+    """Write those pixels of `group` that remaining patches need to `still`."""
     for w in range(len(bits.pixel_words)):
         bag = group[w]
         still[w] = ZERO
         while bag:
-            pixel = 64 * w + lowest(bag)
+            pixel = 64 * w + lowest_bit(bag)
             bag &= bag - ONE
             wanted = False
             for v in range(len(bits.patch_words)):
@@ -71,19 +78,19 @@ def still_needed(bits, done, group, still):
 
 @njit(**INNER)
 def far_apart(bits, pixels, done, slots, limit, apart):
-    """Count pixels no two of which a patch to come can cover, until there are more than `limit`.
+    """Count pixels of which no remaining patch covers two, until there are more than `limit`.
 
-    Pixels that as many more patches as there are slots might finish do not count.
+    Pixels that at most `slots` remaining patches need do not count. The pixels are left in `apart`.
     """
     n = 0
     for w in range(len(bits.pixel_words)):
         bag = pixels[w]
         while bag:
-            pixel = 64 * w + lowest(bag)
+            pixel = 64 * w + lowest_bit(bag)
             bag &= bag - ONE
             coming = 0
             for v in range(len(bits.patch_words)):
-                coming += ones(bits.pixel_patches[pixel, v] & ~done[v])
+                coming += popcount(bits.pixel_patches[pixel, v] & ~done[v])
             if coming <= slots:
                 continue
             alone = True
@@ -102,18 +109,19 @@ def far_apart(bits, pixels, done, slots, limit, apart):
     return n
 
 
-class Scratch(NamedTuple):
-    """Room that `is_late` works in.
+class DeadlineScratch(NamedTuple):
+    """Scratch memory of `overcommitted`.
 
     Attributes
     ----------
     members : int64, shape (patches, pixels of the largest patch + 1)
         The pixels of each patch, and -1 behind the last.
     due, coming, queue : int64, shape (pixels,)
-        In which step a pixel is done with, the patches to come that need it, and the pixels known to be due.
+        The step in which a pixel is needed last; the number of remaining patches that need it; the pixels
+        that have such a step.
     asked, reserved, only : uint64, shape (words of patches,)
-        Patches that are asked for by some step, with those that others are counted from; and those that the
-        group may still get.
+        Patches that are due by the present step; these and the patches of pixels that are due later; patches
+        that the group may still get.
     """
 
     members: Ints
@@ -125,8 +133,8 @@ class Scratch(NamedTuple):
     only: Words
 
     @classmethod
-    def of(cls, bits: Bits) -> Scratch:
-        """Make room for a layer."""
+    def of(cls, bits: Bits) -> DeadlineScratch:
+        """Allocate it for a layer."""
         n_pixels, n_done = bits.pixel_patches.shape
         patches = unpack(bits.patch_pixels, n_pixels)
         members = np.full((len(patches), patches.sum(axis=1).max() + 1), -1, np.int64)
@@ -136,32 +144,32 @@ class Scratch(NamedTuple):
 
 
 @njit(**INNER)
-def is_late(bits, done, covered, waiting, slots, size, ahead, scratch):
-    """Whether more patches are due in some steps than these can take if nothing may be thrown away any more.
+def overcommitted(bits, done, covered, waiting, slots, size, ahead, scratch):
+    """Whether more patches are due by some step than the steps can take, if nothing is thrown away (lemma 3).
 
-    A pixel then takes a patch in every step until it is done with. Leaves in ``scratch.only`` all patches
-    that the group may still get without being late.
+    Every step then has a patch of each pixel on chip until the last patch of that pixel is done. The patches
+    that the group may get without overcommitting a step are left in ``scratch.only``.
 
     Parameters
     ----------
     done, covered
-        The patches done and those that the group has so far; the pixels that the latter cover.
+        The patches done, including those of the group so far; the pixels that the latter cover.
     waiting
         Other pixels on chip that are still needed.
     slots, size
-        How many patches this group still gets, and those to come at most.
+        Number of patches that this group still gets; most patches of a later one.
     ahead
-        In so many steps to come nothing may be thrown away.
+        Number of steps after this one in which nothing may be thrown away.
     """
     pixel_patches = bits.pixel_patches
     due, coming, queue = scratch.due, scratch.coming, scratch.queue
     asked, reserved = scratch.asked, scratch.reserved
     left = len(scratch.members)
     for v in range(len(bits.patch_words)):
-        left -= ones(done[v])
+        left -= popcount(done[v])
         asked[v] = ZERO
         scratch.only[v] = ~ZERO
-    # With so many steps no patch is late.
+    # Steps beyond this one can take all remaining patches.
     last = min((left - slots - 1) // size, ahead)
     n = 0
     for pixel in range(len(due)):
@@ -171,7 +179,7 @@ def is_late(bits, done, covered, waiting, slots, size, ahead, scratch):
         if (waiting[w] | covered[w]) & here:
             count = 0
             for v in range(len(bits.patch_words)):
-                count += ones(pixel_patches[pixel, v] & ~done[v])
+                count += popcount(pixel_patches[pixel, v] & ~done[v])
             if count:
                 coming[pixel] = count
                 due[pixel] = count - 1 if waiting[w] & here else count
@@ -186,15 +194,15 @@ def is_late(bits, done, covered, waiting, slots, size, ahead, scratch):
                 queue[kept] = pixel
                 kept += 1
                 continue
-            # All its patches are due.
+            # All its patches are due now.
             due[pixel] = -1
             for v in range(len(bits.patch_words)):
                 bag = pixel_patches[pixel, v] & ~done[v] & ~asked[v]
                 asked[v] |= bag
                 while bag:
-                    patch = 64 * v + lowest(bag)
+                    patch = 64 * v + lowest_bit(bag)
                     bag &= bag - ONE
-                    # It brings its pixels in, and these are done with some steps later.
+                    # Its pixels come on chip with it, and have deadlines of their own from now on.
                     for j in range(scratch.members.shape[1]):
                         other = scratch.members[patch, j]
                         if other < 0:
@@ -203,8 +211,8 @@ def is_late(bits, done, covered, waiting, slots, size, ahead, scratch):
                             continue
                         count = 0
                         for u in range(len(bits.patch_words)):
-                            count += ones(pixel_patches[other, u] & ~done[u])
-                        # The only patch to come of a pixel need not be asked for again.
+                            count += popcount(pixel_patches[other, u] & ~done[u])
+                        # Where it is the only remaining patch of a pixel, nothing else becomes due.
                         if count > 1 and step + count - 1 < due[other]:
                             if coming[other] == 0:
                                 coming[other] = count
@@ -215,15 +223,15 @@ def is_late(bits, done, covered, waiting, slots, size, ahead, scratch):
         total = 0
         for v in range(len(bits.patch_words)):
             reserved[v] = asked[v]
-            total += ones(asked[v])
-        # Pixels that are done with later take patches until then, too.
+            total += popcount(asked[v])
+        # Pixels that are due later have a patch in every step until then, too.
         for i in range(n):
             pixel = queue[i]
             need = coming[pixel] - (due[pixel] - step)
             if need <= 0:
                 continue
             for v in range(len(bits.patch_words)):
-                need -= ones(pixel_patches[pixel, v] & reserved[v])
+                need -= popcount(pixel_patches[pixel, v] & reserved[v])
             if need > 0:
                 total += need
                 for v in range(len(bits.patch_words)):
@@ -239,21 +247,21 @@ def is_late(bits, done, covered, waiting, slots, size, ahead, scratch):
 
 @njit(**INNER)
 def pixels_gapped(bits, near, done, pixel, gaps, sides):
-    """Count the pixels with gaps if one has a long gap from now on, together with those in `gaps`.
+    """Count the pixels that have gaps if `pixel` has a long one from now on, including those in `gaps`.
 
     Parameters
     ----------
     done
-        Patches done; the pixel's others are all done after the gap.
+        Patches done; the other patches of the pixel are all done after the gap.
     sides
-        Room for the pixels of its patches that are done and of those to come.
+        Scratch: the pixels of its patches that are done, and of those that remain.
     """
     for w in range(len(bits.pixel_words)):
         sides[0, w] = sides[1, w] = ZERO
     for v in range(len(bits.patch_words)):
         bag = bits.pixel_patches[pixel, v]
         while bag:
-            patch = 64 * v + lowest(bag)
+            patch = 64 * v + lowest_bit(bag)
             bag &= bag - ONE
             for w in range(len(bits.pixel_words)):
                 if done[v] & bit(patch):
@@ -262,18 +270,18 @@ def pixels_gapped(bits, near, done, pixel, gaps, sides):
                     sides[1, w] |= bits.patch_pixels[patch, w]
     n = 0
     for w in range(len(bits.pixel_words)):
-        n += ones(sides[0, w] & sides[1, w] & near[pixel, w] | gaps[w])
+        n += popcount(sides[0, w] & sides[1, w] & near[pixel, w] | gaps[w])
     return n
 
 
 @njit(**INNER)
 def lasting_gaps(bits, near, excess, done, pixels, gaps, sides, lasting):
-    """Write those pixels to `lasting` that may have a long gap from now on, beside those in `gaps`."""
+    """Write the pixels that may have a long gap from now on to `lasting`, if those in `gaps` have gaps."""
     for w in range(len(bits.pixel_words)):
         lasting[w] = ZERO
         bag = pixels[w]
         while bag:
-            pixel = 64 * w + lowest(bag)
+            pixel = 64 * w + lowest_bit(bag)
             bag &= bag - ONE
             if pixels_gapped(bits, near, done, pixel, gaps, sides) <= excess:
                 lasting[w] |= bit(pixel)
@@ -281,7 +289,7 @@ def lasting_gaps(bits, near, excess, done, pixels, gaps, sides, lasting):
 
 @njit(**INNER)
 def least_next(bits, done, before, seen, size, most, delays):
-    """Return how many patches the group after this one has at least, without loss.
+    """Return the fewest patches of the next group that need be tried (theorem 9).
 
     Parameters
     ----------
@@ -290,27 +298,27 @@ def least_next(bits, done, before, seen, size, most, delays):
     seen
         Pixels of the patches done before.
     size, most
-        How many patches this group has, and any at most.
+        Number of patches of this group; most patches of any group.
     """
-    if delays == NONE:
+    if delays == Delay.NONE:
         return 1
     for v in range(len(bits.patch_words) if size > 1 else 0):
         bag = done[v] & ~before[v]
         while bag:
-            patch = 64 * v + lowest(bag)
+            patch = 64 * v + lowest_bit(bag)
             bag &= bag - ONE
             waits = True
             for w in range(len(bits.pixel_words)):
-                # It can wait if all pixels that it alone needs are new.
+                # A patch can wait if all pixels that no other patch of the group needs are new.
                 old = bits.patch_pixels[patch, w] & seen[w]
                 for u in range(len(bits.patch_words) if old else 0):
                     others = done[u] & ~before[u] & ~(bit(patch) if u == v else ZERO)
                     while others and old:
-                        old &= ~bits.patch_pixels[64 * u + lowest(others), w]
+                        old &= ~bits.patch_pixels[64 * u + lowest_bit(others), w]
                         others &= others - ONE
                 if old:
                     waits = False
                     break
             if waits:
                 return most
-    return most + 1 - size if delays == MERGED else 1
+    return most + 1 - size if delays == Delay.MERGED else 1

@@ -1,7 +1,7 @@
-"""Gaps: steps in which a pixel is off chip between two that need it, and where in a plan they can be.
+"""Reload intervals (gaps): the steps in which a pixel is off chip between two steps that need it.
 
-A plan loads as many pixels more than there are as it has gaps. docs/bounds.md, theorem 8, proves what is
-claimed here.
+The loads of a plan beyond the compulsory ones are as many as its gaps. docs/bounds.md, theorem 8, proves what
+is claimed here.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from tilewright.grouping.problem import Problem
 from tilewright.grouping.structure import cells
 
 MOST_PATCHES = 16
-"""Of a pixel that more patches need, not all ways are tried in which a gap can part them."""
+"""Most patches of a pixel for which all ways are tried in which a gap can separate them."""
 
 MOST_GAPS = 2
-"""Gaps for each pixel of a patch up to which the ends of a plan are told apart by what they throw away."""
+"""Prefix limits are used while a plan may have at most this many gaps per pixel of the largest patch."""
 
 
 def fewest_with_gaps(problem: Problem) -> NDArray[np.int64]:
-    """Return how many pixels have a gap at least if one has a gap of so many steps or more.
+    """Return the fewest pixels with gaps in a plan that has a long one, by the length of that gap.
 
     Returns
     -------
     int64, shape (steps + 1,)
-        ``NEVER`` where no gap can be so long.
+        Entry s counts for a gap of s steps or more; ``NEVER`` where no gap can be as long.
     """
     steps = problem.steps_range[1]
     fewest = np.full(steps + 1, NEVER, np.int64)
@@ -61,18 +61,18 @@ def fewest_with_gaps(problem: Problem) -> NDArray[np.int64]:
     return fewest
 
 
-class Ends(NamedTuple):
-    """What the better end of a plan keeps to, the plan or its reverse (docs/bounds.md, theorem 8).
+class PrefixLimits(NamedTuple):
+    """Limits that a plan or its reverse keeps to in its first steps (docs/bounds.md, theorem 8).
 
     Attributes
     ----------
     steps
-        So many first steps and as many last ones, which have no step in common; 0 if nothing is known.
+        Number of first steps that the limits hold for, at most half of all; 0 if nothing is known.
     excess, most
-        How many pixels whole plans throw away at most, and how many the first steps by fewest(s) alone.
+        Most pixels that a whole plan throws away, and most that its first steps throw away.
     near : uint64, shape (pixels, words of pixels)
-        For each pixel those that others' patches cannot keep on chip as long as a gap that is in both ends;
-        empty if there is no such gap.
+        For each pixel, those that cannot stay on chip during a gap of it that reaches from the first steps
+        into the last ones; empty if there is no such gap.
     """
 
     steps: int
@@ -81,35 +81,35 @@ class Ends(NamedTuple):
     near: Words
 
 
-NO_ENDS = Ends(0, -1, -1, np.zeros((0, 0), np.uint64))
+NO_PREFIX_LIMITS = PrefixLimits(0, -1, -1, np.zeros((0, 0), np.uint64))
 
 
-class Gaps:
+class ReloadIntervals:
     """How long gaps can be in the plans of a problem with a fixed number of steps."""
 
     def __init__(self, problem: Problem, bits: Bits) -> None:
         self.fewest = fewest_with_gaps(problem)
         needing = unpack(bits.pixel_patches, problem.n_patches).astype(np.int64)
         shared = needing @ needing.T
-        # How many patches of the second need not be done in a gap of the first.
+        # [p, q]: how many patches of q may be computed in a gap of p.
         self._beside = needing.sum(axis=1) - shared
-        # A longer gap forces all that can be: they share patches on both of its sides.
+        # In a longer gap of p, every q that shares patches on both sides of it has a gap, too.
         self._longest = int(self._beside[shared > 1].max(initial=0))
         self._words = len(bits.pixel_words)
         self._largest = int(problem.patch_sizes.max())
 
-    def ends(self, excess: int) -> Ends:
-        """Return the longest ends that say most of plans with so many gaps at most.
+    def prefix_limits(self, excess: int) -> PrefixLimits:
+        """Return the limits on the longest prefix for which plans with at most `excess` gaps have some.
 
-        Where these may be many patches' worth, nearly all of them can be long, and this is of no use.
+        There are none where `excess` is large, as nearly all gaps may be long then.
         """
         if excess > MOST_GAPS * self._largest:
-            return NO_ENDS
+            return NO_PREFIX_LIMITS
         steps = len(self.fewest) - 1
         for end in range(steps // 2, 1, -1):
             gap = steps - 2 * end + 2
             if self.fewest[gap] > excess:
-                return Ends(end, excess, excess // 2, NO_ENDS.near)
+                return PrefixLimits(end, excess, excess // 2, NO_PREFIX_LIMITS.near)
             if gap > self._longest:
-                return Ends(end, excess, excess, pack(self._beside < gap, self._words))
-        return NO_ENDS
+                return PrefixLimits(end, excess, excess, pack(self._beside < gap, self._words))
+        return NO_PREFIX_LIMITS

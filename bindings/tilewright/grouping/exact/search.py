@@ -1,11 +1,10 @@
-"""The exact search for grouping: walks through disjoint groups, and partial plans stage by stage.
+"""The exact search for grouping: its searches take turns until the lower bound meets a plan.
 
-Twice the cost of loads is the length of a walk: from the empty memory through the pixels of every group
-back to the empty memory, where a step from pixels A to pixels B has the length of their symmetric
-difference. `chains` tells how short such walks can be through any disjoint groups, and thereby what the rest
-of a plan must cost. Plans are searched stage by stage, a stage being the partial plans that have computed
-equally many patches in equally many steps, and what cannot end below a given cost is left out. Here the
-searches take turns, until the bound meets a plan. docs/bounds.md proves what is claimed.
+Twice the cost of loads is the length of a walk: from the empty memory through the pixels of every group back
+to the empty memory, where a step from pixels A to pixels B has the length of their symmetric difference.
+`cost_to_go` bounds the length of such walks from below, and thereby the cost of the rest of a plan.
+`layered_search` goes through partial plans stage by stage and leaves out those that cannot end below a given
+cost. docs/bounds.md proves what is claimed.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from numpy.typing import NDArray
 
 from tilewright.grouping.bounds.best import best_bound, with_more_steps
 from tilewright.grouping.exact.bitsets import NEVER
-from tilewright.grouping.exact.cost_to_go import Chains
-from tilewright.grouping.exact.layered_search import Sweep, TooLargeError
-from tilewright.grouping.exact.stages import Key, Space
+from tilewright.grouping.exact.cost_to_go import CostToGo
+from tilewright.grouping.exact.layered_search import LayeredSearch, TooLargeError
+from tilewright.grouping.exact.stages import Key, StateSpace
 from tilewright.grouping.plan import Plan
 from tilewright.grouping.plan import objective as cost
 from tilewright.grouping.problem import Problem
@@ -31,57 +30,64 @@ from tilewright.grouping.validity import violation
 from tilewright.spec.errors import OutOfTimeError
 
 MAX_GROUPS = 600_000
-"""Most groups that chains are started with, but for symmetry."""
+"""Most first groups of chains, up to symmetry, for which tables are computed."""
 
 FIRST_SLACK = 0
-"""How far above known bounds, or what these lead to expect, chains are followed at first."""
+"""Slack of the first tables: how far above the expected bounds chains are followed, in half units."""
 
 GROWTH, WIDER = 2.4, 4.0
-"""How much longer the next turn of a search for plans takes, about, and of one for chains."""
+"""Expected ratio of the durations of two successive turns: of the search for plans, and of tables."""
 
 IDLE, BRIEF = 40.0, 1.0
-"""After a turn for chains of so many seconds (`BRIEF`) or more that raised no bound on plans, the next is
-said to take so many times (`IDLE`) as long, which is more than it does, so that it comes late."""
+"""Penalise an unproductive turn for tables: if it took more than BRIEF seconds, the expected duration of the
+next is IDLE times the last."""
 
 PATIENCE = 5.0
-"""A turn that takes so many times what was expected lets the other search go on; one that would refute
-several costs at once is left."""
+"""A turn that takes longer than PATIENCE times its expected duration is late: the other search goes on, and a
+turn that would refute several objectives at once is abandoned."""
 
 LEADING = 0.15
-"""The search for the fewest steps goes ahead as long as its next turn is expected to take no more than so
-much of the time that is left, the rest of which others take."""
+"""The search for the fewest steps goes ahead while its next turn is expected to take at most this share of
+the remaining time."""
 
 EARLY = 0.01
-"""After so much of the time it waits once for the others, so that something is proven of all soon."""
+"""After this share of the time it waits once for the others, so that a bound on all is proven soon."""
 
 FOLLOWING = 0.6
-"""A search for more steps that takes more than so much of the time that is left aims at less."""
+"""A search for more steps that takes more than this share of the remaining time aims at a lower objective."""
 
 
 def plans_within(
-    space: Space, chains: Chains, total: int, deadline: float, *, watched: bool = False, threads: int = 1
-) -> Sweep:
-    """Follow all partial plans that may end at a cost of at most `total`.
+    space: StateSpace,
+    cost_to_go: CostToGo,
+    total: int,
+    deadline: float,
+    *,
+    watched: bool = False,
+    threads: int = 1,
+) -> LayeredSearch:
+    """Prepare the search of all partial plans that may end at a cost of at most `total` half units.
 
     Of a plan and its reverse only one is followed: where no gap can begin in the first steps and end in the
     last ones, the one that throws away less in its first steps.
 
     Returns
     -------
-    Sweep
-        Not yet run. If it then is without a stage `Space.end` there is no such plan, by what the chains
-        prove of the rest; they may get better in between.
+    LayeredSearch
+        Not yet run. If it does not reach the stage `StateSpace.end`, there is no such plan. The tables may be
+        improved while it runs.
     """
-    ends = space.ends(total)
+    prefix = space.prefix_limits(total)
 
     def most(after: Key, size: int) -> NDArray[np.int64]:
         rest = (space.steps - after[0] + 1 if space.fixed else 0, space.n_patches - after[1] + size)
-        longest: NDArray[np.int64] = total - chains.anchored[rest][size].astype(np.int64)
-        if ends.steps:
+        longest: NDArray[np.int64] = total - cost_to_go.anchored[rest][size].astype(np.int64)
+        if prefix.steps:
             return longest
         if 0 < space.missing < space.size and space.fixed:
-            # Of a plan and its reverse, one has no more patches missing in its first half of steps.
-            if 2 * after[0] <= space.steps and 2 * space.short(after) > space.missing:
+            # Of a plan and its reverse, one is missing at most half of the patches in its first half of
+            # steps.
+            if 2 * after[0] <= space.steps and 2 * space.missing_patches(after) > space.missing:
                 return np.full(space.most_pixels + 1, -NEVER, np.int64)
         elif after[1] - size < space.n_patches / 2 <= after[1]:
             # Of a plan and its reverse, one is no longer than half up to the group that completes one half.
@@ -89,25 +95,27 @@ def plans_within(
         return longest
 
     spare = 0 if space.problem.max_loads == 1 else 2**30
-    return Sweep(space, most, deadline, total=total, watched=watched, spare=spare, ends=ends, threads=threads)
+    return LayeredSearch(
+        space, most, deadline, total=total, watched=watched, spare=spare, prefix=prefix, threads=threads
+    )
 
 
 @dataclass(frozen=True)
-class Found:
-    """What is known after a part of the search.
+class Progress:
+    """What is proven after a turn of the search.
 
     Attributes
     ----------
     bound
         Proven lower bound on the objective.
     plan
-        A plan that costs as much, or None.
+        A plan whose objective is the bound, or None.
     impossible
         Whether no plan keeps the limits.
     grounds
-        What the bound rests on.
+        What the bound rests on, for people.
     seconds
-        How many the next turn for plans is expected to take.
+        Expected duration of the next turn for plans.
     """
 
     bound: int
@@ -118,68 +126,76 @@ class Found:
 
 
 @dataclass
-class Beside:
-    """What searches for different numbers of steps have in common.
+class SharedTargets:
+    """What searches for different numbers of steps tell each other.
 
     Attributes
     ----------
     objective
-        Each of them refutes all plans that cost so much or less at once.
+        Each search may refute all objectives up to this one in a single turn.
     idle
-        Whether tables of chains raised no bound on plans.
+        Whether the last turn for tables raised no bound on plans.
     """
 
     objective: int = 0
     idle: bool = False
 
 
-def answers(
+def prove(
     problem: Problem,
     deadline: float,
     known: int,
     objective: int | None = None,
     threads: int = 1,
     *,
-    beside: Beside | None = None,
+    shared: SharedTargets | None = None,
     merged: bool = False,
-) -> Iterator[Found]:
+) -> Iterator[Progress]:
     """Raise the bound, objective by objective, until a plan is found, time is up or memory is full.
 
-    Searches for plans and better tables of chains take turns, stage by stage, so that neither takes much more
-    time than the other: who knows which of them pays.
+    The search for plans and the improvement of tables take turns, stage by stage, so that neither takes much
+    more time than the other.
 
     Parameters
     ----------
     known
         A bound that is proven already.
     objective
-        Of a valid plan: nothing above it is searched.
+        Objective of a valid plan: only cheaper plans are searched.
     threads
-        How many threads work.
-    beside
-        What this search shares with others for other numbers of steps.
+        Number of threads.
+    shared
+        What this search shares with searches for other numbers of steps.
     merged
-        Whether plans with fewer steps are searched by others.
+        Whether plans with fewer steps are searched elsewhere.
+
+    Yields
+    ------
+    Progress
+        After each turn.
     """
-    yield from _Turns(Space(problem, merged=merged), deadline, known, objective, threads, beside).run()
+    yield from TimeSlicer(
+        StateSpace(problem, merged=merged), deadline, known, objective, threads, shared
+    ).run()
 
 
-def answers_by_steps(
+def prove_by_steps(
     problem: Problem, deadline: float, known: int, objective: int | None = None, threads: int = 1
-) -> Iterator[Found]:
-    """Raise the bound as `answers` does, by a search of its own for every number of steps.
+) -> Iterator[Progress]:
+    """Raise the bound as `prove` does, with a search of its own for every number of steps.
 
     The search for the fewest steps goes ahead, and waits once. The others follow and refute at once what it
-    has refuted: the one with the least bound goes on, or one for a step more begins when what counting says
-    of all others is less. A plan that is found may cost more than the bound.
+    has refuted. Of these, the search with the least bound goes on; if the bound on all larger numbers of
+    steps is less than that, a search for one more step begins. A plan that is found may cost more than the
+    bound.
     """
     bound, first = known, best_bound(problem).steps
-    steps, leads, beside = first - 1, True, Beside()
+    steps, leads, shared = first - 1, True, SharedTargets()
     began = time.monotonic()
     waited = False
     bounds: dict[int, int] = {}
     grounds: dict[int, str] = {}
-    searches: dict[int, Iterator[Found]] = {}
+    searches: dict[int, Iterator[Progress]] = {}
     while objective is None or bound < objective:
         lowest = min(bounds, key=bounds.__getitem__, default=steps)
         others = with_more_steps(problem, steps + 1)
@@ -193,8 +209,8 @@ def answers_by_steps(
             bounds[steps] = int(NEVER) if facts.impossible else max(others, facts.value, bound)
             grounds[steps] = str(facts)
             merged = steps > problem.steps_range[0]
-            searches[steps] = answers(
-                part, deadline, bounds[steps], objective, threads, beside=beside, merged=merged
+            searches[steps] = prove(
+                part, deadline, bounds[steps], objective, threads, shared=shared, merged=merged
             )
             others = with_more_steps(problem, steps + 1)
         else:
@@ -214,70 +230,71 @@ def answers_by_steps(
                 leads = found.seconds <= LEADING * (deadline - now)
                 if not waited and now - began >= EARLY * (deadline - began):
                     leads, waited = False, True
-                beside.objective = min(bounds[first], limit) - 1
+                shared.objective = min(bounds[first], limit) - 1
         least = min(bounds.values()) if others is None else min(others, *bounds.values())
         if least >= NEVER:
-            yield Found(bound, None, True, "no number of steps is possible")
+            yield Progress(bound, None, True, "no number of steps is possible")
             return
         bound = max(bound, least)
         said = [f"{number} steps: {text}" for number, text in grounds.items()]
         if others is not None:
             said.append(f"more: {others} or more")
-        yield Found(bound, plan, False, "; ".join(said))
+        yield Progress(bound, plan, False, "; ".join(said))
 
 
-class _Turns:
-    """Searches for plans and for better tables of chains, turn by turn, and what they have proven together.
+class TimeSlicer:
+    """Lets the search for plans and the improvement of tables take turns, and collects what they prove.
 
     Attributes
     ----------
     bound, grounds
-        What every plan costs at least, and what proves it.
+        Lower bound on the objective, and what proves it.
     target
-        The present turn for plans refutes all that cost so much or less.
+        The largest objective that the present turn for plans refutes.
     until
-        When that turn is left, if it would refute several costs at once.
+        When that turn is abandoned, if it would refute several objectives at once.
     several, skips
         Whether it would, and whether turns for plans may.
     watched
         Whether plans with a pixel loaded more than twice are left out.
     idle
-        Whether tables have become better without proving more of whole plans, or are too many to begin with.
+        Whether the last turn for tables raised no bound on plans, or there are too many first groups for
+        tables.
     """
 
     def __init__(
         self,
-        space: Space,
+        space: StateSpace,
         deadline: float,
         known: int,
         objective: int | None,
         threads: int,
-        beside: Beside | None,
+        shared: SharedTargets | None,
     ) -> None:
-        self.space, self.deadline, self.threads, self.beside = space, deadline, threads, beside
-        self.chains, self.levels = Chains(space), _Levels(space)
+        self.space, self.deadline, self.threads, self.shared = space, deadline, threads, shared
+        self.cost_to_go, self.levels = CostToGo(space), ObjectiveLevels(space)
         self.objective = objective
-        self.bound = self.levels.up(max(known, self.levels.value(self.chains.total)))
+        self.bound = self.levels.up(max(known, self.levels.value(self.cost_to_go.total)))
         self.grounds = "bounds of chains, before any search"
         self.target, self.until = self.bound, self.deadline
         self.several, self.skips, self.watched = False, True, False
-        self.slack, self.reached = FIRST_SLACK, self.chains.total
-        self.plans, self.tables = _Work(), _Work()
-        self.sweep: Sweep | None = None
+        self.slack, self.reached = FIRST_SLACK, self.cost_to_go.total
+        self.plans, self.tables = TimedSearch(), TimedSearch()
+        self.search: LayeredSearch | None = None
         self.idle = comb(space.n_patches, space.size) > MAX_GROUPS * len(space.images)
-        if self.idle or (beside is not None and beside.idle):
+        if self.idle or (shared is not None and shared.idle):
             self.tables.expected = float("inf")
 
-    def run(self) -> Iterator[Found]:
-        """Give what is known whenever a turn is over."""
+    def run(self) -> Iterator[Progress]:
+        """Yield what is proven whenever a turn is over."""
         try:
             self._compile()
             while self.objective is None or self.bound < self.objective:
                 if self.bound > self.levels.highest:
-                    yield Found(self.bound, None, True, self.grounds)
+                    yield Progress(self.bound, None, True, self.grounds)
                     return
                 if self.target < self.bound:
-                    # The tables have proven what is being searched for.
+                    # The tables have refuted the target.
                     self._leave(self.plans)
                 work = min(self.plans, self.tables, key=lambda work: work.due)
                 if work.due == float("inf"):
@@ -300,10 +317,10 @@ class _Turns:
                     plan = self._take_plans()
                 problem = self.space.problem
                 valid = plan is not None and (self.watched or violation(problem, plan) is None)
-                yield Found(self.bound, plan if valid else None, False, self.grounds, self.plans.expected)
+                yield Progress(self.bound, plan if valid else None, False, self.grounds, self.plans.expected)
                 if plan is not None:
-                    # If it loads some pixel too often, other plans may cost more: only a limit of two is
-                    # watched.
+                    # If it loads some pixel too often, valid plans may cost more. Only a limit of two loads
+                    # can be watched.
                     if valid or problem.max_loads != 2:
                         return
                     self.watched = True
@@ -311,61 +328,64 @@ class _Turns:
             return
 
     def _compile(self) -> None:
-        """Search for nothing, which compiles what searches call: these would be taken for slow."""
+        """Search for nothing, so that compiling the kernels does not count as time of a turn."""
         nothing = np.full(self.space.most_pixels + 1, -NEVER, np.int64)
-        next(Sweep(self.space, lambda _after, _size: nothing, self.deadline, total=0).run(), None)
+        next(LayeredSearch(self.space, lambda _after, _size: nothing, self.deadline, total=0).run(), None)
 
-    def _begin(self, work: _Work) -> None:
+    def _begin(self, work: TimedSearch) -> None:
         if work is self.tables:
-            work.begin(self.chains.improve(self.slack, self.deadline, self.threads))
+            work.begin(self.cost_to_go.improve(self.slack, self.deadline, self.threads))
             return
         self._aim()
         total = self.levels.total(self.target)
-        self.sweep = plans_within(
-            self.space, self.chains, total, self.deadline, watched=self.watched, threads=self.threads
+        self.search = plans_within(
+            self.space, self.cost_to_go, total, self.deadline, watched=self.watched, threads=self.threads
         )
-        work.begin(self.sweep.run())
+        work.begin(self.search.run())
 
     def _aim(self) -> None:
-        """Choose what the next turn for plans refutes, and how long it may take."""
+        """Choose the target of the next turn for plans, and how long it may take."""
         now = time.monotonic()
         left, seconds = self.deadline - now, self.plans.expected
         self.target, self.until = self.bound, now + PATIENCE * seconds
-        if self.beside is not None and self.bound <= self.beside.objective:
-            self.target, self.until = self.beside.objective, now + FOLLOWING * left
+        if self.shared is not None and self.bound <= self.shared.objective:
+            self.target, self.until = self.shared.objective, now + FOLLOWING * left
         elif self.objective is not None and self.skips:
-            # Cheaper plans are refuted with dearer ones, as far as the tables are worth that time, too.
-            left = min((1.0 if self.beside is None else LEADING) * left, self.tables.due - self.plans.spent)
+            # Several objectives are refuted at once while this is expected to take no more time than the
+            # tables.
+            left = min((1.0 if self.shared is None else LEADING) * left, self.tables.due - self.plans.spent)
             higher = self.levels.up(self.target + 1)
             while not self.idle and higher < self.objective and GROWTH * seconds <= left:
                 self.target, higher, seconds = higher, self.levels.up(higher + 1), GROWTH * seconds
             self.until = now + PATIENCE * seconds
             if higher < self.objective and self._as_easy(higher):
-                # This is no more work, and is not left for one objective less.
+                # This takes no more work, so the turn is not abandoned for a lower target.
                 self.several, self.target = self.target > self.bound, higher
                 return
         self.several = self.target > self.bound
 
     def _as_easy(self, higher: int) -> bool:
-        """Whether a dearer plan is refuted with as little work as one at the target."""
-        # That is so if the first steps may throw away no more; but where patches are missing, ends that throw
-        # away as much are told apart by these.
-        ends, dearer = (self.space.ends(self.levels.total(value)) for value in (self.target, higher))
-        return bool(ends.steps and dearer.steps and ends.most == dearer.most and not self.space.missing)
+        """Whether refuting a higher objective takes as little work as refuting the target."""
+        # That is so if the first steps may throw away as much; but where patches are missing, a plan and its
+        # reverse that throw away as much are told apart by these.
+        prefix, dearer = (
+            self.space.prefix_limits(self.levels.total(value)) for value in (self.target, higher)
+        )
+        return bool(prefix.steps and dearer.steps and prefix.most == dearer.most and not self.space.missing)
 
-    def _leave(self, work: _Work) -> None:
+    def _leave(self, work: TimedSearch) -> None:
         """Leave a turn, and free what it kept."""
         work.leave()
         if work is self.plans:
-            self.sweep = None
+            self.search = None
 
     def _aim_at_less(self) -> None:
-        """Let the next turns refute fewer costs: one took too long, or too much memory."""
+        """Let the next turns refute fewer objectives: one took too long, or too much memory."""
         self.skips = False
-        if self.beside is not None:
-            self.beside.objective = (self.bound + self.target) // 2
+        if self.shared is not None:
+            self.shared.objective = (self.bound + self.target) // 2
 
-    def _give_up(self, work: _Work) -> None:
+    def _give_up(self, work: TimedSearch) -> None:
         """Leave a turn that does not fit into memory, and do not ask for the same again."""
         self._leave(work)
         self.idle = self.idle or work is self.tables
@@ -376,9 +396,9 @@ class _Turns:
             self._aim_at_less()
 
     def _take_plans(self) -> Plan | None:
-        """Raise the bound by what a turn for plans has proven; return the plan that it found."""
-        assert self.sweep is not None
-        plan = self.sweep.plan() if self.sweep.complete else None
+        """Raise the bound by the result of a turn for plans; return the plan that it found, if any."""
+        assert self.search is not None
+        plan = self.search.plan() if self.search.complete else None
         if plan is None:
             self.plans.end(GROWTH)
             proven, self.bound = self.target, self.levels.up(self.target + 1)
@@ -387,33 +407,33 @@ class _Turns:
             self.plans.leave()
             self.bound = cost(self.space.problem, plan)
             proven = self.bound - 1
-        rows = f"{self.sweep.rows:,} partial plans"
-        self.grounds = f"no plan costs {proven} or less: {rows}, {self.chains}"
-        self.sweep = None
+        rows = f"{self.search.rows:,} partial plans"
+        self.grounds = f"no plan costs {proven} or less: {rows}, {self.cost_to_go}"
+        self.search = None
         return plan
 
     def _take_tables(self) -> None:
-        """Raise the bound by what a turn for tables has proven."""
-        # Where tables say no more of whole plans than before, the search for plans gets most of the time.
-        self.idle = self.chains.total == self.reached and self.tables.used > BRIEF
-        if self.beside is not None:
-            self.beside.idle = self.idle
+        """Raise the bound by the result of a turn for tables."""
+        # Where better tables do not raise the bound, the search for plans gets most of the time.
+        self.idle = self.cost_to_go.total == self.reached and self.tables.used > BRIEF
+        if self.shared is not None:
+            self.shared.idle = self.idle
         self.tables.end(IDLE if self.idle else WIDER)
-        self.slack, self.reached = self.slack + 1, self.chains.total
-        better = self.levels.up(self.levels.value(self.chains.total))
+        self.slack, self.reached = self.slack + 1, self.cost_to_go.total
+        better = self.levels.up(self.levels.value(self.cost_to_go.total))
         if better > self.bound:
-            self.bound, self.grounds = better, str(self.chains)
+            self.bound, self.grounds = better, str(self.cost_to_go)
 
 
-class _Work:
-    """A search that goes on turn by turn and stage by stage, and how long it takes.
+class TimedSearch:
+    """A search that advances in turns, stage by stage, and its use of time in seconds.
 
     Attributes
     ----------
     expected
-        How many seconds a turn is expected to take.
+        Expected duration of the present turn, or of the next one.
     used, spent
-        How many were used by this turn and spent on those before.
+        Time used by the present turn, and spent on earlier ones.
     """
 
     def __init__(self) -> None:
@@ -423,12 +443,12 @@ class _Work:
 
     @property
     def begun(self) -> bool:
-        """Whether a turn is going on."""
+        """Whether a turn has begun."""
         return self._stages is not None
 
     @property
     def due(self) -> float:
-        """Seconds spent when this turn, or the next, is over; one that is late may take as long again."""
+        """Time spent when this turn, or the next, will be over; a late turn may take as long again."""
         late = self.used > PATIENCE * self.expected
         return self.spent + (2 * self.used if late else self.expected)
 
@@ -437,7 +457,7 @@ class _Work:
         self._stages = stages
 
     def go_on(self) -> bool:
-        """Follow one more stage of the turn; return whether there was one.
+        """Advance the turn by a stage; return False if it was over.
 
         Raises
         ------
@@ -450,21 +470,21 @@ class _Work:
             self.used += time.monotonic() - began
 
     def leave(self) -> None:
-        """Leave a turn; the next one takes as long as this one was expected to."""
+        """Abandon the turn, and keep the expected duration."""
         self.spent += self.used
         self.used = 0.0
         self._stages = None
 
     def end(self, growth: float) -> None:
-        """End a turn, and expect the next one to take so many times as long."""
+        """End the turn, and expect the next one to take `growth` times as long."""
         self.expected = max(0.1, growth * self.used)
         self.leave()
 
 
-class _Levels:
-    """Which objectives plans can have, and what they are in the halves that searches count in."""
+class ObjectiveLevels:
+    """The objectives that plans can have, and their total costs in the half units of searches."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: StateSpace) -> None:
         problem = space.problem
         self.problem = problem
         self.offset, self.unit = scale(problem)
@@ -474,15 +494,15 @@ class _Levels:
         self.highest = problem.cost(problem.max_loads * self.least, problem.steps_range[1])
 
     def value(self, total: int) -> int:
-        """Return the least objective of a total cost of at least so many halves."""
+        """Return the least objective whose total cost is at least `total` half units."""
         return self.offset + self.unit * -(-(total - self.fewest * self.step) // 2)
 
     def total(self, value: int) -> int:
-        """Return the total cost of an objective, in halves."""
+        """Return the total cost of an objective, in half units."""
         return 2 * (value - self.offset) // self.unit + self.fewest * self.step
 
     def up(self, value: int) -> int:
-        """Return the least objective from `value` on that some best plan can have."""
+        """Return the least objective of at least `value` that an optimal plan can have."""
         cost, load = self.problem.cost, self.problem.load_cost
         best = []
         for steps in range(self.fewest, self.most + 1):

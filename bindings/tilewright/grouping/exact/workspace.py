@@ -1,7 +1,4 @@
-"""What the compiled search for the groups that may follow a partial plan remembers while it looks for them.
-
-One thread makes it once, and nothing is allocated while it searches.
-"""
+"""The memory that the expansion kernel works in: each thread allocates it once."""
 
 from __future__ import annotations
 
@@ -10,22 +7,22 @@ from typing import NamedTuple
 import numpy as np
 
 from tilewright.grouping.exact.bitsets import Bits, Words
-from tilewright.grouping.exact.pruning_kernel import Ints, Scratch
+from tilewright.grouping.exact.pruning_kernel import DeadlineScratch, Ints
 
 
 class Origin(NamedTuple):
-    """The partial plan that groups are to follow.
+    """The partial plan that is expanded.
 
     Attributes
     ----------
     done : uint64, shape (words of patches,)
         Patches that are done.
     held, kept : uint64, shape (words of pixels,)
-        Pixels on chip that patches to come need, and those of them that may not be loaded again.
+        Pixels on chip that remaining patches need, and those of them that may not be loaded again.
     seen, needed : uint64, shape (words of pixels,)
-        Pixels of patches done, and of patches to come.
+        Pixels of the patches done, and of the remaining patches.
     gaps, long : uint64, shape (words of pixels,)
-        Pixels that will be loaded again, and those on chip whose gap may be long if it begins now.
+        Pixels off chip that will be loaded again; pixels on chip whose gap may be long if it begins now.
     """
 
     done: Words
@@ -38,21 +35,21 @@ class Origin(NamedTuple):
 
 
 class Branches(NamedTuple):
-    """The decisions that lead to a group, level by level: one level more for each patch.
+    """The decisions that lead to a group, as a stack: each patch that is chosen adds a level.
 
     Attributes
     ----------
     union, given : uint64, shape (levels, words of pixels)
-        Pixels that are covered, and those that are thrown away.
+        Pixels that the chosen patches cover, and pixels that are thrown away.
     barred, chosen : uint64, shape (levels, words of patches)
-        Patches that the group does not get any more, and those that it has.
+        Patches that are excluded from the group, and patches that are chosen.
     options : int64, shape (levels, patches)
-        The patches that can cover the pixel `pivot`, or all that are free where none is to be decided.
+        The patches that can cover the pixel `pivot`; all patches that are not excluded if there is none.
     taken, thrown, lasting : int64, shape (levels,)
-        How many patches it has, pixels are thrown away, and of these have gaps that may be long.
+        Number of chosen patches, of pixels thrown away, and of those among them whose gap may be long.
     pivot, n_options, tried : int64, shape (levels,)
-        The pixel that is to be decided, or -1; how many options there are, -1 before they are known; and how
-        many of these have been tried.
+        The pixel to be covered or thrown away next, -1 for none; the number of options, -1 before they are
+        listed; and how many options have been tried.
     """
 
     union: Words
@@ -68,21 +65,23 @@ class Branches(NamedTuple):
     tried: Ints
 
 
-class Room(NamedTuple):
-    """Room for sets, of patches (`done`, `candidates`) and of pixels, and for a row and an image of it.
+class ScratchSets(NamedTuple):
+    """Sets that functions of the kernel hand to each other, and scratch memory.
 
     Attributes
     ----------
-    done, candidates
-        Patches done with the group so far, and those that may be its last one.
+    done, candidates : uint64, shape (words of patches,)
+        Patches done including the chosen ones, and patches that may be the last one of the group.
+    row, image : uint64, shape (words of a row,)
+        The row of a child, and an image of it under a symmetry.
     sides : uint64, shape (2, words of pixels)
-        What `pixels_gapped` needs.
+        Scratch of `pixels_gapped`.
     apart : int64, shape (pixels,)
-        What `far_apart` finds.
-    rest
-        Pixels on chip that are not decided.
+        The pixels that `far_apart` finds.
+    rest : uint64, shape (words of pixels,), as all that follow
+        Pixels on chip that are neither covered nor thrown away yet.
     group, still, fixed
-        Pixels of the group; those that patches to come need; those of them that may not be loaded again.
+        Pixels of the group; those that remaining patches need; those of them that may not be loaded again.
     off, lasting
         Pixels with gaps after the group, and those of them whose gap may be long.
     nothing
@@ -105,16 +104,16 @@ class Room(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """All that one thread needs room for."""
+    """The memory of one thread."""
 
     origin: Origin
     branches: Branches
-    room: Room
-    scratch: Scratch
+    sets: ScratchSets
+    scratch: DeadlineScratch
 
     @classmethod
     def of(cls, bits: Bits, size: int, row_words: int) -> Workspace:
-        """Make room for groups of at most so many patches, and rows of so many words."""
+        """Allocate it for groups of at most `size` patches and rows of `row_words` words."""
         n_patches, n_held = bits.patch_pixels.shape
         n_pixels, n_done = bits.pixel_patches.shape
 
@@ -135,7 +134,7 @@ class Workspace(NamedTuple):
                 np.zeros((levels, n_patches), np.int64),
                 *np.zeros((6, levels), np.int64),
             ),
-            Room(
+            ScratchSets(
                 of_patches(),
                 of_patches(),
                 np.zeros(row_words, np.uint64),
@@ -144,5 +143,5 @@ class Workspace(NamedTuple):
                 np.zeros(n_pixels, np.int64),
                 *of_pixels(7),
             ),
-            Scratch.of(bits),
+            DeadlineScratch.of(bits),
         )

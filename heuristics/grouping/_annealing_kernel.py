@@ -11,23 +11,53 @@ knows how many of its patches contain each pixel, a pixel knows how often it is 
 from __future__ import annotations
 
 import math
+from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
-"""For functions that only compiled ones call: without the ways in from Python they compile faster."""
+inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
+"""For functions that only compiled code calls: without wrappers for Python they compile faster."""
 
-LOADS, OVER, STEPS, ROWS_FREE = range(4)
-"""Places of `State.totals`: pixel loads, violations, steps, unused rows."""
+inlined = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True, _nrt=False)
+"""For the parts of `anneal`: handing them all arrays would cost much time."""
 
-SIZE, HELD, PLACE = range(3)
-"""Columns of `Groups.row`."""
+
+class Total(IntEnum):
+    """What is counted of a plan, in `Groups.totals`."""
+
+    LOADS = 0
+    """Pixel loads."""
+    OVER = 1
+    """Violations: loads of a pixel, and pixels of a group, beyond the limits."""
+    STEPS = 2
+    """Steps."""
+    ROWS_FREE = 3
+    """Rows that stand for no group."""
+
+
+class Column(IntEnum):
+    """Columns of `Groups.row`."""
+
+    SIZE = 0
+    """Number of patches."""
+    HELD = 1
+    """Number of distinct pixels."""
+    PLACE = 2
+    """Position in the sequence."""
+
+
+EXCHANGE, LEAVE, REVERSE = 0.96, 0.965, 0.98
+"""Moves are drawn from [0, 1): up to EXCHANGE patches move between groups, up to LEAVE one leaves for a group
+of its own, up to REVERSE two stretches change places, beyond it one stretch is reversed."""
+
+NEAR = 0.6
+"""Of the exchanges, those below are with the group of a patch near by, others with one near in time."""
 
 FORBIDDEN = 1e6
-"""Pixel loads that a violation adds to the value of a plan to be kept: few violations come first."""
+"""Pixel loads that a violation adds to the value of the best plan: few violations come first."""
 
 
 class Groups(NamedTuple):
@@ -42,17 +72,17 @@ class Groups(NamedTuple):
     members : int32, shape (rows, group_size)
         Patches of each row.
     row : int32, shape (rows, 3)
-        Of each row: number of patches, number of distinct pixels, position in the sequence.
+        See `Column`.
     holds : int16, shape (rows, pixels)
         How many patches of the row contain the pixel.
     order : int32, shape (rows + 2,)
         Row at each position of the sequence; row 0 at both ends.
     loads : int32, shape (pixels,)
         Loads of each pixel.
-    room : int32, shape (group_size + 1,)
-        Most pixels of a group with so many patches (equation 12).
+    max_pixels : int32, shape (group_size + 1,)
+        Most pixels of a group, by its number of patches (equation 12).
     totals : int64, shape (4,)
-        See the constants above.
+        See `Total`.
     """
 
     pixels: NDArray[np.int32]
@@ -62,7 +92,7 @@ class Groups(NamedTuple):
     holds: NDArray[np.int16]
     order: NDArray[np.int32]
     loads: NDArray[np.int32]
-    room: NDArray[np.int32]
+    max_pixels: NDArray[np.int32]
     totals: NDArray[np.int64]
 
 
@@ -101,32 +131,32 @@ def _change_loads(all_loads, totals, pixel, change, max_loads):
     """Count one run of a pixel more or less."""
     loads = all_loads[pixel]
     all_loads[pixel] = loads + change
-    totals[LOADS] += change
+    totals[Total.LOADS] += change
     if change > 0:
         if loads >= max_loads:
-            totals[OVER] += 1
+            totals[Total.OVER] += 1
     elif loads > max_loads:
-        totals[OVER] -= 1
+        totals[Total.OVER] -= 1
 
 
 @inner
 def _toggle(s, patch, row, add, max_loads):
     """Add a patch to a row, or take it out."""
-    at = s.row[row, PLACE]
+    at = s.row[row, Column.PLACE]
     before = s.order[at - 1]
     after = s.order[at + 1]
-    s.totals[OVER] -= max(0, s.row[row, HELD] - s.room[s.row[row, SIZE]])
-    size = s.row[row, SIZE]
+    s.totals[Total.OVER] -= max(0, s.row[row, Column.HELD] - s.max_pixels[s.row[row, Column.SIZE]])
+    size = s.row[row, Column.SIZE]
     if add:
         s.members[row, size] = patch
-        s.row[row, SIZE] = size + 1
+        s.row[row, Column.SIZE] = size + 1
         s.row_of[patch] = row
     else:
         for i in range(size):
             if s.members[row, i] == patch:
                 s.members[row, i] = s.members[row, size - 1]
                 break
-        s.row[row, SIZE] = size - 1
+        s.row[row, Column.SIZE] = size - 1
     for q in range(s.pixels.shape[1]):
         pixel = s.pixels[patch, q]
         if pixel < 0:
@@ -142,10 +172,10 @@ def _toggle(s, patch, row, add, max_loads):
                 change -= 1
             if not add:
                 change = -change
-            s.row[row, HELD] += 1 if add else -1
+            s.row[row, Column.HELD] += 1 if add else -1
             if change != 0:
                 _change_loads(s.loads, s.totals, pixel, change, max_loads)
-    s.totals[OVER] += max(0, s.row[row, HELD] - s.room[s.row[row, SIZE]])
+    s.totals[Total.OVER] += max(0, s.row[row, Column.HELD] - s.max_pixels[s.row[row, Column.SIZE]])
 
 
 @inner
@@ -154,11 +184,11 @@ def _tie(s, seen, first, second, change, max_loads):
 
     Every pixel that both hold is one run instead of two.
     """
-    if s.row[first, SIZE] > s.row[second, SIZE]:
+    if s.row[first, Column.SIZE] > s.row[second, Column.SIZE]:
         first, second = second, first
     seen[-1] += 1
     mark = seen[-1]
-    for i in range(s.row[first, SIZE]):
+    for i in range(s.row[first, Column.SIZE]):
         patch = s.members[first, i]
         for q in range(s.pixels.shape[1]):
             pixel = s.pixels[patch, q]
@@ -170,32 +200,32 @@ def _tie(s, seen, first, second, change, max_loads):
 @inner
 def _put(s, at, row):
     s.order[at] = row
-    s.row[row, PLACE] = at
+    s.row[row, Column.PLACE] = at
 
 
 @inner
 def _insert_row(s, seen, unused, at, max_loads):
     """Put an empty row at a position of the sequence and return it."""
-    n = s.totals[STEPS]
+    n = s.totals[Total.STEPS]
     _tie(s, seen, s.order[at - 1], s.order[at], 1, max_loads)
-    s.totals[ROWS_FREE] -= 1
-    row = unused[s.totals[ROWS_FREE]]
+    s.totals[Total.ROWS_FREE] -= 1
+    row = unused[s.totals[Total.ROWS_FREE]]
     for i in range(n + 1, at - 1, -1):
         _put(s, i + 1, s.order[i])
     _put(s, at, row)
-    s.totals[STEPS] = n + 1
+    s.totals[Total.STEPS] = n + 1
     return row
 
 
 @inner
 def _delete_row(s, seen, unused, at, max_loads):
     """Take an empty row out of the sequence."""
-    n = s.totals[STEPS]
-    unused[s.totals[ROWS_FREE]] = s.order[at]
-    s.totals[ROWS_FREE] += 1
+    n = s.totals[Total.STEPS]
+    unused[s.totals[Total.ROWS_FREE]] = s.order[at]
+    s.totals[Total.ROWS_FREE] += 1
     for i in range(at, n + 1):
         _put(s, i, s.order[i + 1])
-    s.totals[STEPS] = n - 1
+    s.totals[Total.STEPS] = n - 1
     _tie(s, seen, s.order[at - 1], s.order[at], -1, max_loads)
 
 
@@ -258,8 +288,125 @@ def _below(n):
     return int(np.random.random() * n)  # noqa: NPY002  (what compiled code has)
 
 
+class Limits(NamedTuple):
+    """Limits of the moves.
+
+    Attributes
+    ----------
+    max_loads
+        Most loads of a pixel.
+    fewest, most
+        Fewest and most steps.
+    longest
+        Most rows that one change of the sequence moves.
+    """
+
+    max_loads: int
+    fewest: int
+    most: int
+    longest: int
+
+
+class Weights(NamedTuple):
+    """What a violation and a step count, in pixel loads."""
+
+    violation: float
+    step: float
+
+
+@inlined
+def _value(totals, weights):
+    """Return the value of the present plan, in pixel loads."""
+    loads = totals[Total.LOADS] + weights.violation * totals[Total.OVER]
+    return loads + weights.step * totals[Total.STEPS]
+
+
+@inlined
+def _try_exchange(state, x, kind, limits, weights, limit):
+    """Move patch x to another group, mostly in exchange for a patch of that; return whether that is kept.
+
+    If x was alone, its group vanishes.
+    """
+    s, near, max_loads = state.groups, state.near, limits.max_loads
+    a, n = s.row_of[x], s.totals[Total.STEPS]
+    at = s.row[a, Column.PLACE]
+    if kind < NEAR:
+        y = near[x, _below(near.shape[1])]
+        if y < 0:
+            return False
+        b = s.row_of[y]
+    else:
+        there = at + _below(7) - 3
+        if there < 1 or there > n:
+            return False
+        b = s.order[there]
+    if a == b or state.frozen[b]:
+        return False
+    z = -1
+    if s.row[b, Column.SIZE] == s.members.shape[1] or kind * 1000 % 1 < 0.5:
+        z = s.members[b, _below(s.row[b, Column.SIZE])]
+    alone = z < 0 and s.row[a, Column.SIZE] == 1
+    if alone and n <= limits.fewest:
+        return False
+    _exchange(s, x, a, z, b, max_loads)
+    if alone:
+        _delete_row(s, state.seen, state.unused, at, max_loads)
+    if _value(s.totals, weights) > limit:
+        if alone:
+            # The same row is on top of the stack of unused ones.
+            _insert_row(s, state.seen, state.unused, at, max_loads)
+        _exchange(s, x, b, z, a, max_loads)
+        return False
+    return True
+
+
+@inlined
+def _try_leaving(state, x, limits, weights, limit):
+    """Let patch x leave for a group of its own, beside the old one; return whether that is kept."""
+    s, max_loads = state.groups, limits.max_loads
+    a = s.row_of[x]
+    if (
+        s.totals[Total.STEPS] >= limits.most
+        or s.totals[Total.ROWS_FREE] == 0
+        or s.row[a, Column.SIZE] == 1
+    ):  # fmt: skip
+        return False
+    at = s.row[a, Column.PLACE] + _below(2)
+    b = _insert_row(s, state.seen, state.unused, at, max_loads)
+    _exchange(s, x, a, -1, b, max_loads)
+    if _value(s.totals, weights) > limit:
+        _exchange(s, x, b, -1, a, max_loads)
+        _delete_row(s, state.seen, state.unused, at, max_loads)
+        return False
+    return True
+
+
+@inlined
+def _try_rearranging(state, x, kind, limits, weights, limit):
+    """Reverse a stretch from the row of x on, or let its beginning and its end change places.
+
+    Returns whether that is kept.
+    """
+    s, max_loads = state.groups, limits.max_loads
+    first = s.row[s.row_of[x], Column.PLACE]
+    last, n = first, s.totals[Total.STEPS]
+    reach = 1 + _below(limits.longest)
+    while last - first < reach and last < n and not state.frozen[s.order[last + 1]]:
+        last += 1
+    if last == first:
+        return False
+    middle = first - 1
+    if kind < REVERSE:
+        middle = first + _below(last - first)
+    _rearrange(s, state.seen, first, middle, last, False, max_loads)
+    if _value(s.totals, weights) > limit:
+        _rearrange(s, state.seen, first, middle, last, True, max_loads)
+        return False
+    return True
+
+
 @njit(cache=True, nogil=True)
-def anneal(state, moves, hot, cold, seed, limits, penalty, step_weight, best, goal):
+def anneal(state, moves, hot, cold, seed, limits, weights, best, goal):
     """Anneal for a number of moves from one temperature down to another.
 
     Parameters
@@ -270,14 +417,10 @@ def anneal(state, moves, hot, cold, seed, limits, penalty, step_weight, best, go
     hot, cold : float
         Temperatures, in pixel loads; geometric in between.
     seed : int
-    limits : (max_loads, fewest_steps, most_steps, longest)
-        ``longest`` is the most rows that one change of the sequence moves.
-    penalty : float
-        What a violation counts, in pixel loads.
-    step_weight : float
-        What a step counts, in pixel loads.
+    limits : Limits
+    weights : Weights
     best : float
-        Value that a plan must be below to be kept in ``best_*``.
+        Value that a plan must be below to be kept in ``best_*``, see `FORBIDDEN`.
     goal : float
         A value that needs no improvement.
 
@@ -287,86 +430,29 @@ def anneal(state, moves, hot, cold, seed, limits, penalty, step_weight, best, go
         Value of the plan in ``best_*``, or `best` if none was below it.
     """
     np.random.seed(seed)  # noqa: NPY002
-    max_loads, fewest, most, longest = limits
-    s, near, frozen, seen, unused = state.groups, state.near, state.frozen, state.seen, state.unused
-    n_patches = near.shape[0]
-    capacity = s.members.shape[1]
-    totals = s.totals
-    value = totals[LOADS] + penalty * totals[OVER] + step_weight * totals[STEPS]
+    s = state.groups
+    value = _value(s.totals, weights)
     temperature = hot
     cooling = (cold / hot) ** (64.0 / max(64, moves))
     for move in range(moves):
         if move % 64 == 63:
             temperature *= cooling
         limit = value - temperature * math.log(1.0 - np.random.random())  # noqa: NPY002
-        x = _below(n_patches)
-        a = s.row_of[x]
-        if frozen[a]:
+        x = _below(state.near.shape[0])
+        if state.frozen[s.row_of[x]]:
             continue
-        n = totals[STEPS]
         kind = np.random.random()  # noqa: NPY002
-        at = s.row[a, PLACE]
-        if kind < 0.96:
-            if kind < 0.6:
-                y = near[x, _below(near.shape[1])]
-                if y < 0:
-                    continue
-                b = s.row_of[y]
-            else:
-                there = at + _below(7) - 3
-                if there < 1 or there > n:
-                    continue
-                b = s.order[there]
-            if a == b or frozen[b]:
-                continue
-            z = -1
-            if s.row[b, SIZE] == capacity or kind * 1000 % 1 < 0.5:
-                z = s.members[b, _below(s.row[b, SIZE])]
-            alone = z < 0 and s.row[a, SIZE] == 1
-            if alone and n <= fewest:
-                continue
-            _exchange(s, x, a, z, b, max_loads)
-            if alone:
-                _delete_row(s, seen, unused, at, max_loads)
-            now = totals[LOADS] + penalty * totals[OVER] + step_weight * totals[STEPS]
-            if now > limit:
-                if alone:
-                    # The same row is on top of the stack of unused ones.
-                    _insert_row(s, seen, unused, at, max_loads)
-                _exchange(s, x, b, z, a, max_loads)
-                continue
-        elif kind < 0.965:
-            # A patch leaves for a group of its own.
-            if n >= most or totals[ROWS_FREE] == 0 or s.row[a, SIZE] == 1:
-                continue
-            at += _below(2)
-            b = _insert_row(s, seen, unused, at, max_loads)
-            _exchange(s, x, a, -1, b, max_loads)
-            now = totals[LOADS] + penalty * totals[OVER] + step_weight * totals[STEPS]
-            if now > limit:
-                _exchange(s, x, b, -1, a, max_loads)
-                _delete_row(s, seen, unused, at, max_loads)
-                continue
+        if kind < EXCHANGE:
+            kept = _try_exchange(state, x, kind, limits, weights, limit)
+        elif kind < LEAVE:
+            kept = _try_leaving(state, x, limits, weights, limit)
         else:
-            # Reverse a stretch, or let its beginning and its end change places.
-            first = at
-            last = first
-            reach = 1 + _below(longest)
-            while last - first < reach and last < n and not frozen[s.order[last + 1]]:
-                last += 1
-            if last == first:
-                continue
-            middle = first - 1
-            if kind < 0.98:
-                middle = first + _below(last - first)
-            _rearrange(s, seen, first, middle, last, False, max_loads)
-            now = totals[LOADS] + penalty * totals[OVER] + step_weight * totals[STEPS]
-            if now > limit:
-                _rearrange(s, seen, first, middle, last, True, max_loads)
-                continue
-        value = now
-        if value + FORBIDDEN * totals[OVER] < best - 1e-9:
-            best = value + FORBIDDEN * totals[OVER]
+            kept = _try_rearranging(state, x, kind, limits, weights, limit)
+        if not kept:
+            continue
+        value = _value(s.totals, weights)
+        if value + FORBIDDEN * s.totals[Total.OVER] < best - 1e-9:
+            best = value + FORBIDDEN * s.totals[Total.OVER]
             _remember(state)
             if best <= goal + 1e-9:
                 break
@@ -379,7 +465,7 @@ def build(
     groups: list[NDArray[np.int64]],
     movable: NDArray[np.bool_],
     loads: NDArray[np.int64],
-    room: NDArray[np.int32],
+    max_pixels: NDArray[np.int32],
     max_loads: int,
     spare: int,
 ) -> State:
@@ -395,30 +481,33 @@ def build(
         Which groups may change.
     loads
         Loads of each pixel, also those by groups that are not here.
-    room
-        Most pixels of a group of so many patches.
+    max_pixels : int32, shape (group_size + 1,)
+        Most pixels of a group, by its number of patches.
     max_loads
         Most loads of a pixel.
     spare
         Groups that may be opened beyond those.
     """
-    steps, capacity = len(groups), len(room) - 1
+    steps, capacity = len(groups), len(max_pixels) - 1
     rows = steps + 1 + spare
     order = np.zeros(rows + 2, np.int32)
     order[1 : steps + 1] = np.arange(1, steps + 1)
     row = np.zeros((rows, 3), np.int32)
-    row[1 : steps + 1, PLACE] = np.arange(1, steps + 1)
+    row[1 : steps + 1, Column.PLACE] = np.arange(1, steps + 1)
     members = np.full((rows, capacity), -1, np.int32)
     row_of = np.zeros(len(pixels), np.int32)
     holds = np.zeros((rows, len(loads)), np.int16)
     for number, group in enumerate(groups, start=1):
-        row[number, SIZE] = len(group)
+        row[number, Column.SIZE] = len(group)
         members[number, : len(group)] = group
         row_of[group] = number
         held = pixels[group]
         np.add.at(holds[number], held[held >= 0], 1)
-    row[:, HELD] = (holds > 0).sum(axis=1)
-    over = np.maximum(loads - max_loads, 0).sum() + np.maximum(row[:, HELD] - room[row[:, SIZE]], 0).sum()
+    row[:, Column.HELD] = (holds > 0).sum(axis=1)
+    over = (
+        np.maximum(loads - max_loads, 0).sum()
+        + np.maximum(row[:, Column.HELD] - max_pixels[row[:, Column.SIZE]], 0).sum()
+    )
     frozen = np.zeros(rows, np.bool_)
     frozen[0] = True
     frozen[1 : steps + 1] = ~movable
@@ -433,7 +522,7 @@ def build(
             holds=holds,
             order=order,
             loads=loads.astype(np.int32),
-            room=room,
+            max_pixels=max_pixels,
             totals=np.array([0, over, steps, spare], np.int64),
         ),
         near=near,
