@@ -87,7 +87,7 @@ def stages_of(network: Network) -> tuple[Stage, ...]:
         If a layer for the array reads one that runs elsewhere.
     """
     if any(layer.kind not in (*ON_THE_ARRAY, "fc") or layer.kind == "map" for layer in network.layers):
-        # Imports a graph library, which networks of such layers alone need not wait for.
+        # For start-up time: it imports a graph library, which networks of such layers alone do not need.
         from tilewright.spec.coarsening import coarse
 
         network = coarse(network)  # activations and the like are part of the layer before

@@ -286,7 +286,7 @@ class _Run:
             for number, method in enumerate(methods)
         ]
         if deadline > time.monotonic():
-            # Many a search needs no process, and so none of what starting one imports.
+            # For start-up time: many searches need no process, and so none of what starting one imports.
             from tilewright.run import supervisor
 
             supervisor.run(jobs, deadline, self._on_event, self._on_tick)

@@ -127,7 +127,7 @@ def final_states(
     ------
     OutOfTimeError
     """
-    # Importing the compiler takes a second, which those need not wait for who need no table.
+    # For start-up time: the compiler takes a second to import, and not every search needs a table.
     from tilewright.allocation.exact.latency_kernel import advanced
 
     levels = np.array(sorted({load for offer in offers for load in offer.loads}), dtype=np.int64)
