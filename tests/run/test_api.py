@@ -167,13 +167,13 @@ def test_results_show_themselves() -> None:
     text = result.summary()
     assert str(result) == text
     assert text.splitlines()[0].split()[0] == "layer"
-    for told in ("lenet5-idsp", "optimal", f"{result.objective:,} elements"):
+    for told in ("lenet5-idsp", "optimal", f"{result.objective:,} fJ"):
         assert told in text
     page = result._repr_html_()
     assert page.count("<tr>") == len(text.splitlines()) - 2
     records = result.records()
     assert [record["name"] for record in records] == ["conv1", "conv2", "fc3", "fc4", "fc5"][: len(records)]
-    assert sum(record["facts.accesses"] for record in records) == result.objective
+    assert sum(record["facts.energy_fj"] for record in records) == result.objective
     table = result.to_dataframe()
     assert len(table) == len(records)
     single = tw.solve("alexnet-conv3-64k")
