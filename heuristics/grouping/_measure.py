@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.grouping import Plan, Problem
-from tilewright.grouping.plan import count_loads
+from tilewright.grouping.cost import count_loads
 
 Group = NDArray[np.int64]
 """Patch numbers of one step."""

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from tilewright.core.context import RunContext
 from tilewright.grouping import Plan, Problem
-from tilewright.grouping.plan import count_loads
+from tilewright.grouping.cost import count_loads
 from tilewright.heuristics.grouping import _annealing_kernel, beam, row_by_row, strips, sweep, zigzag
 from tilewright.heuristics.grouping._beam_kernel import BeamStyle
 from tilewright.heuristics.grouping._measure import (

@@ -16,7 +16,7 @@ import time
 
 from tilewright.core.context import RunContext
 from tilewright.grouping import Plan, Problem
-from tilewright.grouping.plan import count_loads, objective
+from tilewright.grouping.cost import count_loads, objective
 from tilewright.grouping.problem import GroupingLimits, GroupingMachine
 from tilewright.spec.layer import Layer
 

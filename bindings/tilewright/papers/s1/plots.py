@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.core import catalogue
-from tilewright.grouping.plan import objective
+from tilewright.grouping.cost import objective
 from tilewright.papers.s1.rows import Row
 from tilewright.plotting import save
 

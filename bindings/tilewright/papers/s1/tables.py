@@ -10,8 +10,7 @@ from pathlib import Path
 from tilewright.core import catalogue
 from tilewright.core.version import __version__
 from tilewright.grouping.bounds.best import compulsory
-from tilewright.grouping.plan import objective
-from tilewright.grouping.validity import violation
+from tilewright.grouping.cost import objective, violation
 from tilewright.papers.figures import Say
 from tilewright.papers.s1 import plots, records
 from tilewright.papers.s1.rows import Row
