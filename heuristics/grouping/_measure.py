@@ -1,4 +1,4 @@
-"""What the heuristics ask about a problem and a sequence of groups again and again."""
+"""Properties of a problem and of a sequence of groups that all heuristics need."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def _count_loads_sparsely(problem: Problem, steps: NDArray[np.integer[Any]]) -> 
 
 
 def objective(problem: Problem, plan: Plan) -> int:
-    """Return the objective of a complete plan by the closed form; the simulator must find the same."""
+    """Return the objective of a complete plan; the simulator must find the same."""
     return problem.cost(int(count_loads(problem, plan.steps(problem)).sum()), plan.n_steps)
 
 
@@ -76,7 +76,7 @@ def group_pixels(problem: Problem, steps: NDArray[np.integer[Any]]) -> NDArray[n
 
 
 def structural_violation(problem: Problem, plan: Plan) -> Violation | None:
-    """Return what keeps a plan from being lowered, or the limit that its number of steps breaks; else None."""
+    """Return what keeps a plan from being lowered, or a limit that its number of steps breaks, or None."""
     rows, cols = problem.grid
     for step, group in enumerate(plan.groups, start=1):
         if not group:
