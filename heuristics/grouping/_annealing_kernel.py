@@ -97,14 +97,14 @@ class Groups(NamedTuple):
 
 
 class State(NamedTuple):
-    """What annealing works on. Passing many arrays is slow in compiled code, so the core stands apart.
+    """What annealing works on. `groups` stands apart, as passing many arrays is slow in compiled code.
 
     Attributes
     ----------
     groups
         The plan.
     near : int32, shape (moving patches, m)
-        Patches close to each patch that moves, -1 for none; where it may want to go to.
+        Patches close to each patch that moves, -1 for none: it may move to their groups.
     frozen : bool, shape (rows,)
         Rows that must stay as they are: row 0, and the surroundings of a window.
     unused : int32, shape (rows,)
@@ -252,7 +252,7 @@ def _reverse(s, first, last):
 
 @inner
 def _rearrange(s, seen, first, middle, last, undo, max_loads):
-    """Let the rows first..middle and those up to last change places, or reverse all if there is no middle."""
+    """Swap the rows first..middle with middle + 1..last; without a middle, reverse first..last."""
     _tie(s, seen, s.order[first - 1], s.order[first], 1, max_loads)
     _tie(s, seen, s.order[last], s.order[last + 1], 1, max_loads)
     if middle >= first:

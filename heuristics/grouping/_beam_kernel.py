@@ -16,7 +16,7 @@ inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 """For functions that only compiled code calls: without wrappers for Python they compile faster."""
 
 lean = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
-"""For those of them that allocate nothing: references to their arrays are not counted, which would cost much."""
+"""For those of them that allocate nothing: references to their arrays need not be counted."""
 
 PREVIOUS = 1
 """Bit of a pixel on chip: it belongs to the group before."""

@@ -1,4 +1,4 @@
-"""What the heuristics ask about a problem and a sequence of groups again and again."""
+"""Properties of a problem and of a sequence of groups that all heuristics need."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.grouping import Plan, Problem
-from tilewright.grouping.plan import count_loads
+from tilewright.grouping.cost import count_loads
 
 Group = NDArray[np.int64]
 """Patch numbers of one step."""

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from tilewright.heuristics.grouping._beam_kernel import inner, lean
 
 REWARD = 0.1
-"""What a pixel counts that is on chip already, when a patch is chosen."""
+"""What a pixel that is on chip already counts when a patch is chosen."""
 
 TOLERANCE, STRAIN = 2.0, 0.03
-"""Steps by which a patch may miss the timetable, and what the square of each step more costs a plan."""
+"""Steps by which a patch may miss the timetable, and the cost of the square of further steps."""
 
 
 class SweepStyle(NamedTuple):
@@ -183,7 +183,7 @@ def _best_of(task, candidates, n, style, step, chip, now):
 
 @inner
 def _fill(task, style, step, chip, now, group):
-    """Fill a group, as long as there are patches; return how many it got. Changes `now`, too.
+    """Fill a group while there are patches; return how many it got. Changes `now`, too.
 
     Parameters
     ----------

@@ -172,7 +172,8 @@ class Window:
     ) -> list[Group]:
         """Arrange the patches anew in `n_steps` steps, roughly by a timetable.
 
-        No limit but `capacity` is kept. There must be at least one patch for each step. For the parameters see `_sweep_kernel.grow_by_group`.
+        No limit but `capacity` is kept. There must be at least one patch for each step. For the
+        parameters see `_sweep_kernel.grow_by_group`.
         """
         steps, _ = _sweep_kernel.grow_by_group(
             self.pixels, self.owners, self.near, self.needs, self.before, capacity, timetable, n_steps,

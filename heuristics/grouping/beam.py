@@ -40,10 +40,10 @@ SLOW = True
 """On large layers this takes seconds: the others go first."""
 
 WIDTH = 25
-"""Plans kept side by side: more help less than another taste."""
+"""Plans kept side by side: a further taste helps more than width."""
 
 WORK = 3e9
-"""Bytes that the searches may move together; one or two seconds."""
+"""Bytes that all searches together may move, in one or two seconds."""
 
 
 def plan(problem: Problem) -> Plan:
@@ -69,10 +69,10 @@ def plan(problem: Problem) -> Plan:
 def ways_to_cut(problem: Problem) -> list[tuple[int, bool]]:
     """Return the numbers of strips to try, upright and, unless that is the same, lying ones.
 
-    A strip is as wide as a group (g), or wider: w. Its front moves at both borders with every step, lest
-    pixels are lost there, so in the L steps of this it falls behind by ``(w - g) * L`` patches between
-    them. It can be ahead by ``w * s / 2`` at first and behind by as much at last, if its length of w + s
-    is no more than what a group keeps on chip, c * g for some c that grows with the kernel.
+    A strip has the width w of a group (g patches) or more. Its front moves at both borders with every step,
+    so that no pixels are lost there, and in L steps it falls behind by ``(w - g) * L`` patches between them.
+    It can be ahead by ``w * s / 2`` at first and behind by as much at last, if its length of w + s is no more
+    than what a group keeps on chip, c * g for some c that grows with the kernel.
     """
     layer = problem.layer
     height, width = problem.grid
@@ -98,13 +98,13 @@ def ways_to_cut(problem: Problem) -> list[tuple[int, bool]]:
 
 
 def middle(problem: Problem, count: int, lying: bool) -> float:
-    """Return where to begin in strips: in the middle if they are wider than a group, lest turns get worse."""
+    """Return where in a strip to begin: in the middle if strips are wider than a group, else at its end."""
     across = problem.grid[0 if lying else 1]
     return 0.5 if count * problem.group_size < across else 0.0
 
 
 def work(problem: Problem, count: int) -> float:
-    """Estimate the bytes that growing a plan in so many strips moves per plan kept."""
+    """Estimate the bytes that growing a plan in `count` strips moves per plan kept."""
     patches, pixels = problem.n_patches / count, problem.n_pixels / count
     candidates = 500 * problem.layer.kernel[0] * problem.layer.kernel[1]
     return problem.n_patches * (patches + 3 * pixels + candidates)
@@ -186,8 +186,9 @@ def _grow_strip(
     """Grow a strip from a straight front across its middle: what follows forwards, what precedes backwards.
 
     A plan read backwards costs the same. A front that moves at both borders of a strip with every step, so
-    that no pixel there is lost, falls behind between them if the strip is wider than a group. It
-    can do so for as long as it does not get too long; begun straight in the middle, that is twice as long.
+    that no pixel there is lost, falls behind between them if the strip is wider than a group. It gets longer
+    by that, until a group cannot keep it on chip; begun straight in the middle, that takes twice as many
+    steps.
     """
     n_first = int(middle * n_steps)
     cut = round(n_first * len(strip) / n_steps)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from tilewright.core.context import RunContext
 from tilewright.grouping import Plan, Problem
-from tilewright.grouping.plan import count_loads
+from tilewright.grouping.cost import count_loads
 from tilewright.heuristics.grouping import _annealing_kernel, beam, row_by_row, strips, sweep, zigzag
 from tilewright.heuristics.grouping._beam_kernel import BeamStyle
 from tilewright.heuristics.grouping._measure import (
@@ -40,25 +40,25 @@ from tilewright.heuristics.grouping._measure import (
 from tilewright.heuristics.grouping._window import Window, draw_beam_style, draw_sweep_style, vary
 
 WIDTH, TASTES = 25, 8
-"""Plans that a restart grows side by side, and tastes that it tries: wider helps less than another taste."""
+"""Plans that a restart grows side by side, and tastes that it tries: another taste helps more than width."""
 
 HOPELESS = 1.015
-"""How much more than the best a plan may cost before it is improved, if it is to be improved at all."""
+"""Plans that cost more than this factor times the best one are not improved."""
 
 GROWTH = 0.3
-"""Part of the time in which plans are grown."""
+"""Share of the time in which plans are grown."""
 
 COMPETITION = 0.5
-"""Part of the time after which only the best of the plans that cut the layer differently is improved."""
+"""Share of the time after which only the best of the plans that cut the layer differently is improved."""
 
 SLICE = 0.1
-"""Seconds that an attempt should take, so that the deadline is kept and others hear of progress."""
+"""Seconds that an attempt should take, so that the deadline is kept and progress is reported."""
 
 LONGEST = 4.0
-"""Seconds that growing a whole plan may take; where not even one taste can be tried in it, none is."""
+"""Seconds that growing a whole plan may take; where one taste would take longer, no plan is grown."""
 
 CELLS = 4_000_000
-"""Entries of the table of counts (groups times pixels) that one annealing may fill."""
+"""Most entries of the table of counts (groups times pixels) for which a whole plan is annealed."""
 
 VIOLATION = 4.0
 """Pixel loads that a violation counts while a plan is annealed."""
@@ -73,7 +73,7 @@ SWEEP: Cut = (0, False)
 """No strips at all: a sweep."""
 
 POOL = 8
-"""Tastes of sweeps to remember, those that did best."""
+"""Number of the best tastes of sweeps that are remembered."""
 
 
 def plan(problem: Problem, search: RunContext, attempts: int | None = None) -> Plan:
@@ -82,8 +82,8 @@ def plan(problem: Problem, search: RunContext, attempts: int | None = None) -> P
     Parameters
     ----------
     attempts : int, optional
-        Stop after so many attempts of a fixed size, so that the outcome depends on the seed only. Without
-        it the deadline ends the search, and a faster computer gets further.
+        Number of attempts, of a fixed size, so that the outcome depends on the seed only. Without it the
+        deadline ends the search, and a faster computer gets further.
     """
     start = search.start
     if start is None or value(problem, start).violations:
@@ -117,12 +117,12 @@ class _Run:
         self.max_pixels = max_pixels_by_size(problem)
         self.pixels = problem.patch_pixels
         self.take(start)
-        # What no plan can undercut: every needed pixel once, in the fewest steps.
+        # A lower bound: every needed pixel once, in the fewest steps.
         least = problem.cost(len(problem.needed_pixels), problem.steps_range[0])
         self.goal = Value(0, max(least, search.bound or 0))
         self.reported = value(problem, search.start) if search.start is not None else None
         self.last_report = -float("inf")
-        # Seconds per unit of work, learnt; the first guesses are careful.
+        # Seconds per unit of work, updated by `learn`; the first guesses are high.
         self.pace = {"regrow": 2e-6, "anneal": 1e-6, "cover": 1e-8, "restart": 1e-9}
         self.gained = dict.fromkeys(self.pace, 0.0)
         self.spent = dict.fromkeys(self.pace, 1e-3)
@@ -191,7 +191,7 @@ class _Run:
         best = self.state
         grown: dict[Cut, _State] = {}
         idle = 0
-        # Each way once, then the best one again as long as that helps, in turn with sweeps: these learn.
+        # Each way once, then the best one again while that helps, in turn with sweeps, whose tastes improve.
         waiting = self.cuts.copy()
         while self.goes_on() and (
             waiting or (grown and self.timed and idle < 4 and self.progress() < GROWTH)
@@ -232,7 +232,7 @@ class _Run:
         self.state = best
 
     def attempt(self, names: list[str]) -> None:
-        """Attempt an improvement, every now and then in the way that has gained most per second of late."""
+        """Attempt an improvement, in one of five cases in the way that has gained most per second of late."""
         if not self.timed:
             name = names[self.done % len(names)]  # time must not matter
         elif self.rng.random() < 0.8:
@@ -254,7 +254,7 @@ class _Run:
         self.report(now=False)
 
     def report(self, now: bool) -> None:
-        """Tell of a better plan, at most a few times per second; of none that breaks a limit."""
+        """Report a better plan within the limits, at most a few times per second."""
         if self.value.violations or (self.reported is not None and self.value >= self.reported):
             return
         if now or time.monotonic() > self.last_report + 0.25:
@@ -263,11 +263,11 @@ class _Run:
             self.search.on_plan(self.plan())
 
     def out_of_time(self) -> bool:
-        """Tell whether another attempt would exceed the deadline."""
+        """Return whether another attempt would exceed the deadline."""
         return self.timed and self.search.remaining() < SLICE
 
     def learn(self, name: str, work: float, seconds: float) -> None:
-        """Remember how long a unit of work takes; a first call that compiles does not count."""
+        """Update how long a unit of work takes; a first call, which compiles, does not count."""
         if seconds < 10 * SLICE + 10 * self.pace[name] * work:
             self.pace[name] += 0.2 * (seconds / work - self.pace[name])
 
@@ -314,7 +314,7 @@ class _Run:
         return first, turn, window
 
     def replace(self, first: int, length: int, turn: int, window: Window, grown: list[Group]) -> None:
-        """Put what was grown in a window of `cut_out` in the place of its steps, if that is no worse."""
+        """Replace the steps of a window of `cut_out` by the groups grown in it, if the plan is no worse."""
         most, last = self.problem.max_loads, first + length
         groups, old = grown[::turn], self.groups[first:last]
         before, loads = self.loads[window.known], window.loads + window.starts(grown)
@@ -371,7 +371,7 @@ class _Run:
         return steps
 
     def draw_steps(self, length: int, patches: int) -> int:
-        """Choose how many steps should replace `length` steps with so many patches."""
+        """Choose how many steps should replace `length` steps with `patches` patches."""
         fewest, most = self.problem.steps_range
         spare = len(self.groups) - fewest
         if spare > 0 and (length - 1) * self.problem.group_size >= patches and self.rng.random() < 0.2:
@@ -399,7 +399,7 @@ class _Run:
         Parameters
         ----------
         over, more
-            Violations of the limits on loads and memory, and loads, that it has more than the best plan.
+            Violations of the limits on loads and memory, and loads, in excess of those of the best plan.
         groups
             The plan.
         known, loads
@@ -433,8 +433,8 @@ class _Run:
             chosen[:] = False
             centre = int(rng.integers(problem.n_patches))
             chosen[self.around(centre, most)] = True
-        # Steps next to the chosen ones come along, but stay as they are. Where two of them meet that are
-        # no neighbours in the plan, the kernel counts something wrong that never changes.
+        # Steps next to the chosen ones are included, but stay as they are. Where two of them meet that are no
+        # neighbours in the plan, the kernel miscounts by a constant.
         rows: list[int] = []
         for step in np.flatnonzero(chosen).tolist():
             rows += [row for row in (step - 1, step, step + 1) if 0 <= row < n and row not in rows[-3:]]
@@ -511,7 +511,7 @@ class _Run:
     def spliced(
         self, rows: list[int], movable: NDArray[np.bool_], state: _annealing_kernel.State, patches: Group
     ) -> list[Group]:
-        """Return the whole sequence with the rows of an annealed one in the places of those it replaces."""
+        """Return all groups of the plan, with the annealed groups in the places of those they replace."""
         members: list[list[int]] = [[] for _ in state.frozen]
         for patch, row in enumerate(state.best_row_of):
             members[row].append(int(patches[patch]))
@@ -621,7 +621,7 @@ class _Run:
         return int(np.clip(seconds / self.taste_seconds(cut), 1, TASTES))
 
     def polish(self) -> None:
-        """Rid a new plan of loads too many and of what costs most, as long as that gets on."""
+        """Repair the violations of a new plan and improve it until the ways to do so stop helping."""
         whole = len(self.groups) * self.problem.n_pixels < CELLS
         idle = 0
         while idle < (8 if self.value.violations else len(self.ways)) and not self.out_of_time():
@@ -636,6 +636,6 @@ class _Run:
             idle = 0 if self.value < before else idle + 1
 
     def price(self, found: Value) -> int:
-        """Return what a plan will cost when its violations are repaired, roughly."""
+        """Estimate what a plan will cost when its violations are repaired."""
         price: int = found.objective + 4 * self.problem.load_cost * found.violations
         return price

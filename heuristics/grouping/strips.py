@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.grouping import Plan, Problem
-from tilewright.grouping.plan import count_loads
+from tilewright.grouping.cost import count_loads
 from tilewright.heuristics.grouping._measure import Group, cut, longest_fitting, max_pixels_by_size
 
 SMALL = 5000
-"""Patches up to which every width is tried; beyond, widths close to what a group spans."""
+"""Patches up to which every width is tried; on larger layers, only widths close to what a group spans."""
 
 
 def plan(problem: Problem) -> Plan:

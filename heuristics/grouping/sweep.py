@@ -28,10 +28,10 @@ SLOW = True
 """On large layers this takes seconds: the others go first."""
 
 WIDTH, TRIES = 8, 6
-"""Plans kept side by side, and groups tried for each: more help less than another taste."""
+"""Plans kept side by side, and groups tried for each: a further taste helps more than either."""
 
 WORK = 4e8
-"""Pixels that the sweeps may look at together, roughly; three seconds."""
+"""Pixels that all sweeps together may look at, in some three seconds."""
 
 
 class Taste(NamedTuple):
@@ -40,9 +40,9 @@ class Taste(NamedTuple):
     Attributes
     ----------
     place
-        Where the front first meets the border, as a part of its length from the top left corner clockwise.
+        Where the front first meets the border: a fraction of its length, clockwise from the top left corner.
     lead
-        Steps before it does, and after it leaves the border at the opposite place.
+        Steps before the front meets the border, and after it leaves it at the opposite place.
     style
         Taste of the kernel.
     """
@@ -77,7 +77,7 @@ def plan(problem: Problem) -> Plan:
 
 
 def border_lasts(problem: Problem, n_steps: int) -> bool:
-    """Tell whether half the border lasts for so many steps, nearly, and memory does not matter."""
+    """Return whether half the border lasts for nearly `n_steps` steps, and memory is unlimited."""
     height, width = problem.grid
     if problem.machine.memory is not None:
         return False

@@ -19,7 +19,7 @@ from measuring import Benchmark, timed
 
 from tilewright.core.context import RunContext
 from tilewright.grouping import Problem
-from tilewright.grouping.plan import objective
+from tilewright.grouping.cost import objective
 from tilewright.grouping.problem import GroupingLimits, GroupingMachine
 from tilewright.spec.layer import Layer
 

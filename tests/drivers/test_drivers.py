@@ -18,7 +18,7 @@ from tilewright.core.context import RunContext
 from tilewright.drivers import highs
 from tilewright.drivers._run import Run, interrupted_at_deadline
 from tilewright.grouping import Plan, Problem
-from tilewright.grouping.plan import objective
+from tilewright.grouping.cost import objective
 from tilewright.models.grouping import lives, s1
 from tilewright.spec.errors import (
     Disagreement,

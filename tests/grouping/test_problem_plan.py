@@ -11,10 +11,8 @@ from conftest import make_problem
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from tilewright.grouping import Plan, Problem, lower, measured_objective, objective, simulate, violation
-from tilewright.grouping import plan as plan_module
-from tilewright.grouping.plan import count_loads, group_pixels
-from tilewright.grouping.validity import misfit
+from tilewright.grouping import Plan, Problem, cost, lower, measured_objective, objective, simulate, violation
+from tilewright.grouping.cost import count_loads, group_pixels, structural_violation
 from tilewright.spec.errors import InputError
 
 
@@ -339,7 +337,7 @@ def test_totals_beyond_64_bits_are_refused_and_smaller_ones_are_simulated() -> N
 
 @pytest.mark.parametrize("write_back", [(1, 2, 3, 4), (0, 2, 3, 4, 5), (1, 2, 3, 4, 6), (-1, 2, 3, 4, 5)])
 def test_write_backs_that_cannot_be(write_back: tuple[int, ...]) -> None:
-    violation = misfit(make_problem(), Plan(GOOD, write_back))
+    violation = structural_violation(make_problem(), Plan(GOOD, write_back))
     assert violation is not None
     assert (violation.rule, violation.step) == ("write-back", 0)
     assert not simulate(make_problem(), Plan(GOOD, write_back)).valid
@@ -457,4 +455,4 @@ def test_both_ways_to_count_loads_agree(seed: int) -> None:
     }
     problem = make_problem(layer, {"group_size": 4, "padding": "generated"})
     steps = rng.integers(0, 9, problem.n_patches)
-    assert (count_loads(problem, steps) == plan_module._count_loads_sparsely(problem, steps)).all()
+    assert (count_loads(problem, steps) == cost._count_loads_sparsely(problem, steps)).all()

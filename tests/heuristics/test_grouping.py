@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.grouping import Plan, Problem
-from tilewright.grouping.plan import count_loads, objective
+from tilewright.grouping.cost import count_loads, objective
 from tilewright.grouping.problem import GroupingLimits, GroupingMachine, GroupingObjective
 from tilewright.heuristics.grouping import (
     _sweep_kernel,

@@ -18,7 +18,7 @@ from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.drivers import DRIVERS
 from tilewright.grouping import Plan, Problem
-from tilewright.grouping.plan import count_loads, objective
+from tilewright.grouping.cost import count_loads, objective
 from tilewright.grouping.structure import canonical, cells, is_canonical, last_useful_step, merged, symmetries
 from tilewright.models.grouping import exact
 

@@ -7,6 +7,7 @@ from typing import Any
 from tilewright.core.bounds import Bound
 from tilewright.core.room import Room, Rows, register
 from tilewright.grouping.bounds.best import best_bound
+from tilewright.grouping.cost import objective, violation
 from tilewright.grouping.lowering import (
     lower,
     measured_objective,
@@ -14,11 +15,10 @@ from tilewright.grouping.lowering import (
     simulate,
     simulation_seconds,
 )
-from tilewright.grouping.plan import Plan, objective
+from tilewright.grouping.plan import Plan
 from tilewright.grouping.portfolio import portfolio
 from tilewright.grouping.problem import Problem
 from tilewright.grouping.summary import rows
-from tilewright.grouping.validity import violation
 from tilewright.simulator import Report
 
 __all__ = [

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.grouping.cost import structural_violation
 from tilewright.grouping.plan import Plan
 from tilewright.grouping.problem import Problem
-from tilewright.grouping.validity import misfit
 from tilewright.simulator import (
     MAX_NUMERIC_ELEMENTS,
     Cells,
@@ -35,7 +35,7 @@ def lower(problem: Problem, plan: Plan) -> Program:
     After the loads of a step the chip holds exactly the pixels of its group. A last step without compute
     writes back what is left and frees the memory.
 
-    The plan must name existing patches only (see `misfit`); anything else is for the executor to find.
+    The plan must name existing patches only (see `structural_violation`); the executor finds anything else.
     """
     layer, machine = problem.layer, problem.machine
     pixel, outputs = problem.pixel_elements, problem.patch_outputs
@@ -165,7 +165,7 @@ def simulate(
     seed
         Seed of the random integers.
     """
-    violation = misfit(problem, plan)
+    violation = structural_violation(problem, plan)
     if violation is not None and violation.rule != "number of steps":
         return Report.refused(violation)
     data = expected = None

@@ -14,9 +14,6 @@ from tilewright.spec.errors import InputError
 
 Patch = tuple[int, int]
 
-MAX_TABLE = 50_000_000
-"""Most entries of the table by which `count_loads` counts."""
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -109,63 +106,3 @@ class Plan:
 
 def _is_index(value: Any) -> bool:
     return type(value) is int and abs(value) < 2**31
-
-
-def count_loads(problem: Problem, steps: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-    """Count the loads of each pixel under the S1 rule, the closed form of equations 5 to 8.
-
-    A step holds exactly the pixels of its group, so a pixel is loaded once for every maximal run of
-    consecutive steps that need it.
-
-    Parameters
-    ----------
-    steps : int, shape (n_patches,)
-        Step of each patch, from 0.
-
-    Returns
-    -------
-    int, shape (n_pixels,)
-    """
-    pixels = problem.patch_pixels
-    never = np.iinfo(np.int32).max
-    if problem.n_pixels * pixels.shape[1] > MAX_TABLE:
-        return _count_loads_sparsely(problem, steps)
-    # A pixel stands at each place of the kernel for one patch at most: a table of the steps that need it.
-    needed_in = np.full((problem.n_pixels + 1, pixels.shape[1]), never, np.int32)  # last row: no pixel
-    needed_in[pixels, np.arange(pixels.shape[1])] = steps[:, None]
-    needed_in = needed_in[:-1]
-    needed_in.sort(axis=1)
-    starts = np.diff(needed_in, axis=1) > 1
-    starts &= needed_in[:, 1:] < never
-    loads: NDArray[np.int64] = (needed_in[:, 0] < never) + starts.sum(axis=1)
-    return loads
-
-
-def _count_loads_sparsely(problem: Problem, steps: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-    """Count loads by sorting (pixel, step) pairs: slower, but the table would be mostly empty."""
-    pixels = problem.patch_pixels
-    present = pixels >= 0
-    span = int(steps.max()) + 2
-    keys = (
-        pixels[present].astype(np.int64) * span + np.broadcast_to(steps[:, None] + 1, pixels.shape)[present]
-    )
-    keys = np.unique(keys)
-    starts = np.ones(len(keys), dtype=bool)
-    starts[1:] = keys[1:] != keys[:-1] + 1  # the step before a run's first is missing
-    return np.bincount(keys[starts] // span, minlength=problem.n_pixels)
-
-
-def objective(problem: Problem, plan: Plan) -> int:
-    """Objective of a complete plan by the closed form; the simulator must find the same."""
-    return problem.cost(int(count_loads(problem, plan.steps(problem)).sum()), plan.n_steps)
-
-
-def group_pixels(problem: Problem, steps: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-    """Return the number of pixels that each step needs, shape ``(n_steps,)``."""
-    pixels = problem.patch_pixels
-    present = pixels >= 0
-    keys = (
-        np.broadcast_to(steps[:, None], pixels.shape)[present].astype(np.int64) * problem.n_pixels
-        + pixels[present]
-    )
-    return np.bincount(np.unique(keys) // problem.n_pixels, minlength=int(steps.max()) + 1)

@@ -64,7 +64,8 @@ class GroupingLimits(Spec):
     Attributes
     ----------
     steps : "free", "kmin" or int
-        Number of steps: between K_min and K_max (definitions 14, 15), exactly K_min, or exactly so many.
+        Number of steps: between K_min and K_max (definitions 14, 15), exactly K_min, or exactly the number
+        given.
     reloads : int
         ``nb_data_reload``, how often a pixel may be loaded in all (equation 9); 0 lifts the limit.
     """
@@ -216,7 +217,7 @@ class Problem(Spec):
         return (self.kmin, self.kmin) if steps == "kmin" else (steps, steps)
 
     def with_steps(self, steps: int) -> Problem:
-        """Return the same problem for plans of exactly so many steps."""
+        """Return the same problem for plans of exactly `steps` steps."""
         limits = GroupingLimits(steps=steps, reloads=self.limits.reloads)
         return Problem(layer=self.layer, machine=self.machine, limits=limits, objective=self.objective)
 
@@ -273,7 +274,7 @@ class Problem(Spec):
     # Limits and costs ------------------------------------------------------------------------------
 
     def memory_needed(self, pixels: int, patches: int) -> int:
-        """Elements on chip while a group of so many pixels and patches is computed (equation 12)."""
+        """Elements on chip for a group with `pixels` pixels and `patches` patches (equation 12)."""
         return pixels * self.pixel_elements + self.kernel_elements + patches * self.patch_outputs
 
     def max_group_pixels(self, patches: int) -> int:
@@ -308,5 +309,5 @@ class Problem(Spec):
         return writes + (self.machine.load * self.kernel_elements if self.machine.kernels == "step1" else 0)
 
     def cost(self, loads: int, steps: int) -> int:
-        """Objective of a plan with so many pixel loads and steps (equation 15 or definition 3)."""
+        """Objective of a plan with `loads` pixel loads and `steps` steps (equation 15 or definition 3)."""
         return self.load_cost * loads + self.step_cost * steps + self.fixed_cost

@@ -55,7 +55,7 @@ class Kind(NamedTuple):
     step
         How many parts a step counts.
     held
-        A patch that is done is remembered while so many of its pixels are on chip, at least.
+        Fewest pixels on chip of a done patch for it to be remembered.
     """
 
     kernel: int
@@ -353,7 +353,7 @@ def _need(kind, pixels, n, lead):
 
 @inner
 def _covers(masks, shares, found, first, slots, mask, need):
-    """Whether so many more patches can share enough pixels."""
+    """Whether the given number of further patches can share enough pixels."""
     have = _bits(mask)
     if have >= need:
         return True

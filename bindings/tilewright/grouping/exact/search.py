@@ -18,15 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.grouping.bounds.best import best_bound, with_more_steps
+from tilewright.grouping.cost import objective as cost
+from tilewright.grouping.cost import violation
 from tilewright.grouping.exact.bitsets import NEVER
 from tilewright.grouping.exact.cost_to_go import CostToGo
 from tilewright.grouping.exact.layered_search import LayeredSearch, TooLargeError
 from tilewright.grouping.exact.stages import Key, StateSpace
 from tilewright.grouping.plan import Plan
-from tilewright.grouping.plan import objective as cost
 from tilewright.grouping.problem import Problem
 from tilewright.grouping.structure import last_useful_step, scale
-from tilewright.grouping.validity import violation
 from tilewright.spec.errors import OutOfTimeError
 
 MAX_GROUPS = 600_000

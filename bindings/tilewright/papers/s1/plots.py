@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from tilewright.core import catalogue
+from tilewright.grouping.cost import objective
+from tilewright.papers.s1.rows import Row
 from tilewright.plotting import save
-
-if TYPE_CHECKING:
-    from tilewright.papers.s1.tables import Row
 
 COLOURS = {
     "ours": "#0072B2",
@@ -58,9 +60,6 @@ def figure_11(rows: Sequence[Row], path: Path) -> None:
 
 def figure_12(rows: Sequence[Row], path: Path) -> None:
     """Duration over input size at one group size."""
-    from tilewright.core import catalogue
-    from tilewright.grouping.plan import objective
-
     baseline = catalogue.heuristic("grouping", "s1_baseline")
     figure, axes = _axes((8, 4.5))
     sizes = [row.label[0] for row in rows]
@@ -92,8 +91,6 @@ def figure_12(rows: Sequence[Row], path: Path) -> None:
 
 def figure_13(rows: Sequence[Row], path: Path) -> None:
     """Gain over the better of ZigZag and Row-by-Row, as a map; bold where proven optimal."""
-    import numpy as np
-
     sizes = list(dict.fromkeys(row.label[0] for row in rows))
     groups = sorted({row.label[1] for row in rows})
     gains = np.zeros((len(groups), len(sizes)))

@@ -5,17 +5,15 @@ from __future__ import annotations
 import contextlib
 import tomllib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.core import catalogue
 from tilewright.core.version import __version__
 from tilewright.grouping.bounds.best import compulsory
-from tilewright.grouping.plan import objective
-from tilewright.grouping.problem import Problem
-from tilewright.grouping.validity import violation
+from tilewright.grouping.cost import objective, violation
 from tilewright.papers.figures import Say
-from tilewright.papers.s1 import records
+from tilewright.papers.s1 import plots, records
+from tilewright.papers.s1.rows import Row
 from tilewright.run.instance import Instance, parse
 from tilewright.run.methods import methods
 from tilewright.run.result import Result
@@ -59,50 +57,6 @@ FIRST: dict[tuple[str, int], tuple[int, int]] = {
 `lns` and one with two, 60 s each."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """One solved instance beside the paper's heuristics.
-
-    Attributes
-    ----------
-    baselines
-        Objectives of the paper's heuristics, whether they respect the reload limit or not.
-    broken
-        Those of them that do not.
-    """
-
-    label: tuple[str, int]
-    problem: Problem
-    result: Result
-    baselines: dict[str, int]
-    broken: tuple[str, ...]
-
-    @property
-    def best_baseline(self) -> int:
-        """The better of ZigZag and Row-by-Row."""
-        return min(self.baselines.values())
-
-    @property
-    def objective(self) -> float:
-        """Objective found, infinite when nothing was found."""
-        return float("inf") if self.result.objective is None else self.result.objective
-
-    @property
-    def gain(self) -> float:
-        """Saving against the better baseline, as in figure 13."""
-        return 1 - self.objective / self.best_baseline
-
-    @property
-    def gap(self) -> float:
-        """Distance to the proven bound, relative to the objective."""
-        return 0.0 if self.optimal else self.result.gap or 0.0
-
-    @property
-    def optimal(self) -> bool:
-        """Whether the plan is proven optimal."""
-        return self.result.status == "optimal"
-
-
 def grid_cell(size: int, group: int, steps: str) -> Instance:
     """Return a cell of the paper's grid (section 7.1)."""
     return parse(
@@ -140,8 +94,6 @@ def reproduce(figure: str, *, time_limit: float, folder: Path, say: Say) -> None
 
 
 def _grid(time_limit: float, folder: Path, say: Say) -> None:
-    from tilewright.papers.s1 import plots as pictures
-
     rows = _rows(
         [((f"{h}x{h}", g), grid_cell(h, g, "kmin")) for g in GROUPS for h in SIZES], time_limit, folder, say
     )
@@ -149,8 +101,8 @@ def _grid(time_limit: float, folder: Path, say: Say) -> None:
     _print_grid(rows, say)
     _compare_records(rows, folder, say)
     say("the paper (CPLEX, 0.5 to 5 h a cell, 24 cores): gain up to 30 %, no proofs or bounds reported")
-    pictures.figure_12([row for row in rows if row.label[1] == 4], folder / "s1-figure12.png")
-    pictures.figure_13(rows, folder / "s1-figure13.png")
+    plots.figure_12([row for row in rows if row.label[1] == 4], folder / "s1-figure12.png")
+    plots.figure_13(rows, folder / "s1-figure13.png")
     say(f"written: {folder / 's1-figure12.png'}, {folder / 's1-figure13.png'}")
 
 
@@ -166,15 +118,13 @@ def _free(time_limit: float, folder: Path, say: Say) -> None:
 
 
 def _lenet(time_limit: float, folder: Path, say: Say) -> None:
-    from tilewright.papers.s1 import plots as pictures
-
     cells = [(("LeNet-5 conv1", g), bundled("lenet5-conv1-g4", g, reloads=0)) for g in range(1, 33)]
     rows = _rows(cells, time_limit, folder, say)
     say("S1 paper, figure 11: LeNet-5's first convolution, 32x32, 5x5; loads of a pixel unlimited, as below")
     say("group size 28 both of the figure's heuristics load some pixel up to five times")
     _print_layers(rows, say)
     _compare_records(rows, folder, say)
-    pictures.figure_11(rows, folder / "s1-figure11.png")
+    plots.figure_11(rows, folder / "s1-figure11.png")
     say(f"written: {folder / 's1-figure11.png'}")
 
 
