@@ -153,9 +153,7 @@ def _largest(m: Any, tables: Sequence[Sequence[int]], reaches: Callable[[int, in
 def _latency(m: Any, levels: _Levels, as_long: Callable[[int, int], Any]) -> Any:
     """Return the latency, when all layers work at the same time (3 to 12)."""
     choices: Choices = m.choices
-    assert choices.timing is not None
-    leads, layers = choices.timing.leads, range(len(levels.steps))
-    producers = [[producer for producer, consumer in leads if consumer == i] for i in layers]
+    layers = range(len(levels.steps))
     m.LEVELS = pyo.Set(dimen=2, initialize=[(i, t) for i in layers for t in range(len(levels.steps[i]))])
     m.level = pyo.Var(m.LEVELS, bounds=(0, 1))  # the layer's level is its t-th above the least, or more
     m.uniform = pyo.Var(domain=pyo.Binary)  # all layers wait for the slowest
@@ -163,6 +161,20 @@ def _latency(m: Any, levels: _Levels, as_long: Callable[[int, int], Any]) -> Any
     m.pace = pyo.Var(layers, domain=pyo.NonNegativeReals)  # in units, as all times are
     m.begin = pyo.Var(layers, domain=pyo.NonNegativeReals)
     m.latency = pyo.Var(domain=pyo.NonNegativeReals)
+
+    _constrain_levels(m, levels, as_long)
+    _constrain_times(m, levels)
+    return levels.unit * m.latency
+
+
+def _constrain_levels(m: Any, levels: _Levels, as_long: Callable[[int, int], Any]) -> None:
+    """Let each layer's level be the longest load at or before it, or of all layers (9)."""
+    choices: Choices = m.choices
+    assert choices.timing is not None
+    leads = choices.timing.leads
+    producers = [
+        [producer for producer, consumer in leads if consumer == i] for i in range(len(levels.steps))
+    ]
 
     def level(i: int, value: int) -> Any:
         t = bisect_left(levels.steps[i], value)
@@ -206,6 +218,12 @@ def _latency(m: Any, levels: _Levels, as_long: Callable[[int, int], Any]) -> Any
         def waits_for_some(m: Any, i: int, t: int) -> Any:
             return m.level[i, t] <= reached(levels.steps[i][t])
 
+
+def _constrain_times(m: Any, levels: _Levels) -> None:
+    """Let paces follow from levels, and starts and the latency from paces (3, 10 to 12)."""
+    assert m.choices.timing is not None
+    leads, layers = m.choices.timing.leads, range(len(levels.steps))
+
     @m.Constraint(layers)
     def whole_cycles(m: Any, i: int) -> Any:
         paces = [value // levels.beats[i] // levels.unit for value in (levels.floors[i], *levels.steps[i])]
@@ -222,8 +240,6 @@ def _latency(m: Any, levels: _Levels, as_long: Callable[[int, int], Any]) -> Any
     @m.Constraint(layers)
     def ends(m: Any, i: int) -> Any:
         return m.latency >= m.begin[i] + levels.beats[i] * m.pace[i]
-
-    return levels.unit * m.latency
 
 
 def start(m: Any, plan: Plan) -> None:

@@ -115,7 +115,8 @@ def every_split(case: Problem, stage) -> list[LayerSplit]:
     for split in (LayerSplit(*parts) for parts in product(pes, pes, pes, units, units)):
         useful = split.filters <= task.filters and split.maps <= task.maps and split.rows <= task.rows
         fixed = stage.name in case.limits.pes
-        if (useful or fixed) and split.pes <= case.machine.pes and split.violation(case, stage) is None:
+        fits = split.pes <= case.machine.pes
+        if (useful or fixed) and fits and split.violation(case.machine, case.limits, stage) is None:
             found.setdefault((split.pes, split.beats(task), split.cycles(task)), split)
     return list(found.values())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,7 +37,50 @@ WHOLE = Box((None,) * 4)
 """All of a tensor; each of them has four axes."""
 
 FIRST_READ = 10
-"""Place of a compute's operands among the events of its step, after what is freed and moved."""
+"""Rank of a compute's operands among the events of its step, after what is freed and moved."""
+
+
+class Freed(NamedTuple):
+    """Runs of pixels in a row that are freed together, in the order of steps; all of shape (runs,).
+
+    Attributes
+    ----------
+    step
+        Before which step.
+    stage, frame, row
+        Of the pixels.
+    begin, end
+        Their columns.
+    """
+
+    step: Numbers
+    stage: Numbers
+    frame: Numbers
+    row: Numbers
+    begin: Numbers
+    end: Numbers
+
+
+class Events(NamedTuple):
+    """Events of one form.
+
+    Attributes
+    ----------
+    form
+        What happens.
+    steps : int, shape (n,)
+        In which steps.
+    rank
+        Their order among the events of a step.
+    low, high : int, shape (n, 4)
+        Bounds of the regions.
+    """
+
+    form: Key
+    steps: Numbers
+    rank: int
+    low: Numbers
+    high: Numbers
 
 
 def weights_of(stage: Stage) -> str:
@@ -146,38 +190,38 @@ class Lowering:
 
     def _table(self) -> StepTable:
         """Return the same steps as columns."""
-        parts: list[tuple[Key, Numbers, int, Numbers, Numbers]] = []  # form, steps, place in a step, region
-        names = [stage.name for stage in self.problem.stages]
-        step, stage, frame, row, begin, end = self._freed()
-        for number in np.unique(stage).tolist():
-            mine = stage == number
-            channels = np.full(int(mine.sum()), self.problem.stages[number].channels)
-            low = np.column_stack([frame[mine], 0 * channels, row[mine], begin[mine]])
-            high = np.column_stack([frame[mine] + 1, channels, row[mine] + 1, end[mine]])
-            parts.append(((FREE, names[number]), step[mine], 0, low, high))
+        parts: list[Events] = []
+        freed = self._freed()
+        for number in np.unique(freed.stage).tolist():
+            stage = self.problem.stages[number]
+            mine = Freed(*(column[freed.stage == number] for column in freed))
+            channels = np.full(len(mine.step), stage.channels)
+            low = np.column_stack([mine.frame, 0 * channels, mine.row, mine.begin])
+            high = np.column_stack([mine.frame + 1, channels, mine.row + 1, mine.end])
+            parts.append(Events((FREE, stage.name), mine.step, 0, low, high))
         shapes = {tensor.name: tensor.shape for tensor in self._tensors()}
-        for place, moves in self._moves().items():
+        for step, moves in self._moves().items():
             for move in moves:
                 key: Key = (FREE, move.tensor)
                 if not isinstance(move, Free):
                     key = (LOAD if isinstance(move, Load) else WRITE, move.tensor, move.engine, 0, 0)
                 region = np.array([shapes[move.tensor]])
-                parts.append((key, np.array([place]), 1 + key[0], 0 * region, region))
+                parts.append(Events(key, np.array([step]), 1 + key[0], 0 * region, region))
         for layer in self.problem.stages:
             parts += _Beats(self, layer).events(shapes)
-        forms = list(dict.fromkeys(part[0] for part in parts))
+        forms = list(dict.fromkeys(part.form for part in parts))
         number_of = {key: number for number, key in enumerate(forms)}
-        counts = [len(part[1]) for part in parts]
-        steps = np.concatenate([part[1] for part in parts])
-        order = np.lexsort((np.repeat([part[2] for part in parts], counts), steps))
+        counts = [len(part.steps) for part in parts]
+        steps = np.concatenate([part.steps for part in parts])
+        order = np.lexsort((np.repeat([part.rank for part in parts], counts), steps))
         return StepTable(
             self._labels(),
             np.append(self.start, self.end),
             forms,
             steps[order] + 1,
-            np.repeat([number_of[part[0]] for part in parts], counts)[order],
-            np.concatenate([part[3] for part in parts])[order],
-            np.concatenate([part[4] for part in parts])[order],
+            np.repeat([number_of[part.form] for part in parts], counts)[order],
+            np.concatenate([part.low for part in parts])[order],
+            np.concatenate([part.high for part in parts])[order],
         )
 
     def _moves(self) -> dict[int, list[Free | Load | WriteBack]]:
@@ -213,14 +257,8 @@ class Lowering:
 
     # Buffers -----------------------------------------------------------------------------------------
 
-    def _freed(self) -> Numbers:
-        """Return what is freed before which step: a pixel at the first one after its last use.
-
-        Returns
-        -------
-        int, shape (6, n)
-            Step, stage, frame, row, and where pixels of this row begin and end.
-        """
+    def _freed(self) -> Freed:
+        """Return what is freed before which step: a pixel at the first one after its last use."""
         parts = [np.zeros((5, 0), dtype=np.int64)]
         for stage in self.problem.stages:
             if not self.problem.consumers[stage.number]:
@@ -240,7 +278,8 @@ class Lowering:
         joined[1:] = (table[:4, 1:] == table[:4, :-1]).all(axis=0) & (table[4, 1:] == table[4, :-1] + 1)
         first = np.flatnonzero(~joined)
         last = np.append(first[1:], len(joined)) - 1 if len(first) else first
-        return np.concatenate([table[:, first], table[4:, last] + 1])
+        step, stage, frame, row, begin = table[:, first]
+        return Freed(step, stage, frame, row, begin, table[4, last] + 1)
 
 
 class _Beats:
@@ -303,11 +342,9 @@ class _Beats:
             cycles=self.pace,
         )
 
-    def events(
-        self, shapes: dict[str, tuple[int, ...]]
-    ) -> Iterator[tuple[Key, Numbers, int, Numbers, Numbers]]:
-        """Return the events of all beats of all frames: form, steps, place in a step, bounds of regions."""
-        name, place = self.stage.name, FIRST_READ
+    def events(self, shapes: dict[str, tuple[int, ...]]) -> Iterator[Events]:
+        """Return the events of all beats of all frames, from the shapes of the tensors."""
+        name, rank = self.stage.name, FIRST_READ
         steps = np.flatnonzero(self.lowering.stage == self.stage.number)
         frames, beats = self.lowering.frame[steps], self.lowering.beat[steps]
 
@@ -324,13 +361,14 @@ class _Beats:
             key: Key = (READ, operand, name, 0, 0, 0, 0, name)
             for begin, end, there in self.bands:
                 chosen = every[there[beats]]
-                yield key, steps[chosen], place, *bounds(operand, chosen, (begin, end), self.across)
-                place += 1
+                low, high = bounds(operand, chosen, (begin, end), self.across)
+                yield Events(key, steps[chosen], rank, low, high)
+                rank += 1
         if self.weights is not None:
             high = np.tile(shapes[self.weights], (len(steps), 1))
-            yield (READ, self.weights, name, 0, 0, 0, 0, name), steps, place, 0 * high, high
+            yield Events((READ, self.weights, name, 0, 0, 0, 0, name), steps, rank, 0 * high, high)
         form: Key = (COMPUTE, name, name, self.stage.macs_per_value, 0, 0, self.pace)
-        yield form, steps, place + 1, *bounds(name, every, self.rows, self.columns)
+        yield Events(form, steps, rank + 1, *bounds(name, every, self.rows, self.columns))
 
 
 def _input(problem: Problem) -> tuple[int, int, int]:

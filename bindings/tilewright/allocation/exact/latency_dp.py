@@ -20,6 +20,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,17 +64,37 @@ class Group:
         self.keep: Numbers = cheapest.sum(axis=0)
         self.rise: Numbers = self.keep + more.min(axis=0)
 
-    def loads(self, places: Numbers, rises: NDArray[np.bool_]) -> Numbers:
+    def loads(self, at: Numbers, rises: NDArray[np.bool_]) -> Numbers:
         """Return the loads of the members at some levels, given by index, where one rises to it or not.
+
+        Parameters
+        ----------
+        at, rises : shape (n,)
 
         Returns
         -------
-        int, shape (places, members)
+        int, shape (n, members)
         """
-        found = self._levels[self._cheapest[:, places]].T
-        (at,) = np.nonzero(rises)
-        found[at, self._riser[places[at]]] = self._levels[places[at]]
-        return found
+        loads = self._levels[self._cheapest[:, at]].T
+        (rising,) = np.nonzero(rises)
+        loads[rising, self._riser[at[rising]]] = self._levels[at[rising]]
+        return loads
+
+
+class TableStep(NamedTuple):
+    """The states after a layer of the path.
+
+    Attributes
+    ----------
+    group
+        What the layer brings with it.
+    level, origin : int, shape (states,)
+        Index of each state's level, and the state that it comes from after the layer before.
+    """
+
+    group: Group
+    level: Numbers
+    origin: Numbers
 
 
 @dataclass(frozen=True)
@@ -89,20 +110,20 @@ class FinalStates:
     interval: Numbers
     pes: Numbers
     latency: Numbers
-    _steps: list[tuple[Group, Numbers, Numbers]]
+    _steps: list[TableStep]
     _layers: int
 
-    def loads(self, places: Numbers) -> Numbers:
+    def loads(self, states: Numbers) -> Numbers:
         """Return the loads of all layers for some of the states, shape (states, layers)."""
-        found = np.zeros((len(places), self._layers), dtype=np.int64)
+        loads = np.zeros((len(states), self._layers), dtype=np.int64)
         for number in reversed(range(len(self._steps))):
             group, level, origin = self._steps[number]
-            own, places = level[places], origin[places]
+            own, states = level[states], origin[states]
             rises = np.ones(len(own), dtype=np.bool_)
             if number:
-                rises = self._steps[number - 1][1][places] < own
-            found[:, group.members] = group.loads(own, rises)
-        return found
+                rises = self._steps[number - 1].level[states] < own
+            loads[:, group.members] = group.loads(own, rises)
+        return loads
 
 
 def final_states(
@@ -123,9 +144,13 @@ def final_states(
     longest
         No load is above it.
 
+    deadline
+        ``time.monotonic()`` at which to give up.
+
     Raises
     ------
     OutOfTimeError
+        When the deadline passes.
     """
     # For start-up time: the compiler takes a second to import, and not every search needs a table.
     from tilewright.allocation.exact.latency_kernel import advanced
@@ -142,7 +167,7 @@ def final_states(
     level, used, value = (np.zeros(1, dtype=np.int64) for _ in range(3))
     first = np.minimum(np.arange(len(levels) + 1), 1)
     paces = np.zeros_like(levels)
-    steps: list[tuple[Group, Numbers, Numbers]] = []
+    steps: list[TableStep] = []
     for number, part in enumerate(parts):
         if time.monotonic() > deadline:
             raise OutOfTimeError
@@ -158,17 +183,17 @@ def final_states(
         )
         if number == len(path) - 1:
             value += (paces * timing.beats[path[-1]])[level]
-        steps.append((group, level, origin))
+        steps.append(TableStep(group, level, origin))
     return FinalStates(levels[level], used, value, steps, len(offers))
 
 
 def _groups(problem: Problem, path: Sequence[int]) -> list[list[int]]:
     """Return the layers by the first one on the path that depends on them; those without any last."""
-    place = {number: at for at, number in enumerate(path)}
+    on_path = {number: index for index, number in enumerate(path)}
     parts: list[list[int]] = [[] for _ in range(len(path) + 1)]
     first = [len(path)] * len(problem.stages)
     for number in reversed(range(len(problem.stages))):
         first[number] = min((first[reader] for reader in problem.consumers[number]), default=len(path))
-        first[number] = place.get(number, first[number])
+        first[number] = on_path.get(number, first[number])
         parts[first[number]].append(number)
     return parts if parts[-1] else parts[:-1]
