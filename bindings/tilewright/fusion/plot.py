@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,7 +40,7 @@ from tilewright.plotting import (
     text_colour,
     text_width,
 )
-from tilewright.plotting.layered_graph import Item, LayeredGraph
+from tilewright.plotting.layered_graph import Item, LayeredGraph, Segment
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -285,35 +285,49 @@ class Drawing:
 
 def _graph(axes: Axes, problem: Problem, drawn: Drawing) -> None:
     """Draw operations in groups; what stays on chip in their colours, what goes through DRAM in grey."""
-    from matplotlib.collections import PathCollection, PolyCollection
-    from matplotlib.path import Path as Curve
-
-    layers = drawn.layers
-    wide, tall = layers.box
     axes.set_xlim(-MARGIN / drawn.scale, (drawn.width - MARGIN) / drawn.scale)
     axes.set_ylim((drawn.height - MARGIN) / drawn.scale, -MARGIN / drawn.scale)
     axes.set_axis_off()
-    curves = {segment: layers.curve(segment) for segment in layers.segments}
-    outside = [curve for segment, curve in curves.items() if segment.group is None]
-    for place, nodes in enumerate(drawn.groups):
+    curves = {segment: drawn.layers.curve(segment) for segment in drawn.layers.segments}
+    _hulls(axes, drawn, curves)
+    _edges(axes, drawn, curves)
+    _operations(axes, problem, drawn)
+    _badges(axes, drawn)
+    _key(axes, drawn)
+
+
+def _hulls(axes: Axes, drawn: Drawing, curves: Mapping[Segment, Any]) -> None:
+    """Draw what encloses each group of several operations."""
+    from matplotlib.collections import PathCollection
+    from matplotlib.path import Path as Curve
+
+    layers = drawn.layers
+    for group, nodes in enumerate(drawn.groups):
         if len(nodes) < 2:
             continue
-        ways = [curve for segment, curve in curves.items() if segment.group == place]
+        ways = [curve for segment, curve in curves.items() if segment.group == group]
         ways += layers.links(nodes)
         bodies = [Curve(_outline(layers, number, CONV), closed=False) for number in nodes]
-        for tint, wider in ((_tint(drawn.colours[place], share), wider) for share, wider in HULL):
+        for tint, wider in ((_tint(drawn.colours[group], share), wider) for share, wider in HULL):
             style: dict[str, Any] = {"linewidths": wider * drawn.scale, "edgecolors": [tint], "zorder": 1}
             style |= {"joinstyle": "round", "capstyle": "round"}
             axes.add_collection(PathCollection(bodies, facecolors=[tint], **style))
             axes.add_collection(PathCollection(ways, facecolors="none", **style))
-    axes.add_collection(
-        PathCollection(outside, facecolors="none", edgecolors=EDGE, linewidths=0.7 * drawn.scale, zorder=2)
-    )
+
+
+def _edges(axes: Axes, drawn: Drawing, curves: Mapping[Segment, Any]) -> None:
+    """Draw what goes through DRAM, and what stays on chip above it."""
+    from matplotlib.collections import PathCollection
+
+    outside = [curve for segment, curve in curves.items() if segment.group is None]
     inside = [
         (curve, drawn.colours[segment.group])
         for segment, curve in curves.items()
         if segment.group is not None
     ]
+    axes.add_collection(
+        PathCollection(outside, facecolors="none", edgecolors=EDGE, linewidths=0.7 * drawn.scale, zorder=2)
+    )
     axes.add_collection(
         PathCollection(
             [curve for curve, _ in inside],
@@ -323,6 +337,13 @@ def _graph(axes: Axes, problem: Problem, drawn: Drawing) -> None:
             zorder=3,
         )
     )
+
+
+def _operations(axes: Axes, problem: Problem, drawn: Drawing) -> None:
+    """Draw each operation in the shape of its engine, with its name."""
+    from matplotlib.collections import PolyCollection
+
+    layers = drawn.layers
     for op in problem.ops:
         colour = drawn.colours[drawn.group_of[op.number]]
         fused = colour != ALONE
@@ -336,8 +357,7 @@ def _graph(axes: Axes, problem: Problem, drawn: Drawing) -> None:
                 zorder=4,
             )
         )
-    for number, name in enumerate([*drawn.names, "input"]):
-        number = -1 if number == len(drawn.names) else number
+    for number, name in [*enumerate(drawn.names), (-1, "input")]:
         axes.text(
             layers.x[Item(number)],
             layers.y[layers.row[number]],
@@ -347,11 +367,16 @@ def _graph(axes: Axes, problem: Problem, drawn: Drawing) -> None:
             fontsize=drawn.points,
             zorder=5,
         )
-    for place, nodes in enumerate(drawn.groups):
+
+
+def _badges(axes: Axes, drawn: Drawing) -> None:
+    """Write the number of each group of several operations beside it."""
+    layers = drawn.layers
+    wide, tall = layers.box
+    for group, nodes in enumerate(drawn.groups):
         if len(nodes) > 1:
-            first = layers.x[Item(nodes[0])] - 0.5 * wide, layers.y[layers.row[nodes[0]]] - 0.5 * tall
-            _badge(axes, first, place, drawn.colours[place], 0.85 * drawn.points)
-    _key(axes, drawn)
+            corner = layers.x[Item(nodes[0])] - 0.5 * wide, layers.y[layers.row[nodes[0]]] - 0.5 * tall
+            _badge(axes, corner, group, drawn.colours[group], 0.85 * drawn.points)
 
 
 def _key(axes: Axes, drawn: Drawing) -> None:
@@ -515,7 +540,6 @@ def _alone(problem: Problem, number: int) -> Choice:
 def _traffic(figure: Figure, left: float, top: float, width: float, tall: float, moved: _Moved) -> None:
     """Draw what each group moves, below what all of them do: operations alone above the plan."""
     from matplotlib.patches import Patch
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     words, wide, under = 2.75, width - 3.1, 0.95
     axes = plotting.place(figure, left + words, top, wide, 0.5)
@@ -534,14 +558,20 @@ def _traffic(figure: Figure, left: float, top: float, width: float, tall: float,
 
     count = len(moved.rows)
     pitch = min(0.42, (tall - under) / count)
-    points = min(8.0, 58 * pitch)
     axes = plotting.place(figure, left + words, top + under, wide, pitch * count)
+    _moved_rows(axes, moved, words, wide, min(8.0, 58 * pitch))
+
+
+def _moved_rows(axes: Axes, moved: _Moved, words: float, wide: float, points: float) -> None:
+    """Draw what each group moves: `wide` inches of bars, left of them `words` inches of names."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
     shown = moved.rows if moved.rows[-1].place is not None else moved.rows[:-1]
     before, after = (np.array([row[at] for row in shown]) for at in (3, 4))
     _stack(axes, np.arange(len(shown)) - 0.2, 0.34, before, PALER)
     _stack(axes, np.arange(len(shown)) + 0.2, 0.34, after, 1.0)
     longest = np.maximum(before.sum(axis=1), after.sum(axis=1)).tolist()
-    style = {"va": "center_baseline", "fontsize": points}
+    style: dict[str, Any] = {"va": "center_baseline", "fontsize": points}
     for place, row in enumerate(moved.rows):
         across = axes.get_yaxis_transform()
         name = _fitting(row.words, words - 0.47, points)
@@ -555,7 +585,7 @@ def _traffic(figure: Figure, left: float, top: float, width: float, tall: float,
             axes.text(longest[place], place, " " + _change(row.before, row.after), **style)
     size, unit = _unit(max(longest))
     axes.set_xlim(0, 1.16 * max(*longest, 1))
-    axes.set_ylim(count - 0.5, -0.5)
+    axes.set_ylim(len(moved.rows) - 0.5, -0.5)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x", color=PALE, linewidth=0.6)
@@ -695,7 +725,6 @@ def _time_height(runs: _Runs, width: float) -> float:
 
 def _time(figure: Figure, top: float, width: float, problem: Problem, runs: _Runs, letter: str = "") -> None:
     """Draw when engines work on the operations of a group: alone, one after the other, and fused."""
-    from matplotlib.patches import Patch
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     several = len(runs.names) > 1
@@ -705,26 +734,13 @@ def _time(figure: Figure, top: float, width: float, problem: Problem, runs: _Run
     until = max(runs.before, runs.fused.cycles) if several else runs.fused.cycles
     milliseconds = problem.machine.milliseconds(until)
     scale, unit = (milliseconds / until, "ms") if milliseconds >= 0.5 else (1e3 * milliseconds / until, "µs")
-    told = (
+    panels = (
         [("one after\nthe other", runs.alone), ("fused", [runs.fused])] if several else [("", [runs.fused])]
     )
-    for place, (words, works) in enumerate(told):
-        axes = plotting.place(figure, left, top + legend + place * (tall + 0.12), width - left - right, tall)
-        offset = 0
-        for work in works:
-            _lanes(axes, problem, work, runs.engines, scale, until, offset)
-            offset += work.cycles
-            axes.axvline(offset * scale, color=INK, linewidth=0.8, linestyle=(0, (3, 2)))
-        for row, engine in enumerate(runs.engines):
-            share = sum(work.busy(engine) for work in works) / offset
-            busy = "< 1 % busy" if 0 < share < 0.01 else f"{share:.0%} busy".replace("%", " %")
-            across = axes.get_yaxis_transform()
-            axes.text(1.006, row, busy, transform=across, va="center_baseline", fontsize=8, color=GREY)
-        axes.set_ylim(len(runs.engines) - 0.45, -0.55)
-        axes.set_xlim(0, until * scale * 1.001)
-        axes.set_yticks(range(len(runs.engines)), [ENGINES[engine] for engine in runs.engines])
-        axes.tick_params(axis="y", length=0)
-        axes.grid(axis="x", color=PALE, linewidth=0.6)
+    for number, (words, works) in enumerate(panels):
+        panel_top = top + legend + number * (tall + 0.12)
+        axes = plotting.place(figure, left, panel_top, width - left - right, tall)
+        _panel(axes, problem, runs, works, scale, until)
         axes.xaxis.set_major_locator(MaxNLocator(nbins=12))
         axes.annotate(
             words,
@@ -736,31 +752,53 @@ def _time(figure: Figure, top: float, width: float, problem: Problem, runs: _Run
             fontweight="bold",
             fontsize=8.5,
         )
-        if place == 0:
+        if number == 0:
             x, y = -(left - LEFT) / (width - left - right), 1 + (legend - 0.2) / tall
             axes.set_title(_time_title(problem, runs, letter), x=x, y=y)
-            handles = [
-                Patch(color=colour, label=_ending(name, 30))
-                for name, colour in zip(runs.names, _cycled(len(runs.names)), strict=True)
-            ]
-            if any(work.parameters.any() for work in (runs.fused, *runs.alone)):
-                handles.append(Patch(color="#BBBBBB", label="parameters: pale"))
-            if problem.machine.issue_cycles:
-                handles.append(Patch(facecolor=ISSUE, edgecolor="#CCCCCC", hatch="////", label="issue"))
-            axes.legend(
-                handles=handles,
-                loc="lower left",
-                bbox_to_anchor=(0, 1 + 0.06 / tall),
-                ncols=_legend_columns(runs, width - left),
-                fontsize=8,
-            )
-        if place < len(told) - 1:
+            _time_legend(axes, problem, runs, 1 + 0.06 / tall, _legend_columns(runs, width - left))
+        if number < len(panels) - 1:
             axes.tick_params(axis="x", labelbottom=False)
         else:
             axes.set_xlabel(
                 f"{unit}; what is too short to be drawn one by one is as high as the engine is busy"
             )
             axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+
+
+def _panel(
+    axes: Axes, problem: Problem, runs: _Runs, works: Sequence[_Work], scale: float, until: int
+) -> None:
+    """Draw when engines work, one work after the other, and how busy they are."""
+    offset = 0
+    for work in works:
+        _lanes(axes, problem, work, runs.engines, scale, until, offset)
+        offset += work.cycles
+        axes.axvline(offset * scale, color=INK, linewidth=0.8, linestyle=(0, (3, 2)))
+    for row, engine in enumerate(runs.engines):
+        share = sum(work.busy(engine) for work in works) / offset
+        busy = "< 1 % busy" if 0 < share < 0.01 else f"{share:.0%} busy".replace("%", " %")
+        across = axes.get_yaxis_transform()
+        axes.text(1.006, row, busy, transform=across, va="center_baseline", fontsize=8, color=GREY)
+    axes.set_ylim(len(runs.engines) - 0.45, -0.55)
+    axes.set_xlim(0, until * scale * 1.001)
+    axes.set_yticks(range(len(runs.engines)), [ENGINES[engine] for engine in runs.engines])
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", color=PALE, linewidth=0.6)
+
+
+def _time_legend(axes: Axes, problem: Problem, runs: _Runs, y: float, columns: int) -> None:
+    """Say which colours mean which operations."""
+    from matplotlib.patches import Patch
+
+    handles = [
+        Patch(color=colour, label=_ending(name, 30))
+        for name, colour in zip(runs.names, _cycled(len(runs.names)), strict=True)
+    ]
+    if any(work.parameters.any() for work in (runs.fused, *runs.alone)):
+        handles.append(Patch(color="#BBBBBB", label="parameters: pale"))
+    if problem.machine.issue_cycles:
+        handles.append(Patch(facecolor=ISSUE, edgecolor="#CCCCCC", hatch="////", label="issue"))
+    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, y), ncols=columns, fontsize=8)
 
 
 def _time_title(problem: Problem, runs: _Runs, letter: str) -> str:
