@@ -38,8 +38,8 @@ from tilewright.spec.network import OPERANDS
 
 Branch = tuple[int, ...]
 
-MOST = 10
-"""Branches between two barriers whose siblings are considered together: ways grow exponentially with them."""
+MAX_BRANCHES = 10
+"""Most branches between two barriers whose siblings are considered together: ways grow exponentially."""
 
 
 def plan(problem: Problem) -> Plan:
@@ -95,10 +95,12 @@ def _branches(
     pairs: dict[tuple[frozenset[int], frozenset[int]], list[Branch]] = defaultdict(list)
     for branch in sorted(ending.values()):
         pairs[frozenset(readers[branch[-1]]), frozenset(producers[branch[0]])].append(branch)
-    found: dict[frozenset[int], list[tuple[Branch, ...]]] = defaultdict(list)
+    arriving: dict[frozenset[int], list[tuple[Branch, ...]]] = defaultdict(list)
     for (barrier, _), branches in pairs.items():
-        found[barrier] += (tuple(branches[at : at + MOST]) for at in range(0, len(branches), MOST))
-    return found
+        arriving[barrier] += (
+            tuple(branches[at : at + MAX_BRANCHES]) for at in range(0, len(branches), MAX_BRANCHES)
+        )
+    return arriving
 
 
 def _with_join(branches: tuple[Branch, ...], last: Branch, join: int) -> tuple[Branch, ...]:
@@ -114,7 +116,7 @@ class _Way(NamedTuple):
 
 def _sum(ways: Iterable[_Way]) -> _Way:
     ways = list(ways)
-    return _Way(sum(way.cost for way in ways), tuple(one for way in ways for one in way.groups))
+    return _Way(sum(way.cost for way in ways), tuple(candidate for way in ways for candidate in way.groups))
 
 
 class _Groups:
@@ -122,18 +124,22 @@ class _Groups:
 
     def __init__(self, candidates: Sequence[Candidate]) -> None:
         self.shortest, self.divided = cache(self._shortest), cache(self._divided)
-        self.by_nodes = {one.nodes: one for one in candidates}
+        self.by_nodes = {candidate.nodes: candidate for candidate in candidates}
         self.beginning: dict[int, list[Candidate]] = defaultdict(list)
-        for one in candidates:
-            if len(one.nodes) > 1:
-                self.beginning[one.nodes[0]].append(one)
+        for candidate in candidates:
+            if len(candidate.nodes) > 1:
+                self.beginning[candidate.nodes[0]].append(candidate)
 
     def _shortest(self, branch: Branch) -> _Way:
         """Return the cheapest way to divide a chain of operations into groups of consecutive ones."""
         ways = [_Way(0, ())]
         for end in range(1, len(branch) + 1):
             last = ((begin, self.by_nodes.get(branch[begin:end])) for begin in range(end))
-            further = (_sum((ways[begin], _Way(one.cost, (one,)))) for begin, one in last if one)
+            further = (
+                _sum((ways[begin], _Way(candidate.cost, (candidate,))))
+                for begin, candidate in last
+                if candidate
+            )
             ways.append(min(further, key=lambda way: way.cost))
         return ways[-1]
 
@@ -144,13 +150,13 @@ class _Groups:
         branch, *others = branches
         ways = [_sum((self.shortest(branch), self.divided(tuple(others))))]
         heads = {other[0]: other[1:] for other in branches}
-        for one in self.beginning[branch[0]]:
-            held = [other for other in branches if set(other) <= set(one.nodes)]
-            if sum(map(len, held)) == len(one.nodes):
+        for candidate in self.beginning[branch[0]]:
+            held = [other for other in branches if set(other) <= set(candidate.nodes)]
+            if sum(map(len, held)) == len(candidate.nodes):
                 rest = tuple(other for other in others if other not in held)
-                ways.append(_sum((_Way(one.cost, (one,)), self.divided(rest))))
-            elif heads.keys() >= set(one.nodes):
-                behind = (self.shortest(heads[number]) for number in one.nodes)
-                rest = tuple(other for other in others if other[0] not in one.nodes)
-                ways.append(_sum((_Way(one.cost, (one,)), *behind, self.divided(rest))))
+                ways.append(_sum((_Way(candidate.cost, (candidate,)), self.divided(rest))))
+            elif heads.keys() >= set(candidate.nodes):
+                behind = (self.shortest(heads[number]) for number in candidate.nodes)
+                rest = tuple(other for other in others if other[0] not in candidate.nodes)
+                ways.append(_sum((_Way(candidate.cost, (candidate,)), *behind, self.divided(rest))))
         return min(ways, key=lambda way: way.cost)

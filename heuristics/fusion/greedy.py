@@ -24,22 +24,26 @@ def choose(producers: Sequence[Sequence[int]], candidates: Sequence[Candidate]) 
     that a group holds already, and those that would wait for themselves if what no group holds yet were
     executed one operation at a time.
     """
-    alone = {one.nodes[0]: one.cost for one in candidates if len(one.nodes) == 1}
+    alone = {candidate.nodes[0]: candidate.cost for candidate in candidates if len(candidate.nodes) == 1}
     beginning: list[list[Candidate]] = [[] for _ in producers]
-    for one in candidates:
-        beginning[one.nodes[0]].append(one)
+    for candidate in candidates:
+        beginning[candidate.nodes[0]].append(candidate)
     waits = _Waits(producers)
     chosen: list[Candidate] = []
     held: set[int] = set()
-    for number, others in enumerate(beginning):
+    for number, allowed in enumerate(beginning):
         if number not in held:
-            one = min(
-                (one for one in others if held.isdisjoint(one.nodes) and waits.allow(one.nodes)),
-                key=lambda one: one.cost - sum(alone[member] for member in one.nodes),
+            candidate = min(
+                (
+                    candidate
+                    for candidate in allowed
+                    if held.isdisjoint(candidate.nodes) and waits.allow(candidate.nodes)
+                ),
+                key=lambda candidate: candidate.cost - sum(alone[member] for member in candidate.nodes),
             )
-            waits.join(one.nodes)
-            held.update(one.nodes)
-            chosen.append(one)
+            waits.join(candidate.nodes)
+            held.update(candidate.nodes)
+            chosen.append(candidate)
     return chosen
 
 

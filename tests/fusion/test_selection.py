@@ -134,8 +134,8 @@ def test_sweeps_that_drop_most_still_end_with_the_optimum(
     made: tuple[Producers, list[Candidate]], width: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "FIRST", width)
-        patch.setattr(search, "MORE", 2)
+        patch.setattr(search, "FIRST_WIDTH", width)
+        patch.setattr(search, "WIDTH_GROWTH", 2)
         patch.setattr("tilewright.fusion.prices.ROUNDS", 2)  # prices that tell little
         every = [*answers(*made)]
     assert every[-1].proven

@@ -29,7 +29,7 @@ def adds_up(problem: Problem) -> bool:
 
 
 class Cover:
-    """From what formulations choose, and what they may know.
+    """The choice of groups: candidates, what they cost, and which of them wait for each other.
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ class Cover:
 
 @lru_cache(maxsize=4)
 def cover(problem: Problem) -> Cover:
-    """Return a problem's."""
+    """Return the choice of groups of a problem."""
     return Cover(problem.ancestors, candidates(problem))
 
 

@@ -5,7 +5,7 @@ What a tile takes in the buffers and moves is exact; of its cycles there is a lo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -151,6 +151,7 @@ class TileCosts:
     # Maps --------------------------------------------------------------------------------------------
 
     def _measure(self, number: int) -> None:
+        """Add what a map takes in its buffer, and what of it is loaded."""
         fused, rows, columns = self.fused, self._rows, self._columns
         feature, loaded = fused.features[number], number < fused.loaded
         channels, blocks = feature.shape[0], self._blocks(number)
@@ -159,17 +160,9 @@ class TileCosts:
         again = blocks if loaded and self.by_kernels else 1
         residencies = self.tiles * np.where(by_block, blocks, again)
         slots = np.where(residencies > 1, np.where(by_block, 2, int(fused.slots[number])), 1)
-        high = rows.most[number][:, None]
-        places = slots * high
-        if self.keeps:
-            ring = rows.ring[number][:, None]
-            if self.by_kernels:
-                ring = np.where(blocks > 1, rows.switch[number][:, None], ring)
-                places = np.where(self.tiles > 1, np.where(slots > 1, ring, high), places)
-            else:
-                places = np.where(by_block, places, np.where(slots > 1, ring, high))
+        height = self._height(number, slots, by_block)
         held = np.where(by_block, self._block(number), channels)
-        taken = self.machine.element_bytes * self.machine.arrays * places * columns.most[number] * held
+        taken = self.machine.element_bytes * self.machine.arrays * height * columns.most[number] * held
         if loaded:
             split = self._splits if number in self._summed_maps else np.False_
             self.input = self.input + np.where(split, 0, taken)
@@ -180,6 +173,19 @@ class TileCosts:
             if feature.saved and fused.readers[number] and not self.keeps:
                 self.possible = self.possible & ~overlaps
 
+    def _height(self, number: int, slots: Grid, by_block: Grid) -> Grid:
+        """Return the rows of a map that are on chip, of all its slots together."""
+        rows = self._rows
+        tile = rows.most[number][:, None]
+        apart = slots * tile
+        if not self.keeps:
+            return apart
+        ring = rows.ring[number][:, None]  # a tile and what it keeps of the one before are in one place
+        if self.by_kernels:
+            ring = np.where(self._blocks(number) > 1, rows.switch[number][:, None], ring)
+            return np.where(self.tiles > 1, np.where(slots > 1, ring, tile), apart)
+        return np.where(by_block, apart, np.where(slots > 1, ring, tile))
+
     def _measure_split(self) -> None:
         """Add what parts of loaded maps take, where a convolution sums over some input channels at a time."""
         if self._summed_maps:
@@ -188,22 +194,17 @@ class TileCosts:
             self.input = self.input + np.where(self._splits, taken, 0)
 
     def _measure_parameters(self) -> None:
-        fused, width = self.fused, self.machine.element_bytes
+        """Set what parameters take in their buffer, and add what of them is loaded."""
+        fused = self.fused
         per_channel = {index: fused.parameters(index, (0, fused.summed(index))) for index in fused.members}
-        each_block = {index: each * self._block(index) for index, each in per_channel.items()}
-        if self._splits.any():
-            head = fused.loaded
-            window = fused.parameters(head, (1, 2))
-            bias = fused.parameters(head, (0, 1)) - window
-            part = (bias + window * self._summed) * self._block(head)
-            each_block[head] = np.where(self._splits, part, each_block[head])
+        each_block = self._block_parameters(per_channel)
         self._first_fetch = each_block[fused.loaded]
         total = sum(each * fused.features[index].shape[0] for index, each in per_channel.items())
         taken: Grid = total
         if self.by_kernels and not self._stays:
             taken = np.where(self._blocks(fused.loaded) > 1, 2, 1) * sum(each_block.values())
         taken = np.where(self._passes, 2 * np.max(np.broadcast_arrays(*each_block.values()), axis=0), taken)
-        self.parameters: Grid = width * taken
+        self.parameters: Grid = self.machine.element_bytes * taken
         again: Grid = 0
         for index in fused.weighted:
             tiles = self.tiles
@@ -211,6 +212,17 @@ class TileCosts:
                 tiles = self._rows.busy[index][:, None] * self._columns.count
             again = again + tiles * per_channel[index] * fused.features[index].shape[0]
         self.loads = self.loads + np.where(self._passes, again, total)
+
+    def _block_parameters(self, per_channel: Mapping[int, int]) -> dict[int, Grid]:
+        """Return the parameters of a channel block of each operation."""
+        fused, head = self.fused, self.fused.loaded
+        each_block = {index: each * self._block(index) for index, each in per_channel.items()}
+        if self._splits.any():
+            window = fused.parameters(head, (1, 2))
+            bias = fused.parameters(head, (0, 1)) - window
+            part = (bias + window * self._summed) * self._block(head)
+            each_block[head] = np.where(self._splits, part, each_block[head])
+        return each_block
 
     # Results -----------------------------------------------------------------------------------------
 

@@ -22,7 +22,9 @@ ROUNDS = 500
 """Rounds in which prices are raised: in tests they came within 0.1% of the linear relaxation's bound."""
 
 
-def prices(operations: int, candidates: Sequence[Candidate], most: int, deadline: float = inf) -> list[int]:
+def prices(
+    operations: int, candidates: Sequence[Candidate], known_cost: int, deadline: float = inf
+) -> list[int]:
     """Return a price for each operation; no candidate costs less than the sum of its members' prices.
 
     Subgradient steps (Held, Wolfe and Crowder 1974) raise the bound of the Lagrangian relaxation: operations
@@ -31,37 +33,39 @@ def prices(operations: int, candidates: Sequence[Candidate], most: int, deadline
 
     Parameters
     ----------
-    operations, candidates
-        How many operations there are, and groups of them.
-    most
-        Cost of a plan, which the sum cannot exceed.
+    operations
+        Number of operations.
+    candidates
+        Groups of them, each operation alone among these.
+    known_cost
+        Cost of a plan, which the sum of all prices cannot exceed.
     deadline
-        When to end with what there is.
+        ``time.monotonic()`` at which to end with the prices so far.
     """
     cost = np.array([candidate.cost for candidate in candidates], dtype=float)
     sizes = np.array([len(candidate.nodes) for candidate in candidates])
     members = np.concatenate([candidate.nodes for candidate in candidates])
-    starts = np.cumsum(sizes) - sizes
+    begins = np.cumsum(sizes) - sizes
     price = np.full(operations, np.inf)
     np.minimum.at(price, members, np.repeat(cost / sizes, sizes))
-    best, least, step, since = price, price.sum(), 1.0, 0
+    best, least, step, rounds_since = price, price.sum(), 1.0, 0
     for _ in range(ROUNDS):
         if time.monotonic() > deadline:
             break
-        reduced = cost - np.add.reduceat(price[members], starts)
-        worth = reduced < 0
-        value = price.sum() + reduced[worth].sum()
+        reduced = cost - np.add.reduceat(price[members], begins)
+        below = reduced < 0
+        value = price.sum() + reduced[below].sum()
         if value > least:
-            best, least, since = price, value, 0
-        elif (since := since + 1) == 15:
-            price, step, since = best, step / 2, 0
+            best, least, rounds_since = price, value, 0
+        elif (rounds_since := rounds_since + 1) == 15:
+            price, step, rounds_since = best, step / 2, 0
             continue
-        slope = 1 - np.bincount(members, np.repeat(worth, sizes), operations)
-        length = slope @ slope
-        if not length:
+        direction = 1 - np.bincount(members, np.repeat(below, sizes), operations)
+        squared_length = direction @ direction
+        if not squared_length:
             break
-        aim = min(most, 1.05 * least) - value
-        price = price + max(step * aim / length, 0) * slope
+        aim = min(known_cost, 1.05 * least) - value
+        price = price + max(step * aim / squared_length, 0) * direction
     return _feasible(best.astype(int).tolist(), candidates)
 
 

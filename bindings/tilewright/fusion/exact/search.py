@@ -36,10 +36,10 @@ from tilewright.fusion.candidates import Candidate
 from tilewright.fusion.prices import prices
 from tilewright.spec.errors import OutOfTimeError
 
-FIRST, MORE = 250, 8
+FIRST_WIDTH, WIDTH_GROWTH = 250, 8
 """Downsets of a size that the first sweep keeps, and how many times as many each next one."""
 
-MOST = 4_000_000
+MAX_DOWNSETS = 4_000_000
 """Downsets that a sweep keeps in all: about a gigabyte."""
 
 
@@ -104,7 +104,7 @@ def answers(
     incumbent = Incumbent(tuple(start), sum(candidate.cost for candidate in start), bound)
     yield incumbent
     each = prices(len(producers), candidates, incumbent.cost, deadline)
-    lowest, width, most = sum(each), FIRST, max(FIRST, MOST // len(producers))
+    lowest, width, most = sum(each), FIRST_WIDTH, max(FIRST_WIDTH, MAX_DOWNSETS // len(producers))
     incumbent = incumbent._replace(bound=max(bound, lowest))
     yield incumbent
     lattice = _Lattice(producers, candidates, each)
@@ -119,7 +119,7 @@ def answers(
         yield incumbent
         if width == most:
             return
-        width = min(MORE * width, most)
+        width = min(WIDTH_GROWTH * width, most)
 
 
 class _Step(NamedTuple):
@@ -146,13 +146,13 @@ class _Lattice:
                     mask |= ancestors[source] | 1 << source
             ancestors.append(mask)
         self.steps = []
-        for one in candidates:
-            members = sum(1 << number for number in one.nodes)
+        for candidate in candidates:
+            members = sum(1 << number for number in candidate.nodes)
             before = 0
-            for number in one.nodes:
+            for number in candidate.nodes:
                 before |= ancestors[number]
-            reduced = one.cost - sum(price[number] for number in one.nodes)
-            self.steps.append(_Step(members, before & ~members, reduced, one))
+            reduced = candidate.cost - sum(price[number] for number in candidate.nodes)
+            self.steps.append(_Step(members, before & ~members, reduced, candidate))
 
     def sweep(self, gap: int, width: int, deadline: float) -> tuple[tuple[Candidate, ...], int]:
         """Return the shortest path that is found, if it is shorter than a gap, and a bound on all others.
@@ -182,21 +182,21 @@ class _Lattice:
                 for step in _ready(rest, holding):
                     further = length + step.reduced
                     if further < gap:
-                        then = reached[left - len(step.candidate.nodes)]
-                        known = then.get(rest ^ step.members)
-                        if known is None or further < known[0]:
-                            then[rest ^ step.members] = further, step
+                        next_downsets = reached[left - len(step.candidate.nodes)]
+                        before = next_downsets.get(rest ^ step.members)
+                        if before is None or further < before[0]:
+                            next_downsets[rest ^ step.members] = further, step
         return self._path(reached), min([beyond, *(length for length, _ in reached[0].values())])
 
     def _path(self, reached: list[dict[int, tuple[int, _Step | None]]]) -> tuple[Candidate, ...]:
         """Return the candidates on the way to where nothing is left; none if it was not reached."""
-        found, rest = [], 0
+        path, rest = [], 0
         _, step = reached[0].get(rest, (0, None))
         while step is not None:
-            found.append(step.candidate)
+            path.append(step.candidate)
             rest |= step.members
             _, step = reached[rest.bit_count()][rest]
-        return tuple(found)
+        return tuple(path)
 
 
 def _ready(rest: int, holding: Sequence[Sequence[_Step]]) -> Iterator[_Step]:

@@ -90,15 +90,17 @@ def nodes(network: Network) -> int:
 def templates(reading: str = USED) -> tuple[Template, ...]:
     """Return the templates of a reading."""
     names = list(READINGS)
-    wanted = {one for name in names[: names.index(reading) + 1] for one in READINGS[name]}
-    known = (Template.model_validate(one) for one in catalogue.shared("templates", "paper")["templates"])
-    return tuple(one for one in known if one.name in wanted)
+    wanted = {template for name in names[: names.index(reading) + 1] for template in READINGS[name]}
+    templates = (
+        Template.model_validate(template) for template in catalogue.shared("templates", "paper")["templates"]
+    )
+    return tuple(template for template in templates if template.name in wanted)
 
 
 def problem(network: Network, zu: EngineMachine | None = None, reading: str | None = USED) -> Problem:
     """Return the problem of a network on a machine, with the paper's templates or with all bundled ones."""
-    found = Problem(network=network, machine=zu or machine())
-    return found if reading is None else with_templates(found, templates(reading))
+    unrestricted = Problem(network=network, machine=zu or machine())
+    return unrestricted if reading is None else with_templates(unrestricted, templates(reading))
 
 
 def with_templates(problem: Problem, templates: Sequence[Template]) -> Problem:

@@ -53,24 +53,24 @@ class Baselines:
         self.groups = np.array([len(one.ops) for one in problems])
         self._layers: dict[object, tuple[Problem, int]] = {}
         self._counts: dict[object, list[int]] = {}
-        for place, one in enumerate(problems):
+        for index, one in enumerate(problems):
             for op in one.ops:
                 key = one.fused((op.number,)).key
                 self._layers.setdefault(key, (one, op.number))
-                self._counts.setdefault(key, [0] * len(problems))[place] += 1
+                self._counts.setdefault(key, [0] * len(problems))[index] += 1
         self._cycles: dict[tuple[object, ...], int] = {}
 
     def _layer(self, key: object, bandwidth: int, rate: int) -> int:
         """Return the cycles of a layer; a convolution's do not depend on the rate of other engines."""
         problem, number = self._layers[key]
-        known = (key, bandwidth, None if problem.ops[number].engine == CONV else rate)
-        if known not in self._cycles:
+        searched = (key, bandwidth, None if problem.ops[number].engine == CONV else rate)
+        if searched not in self._cycles:
             rates = {"load_mb_per_s": bandwidth, "save_mb_per_s": bandwidth, "operands_per_cycle": rate}
-            other = problem.model_copy(update={"machine": self.zu2.model_copy(update=rates)})
-            choice = best(other, (number,))
+            varied = problem.model_copy(update={"machine": self.zu2.model_copy(update=rates)})
+            choice = best(varied, (number,))
             assert choice is not None
-            self._cycles[known] = choice.cycles
-        return self._cycles[known]
+            self._cycles[searched] = choice.cycles
+        return self._cycles[searched]
 
     def milliseconds(self, bandwidth: int, rate: int, issue: int) -> NDArray[np.float64]:
         """Return the networks' times."""
@@ -95,19 +95,19 @@ def print_fit(say: Say) -> None:
     say("Baselines of table 2: root mean square distance in %, and in brackets the issue of a group, cycles,")
     say("that makes it least; by MB/s in each direction and operands per cycle")
     say(f"  {'MB/s':>6}" + "".join(f"{rate:>16}" for rate in RATES))
-    found: list[Fit] = []
+    fits_found: list[Fit] = []
 
     def row(bandwidth: int) -> None:
         fits = [baselines.fit(bandwidth, rate) for rate in RATES]
-        found.extend(fits)
+        fits_found.extend(fits)
         say(f"  {bandwidth:>6}" + "".join(f"{100 * fit.rms:>7.2f} ({fit.issue:>6})" for fit in fits))
 
     for bandwidth in BANDWIDTHS:
         row(bandwidth)
-    least = min(found, key=lambda fit: fit.rms)
+    least = min(fits_found, key=lambda fit: fit.rms)
     for bandwidth in (least.bandwidth - 50, least.bandwidth + 50):
         row(bandwidth)
-    least = min(found, key=lambda fit: fit.rms)
+    least = min(fits_found, key=lambda fit: fit.rms)
     taken = baselines.fit(zu2.load_mb_per_s, zu2.operands_per_cycle, zu2.issue_cycles)
     for words, fit in (("least", least), ("taken", taken)):
         off = ", ".join(
@@ -117,7 +117,7 @@ def print_fit(say: Say) -> None:
             f"{words}: {fit.bandwidth} MB/s, {fit.issue} cycles, {fit.rate} operands per cycle: "
             f"{100 * fit.rms:.2f} % ({off})"
         )
-    near = [fit for fit in found if fit.rms <= least.rms + 0.003]
+    near = [fit for fit in fits_found if fit.rms <= least.rms + 0.003]
     for words, values in (
         ("MB/s", [fit.bandwidth for fit in near]),
         ("cycles", [fit.issue for fit in near]),

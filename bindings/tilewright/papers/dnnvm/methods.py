@@ -40,7 +40,7 @@ class Solved:
 
     def milliseconds(self, method: str) -> float:
         """Return how long the groups of a method take."""
-        return self.problem.machine.milliseconds(sum(one.cost for one in self.chosen[method]))
+        return self.problem.machine.milliseconds(sum(group.cost for group in self.chosen[method]))
 
     def speedup(self, method: str) -> float:
         """Return how much faster they are than without fusion."""
@@ -114,7 +114,7 @@ def _parameters(problem: Problem, group: Candidate) -> int:
     """Return the bytes of a group's parameters."""
     fused = problem.fused(group.nodes)
     values = (
-        fused.features[place].shape[0] * fused.parameters(place, (0, fused.summed(place)))
-        for place in fused.members
+        fused.features[index].shape[0] * fused.parameters(index, (0, fused.summed(index)))
+        for index in fused.members
     )
     return sum(values) * problem.machine.element_bytes

@@ -44,21 +44,21 @@ def print_optimum(folder: Path, say: Say, *, time_limit: float = 60) -> None:
         f"  {'network':<14}{'ops':>4}{'no fusion':>11}{'greedy':>9}{'paper':>9}{'optimum':>9} "
         f"{'speed-up':>10}{'MB':>8}{'optimum':>9}{'groups':>8}{'s':>7}{'search':>8}"
     )
-    found: dict[str, Solved] = {}
+    solutions: dict[str, Solved] = {}
     moved: dict[str, tuple[float, float]] = {}
     for net in networks():
         name = net.name or "network"
         forget_answers()  # so that times do not depend on the networks before
-        one = found[name] = solved(problem(net, reading=None), time_limit)
-        moved[name] = one.megabytes("layerwise"), one.executed("optimum")["traffic"] / 1e6
-        times = [one.milliseconds(method) for method in METHODS]
+        solution = solutions[name] = solved(problem(net, reading=None), time_limit)
+        moved[name] = solution.megabytes("layerwise"), solution.executed("optimum")["traffic"] / 1e6
+        times = [solution.milliseconds(method) for method in METHODS]
         say(
-            f"  {name:<14}{len(one.problem.ops):>4}{times[0]:>11.3f}{times[1]:>9.3f}{times[2]:>9.3f}"
-            f"{times[3]:>9.3f}{'*' if one.proven else ' '}{one.speedup('optimum'):>9.3f}x"
-            f"{moved[name][0]:>8.1f}{moved[name][1]:>9.1f}{len(one.chosen['optimum']):>8}"
-            f"{one.seconds['candidates']:>7.1f}{one.seconds['optimum']:>8.2f}"
+            f"  {name:<14}{len(solution.problem.ops):>4}{times[0]:>11.3f}{times[1]:>9.3f}{times[2]:>9.3f}"
+            f"{times[3]:>9.3f}{'*' if solution.proven else ' '}{solution.speedup('optimum'):>9.3f}x"
+            f"{moved[name][0]:>8.1f}{moved[name][1]:>9.1f}{len(solution.chosen['optimum']):>8}"
+            f"{solution.seconds['candidates']:>7.1f}{solution.seconds['optimum']:>8.2f}"
         )
-    _print_loss(found, say)
+    _print_loss(solutions, say)
     path = folder / "dnnvm-optimum.png"
     draw(moved, path)
     say(f"written: {path}")
@@ -81,29 +81,29 @@ class Loss(NamedTuple):
     optimum: Sequence[Candidate]
 
 
-def losses(one: Solved) -> list[Loss]:
+def losses(solution: Solved) -> list[Loss]:
     """Return the smallest sets of operations that both ways divide into groups, the largest loss first."""
     overlap = nx.Graph()
     for method in ("paper", "optimum"):
         overlap.add_edges_from(
-            ((method, group), number) for group in one.chosen[method] for number in group.nodes
+            ((method, group), number) for group in solution.chosen[method] for number in group.nodes
         )
-    found = []
+    losses = []
     for part in nx.connected_components(overlap):
         paper, best = (
             sorted(node[1] for node in part if isinstance(node, tuple) and node[0] == method)
             for method in ("paper", "optimum")
         )
         cycles = sum(group.cost for group in paper) - sum(group.cost for group in best)
-        found.append(Loss(cycles, paper, best))
-    return sorted(found, key=lambda loss: -loss.cycles)
+        losses.append(Loss(cycles, paper, best))
+    return sorted(losses, key=lambda loss: -loss.cycles)
 
 
-def barriers(one: Solved, group: Candidate) -> list[str]:
+def barriers(solution: Solved, group: Candidate) -> list[str]:
     """Return the barriers of the paper that a group passes, and why they are some."""
-    ops, members, words = one.problem.ops, set(group.nodes), []
+    ops, members, words = solution.problem.ops, set(group.nodes), []
     for number in group.nodes:
-        readers, producers = one.problem.consumers[number], set(ops[number].producers)
+        readers, producers = solution.problem.consumers[number], set(ops[number].producers)
         if len(readers) > 1 and members & set(readers):
             words.append(f"{ops[number].name} is read by {len(readers)} operations")
         if len(producers & members) > 1:
@@ -111,9 +111,9 @@ def barriers(one: Solved, group: Candidate) -> list[str]:
     return words
 
 
-def special_case(one: Solved, group: Candidate) -> str:
+def special_case(solution: Solved, group: Candidate) -> str:
     """Return by which of its cases at barriers the paper's algorithm has a group, if by one."""
-    ops, members = one.problem.ops, set(group.nodes)
+    ops, members = solution.problem.ops, set(group.nodes)
     if len(members) == 1:
         return "alone"
     if not any(members & set(ops[number].producers) for number in members):
@@ -122,25 +122,28 @@ def special_case(one: Solved, group: Candidate) -> str:
     return "joined to a branch" if joins else "chain"
 
 
-def _print_loss(found: Mapping[str, Solved], say: Say) -> None:
+def _print_loss(solutions: Mapping[str, Solved], say: Say) -> None:
     """Say where the paper's algorithm loses most, and show the operations of which it makes least."""
-    more = {name: one.milliseconds("paper") / one.milliseconds("optimum") - 1 for name, one in found.items()}
+    more = {
+        name: solution.milliseconds("paper") / solution.milliseconds("optimum") - 1
+        for name, solution in solutions.items()
+    }
     name = max(more, key=more.__getitem__)
-    one = found[name]
+    solution = solutions[name]
     say(f"The paper's algorithm loses most on {name}: {more[name]:.1%} more cycles than the optimum")
-    loss = losses(one)[0]
-    cases = dict.fromkeys(special_case(one, group) for group in loss.paper)
+    loss = losses(solution)[0]
+    cases = dict.fromkeys(special_case(solution, group) for group in loss.paper)
     lost = [case for case in cases if case in ("siblings", "joined to a branch")] or [
         "no fusion past barriers"
     ]
     say(f"Where it loses most of that, by: {', '.join(lost)}")
     for words, groups in (("paper", loss.paper), ("optimum", loss.optimum)):
         for group in groups:
-            names = " + ".join(one.problem.ops[number].name for number in group.nodes)
-            time = one.problem.machine.milliseconds(group.cost)
-            case = special_case(one, group) if words == "paper" else group.template or "alone"
+            names = " + ".join(solution.problem.ops[number].name for number in group.nodes)
+            time = solution.problem.machine.milliseconds(group.cost)
+            case = special_case(solution, group) if words == "paper" else group.template or "alone"
             say(f"  {words:<8}{time:>6.3f} ms  {case:<20}{names}")
-    passed = [words for group in loss.optimum for words in barriers(one, group)]
+    passed = [words for group in loss.optimum for words in barriers(solution, group)]
     say(f"  barriers inside the optimum's groups: {'; '.join(passed) or 'none'}")
 
 

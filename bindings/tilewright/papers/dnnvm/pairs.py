@@ -33,9 +33,9 @@ class Case:
     fused: int
 
     def _choice(self, *numbers: int) -> Choice:
-        found = best(self.problem, numbers)
-        assert found is not None
-        return found
+        choice = best(self.problem, numbers)
+        assert choice is not None
+        return choice
 
     @property
     def alone(self) -> list[Choice]:
@@ -49,7 +49,7 @@ class Case:
 
     def milliseconds(self, choices: Sequence[Choice]) -> float:
         """Return how long groups take."""
-        return self.problem.machine.milliseconds(sum(one.cycles for one in choices))
+        return self.problem.machine.milliseconds(sum(choice.cycles for choice in choices))
 
     @property
     def speedup(self) -> float:
@@ -59,7 +59,7 @@ class Case:
     @property
     def less_transfer(self) -> float:
         """Share of the bytes that need not be moved."""
-        before, after = (sum(one.traffic for one in some) for some in (self.alone, self.together))
+        before, after = (sum(choice.traffic for choice in chosen) for chosen in (self.alone, self.together))
         return 1 - after / before
 
     @property
@@ -113,8 +113,8 @@ def figure_6() -> Case:
 
 def _beside(case: Case, theirs: Sequence[float], fused: float, say: Say) -> None:
     """Print each operation's time beside the paper's, and what all take fused."""
-    for number, their, one in zip(case.numbers, theirs, case.alone, strict=True):
-        ours = case.milliseconds([one])
+    for number, their, choice in zip(case.numbers, theirs, case.alone, strict=True):
+        ours = case.milliseconds([choice])
         say(f"  {case.problem.ops[number].name:<16}{their:>7.3f} | {ours:.3f} ms {ours / their - 1:+.1%}")
     ours = case.milliseconds(case.together)
     say(f"  {'all, fused':<16}{fused:>7.3f} | {ours:.3f} ms {ours / fused - 1:+.1%}")
