@@ -22,7 +22,7 @@ from tilewright.tiling.dsp.traffic import Tiles
 
 
 @dataclass(frozen=True)
-class Energy:
+class NetworkEnergy:
     """Energy of a network by component, in microjoules."""
 
     compute: float
@@ -36,10 +36,10 @@ class Energy:
         return self.compute + self.dma + self.local + self.external
 
 
-def _energy(*, cycles: float, transfers: float, vectors: float, accesses: float) -> Energy:
+def _energy(*, cycles: float, transfers: float, vectors: float, accesses: float) -> NetworkEnergy:
     dsp = machine()
     price = dsp.energy
-    return Energy(
+    return NetworkEnergy(
         compute=cycles * price.core_fj_per_cycle / 1e9,
         dma=transfers * dsp.dma_setup_cycles * price.core_fj_per_cycle / 1e9,
         local=vectors * price.local_fj_per_access / 1e9,
@@ -110,7 +110,7 @@ def published_local(nest: Nest) -> float:
 
 
 @cache
-def energies(network: str) -> dict[str, Energy]:
+def energies(network: str) -> dict[str, NetworkEnergy]:
     """Return the rows of table 7.10, with ours beside them."""
     hand = mapped(network)
     cycles = sum(one.row["cycles"] for one in hand)
@@ -142,7 +142,7 @@ def energies(network: str) -> dict[str, Energy]:
     return found
 
 
-def _least_energy(network: str, limit: str) -> Energy:
+def _least_energy(network: str, limit: str) -> NetworkEnergy:
     dsp = machine()
     parts = []
     for layer in layers(network).values():
@@ -159,7 +159,7 @@ def _least_energy(network: str, limit: str) -> Energy:
     )
 
 
-def performance(network: str, energy: Energy, cycles: float) -> dict[str, float]:
+def performance(network: str, energy: NetworkEnergy, cycles: float) -> dict[str, float]:
     """Return the figures of table 7.11 from energy and the core's cycles without DMA set-up."""
     dsp = machine()
     macs = sum(layer.macs for layer in layers(network).values())

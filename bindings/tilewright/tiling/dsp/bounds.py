@@ -282,7 +282,7 @@ def fewest_tiles(nest: Nest, work: Work) -> int:
 
 
 def fewest_transfers(nest: Nest, accesses: int, tiles: int) -> int:
-    """Fewest transfers of a plan with so many accesses and tiles, at least.
+    """Bound the transfers of a plan from below, given bounds on its accesses and tiles.
 
     The first tile loads its input and weights, the last writes its output. From one tile to the next at least
     two operands change, each of which takes a transfer, but for an input whose new part is generated padding.

@@ -50,7 +50,7 @@ def lower(nest: Nest, plan: DspPlan, local: int) -> Program:
             buffer=buffers["output"],
         ),
     )
-    walk = _Walk(nest, plan, local)
+    walk = _TileWalk(nest, plan, local)
     return Program(
         tensors=tensors,
         memories=(Memory("mem", machine.capacity),),
@@ -68,7 +68,7 @@ def lower(nest: Nest, plan: DspPlan, local: int) -> Program:
     )
 
 
-class _Walk:
+class _TileWalk:
     """The tiles in their order, and what is moved between one and the next."""
 
     def __init__(self, nest: Nest, plan: DspPlan, local: int) -> None:

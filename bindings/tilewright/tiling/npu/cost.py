@@ -212,7 +212,7 @@ def planes(cut: Cut, r: Any, c: Any, rows: Sequence[Span] | None = None, reading
 
 
 def rounds(cut: Cut, r: Any, c: Any, rows: int, full: bool = False) -> Any:
-    """Return the cycles in which a core adds one input map to one output map of so many rows (equation 7)."""
+    """Return the cycles in which a core adds one input map to `rows` of an output map (equation 7)."""
 
     def cycles(height: Any, width: Any) -> Any:
         return quotient(height * width * cut.window, cut.machine.macs_per_cycle)
