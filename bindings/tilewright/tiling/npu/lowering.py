@@ -52,7 +52,7 @@ def lower(cut: Cut, plan: NpuPlan) -> Program:
         for operand, capacity in cut.capacity.items():
             memories.append(Memory(f"{operand} {tle.name}", capacity * tle.copies[operand]))
         engines.append(Engine(f"mac {tle.name}"))
-    walk = _Walk(cut, plan, tles)
+    walk = _TileWalk(cut, plan, tles)
     return Program(
         tensors=tuple(tensor for tle in tles for tensor in tle.tensors),
         memories=tuple(memories),
@@ -240,7 +240,7 @@ class _Tile:
     lane: list[Span]
 
 
-class _Walk:
+class _TileWalk:
     """The steps of all TLEs, and what each moves between one and the next."""
 
     def __init__(self, cut: Cut, plan: NpuPlan, tles: list[_Tle]) -> None:
@@ -360,7 +360,7 @@ class _Walk:
         )
 
     def _plane_bursts(self, rows: Span, columns: Span, outputs: Span) -> int:
-        """Return the bursts of rows and columns of one map, given the columns of the output that they serve."""
+        """Return the bursts of a part of one map; `outputs` are the columns of the output that it serves."""
         whole = _length(outputs) == self.cut.layer.output_plane[1]
         return int(self.cut.plane_bursts(_length(rows), _length(columns), whole))
 
