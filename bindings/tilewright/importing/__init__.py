@@ -115,7 +115,7 @@ def _network(path: Path, model: Model, allow_unknown: bool) -> Network:
 
 
 def _layers(operation: OnnxOperation, allow_unknown: bool) -> list[Table] | Unknown:
-    """Return the layers that do what an operation does, or why there are none."""
+    """Return the layers of an operation, or the reason why there are none."""
     try:
         return layers(operation)
     except Unknown as reason:

@@ -58,7 +58,7 @@ PLAIN = (
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """What is known of a tensor.
+    """A tensor: its name, shape, and values where they are few.
 
     Attributes
     ----------

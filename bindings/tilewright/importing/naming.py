@@ -57,13 +57,13 @@ class UniqueNames:
         return name
 
     def another(self, name: str, role: str = "") -> str:
-        """Return the name of one more layer of an operation, beside the one of this name."""
+        """Return the name of a further layer of an operation."""
         found = self.unique(name + role)
         self.stems[found] = self.stems[name]
         return found
 
     def unique(self, name: str) -> str:
-        """Return a name that nothing has yet, in whatever case, as near to this one as may be."""
+        """Return an unused name, case ignored, as near to this one as possible."""
         base = _clean(name) or "layer"
         found = base
         while found.casefold() in self.used:

@@ -19,7 +19,7 @@ class Unknown(Exception):
 
 
 class Unshaped(Unknown):
-    """A tensor of which it is not known how large it is."""
+    """The shape of a tensor is not known."""
 
 
 def layers(operation: OnnxOperation) -> list[Table]:
@@ -243,7 +243,7 @@ def _fully_connected(operation: OnnxOperation) -> list[Table]:
 
 
 def _map(op: str) -> Callable[[OnnxOperation], list[Table]]:
-    """Return a function of one input; its other inputs are its parameters, if it is one that is trained."""
+    """Return what makes a map layer of an operation; trained functions have parameters as further inputs."""
 
     def layer(operation: OnnxOperation) -> list[Table]:
         if len(operation.given) > 1:

@@ -147,7 +147,7 @@ class _Run(RunState):
         return sums
 
     def _no_room_in_lockstep(self) -> Violation | None:
-        """Check that each phase has room for two steps, and note the most that is held in one.
+        """Check that two steps fit beside each other in every phase, and record the peak.
 
         On chip are the data of the phase's own step and that of the step before until it is written back,
         whose space the loads of the next step may take.
@@ -193,7 +193,7 @@ class _Run(RunState):
         return min(violations, key=lambda violation: violation.step, default=None)
 
     def rows(self, kind: int) -> Rows:
-        """Return the elements by tensor and step of events of a kind."""
+        """Return the elements of all events of one kind, by tensor and step."""
         amounts, steps = self.amounts[kind], self.executed
         names = [tensor.name for tensor in self.program.tensors]
         return Rows(names, lambda tensor: amounts.row(tensor, steps))

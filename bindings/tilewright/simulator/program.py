@@ -105,7 +105,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Engine:
-    """Something that works beside the others and does one action at a time.
+    """A unit that does one action at a time, in parallel with the other engines.
 
     Attributes
     ----------

@@ -23,7 +23,7 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Duration:
-    """What a plan takes.
+    """The time of a plan and its parts.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Duration:
 
 @dataclass(frozen=True)
 class _GroupedLoop:
-    """One tile loop, its iterations grouped by what happens in them and their neighbours."""
+    """One tile loop, its iterations grouped by their sizes and their neighbours' sizes."""
 
     axis: int
     trips: int

@@ -62,7 +62,7 @@ def lower(cut: Cut, plan: NpuPlan) -> Program:
 
 
 def data(cut: Cut, plan: NpuPlan, values: Values, kernels: Values, outputs: Values) -> tuple[Any, Any]:
-    """Return what DRAM holds at the start, and what it must hold in the end, by tensor.
+    """Return the contents of DRAM at the start and the expected ones at the end, by tensor.
 
     Parameters
     ----------

@@ -107,7 +107,7 @@ class Cut:
         )
 
     def _cores(self, filters: Span) -> tuple[Span, ...]:
-        """Divide filters among the TLTs; what is left over goes to the first ones."""
+        """Divide filters among the TLTs; the first ones get the remainder."""
         first, last = filters
         each, more = divmod(last - first, self.machine.tlts)
         ends = np.cumsum([first] + [each + (core < more) for core in range(self.machine.tlts)]).tolist()

@@ -15,7 +15,7 @@ FREE_DIMENSIONS = (N, C, Y, X, K)
 
 
 class Pattern(NamedTuple):
-    """How often operands are brought when certain loops have a single iteration.
+    """How often operands are moved when certain loops have a single iteration.
 
     Attributes
     ----------
