@@ -4,7 +4,6 @@ import importlib
 import json
 import random
 import subprocess
-import tomllib
 from functools import cache
 from itertools import permutations, product
 from pathlib import Path
@@ -189,11 +188,9 @@ def test_agrees_with_enumeration(path, solver, name, extras):
 
 def published(network: str, limit: str) -> dict[str, Problem]:
     """Return the layers of a bundled network on the thesis's machine, eight images at a time."""
-    folders = (Path(root) / "instances" for root in tilewright.__path__)
-    base = next(folder for folder in folders if (folder / "networks").is_dir())
     table = {
-        "network": tomllib.loads((base / f"networks/{network}.toml").read_text()),
-        "machine": tomllib.loads((base / "machines/idsp.toml").read_text()),
+        "network": catalogue.shared("networks", network),
+        "machine": catalogue.shared("machines", "idsp"),
         "batch": 8,
         "limits": {"schedule": limit},
     }
