@@ -533,7 +533,7 @@ def test_quantised_weights(file: Path) -> None:
     assert tables(coarse(imported(file, nodes, weights))) == [CONV]
 
 
-# Names -------------------------------------------------------------------------------------------
+# Names -------------------------------------------------------------------------------------------------
 
 
 def test_names_are_those_of_nodes_weights_or_of_what_they_follow(file: Path) -> None:

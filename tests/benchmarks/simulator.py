@@ -32,7 +32,7 @@ from tilewright.simulator import (
 
 
 def product(sizes: tuple[int, int, int], tiles: tuple[int, int, int], cores: int = 1) -> Program:
-    """Return a matrix product o = w @ x in tiles, inner axis last, as a DSP or so many cores execute it.
+    """Return a matrix product o = w @ x in tiles, inner axis last, as a DSP or several cores execute it.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def grouping_overlapped() -> Callable[[], Report]:
 
 
 def resnet(channels: int, *, overlapped: bool = False, numeric: bool = False) -> Callable[[], Report]:
-    """Return the execution of two frames of ResNet-50 with so many channels first, pixel by pixel.
+    """Return the execution of two frames of ResNet-50 with a number of channels first, pixel by pixel.
 
     Its engines, one for each of the layers, are all at work together, under a static schedule.
     """

@@ -4,7 +4,6 @@ import importlib
 import json
 import random
 import subprocess
-import tomllib
 from functools import cache
 from itertools import permutations, product
 from pathlib import Path
@@ -15,7 +14,6 @@ from formulations import check_agreement, methods, need, solve, with_each
 
 import tilewright.models.tiling
 from tilewright.core import catalogue
-from tilewright.core.locations import OWN
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, best_bound, objective, violation
 from tilewright.tiling.dsp import minizinc as bridge
@@ -190,10 +188,9 @@ def test_agrees_with_enumeration(path, solver, name, extras):
 
 def published(network: str, limit: str) -> dict[str, Problem]:
     """Return the layers of a bundled network on the thesis's machine, eight images at a time."""
-    base = OWN / "instances"
     table = {
-        "network": tomllib.loads((base / f"networks/{network}.toml").read_text()),
-        "machine": tomllib.loads((base / "machines/idsp.toml").read_text()),
+        "network": catalogue.shared("networks", network),
+        "machine": catalogue.shared("machines", "idsp"),
         "batch": 8,
         "limits": {"schedule": limit},
     }

@@ -58,7 +58,7 @@ def test_worked_checks():
 def test_fitted_times_are_what_the_fit_finds():
     machine = fitting.machine()
     assert machine == NpuMachine(kind="npu")  # the defaults are the file's
-    space = fitting.Space(fitting.networks(), machine)
+    space = fitting.PlanSpace(fitting.networks(), machine)
     found = fitting.whole(space)
     assert found.prices == (machine.cycle_ps, machine.byte_ps, machine.burst_ps)
     assert found.mean < 0.033

@@ -38,7 +38,7 @@ IMAGE = -1
 
 @dataclass(frozen=True)
 class Stage:
-    """A layer, the numbers of the stages that it reads, and how long a beat of so many columns takes."""
+    """A layer, the numbers of the stages that it reads, and the cycles of a beat of `wide` columns."""
 
     layer: Layer | Pool | Add
     inputs: tuple[int, ...]
@@ -270,7 +270,7 @@ class Pipeline:
 
 
 def random_layer(random: Random, given: tuple[int, int, int], joined: int) -> Layer | Pool | Add:
-    """A layer that takes so many inputs of a shape."""
+    """A layer that takes a number of inputs of a shape."""
     channels, height, width = given
     kind = random.choice(("conv", "conv", "conv", "pool", "add", "fc"))
     if kind == "add":

@@ -247,7 +247,7 @@ def test_what_is_written_back_is_loaded_when_it_is_there() -> None:
 
 
 def by_halves(cycles: int) -> Program:
-    """The two layers, of which v is written back by halves, which takes so many cycles."""
+    """The two layers, of which v is written back by halves, which takes the cycles given."""
     program = two_layers()
     *steps, last = program.steps
     steps[3] = replace(steps[3], write_back=(WriteBack("v", part(0, 2)),))

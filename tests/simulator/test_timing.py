@@ -79,7 +79,7 @@ def grouping_programs(draw: st.DrawFn) -> tuple[Problem, Program]:
 
 
 def within(program: Program, spare: int | None) -> Program:
-    """Give a program of one memory its sequential peak and so much more."""
+    """Give a program of one memory its sequential peak and `spare` more."""
     if spare is None:
         return program
     peak = execute(program).peak

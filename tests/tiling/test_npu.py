@@ -241,7 +241,7 @@ def test_fit_sees_the_best_of_all_tiles(problem, each):
     prices = fitting.Prices(*map(float, each))
     layer, machine = problem.one_layer, problem.machine
     for variant in (fitting.VARIANTS["ours"], fitting.VARIANTS["edge tiles count as full ones"]):
-        cells = fitting.Space([[layer]], machine, variant).cells(prices)[0]
+        cells = fitting.PlanSpace([[layer]], machine, variant).cells(prices)[0]
         for (p, partition), (s, schedule) in product(enumerate(PARTITIONS), enumerate(SCHEDULES)):
             cut = cut_of(layer, machine, partition)
             # Plans divide evenly; counted as full ones, tiles of any other size are no better than these.

@@ -18,12 +18,12 @@ def summary(planned: PlannedLayer) -> list[str]:
     ]
     lines += [f"Layer     {text}" if not i else f"          {text}" for i, text in enumerate(_about(planned))]
     need = planned.nest.buffers(planned.step)
-    one, copies = sum(need.values()), planned.machine.copies
+    elements, copies = sum(need.values()), planned.machine.copies
     parts = " + ".join(grouped(n) for n in need.values())
-    twice = f", twice for double buffering: {grouped(one * copies)}" if copies > 1 else ""
-    share = f"{100 * one * copies / planned.machine.capacity:.1f} %"
+    twice = f", twice for double buffering: {grouped(elements * copies)}" if copies > 1 else ""
+    share = f"{100 * elements * copies / planned.machine.capacity:.1f} %"
     lines += [
-        f"Memory    B_in + B_w + B_out = {parts} = {grouped(one)} elements{twice}, "
+        f"Memory    B_in + B_w + B_out = {parts} = {grouped(elements)} elements{twice}, "
         f"{share} of the {grouped(planned.machine.capacity)} that fit into "
         f"{grouped(planned.machine.memory_bytes)} bytes",
     ]

@@ -104,13 +104,13 @@ class PlannedLayer:
     def sizes(self) -> dict[str, int]:
         """Every size by its name in C."""
         layer, nest = self.layer, self.nest
-        found = {NAMES[d].size: size for d, size in enumerate(nest.sizes)}
-        found |= {NAMES[d].step: step for d, step in enumerate(self.step)}
+        sizes = {NAMES[d].size: size for d, size in enumerate(nest.sizes)}
+        sizes |= {NAMES[d].step: step for d, step in enumerate(self.step)}
         plane = layer.input[1:] if self.generated else layer.padded_plane
         for d, letter, size, kernel in zip((Y, X), "yx", plane, layer.kernel, strict=True):
-            found |= {f"I_{letter}": size, f"K_{letter}": kernel}
-            found[f"TI_{letter}"] = nest.extent(d, self.step[d])
-        return found
+            sizes |= {f"I_{letter}": size, f"K_{letter}": kernel}
+            sizes[f"TI_{letter}"] = nest.extent(d, self.step[d])
+        return sizes
 
     @cached_property
     def axes(self) -> dict[str, list[ArrayAxis]]:
@@ -192,8 +192,8 @@ class PlannedLayer:
 
     def in_index(self, row: str, col: str) -> str:
         """Return the index of an element of the input buffer."""
-        found = {IN_ROW: row, IN_COL: col}
-        return "".join(f"[{found.get(a) or self.inner(a)}]" for a in self.axes["input"])
+        plane = {IN_ROW: row, IN_COL: col}
+        return "".join(f"[{plane.get(a) or self.inner(a)}]" for a in self.axes["input"])
 
     def outer_loops(self) -> list[str]:
         """Return the loops over the images, groups and maps of the input buffer."""

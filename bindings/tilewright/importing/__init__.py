@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.importing.files import shortened, unique
-from tilewright.importing.model import Model, Operation, read
-from tilewright.importing.naming import Names
+from tilewright.importing.model import Model, OnnxOperation, read
+from tilewright.importing.naming import UniqueNames
 from tilewright.importing.operators import Table, Unknown, Unshaped, layers, opaque, shape
 from tilewright.spec.coarsening import coarse, stages
 from tilewright.spec.errors import InputError
@@ -82,7 +82,7 @@ def _network(path: Path, model: Model, allow_unknown: bool) -> Network:
     ]
     if unknown:
         raise _refusal(unknown, allow_unknown)
-    names = Names()
+    names = UniqueNames()
     layer_of = {model.input.name: OWN_INPUT}  # by the tensor that it gives
     tables: list[Table] = []
     for operation, parts in zip(model.operations, found, strict=True):
@@ -114,8 +114,8 @@ def _network(path: Path, model: Model, allow_unknown: bool) -> Network:
     return network
 
 
-def _layers(operation: Operation, allow_unknown: bool) -> list[Table] | Unknown:
-    """Return the layers that do what an operation does, or why there are none."""
+def _layers(operation: OnnxOperation, allow_unknown: bool) -> list[Table] | Unknown:
+    """Return the layers of an operation, or the reason why there are none."""
     try:
         return layers(operation)
     except Unknown as reason:
@@ -127,7 +127,7 @@ def _layers(operation: Operation, allow_unknown: bool) -> list[Table] | Unknown:
         return reason
 
 
-def _refusal(unknown: Sequence[tuple[Operation, Unknown]], allow_unknown: bool) -> InputError:
+def _refusal(unknown: Sequence[tuple[OnnxOperation, Unknown]], allow_unknown: bool) -> InputError:
     """Name all operations that no layer does, equal reasons once."""
     nodes: dict[str, list[str]] = {}
     for operation, reason in unknown:
@@ -140,7 +140,7 @@ def _refusal(unknown: Sequence[tuple[Operation, Unknown]], allow_unknown: bool) 
 
 
 def _named(
-    operation: Operation, parts: Sequence[Table], names: Names, layer_of: dict[str, str]
+    operation: OnnxOperation, parts: Sequence[Table], names: UniqueNames, layer_of: dict[str, str]
 ) -> list[Table]:
     """Return an operation's layers with names and inputs, and note which layer gives which tensor."""
     reads = [layer_of[value.name] for value in operation.given]

@@ -10,7 +10,7 @@ from typing import Any
 
 from tilewright.core import catalogue
 from tilewright.core.files import check_writable, write_atomically
-from tilewright.importing.naming import Names
+from tilewright.importing.naming import UniqueNames
 from tilewright.run.instance import MAX_BYTES, load, parse
 from tilewright.spec.coarsening import coarse
 from tilewright.spec.errors import InputError
@@ -53,7 +53,7 @@ def instance_files(network: Network, room: str, machine: str) -> dict[str, str]:
             "machine": machine_table,
         }
         return {f"{table['name']}.toml": _instance(table)}
-    files, names = {}, Names()
+    files, names = {}, UniqueNames()
     for layer, equal in unique(fused).items():
         if layer.kind not in module.layer_kinds:
             continue

@@ -58,7 +58,7 @@ PLAIN = (
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """What is known of a tensor.
+    """A tensor: its name, shape, and values where they are few.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Operation:
+class OnnxOperation:
     """A node that computes something from the network's input.
 
     Attributes
@@ -126,7 +126,7 @@ class Model:
 
     producer: str
     input: Value
-    operations: tuple[Operation, ...]
+    operations: tuple[OnnxOperation, ...]
 
 
 def read(path: Path, sizes: Mapping[str, Sequence[int]]) -> Model:
@@ -320,7 +320,7 @@ class _Reader:
             element = sparse.values.data_type
             self._keep(sparse.values.name, helper.make_tensor_type_proto(element, sparse.dims), True)
 
-    def operation(self, node: NodeProto) -> Operation | None:
+    def operation(self, node: NodeProto) -> OnnxOperation | None:
         """Return what a node does for an image; None if it is the same for all, and done now."""
         inputs = tuple(self.values[name] if name else None for name in node.input)
         shaped = not node.domain and node.op_type in ("Shape", "Size")
@@ -336,7 +336,7 @@ class _Reader:
             if standard and COMPUTED.fullmatch(node.op_type):
                 self._compute(node)
             return None
-        return Operation(
+        return OnnxOperation(
             _name(node),
             node.op_type if standard else f"{node.domain or 'ai.onnx'}.{node.op_type}",
             {each.name: _attribute(each) for each in node.attribute if each.type in PLAIN},

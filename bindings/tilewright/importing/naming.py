@@ -1,18 +1,18 @@
-"""Names of layers that a reader of the ONNX file recognises."""
+"""UniqueNames of layers that a reader of the ONNX file recognises."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 
-from tilewright.importing.model import Operation
+from tilewright.importing.model import OnnxOperation
 from tilewright.spec.network import AFFINE, OWN_INPUT
 
 LONGEST = 180
 """Characters of a name before a number makes it unique."""
 
 NUMBERED = re.compile(r"(?:[A-Za-z]|onnx::\w+|val|node)?_?\d*")
-"""Names that exporters count up where they have none."""
+"""UniqueNames that exporters count up where they have none."""
 
 ROLE = re.compile(
     r"[._/:](?:w|b|s|rm|riv|weight|weights|kernel|bias|gamma|beta|scale)(?:_\d+)?$", re.IGNORECASE
@@ -23,8 +23,8 @@ TRAINED = ("conv", "fc", "prelu", *AFFINE)
 """Kinds and functions whose parameters are called after them."""
 
 
-class Names:
-    """Names layers, each once.
+class UniqueNames:
+    """UniqueNames layers, each once.
 
     Layers are called as their nodes are; where these are only counted, as their weights are, and where they
     have none, after the layer with a name of its own that they follow.
@@ -35,7 +35,7 @@ class Names:
         self.counts: Counter[str] = Counter()
         self.stems = {OWN_INPUT: ""}
 
-    def name(self, operation: Operation, does: str, after: str) -> str:
+    def name(self, operation: OnnxOperation, does: str, after: str) -> str:
         """Return the name of an operation's layer.
 
         Parameters
@@ -57,13 +57,13 @@ class Names:
         return name
 
     def another(self, name: str, role: str = "") -> str:
-        """Return the name of one more layer of an operation, beside the one of this name."""
+        """Return the name of a further layer of an operation."""
         found = self.unique(name + role)
         self.stems[found] = self.stems[name]
         return found
 
     def unique(self, name: str) -> str:
-        """Return a name that nothing has yet, in whatever case, as near to this one as may be."""
+        """Return an unused name, case ignored, as near to this one as possible."""
         base = _clean(name) or "layer"
         found = base
         while found.casefold() in self.used:

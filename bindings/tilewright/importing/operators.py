@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.importing.model import Operation, Value
+from tilewright.importing.model import OnnxOperation, Value
 
 Table = dict[str, Any]
 Shape = tuple[int, int, int]
@@ -19,10 +19,10 @@ class Unknown(Exception):
 
 
 class Unshaped(Unknown):
-    """A tensor of which it is not known how large it is."""
+    """The shape of a tensor is not known."""
 
 
-def layers(operation: Operation) -> list[Table]:
+def layers(operation: OnnxOperation) -> list[Table]:
     """Return the layers of an operation, without names and inputs.
 
     The first reads what the operation reads, each of the others the one before.
@@ -41,7 +41,7 @@ def layers(operation: Operation) -> list[Table]:
     return OPERATORS[operation.operator](operation)
 
 
-def opaque(operation: Operation) -> list[Table]:
+def opaque(operation: OnnxOperation) -> list[Table]:
     """Return a layer for each output of an operation that is not understood."""
     source = shape(operation, operation.given[0])
     return [
@@ -51,7 +51,7 @@ def opaque(operation: Operation) -> list[Table]:
     ]
 
 
-def shape(operation: Operation, value: Value) -> Shape:
+def shape(operation: OnnxOperation, value: Value) -> Shape:
     """Return channels, height and width of one image's part of a tensor.
 
     A line is a plane of one row; what has more dimensions has more channels.
@@ -71,7 +71,7 @@ def shape(operation: Operation, value: Value) -> Shape:
     return prod(sizes) // (height * width), height, width
 
 
-def _sizes(operation: Operation, value: Value) -> tuple[int, ...]:
+def _sizes(operation: OnnxOperation, value: Value) -> tuple[int, ...]:
     """Return all sizes of a tensor, the batch included."""
     if value.shape is None:
         missing = [each.name for each in operation.fixed if each.data is None]
@@ -82,7 +82,7 @@ def _sizes(operation: Operation, value: Value) -> tuple[int, ...]:
     return value.shape
 
 
-def _source(operation: Operation) -> Value:
+def _source(operation: OnnxOperation) -> Value:
     """Return the first input, which must be what other operations compute."""
     value = operation.inputs[0]
     if value is None or value.fixed:
@@ -90,22 +90,22 @@ def _source(operation: Operation) -> Value:
     return value
 
 
-def _result(operation: Operation) -> Value:
+def _result(operation: OnnxOperation) -> Value:
     value = operation.outputs[0]
     if value is None:
         raise Unknown("its first output is not used")
     return value
 
 
-def _input(operation: Operation) -> Shape:
+def _input(operation: OnnxOperation) -> Shape:
     return shape(operation, _source(operation))
 
 
-def _output(operation: Operation) -> Shape:
+def _output(operation: OnnxOperation) -> Shape:
     return shape(operation, _result(operation))
 
 
-def _weights(operation: Operation) -> tuple[int, ...]:
+def _weights(operation: OnnxOperation) -> tuple[int, ...]:
     """Return the sizes of the second input, which must be the same for all images."""
     value = operation.inputs[1]
     if value is None or not value.fixed:
@@ -113,11 +113,11 @@ def _weights(operation: Operation) -> tuple[int, ...]:
     return _sizes(operation, value)
 
 
-def _has_bias(operation: Operation) -> bool:
+def _has_bias(operation: OnnxOperation) -> bool:
     return len(operation.inputs) > 2 and operation.inputs[2] is not None
 
 
-def _plane(operation: Operation) -> tuple[int, ...]:
+def _plane(operation: OnnxOperation) -> tuple[int, ...]:
     """Return the dimensions of space of the first input."""
     plane = _sizes(operation, _source(operation))[2:]
     if len(plane) not in (1, 2):
@@ -125,7 +125,7 @@ def _plane(operation: Operation) -> tuple[int, ...]:
     return plane
 
 
-def _count(operation: Operation, values: Sequence[Value]) -> int:
+def _count(operation: OnnxOperation, values: Sequence[Value]) -> int:
     """Count the numbers that tensors hold."""
     return sum(prod(_sizes(operation, value)) for value in values)
 
@@ -133,7 +133,7 @@ def _count(operation: Operation, values: Sequence[Value]) -> int:
 # Windows -------------------------------------------------------------------------------------------
 
 
-def _window(operation: Operation, kernel: Sequence[int], ceil: bool = False) -> Table:
+def _window(operation: OnnxOperation, kernel: Sequence[int], ceil: bool = False) -> Table:
     """Return the geometry of a window, with all of its padding written out."""
     attributes, plane = operation.attributes, _plane(operation)
     sizes = _sizes(operation, _result(operation))[2:]
@@ -162,7 +162,7 @@ def _window(operation: Operation, kernel: Sequence[int], ceil: bool = False) -> 
     }
 
 
-def _conv(operation: Operation) -> list[Table]:
+def _conv(operation: OnnxOperation) -> list[Table]:
     weights = _weights(operation)
     if len(weights) != 2 + len(_plane(operation)):
         raise Unknown("its weights do not have the dimensions of its input")
@@ -193,7 +193,7 @@ def _conv(operation: Operation) -> list[Table]:
     ]
 
 
-def _pool(operation: Operation) -> list[Table]:
+def _pool(operation: OnnxOperation) -> list[Table]:
     window = _window(
         operation, operation.attributes["kernel_shape"], bool(operation.attributes.get("ceil_mode"))
     )
@@ -203,7 +203,7 @@ def _pool(operation: Operation) -> list[Table]:
     return [{"kind": "pool", "op": op, "input": _input(operation), **window}]
 
 
-def _pool_all(operation: Operation) -> list[Table]:
+def _pool_all(operation: OnnxOperation) -> list[Table]:
     """Pool whole planes, as reductions over all dimensions of space do, too."""
     own, plane = _input(operation), _plane(operation)
     if operation.operator.startswith("Reduce"):
@@ -220,7 +220,7 @@ def _pool_all(operation: Operation) -> list[Table]:
 # Matrices ------------------------------------------------------------------------------------------
 
 
-def _fully_connected(operation: Operation) -> list[Table]:
+def _fully_connected(operation: OnnxOperation) -> list[Table]:
     own, weights = _input(operation), _weights(operation)
     if not len(weights) == len(_sizes(operation, _source(operation))) == 2:
         raise Unknown("it is known for an input and weights of two dimensions each")
@@ -242,10 +242,10 @@ def _fully_connected(operation: Operation) -> list[Table]:
 # Operations value by value -------------------------------------------------------------------------
 
 
-def _map(op: str) -> Callable[[Operation], list[Table]]:
-    """Return a function of one input; its other inputs are its parameters, if it is one that is trained."""
+def _map(op: str) -> Callable[[OnnxOperation], list[Table]]:
+    """Return what makes a map layer of an operation; trained functions have parameters as further inputs."""
 
-    def layer(operation: Operation) -> list[Table]:
+    def layer(operation: OnnxOperation) -> list[Table]:
         if len(operation.given) > 1:
             raise Unknown("its parameters depend on the image")
         trained = {"batch_norm": operation.fixed[:2], "prelu": operation.fixed}.get(op, [])
@@ -255,7 +255,7 @@ def _map(op: str) -> Callable[[Operation], list[Table]]:
     return layer
 
 
-def _arithmetic(operation: Operation) -> list[Table]:
+def _arithmetic(operation: OnnxOperation) -> list[Table]:
     """Combine tensors, or one with numbers of its own."""
     result = _output(operation)
     given = [shape(operation, value) for value in operation.given]
@@ -282,7 +282,7 @@ def _arithmetic(operation: Operation) -> list[Table]:
 # Order and shape -----------------------------------------------------------------------------------
 
 
-def _concat(operation: Operation) -> list[Table]:
+def _concat(operation: OnnxOperation) -> list[Table]:
     result, axis = _output(operation), operation.attributes["axis"]
     if axis % len(_sizes(operation, _result(operation))) != 1:
         raise Unknown(f"its axis is {axis}, and channels are 1")
@@ -292,8 +292,8 @@ def _concat(operation: Operation) -> list[Table]:
     return [{"kind": "concat", "input": result}]
 
 
-def _reshape(op: str) -> Callable[[Operation], list[Table]]:
-    def layer(operation: Operation) -> list[Table]:
+def _reshape(op: str) -> Callable[[OnnxOperation], list[Table]]:
+    def layer(operation: OnnxOperation) -> list[Table]:
         if operation.attributes.get("perm", [0])[:1] != [0] and operation.batch > 1:
             raise Unknown("it mixes images")
         return [{"kind": "reshape", "op": op, "input": _input(operation), "output": _output(operation)}]
@@ -301,7 +301,7 @@ def _reshape(op: str) -> Callable[[Operation], list[Table]]:
     return layer
 
 
-def _pad(operation: Operation) -> list[Table]:
+def _pad(operation: OnnxOperation) -> list[Table]:
     attributes, inputs = operation.attributes, dict(enumerate(operation.inputs))
     rank = len(_plane(operation)) + 2
     if attributes.get("mode", "constant") != "constant":
@@ -323,7 +323,7 @@ def _pad(operation: Operation) -> list[Table]:
     return [{"kind": "pad", "input": _input(operation), "padding": (*rows, before[-1], after[-1])}]
 
 
-OPERATORS: Mapping[str, Callable[[Operation], list[Table]]] = {
+OPERATORS: Mapping[str, Callable[[OnnxOperation], list[Table]]] = {
     "Conv": _conv,
     "Gemm": _fully_connected,
     "MatMul": _fully_connected,

@@ -77,23 +77,23 @@ class Block:
         self.macs += np.where(anew < 0, cells.macs[self.cell], 0)
 
     def _latest(self, marked: Marks) -> Counts:
-        """Return for each row the last marked one up to it, of any cell."""
+        """Return for each row the last marked row up to and including it, of any cell."""
         return np.maximum.accumulate(np.where(marked, np.arange(len(marked)), -1))
 
     def _before(self, latest: Counts) -> Counts:
-        """Return for each row the marked one before it in its cell, or -1."""
+        """Return for each row the last marked row before it in its own cell, or -1."""
         before = np.full(len(latest), -1, dtype=np.int64)
         before[1:] = latest[:-1]
         before[before < self._begin] = -1
         return before
 
     def _sum_before(self, amount: Counts, first: Counts) -> Counts:
-        """Return for each row the sum over the rows before it, from the given one on."""
+        """Return for each row the sum of amounts from row `first` up to the row before."""
         before = np.cumsum(amount) - amount
         return before - before[first]
 
     def of_tensor(self, table: NDArray[Any]) -> NDArray[Any]:
-        """Return for each row what a table has for its tensor."""
+        """Look up each row's tensor in a table."""
         found: NDArray[Any] = table[self.tensors][self.event]
         return found
 
@@ -108,7 +108,7 @@ class Block:
 
     @cached_property
     def occupation(self) -> tuple[Counts, Counts, Counts]:
-        """At which events the space of which tensors changes by how many elements."""
+        """Changes of allocated space: events, tensors, and elements, three arrays of one length."""
         events, schedule, columns = np.arange(len(self.kinds)), self.run.schedule, self.run.columns
         if schedule is None:
             return events, self.tensors, self.changes
@@ -123,7 +123,7 @@ class Block:
 
     @cached_property
     def held(self) -> Counts:
-        """What is held on each event's account when it is done."""
+        """Elements held on each event's account after it."""
         events, tensors, changes = self.occupation
         accounts = self.run.machine.account[tensors]
         order = np.lexsort((events, accounts))
@@ -139,7 +139,7 @@ class Block:
     # Results -----------------------------------------------------------------------------------------
 
     def count(self, events: int, loading: int) -> None:
-        """Add to the run's counts what the first events did, and how often cells were loaded by `loading`."""
+        """Add the first `events` events to the run's counts; loads count up to event `loading`."""
         run = self.run
         steps, tensors = self.steps[:events] - 1, self.tensors[:events]
         for kind, amounts in run.amounts.items():
@@ -165,7 +165,7 @@ class Block:
         run.dynamic = int(dynamic[-1]) if events else run.dynamic
 
     def tied(self) -> Numbers:
-        """Return the steps in which an engine computes with what another one has just computed, from 0."""
+        """Return the steps, from 0, in which one engine computes with a result of another engine."""
         rows = np.flatnonzero((self.read | self.compute) & (self.by == COMPUTE))
         columns, changed = self.run.columns, self.changed[rows]
         forms = columns.form[changed]

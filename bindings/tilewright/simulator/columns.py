@@ -50,7 +50,7 @@ class _Broken(Exception):
 
 @dataclass(frozen=True)
 class _Form:
-    """What an event does, but for its region; tensors and engines by number, -1 for none."""
+    """An event without its region; tensors and engines by number, -1 for none."""
 
     kind: int
     tensor: int
@@ -98,7 +98,7 @@ class StepTable:
 
 
 class TabledSteps(LazySteps):
-    """Steps that can also be had as a table, which is quicker than making them one by one."""
+    """Steps that are also available as a table, which is quicker to read than steps one by one."""
 
     def __init__(
         self, length: int, make: Callable[[], Iterator[Step]], table: Callable[[], StepTable]
@@ -323,7 +323,7 @@ class Columns:
 
 
 class Grid:
-    """Cells of all tensors, numbered through: parts of which every region takes all or nothing.
+    """The cells of all tensors: the largest parts that no region cuts, in one numbering.
 
     An axis is cut where a region begins or ends, and not at all if every region takes it whole.
 
@@ -388,7 +388,7 @@ class Grid:
         self.count[some] *= lengths[columns.scattered[some]]
 
     def rows(self, regions: Numbers) -> tuple[Counts, Counts]:
-        """Return the cells of some regions, and for each cell the place of its region among those."""
+        """Return the cells of regions, and for each cell the position of its region in `regions`."""
         of = np.arange(len(regions))
         cell = self._first[regions]
         sizes, stride = self._sizes[regions], self._stride[self.columns.of[regions]]
@@ -411,7 +411,7 @@ class Grid:
         return cell, of
 
     def name(self, cell: int) -> str:
-        """Return what a person calls the first element of a cell, by its coordinates on the axes cut."""
+        """Name a cell by the coordinates of its first element, on the axes that regions cut."""
         number = int(np.searchsorted(self.tensor, cell, side="right")) - 1
         tensor = self.columns.program.tensors[number]
         cuts = self.cuts[number]
@@ -425,7 +425,7 @@ class Grid:
 
 
 def distinct(values: Counts) -> Counts:
-    """Return the different ones of some values, in order."""
+    """Return the distinct values, ascending."""
     # np.unique hashes them, which takes more than ten times as long.
     ordered = np.sort(values)
     return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered

@@ -101,10 +101,10 @@ class _Run(RunState):
         incomplete = self._incomplete()
         if incomplete is not None or self.own is None:
             return incomplete
-        found = [
-            violation for violation in (self.hazard, self._no_room_in_lockstep()) if violation is not None
+        violations = [
+            violation for violation in (self.hazard, self._lockstep_overflow()) if violation is not None
         ]
-        return min(found, key=lambda violation: violation.step, default=None)
+        return min(violations, key=lambda violation: violation.step, default=None)
 
     def _stop(self, violation: Violation) -> Violation:
         self.executed, self.complete = violation.step, max(0, violation.step - 1)
@@ -146,8 +146,8 @@ class _Run(RunState):
         sums: Counts = np.add.reduceat(table[: steps[-1] + 1], starts)
         return sums
 
-    def _no_room_in_lockstep(self) -> Violation | None:
-        """Check that each phase has room for two steps, and note the most that is held in one.
+    def _lockstep_overflow(self) -> Violation | None:
+        """Check that two steps fit beside each other in every phase, and record the peak.
 
         On chip are the data of the phase's own step and that of the step before until it is written back,
         whose space the loads of the next step may take.
@@ -167,33 +167,33 @@ class _Run(RunState):
             for total, part in zip(sums, (resident, written, np.append(loaded[1:], 0)), strict=True):
                 total += part
         held = {account: kept + np.maximum(out, into) for account, (kept, out, into) in needs.items()}
-        dynamic = [found for account, found in held.items() if account < len(program.memories)]
+        dynamic = [elements for account, elements in held.items() if account < len(program.memories)]
         self.lockstep_peak = int(sum(dynamic, np.zeros(len(steps), dtype=np.int64)).max())
         violations = []
-        for account, found in sorted(held.items(), key=lambda item: item[0]):
+        for account, elements in sorted(held.items(), key=lambda item: item[0]):
             owner = account - len(program.memories)
             limit = int(machine.limit[account]) * (program.copies if owner >= 0 else 1)
-            if not (found > limit).any():
+            if not (elements > limit).any():
                 continue
-            phase = int(np.argmax(found > limit))
-            step, most = int(steps[phase]) + 1, int(found[phase])
+            phase = int(np.argmax(elements > limit))
+            step, peak = int(steps[phase]) + 1, int(elements[phase])
             if owner >= 0:
                 tensor = program.tensors[owner]
                 capacity = f"{program.copies} * {tensor.buffer} of its buffer"
                 violations.append(
-                    Violation("buffer overflow", step, tensor.name, f"{most} elements in lockstep", capacity)
+                    Violation("buffer overflow", step, tensor.name, f"{peak} elements in lockstep", capacity)
                 )
             else:
                 memory = program.memories[account]
-                most += int(machine.reserved[machine.memory == account].sum())
+                peak += int(machine.reserved[machine.memory == account].sum())
                 capacity = f"a capacity of {memory.capacity}"
                 violations.append(
-                    Violation("memory overflow", step, memory.name, f"{most} elements in lockstep", capacity)
+                    Violation("memory overflow", step, memory.name, f"{peak} elements in lockstep", capacity)
                 )
         return min(violations, key=lambda violation: violation.step, default=None)
 
     def rows(self, kind: int) -> Rows:
-        """Return the elements by tensor and step of events of a kind."""
+        """Return the elements of all events of one kind, by tensor and step."""
         amounts, steps = self.amounts[kind], self.executed
         names = [tensor.name for tensor in self.program.tensors]
         return Rows(names, lambda tensor: amounts.row(tensor, steps))
@@ -242,7 +242,7 @@ def execute(
     loaded more often than its tensor allows, no memory or buffer exceeds its capacity, no engine its work
     limit, no output is computed twice or lost. At the end: every computed element has all its MACs, every
     output is in DRAM, and the memories are empty. With `lockstep`, of a program that breaks none of these
-    rules: no step loads what it writes back itself, and two steps have room beside each other.
+    rules: no step loads what it writes back itself, and two steps fit beside each other.
 
     Of a program with a static schedule (`Step.start`) the steps are also in the order of time, every action
     finds finished what it reads, adds to, frees or transfers, nothing leaves the chip while a compute reads

@@ -217,7 +217,7 @@ class WindowBeat:
 
 
 def windows(layer: Window, values: NDArray[Any], rows: int, cols: int) -> NDArray[Any]:
-    """Return the windows of so many rows and columns of outputs, shape ``(..., H_K, W_K, rows, cols)``.
+    """Return the windows of `rows` x `cols` outputs, shape ``(..., H_K, W_K, rows, cols)``.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def windows(layer: Window, values: NDArray[Any], rows: int, cols: int) -> NDArra
 
 
 def exact(values: Values, weights: Values, terms: int) -> type[np.float64 | np.int64]:
-    """Return the type in which sums of so many products are exact, floating point if possible."""
+    """Return the type in which sums of `terms` products are exact, floating point if possible."""
     largest = [max(abs(int(a.max(initial=0))), abs(int(a.min(initial=0)))) for a in (values, weights)]
     return np.float64 if largest[0] * largest[1] * terms < _EXACT_BELOW else np.int64
 

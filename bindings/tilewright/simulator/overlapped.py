@@ -15,7 +15,7 @@ from tilewright.simulator.timing import Actions, reserved
 
 
 class Accounts(NamedTuple):
-    """What the data of tensors are held on: memories, the first ones, and buffers of tensors' own.
+    """Where tensors are held: the memories come first, then the buffers of single tensors.
 
     Attributes
     ----------
@@ -89,10 +89,10 @@ def overlapped_timeline(
 ) -> Timeline:
     """Let every engine work on its own clock, with as much double buffering as the memory allows.
 
-    A step is *opened* when the step ``program.buffers`` before it has computed and there is room for all
+    A step is *opened* when the step ``program.buffers`` before it has computed and there is space for all
     that it loads and computes, in the memory or in the copies of a tensor's own buffer. Its space is taken
     at once, so an opened step always ends. Its frees and write-backs may run as soon as the step before it
-    is open, since they make that room. Each engine starts, of the actions that are open and whose needs are
+    is open, since they make that space. Each engine starts, of the actions that are open and whose needs are
     met, the first one in program order; the same data it reads in program order. The set-up of a transfer
     counts on the engine that transfers. When steps start by a static schedule plays no part.
 

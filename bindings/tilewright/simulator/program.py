@@ -105,7 +105,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Engine:
-    """Something that works beside the others and does one action at a time.
+    """A unit that does one action at a time, in parallel with the other engines.
 
     Attributes
     ----------
@@ -149,7 +149,7 @@ class Engine:
     def cycles(self, units: Counts, macs: Counts, bursts: Counts) -> Counts: ...
 
     def cycles(self, units: int | Counts, macs: int | Counts, bursts: int | Counts = 0) -> int | Counts:
-        """Duration of an action that moves so many units in so many bursts and computes so many MACs."""
+        """Return the cycles of an action that moves units in bursts and computes MACs."""
         work = -(-macs // self.macs_per_cycle) if self.macs_per_cycle else 0
         moving = self.per_element * units + self.per_burst * bursts + self.streaming(units)
         return self.setup + moving + work
@@ -161,7 +161,7 @@ class Engine:
     def streaming(self, units: Counts) -> Counts: ...
 
     def streaming(self, units: int | Counts) -> int | Counts:
-        """Cycles in which a bus of limited throughput moves so many units."""
+        """Return the cycles in which a bus of limited throughput moves units."""
         if not self.elements_per_cycle:
             return 0 * units
         return -(-units * self.period // self.elements_per_cycle)
@@ -225,7 +225,7 @@ class Free:
 
 @dataclass(frozen=True)
 class WriteBack:
-    """Copy a resident region to DRAM and forget it (a3), in so many bursts."""
+    """Copy a resident region to DRAM and forget it (a3), in `bursts` bursts."""
 
     tensor: str
     region: Region
@@ -235,7 +235,7 @@ class WriteBack:
 
 @dataclass(frozen=True)
 class Load:
-    """Copy a region from DRAM onto the chip (a4, a5), in so many bursts."""
+    """Copy a region from DRAM onto the chip (a4, a5), in `bursts` bursts."""
 
     tensor: str
     region: Region

@@ -89,7 +89,7 @@ class Names(Sequence[str]):
 
 
 class Rows(Mapping[str, Counts]):
-    """Counts by name, each laid out when it is asked for: of many names most are zero at most steps.
+    """Counts by name, laid out when first asked for, since most are zero at most steps.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ def lockstep_hazard(block: Block, own: Counts, phases: int) -> Violation | None:
 
 
 def _cell_rules(block: Block) -> Iterator[tuple[str, Marks, Explain]]:
-    """Return the rules and the rows that break them; of one event, the first one is told."""
+    """Yield each rule of cells with the rows that break it; of one event the first rule is reported."""
     run, machine = block.run, block.run.machine
     freed, loaded = block.kind == FREE, block.load | (block.kind == PRELOAD)
     needed, limit = block.of_tensor(machine.macs), block.of_tensor(machine.loads)
@@ -153,7 +153,7 @@ def _event_rules(block: Block) -> Iterator[tuple[str, Marks, ExplainEvent]]:
 
 
 def _started_early(block: Block) -> tuple[int, Callable[[], Violation]] | None:
-    """Return the first event that a schedule begins before another one is over, and how to say so."""
+    """Return the first event that starts before one that it depends on is over, and its explanation."""
     schedule, columns = block.run.schedule, block.run.columns
     assert schedule is not None
     after, before, cell = block.dependencies

@@ -12,7 +12,7 @@ _UNLIMITED = np.iinfo(np.int64).max
 
 
 class CellState:
-    """What is known of each cell between two blocks.
+    """The state of every cell between two blocks.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Limits:
 
 
 class StepAmounts:
-    """What is added for which tensor at which step, a block at a time."""
+    """Amounts by tensor and step, collected block by block."""
 
     def __init__(self, tensors: int) -> None:
         self._parts: list[list[tuple[Numbers, Counts]]] = [[] for _ in range(tensors)]
@@ -138,7 +138,7 @@ class RunState:
         self.readers = np.zeros((3, 0), dtype=np.int64)
 
     def overflow(self, memory: int, occupied: Counts) -> tuple[str, str, str]:
-        """Explain what is too much for a memory: its name, its contents, its capacity."""
+        """Explain an overflow: the memory's name, its contents, its capacity."""
         parts, total = [], 0
         for number, tensor in enumerate(self.program.tensors):
             if self.machine.memory[number] != memory:

@@ -56,7 +56,7 @@ class Timed:
             self.lane[computes] = self.engine[computes[first]][step]
 
     def streaming(self, which: Counts | slice) -> Counts:
-        """Return the cycles that a bus works beside some of the actions, which are computes."""
+        """Return the cycles that a bus streams for each of some actions."""
         return self._streaming[self._form[which]]
 
     def timeline(self, start: Counts, finish: Counts, cycles: int, peak: int) -> Timeline:
@@ -105,7 +105,7 @@ class Schedule:
         self.leaving, self.given_up = leaving[order], given_up[order]
 
     def busy(self, events: slice) -> NDArray[np.bool_]:
-        """Mark those of some events that find their engine still at work on the one before."""
+        """Mark the events that start while their engine is still at work on the one before."""
         before = self.previous[events]
         found: NDArray[np.bool_] = (before >= 0) & (self.start[events] < self.finish[before])
         return found
@@ -172,7 +172,7 @@ def _streaming(columns: Columns) -> Counts:
 
 
 def _run(phase: Numbers, lane: Numbers, cycles: Counts, now: int) -> tuple[Counts, int]:
-    """Run phases one after the other, in each the lanes side by side, on each its actions in turn.
+    """Run phases in sequence, the lanes of a phase in parallel, the actions of a lane in sequence.
 
     Returns
     -------

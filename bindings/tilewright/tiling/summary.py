@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilewright.core.room import Rows
 from tilewright.tiling.problem import Problem
-
-Rows = list[tuple[str, str]]
 
 
 def rows(problem: Problem, report: dict[str, Any]) -> Rows:

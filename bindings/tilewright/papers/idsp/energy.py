@@ -22,7 +22,7 @@ from tilewright.tiling.dsp.traffic import Tiles
 
 
 @dataclass(frozen=True)
-class Energy:
+class NetworkEnergy:
     """Energy of a network by component, in microjoules."""
 
     compute: float
@@ -36,10 +36,10 @@ class Energy:
         return self.compute + self.dma + self.local + self.external
 
 
-def _energy(*, cycles: float, transfers: float, vectors: float, accesses: float) -> Energy:
+def _energy(*, cycles: float, transfers: float, vectors: float, accesses: float) -> NetworkEnergy:
     dsp = machine()
     price = dsp.energy
-    return Energy(
+    return NetworkEnergy(
         compute=cycles * price.core_fj_per_cycle / 1e9,
         dma=transfers * dsp.dma_setup_cycles * price.core_fj_per_cycle / 1e9,
         local=vectors * price.local_fj_per_access / 1e9,
@@ -79,7 +79,7 @@ class Mapped:
 def mapped(network: str) -> list[Mapped]:
     """Evaluate the manual tiles of tables 7.3 and 7.5 by the thesis's closed forms."""
     plain = layers(network, grouped=False)
-    found = []
+    evaluated = []
     for row in manual.rows():
         if row["network"] != network:
             continue
@@ -88,7 +88,7 @@ def mapped(network: str) -> list[Mapped]:
         tiles = Tiles(nest, tuple(np.array([tile[loop]]) for loop in "gncyxk"))
         number = int(np.prod([int(trips[0]) for trips in tiles.trips]))
         vector = nest.machine.energy.local_access_bytes // nest.machine.element_bytes
-        found.append(
+        evaluated.append(
             Mapped(
                 row=row,
                 layer=nest.layer,
@@ -100,7 +100,7 @@ def mapped(network: str) -> list[Mapped]:
                 vectors=number * -int(-published_local(nest) / number // vector),
             )
         )
-    return found
+    return evaluated
 
 
 def published_local(nest: Nest) -> float:
@@ -110,39 +110,41 @@ def published_local(nest: Nest) -> float:
 
 
 @cache
-def energies(network: str) -> dict[str, Energy]:
+def energies(network: str) -> dict[str, NetworkEnergy]:
     """Return the rows of table 7.10, with ours beside them."""
     hand = mapped(network)
-    cycles = sum(one.row["cycles"] for one in hand)
-    vectors = sum(one.row["vector_transfers"] for one in hand)
-    best = [min((one.accesses[name], one.transfers[name], name) for name in SCHEDULES)[2] for one in hand]
-    found = {
+    cycles = sum(layer.row["cycles"] for layer in hand)
+    vectors = sum(layer.row["vector_transfers"] for layer in hand)
+    best = [
+        min((layer.accesses[name], layer.transfers[name], name) for name in SCHEDULES)[2] for layer in hand
+    ]
+    rows = {
         "mapping": _energy(
             cycles=cycles,
             vectors=vectors,
-            transfers=sum(one.transfers[name] for one, name in zip(hand, best, strict=True)),
-            accesses=sum(one.accesses[name] for one, name in zip(hand, best, strict=True)),
+            transfers=sum(layer.transfers[name] for layer, name in zip(hand, best, strict=True)),
+            accesses=sum(layer.accesses[name] for layer, name in zip(hand, best, strict=True)),
         ),
         "mapping, intra-tile only": _energy(
             cycles=cycles,
             vectors=vectors,
-            transfers=sum(one.transfers["intra"] for one in hand),
-            accesses=sum(one.accesses["intra"] for one in hand),
+            transfers=sum(layer.transfers["intra"] for layer in hand),
+            accesses=sum(layer.accesses["intra"] for layer in hand),
         ),
     }
-    model = [published_reuse(one.layer) for one in hand]
-    found["model"] = _energy(
-        cycles=sum(one.compute for one in model),
-        vectors=sum(one.vectors for one in hand),
-        transfers=sum(one.transfers for one in model),
-        accesses=sum(one.accesses for one in model),
+    model = [published_reuse(layer.layer) for layer in hand]
+    rows["model"] = _energy(
+        cycles=sum(layer.compute for layer in model),
+        vectors=sum(layer.vectors for layer in hand),
+        transfers=sum(layer.transfers for layer in model),
+        accesses=sum(layer.accesses for layer in model),
     )
     for limit, title in (("thesis", "least energy, thesis's schedules"), ("any", "least energy, any order")):
-        found[title] = _least_energy(network, limit)
-    return found
+        rows[title] = _least_energy(network, limit)
+    return rows
 
 
-def _least_energy(network: str, limit: str) -> Energy:
+def _least_energy(network: str, limit: str) -> NetworkEnergy:
     dsp = machine()
     parts = []
     for layer in layers(network).values():
@@ -159,7 +161,7 @@ def _least_energy(network: str, limit: str) -> Energy:
     )
 
 
-def performance(network: str, energy: Energy, cycles: float) -> dict[str, float]:
+def performance(network: str, energy: NetworkEnergy, cycles: float) -> dict[str, float]:
     """Return the figures of table 7.11 from energy and the core's cycles without DMA set-up."""
     dsp = machine()
     macs = sum(layer.macs for layer in layers(network).values())
@@ -192,14 +194,14 @@ def _print_local_transfers(say: Say) -> None:
     over = []
     for network, title in NETWORKS.items():
         by_name = layers(network)
-        for one in mapped(network):
-            name, theirs = one.row["layer"], one.row["model_vector_transfers"]
+        for layer in mapped(network):
+            name, theirs = layer.row["layer"], layer.row["model_vector_transfers"]
             least = exact.local_traffic(nest_of(by_name[name], machine())) / 32
             label = f"{title} {name}"
-            numbers = f"{one.vectors:>13,} {_distance(one.vectors, theirs):>8} {least:>10,.0f}"
+            numbers = f"{layer.vectors:>13,} {_distance(layer.vectors, theirs):>8} {least:>10,.0f}"
             say(f"  {label:<16} {theirs:>10,} {numbers}")
-            if not one.fits:
-                over.append(f"{label} {2 * one.need / 1024:.1f} KB")
+            if not layer.fits:
+                over.append(f"{label} {2 * layer.need / 1024:.1f} KB")
     say(
         "  as published: the register file's best tile by the closed forms, rounded up to vectors in every "
         "tile of the manual mapping. conv3 to conv5: the thesis's numbers are those of the second best tile, "
@@ -242,7 +244,7 @@ def _print_performance(say: Say) -> None:
     units = ("milliseconds", "milliwatts", "images_per_second", "picojoules_per_op", "utilisation")
     for network, title in NETWORKS.items():
         row = next(row for row in published()["table_7_11"] if row["network"] == network)
-        cycles = sum(one.row["cycles"] for one in mapped(network))
+        cycles = sum(layer.row["cycles"] for layer in mapped(network))
         ours_by_unit = performance(network, energies(network)["mapping"], cycles)
         shown = [
             f"{unit.replace('_', ' ')} {row[unit]:g} | {ours_by_unit[unit]:.4g} "

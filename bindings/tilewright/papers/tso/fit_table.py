@@ -19,14 +19,14 @@ def print_fit(say: Say) -> None:
     say(", ".join(NAMES[name] for name in FITTED))
     _print_line("MACs per cycle and core", ("mean", "rms", "ps", "GMACs/s", "distances"), say)
     for macs in fitting.MACS:
-        space = fitting.Space(networks, machine.model_copy(update={"macs_per_cycle": macs}))
+        space = fitting.PlanSpace(networks, machine.model_copy(update={"macs_per_cycle": macs}))
         _print_fitted(f"{macs}", fitting.fit(space), machine, macs, say)
     say("")
     say("other readings of what the equations leave open, each with the better of 16 and 32 MACs per cycle")
     _print_line("", ("mean", "rms", "ps", "GMACs/s", "distances"), say)
     for name, variant in fitting.VARIANTS.items():
         spaces = {
-            macs: fitting.Space(networks, machine.model_copy(update={"macs_per_cycle": macs}), variant)
+            macs: fitting.PlanSpace(networks, machine.model_copy(update={"macs_per_cycle": macs}), variant)
             for macs in (16, 32)
         }
         fits = {macs: fitting.fit(space) for macs, space in spaces.items()}

@@ -76,7 +76,7 @@ class Prices(NamedTuple):
     burst: float
 
 
-class Space:
+class PlanSpace:
     """The plans of some networks' layers that can be best, under one reading.
 
     Attributes
@@ -234,7 +234,7 @@ def machine() -> NpuMachine:
     return found
 
 
-def evaluate(space: Space, prices: Prices, names: Sequence[str] = FITTED) -> Fit:
+def evaluate(space: PlanSpace, prices: Prices, names: Sequence[str] = FITTED) -> Fit:
     """Return how far prices are from the paper's two columns."""
     return Fit(prices, _relative(space, prices, names) - 1)
 
@@ -245,13 +245,13 @@ def measured() -> dict[str, tuple[int, int]]:
     return {name: (table["burst"][name], table["no_burst"][name]) for name in NETWORKS}
 
 
-def _relative(space: Space, prices: Prices, names: Sequence[str]) -> Values:
+def _relative(space: PlanSpace, prices: Prices, names: Sequence[str]) -> Values:
     times = 1e6 * np.array([measured()[name] for name in names])
     found: Values = np.stack([space.burst(prices), space.no_burst(prices)], axis=1) / times
     return found
 
 
-def _scaled(space: Space, ratios: tuple[float, float]) -> Fit:
+def _scaled(space: PlanSpace, ratios: tuple[float, float]) -> Fit:
     """Return the best prices of given ratios, cycle and burst to a byte, by least squares."""
     prices = Prices(ratios[0], 1.0, ratios[1])
     found = _relative(space, prices, FITTED)
@@ -259,14 +259,14 @@ def _scaled(space: Space, ratios: tuple[float, float]) -> Fit:
     return Fit(Prices(*(scale * price for price in prices)), scale * found - 1)
 
 
-def fit(space: Space) -> Fit:
+def fit(space: PlanSpace) -> Fit:
     """Return the prices with the least squared residuals: a grid of ratios, refined where it is best."""
     grid = product(np.geomspace(1, 600, 30), np.geomspace(0.3, 2000, 30))
     starts = sorted((_scaled(space, ratios) for ratios in grid), key=lambda found: found.square)
     return min((_refined(space, start) for start in starts[:8]), key=lambda found: found.square)
 
 
-def _refined(space: Space, best: Fit) -> Fit:
+def _refined(space: PlanSpace, best: Fit) -> Fit:
     width = 0.25
     while width > 1e-3:
         cycle, byte, burst = best.prices
@@ -280,7 +280,7 @@ def _refined(space: Space, best: Fit) -> Fit:
     return best
 
 
-def whole(space: Space) -> Fit:
+def whole(space: PlanSpace) -> Fit:
     """Return the best prices in whole picoseconds of which cycle and burst are multiples of an element's.
 
     Eight numbers leave them open by several percent anyway, and solvers count times in that unit.

@@ -92,7 +92,7 @@ def best_bound(nest: Nest, minimise: str, local: int) -> LayerBound:
 
 @dataclass(frozen=True)
 class Work:
-    """MACs, each weighted with one over the root of how often one output map uses its input (lemma 2).
+    """MACs, each weighted with 1 / sqrt(uses of its input by one output map) (lemma 2).
 
     Zeros that are generated on chip are no inputs, and their MACs have weight 0.
 
@@ -274,7 +274,7 @@ def _fewest_charges(charges: Counts, share: Reals, work: Work) -> Reals:
 
 
 def fewest_tiles(nest: Nest, work: Work) -> int:
-    """Fewest tiles of a plan: what a tile computes and what it computes with is limited by the memory."""
+    """Bound the tiles of a plan from below: the memory limits the operands and the MACs of a tile."""
     capacity = nest.machine.buffer_capacity
     most = (capacity / 3) ** 1.5 * (1 + MARGIN)
     largest = max(compulsory(nest, work))
@@ -282,7 +282,7 @@ def fewest_tiles(nest: Nest, work: Work) -> int:
 
 
 def fewest_transfers(nest: Nest, accesses: int, tiles: int) -> int:
-    """Fewest transfers of a plan with so many accesses and tiles, at least.
+    """Bound the transfers of a plan from below, given bounds on its accesses and tiles.
 
     The first tile loads its input and weights, the last writes its output. From one tile to the next at least
     two operands change, each of which takes a transfer, but for an input whose new part is generated padding.

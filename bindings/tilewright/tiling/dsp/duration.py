@@ -23,7 +23,7 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Duration:
-    """What a plan takes.
+    """The time of a plan and its parts.
 
     Attributes
     ----------
@@ -48,8 +48,8 @@ class Duration:
 
 
 @dataclass(frozen=True)
-class _Loop:
-    """One tile loop, its iterations grouped by what happens in them and their neighbours."""
+class _GroupedLoop:
+    """One tile loop, its iterations grouped by their sizes and their neighbours' sizes."""
 
     axis: int
     trips: int
@@ -68,10 +68,10 @@ def duration(nest: Nest, plan: DspPlan, local: int = 0) -> Duration:
     local
         Elements that the whole layer moves between on-chip memory and registers (section 5.4).
     """
-    return _Walk(nest, plan, local).total()
+    return _Iterations(nest, plan, local).total()
 
 
-class _Walk:
+class _Iterations:
     """The representative iterations of a loop nest, each with how many it stands for."""
 
     def __init__(self, nest: Nest, plan: DspPlan, local: int) -> None:
@@ -86,7 +86,7 @@ class _Walk:
         for loop, c in zip(self.loops, self.classes, strict=True):
             self.weight = self.weight * loop.weight[c]
 
-    def _loop(self, axis: int) -> _Loop:
+    def _loop(self, axis: int) -> _GroupedLoop:
         """Group the iterations of a loop by their sizes and those of the iterations before and after."""
         trips = self.nest.trips(self.step)[axis]
         step, size = self.step[axis], self.nest.sizes[axis]
@@ -98,11 +98,11 @@ class _Walk:
             full, new = tiles.full, tiles.new
         if trips <= 5:
             everything = np.arange(trips)
-            return _Loop(axis, trips, everything, np.ones(trips, dtype=np.int64), sizes, full, new)
+            return _GroupedLoop(axis, trips, everything, np.ones(trips, dtype=np.int64), sizes, full, new)
         if axis not in (Y, X):
             # Only the last may be smaller, so only the two at each end have other neighbours.
             index = np.array([0, 1, 2, trips - 2, trips - 1])
-            return _Loop(axis, trips, index, np.array([1, 1, trips - 4, 1, 1]), sizes, full, new)
+            return _GroupedLoop(axis, trips, index, np.array([1, 1, trips - 4, 1, 1]), sizes, full, new)
         # The first and the last are unlike all others, so that no group mixes them with their neighbours.
         kind = np.stack([sizes, full, new, np.zeros(trips, dtype=np.int64)])
         kind[3, 0], kind[3, -1] = 1, 2
@@ -110,7 +110,7 @@ class _Walk:
         _, index, weight = np.unique(inner, axis=1, return_index=True, return_counts=True)
         index = np.concatenate([[0], index + 1, [trips - 1]])
         weight = np.concatenate([[1], weight, [1]])
-        return _Loop(axis, trips, index, weight, sizes, full, new)
+        return _GroupedLoop(axis, trips, index, weight, sizes, full, new)
 
     def _moved(self, forward: bool) -> tuple[list[Counts], NDArray[np.int64]]:
         """Return the next (or previous) iteration's indices and the outermost loop that changes.

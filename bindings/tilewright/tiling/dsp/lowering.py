@@ -14,7 +14,7 @@ from tilewright.simulator.columns import TabledSteps
 from tilewright.tiling.dsp.nest import Nest
 from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.dsp.step_table import step_table
-from tilewright.tiling.dsp.walk import Walk
+from tilewright.tiling.dsp.walk import TileWalk
 
 Span = tuple[int, int]
 
@@ -43,7 +43,7 @@ def lower(nest: Nest, plan: DspPlan, local: int) -> Program:
             buffer=buffers["output"],
         ),
     )
-    walk = Walk(nest, plan, local)
+    walk = TileWalk(nest, plan, local)
     return Program(
         tensors=tensors,
         memories=(Memory("mem", machine.capacity),),

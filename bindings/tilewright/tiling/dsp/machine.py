@@ -27,7 +27,7 @@ class Energy(Spec):
     core_fj_per_cycle
         Of every cycle in which the core computes or sets up a transfer.
     local_fj_per_access, local_access_bytes
-        On-chip memory, per access of so many bytes.
+        On-chip memory, per access of `local_access_bytes`.
     dram_fj_per_access, dram_access_bytes
         External memory.
     """

@@ -90,7 +90,7 @@ def schedules(problem: Problem) -> list[tuple[str, str]]:
 
 
 def worth_trying(problem: Problem) -> list[tuple[str, str]]:
-    """Return the schedules among which the best is."""
+    """Return schedules that contain a best one."""
     known = schedules(problem)
     return known[: len(ENOUGH)] if problem.limits.schedule == "any" else known
 

@@ -33,7 +33,7 @@ G, N, C, Y, X, K = Loop
 
 
 @dataclass(frozen=True)
-class Axis:
+class InputSpans:
     """The input rows (or columns) that the tiles along an axis of the output need.
 
     Attributes
@@ -98,7 +98,7 @@ class Nest:
         side = axis - Y
         return (step - 1) * self.layer.stride[side] + self.layer.kernel_extent[side]
 
-    def axis(self, axis: int, step: int) -> Axis:
+    def axis(self, axis: int, step: int) -> InputSpans:
         """Return the input intervals of the tiles along Y or X."""
         side = axis - Y
         layer = self.layer
@@ -110,7 +110,7 @@ class Nest:
             before = layer.padding[2 * side]
             start = np.maximum(start, before)
             stop = np.minimum(stop, before + layer.input[1 + side])
-        return Axis(start, stop)
+        return InputSpans(start, stop)
 
     @cached_property
     def window(self) -> int:

@@ -11,7 +11,7 @@ from tilewright.simulator.columns import COMPUTE, FREE, LOAD, READ, WRITE, Key, 
 from tilewright.tiling.dsp.nest import C, G, K, N, X, Y
 from tilewright.tiling.dsp.plan import LOOPS
 from tilewright.tiling.dsp.traffic import RELEVANT
-from tilewright.tiling.dsp.walk import Walk
+from tilewright.tiling.dsp.walk import TileWalk
 
 Numbers = NDArray[np.int64]
 Ranges = tuple[Numbers, Numbers]
@@ -21,8 +21,8 @@ Events = tuple[Key, Numbers, Numbers, Numbers]
 """A form, the steps (from 0) in which it occurs, and bounds of its regions, shape ``(steps, axes)``."""
 
 
-def step_table(walk: Walk) -> StepTable:
-    """Return the steps of a walk over all tiles, as `Walk.steps` makes them."""
+def step_table(walk: TileWalk) -> StepTable:
+    """Return the steps of a walk over all tiles, as `TileWalk.steps` makes them."""
     tiles = _Tiles(walk)
     events = list(tiles.events())
     step = np.concatenate([steps for _, steps, _, _ in events])
@@ -54,7 +54,7 @@ class _Tiles:
         The rows and the columns of the padded input under it.
     """
 
-    def __init__(self, walk: Walk) -> None:
+    def __init__(self, walk: TileWalk) -> None:
         self.walk, self.count = walk, walk.length
         trips = [walk.trips[d] for d in walk.order]
         numbers = np.stack(np.unravel_index(np.arange(walk.length), trips))

@@ -77,7 +77,7 @@ class Tiles:
         return {name: np.array(sums, dtype=np.int64)[index].reshape(shape) for name, sums in table.items()}
 
     def repeats(self, operand: str, order: str) -> Counts:
-        """How often each part of an operand is brought, without the g loop (which repeats nothing)."""
+        """Return how often each part of an operand is moved; the g loop repeats nothing."""
         moved = np.zeros(1, dtype=bool)
         times = np.ones(1, dtype=np.int64)
         for loop in reversed(order):

@@ -14,7 +14,7 @@ from tilewright.tiling.dsp.traffic import RELEVANT
 Span = tuple[int, int]
 
 
-class Walk:
+class TileWalk:
     """The tiles in their order, and what is moved between one and the next."""
 
     def __init__(self, nest: Nest, plan: DspPlan, local: int) -> None:
@@ -78,7 +78,7 @@ class Walk:
         return self.always or any(before[d] != now[d] for d in RELEVANT[operand])
 
     def _input(self, before: tuple[int, ...] | None, now: tuple[int, ...]) -> tuple[Box | None, Box | None]:
-        """Return what of the input leaves the chip and what comes, None for nothing."""
+        """Return the parts of the input that leave the chip and that come, None for nothing."""
         if before is None:
             return None, self._window(now)
         if not self._changes("input", before, now):
@@ -131,7 +131,7 @@ class Walk:
         )
 
     def _label(self, at: tuple[int, ...]) -> str:
-        """Name the loops of several iterations with what the tile has of them."""
+        """Name a tile by its ranges in the loops of several iterations."""
         return " ".join(
             f"{LOOPS[d]}{first}-{last - 1}"
             for d in self.order

@@ -56,7 +56,7 @@ OURS = Reading()
 
 @dataclass(frozen=True)
 class Cost:
-    """What a plan takes, or many plans; ``time = cycles * cycle_ps + bytes * byte_ps + bursts * burst_ps``.
+    """The work of one plan or of many; ``time = cycles * cycle_ps + bytes * byte_ps + bursts * burst_ps``.
 
     Attributes
     ----------
@@ -99,12 +99,12 @@ def time_ps(cut: Cut, cost: Cost) -> Any:
 
 
 def cost(cut: Cut, plan: NpuPlan) -> Cost:
-    """Return what a plan takes, exactly as the simulator measures it."""
+    """Return the cost of a plan, exactly as the simulator measures it."""
     return _one(totals(cut, plan.schedule, _numbers(cut, plan)))
 
 
 def published(cut: Cut, plan: NpuPlan) -> Cost:
-    """Return what a plan takes with every tile counted as a full one (equations 3 to 9)."""
+    """Return the cost of a plan with every tile counted as a full one (equations 3 to 9)."""
     return _one(totals(cut, plan.schedule, _numbers(cut, plan), Reading(edges="full")))
 
 
@@ -118,7 +118,7 @@ def _one(found: Cost) -> Cost:
 
 
 def totals(cut: Cut, schedule: str, step: Steps, reading: Reading = OURS) -> Cost:
-    """Return what plans take, valid or not.
+    """Return the cost of plans, valid or not.
 
     With ``cores = "even"`` the cycles are those of all cores together.
     """
@@ -158,7 +158,7 @@ def totals(cut: Cut, schedule: str, step: Steps, reading: Reading = OURS) -> Cos
 
 
 class Planes(NamedTuple):
-    """What the tiles of one map take in all TLEs that share its rows.
+    """Cost of the tiles of one map in all TLEs that share its rows.
 
     Attributes
     ----------
@@ -178,7 +178,7 @@ class Planes(NamedTuple):
 
 
 def planes(cut: Cut, r: Any, c: Any, rows: Sequence[Span] | None = None, reading: Reading = OURS) -> Planes:
-    """Return what the tiles of r rows and c columns take, for one map."""
+    """Return the cost of the tiles of r rows and c columns of one map."""
     width = cut.layer.output_plane[1]
     spans = cut.rows if rows is None else rows
     add: Callable[..., Any] = partial(add_up, full=reading.edges == "full")
@@ -212,7 +212,7 @@ def planes(cut: Cut, r: Any, c: Any, rows: Sequence[Span] | None = None, reading
 
 
 def rounds(cut: Cut, r: Any, c: Any, rows: int, full: bool = False) -> Any:
-    """Return the cycles in which a core adds one input map to one output map of so many rows (equation 7)."""
+    """Return the cycles in which a core adds one input map to `rows` of an output map (equation 7)."""
 
     def cycles(height: Any, width: Any) -> Any:
         return quotient(height * width * cut.window, cut.machine.macs_per_cycle)

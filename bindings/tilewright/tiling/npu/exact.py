@@ -27,7 +27,7 @@ class FastestPlan(NamedTuple):
     plan: NpuPlan
 
 
-class Tiles(NamedTuple):
+class TileGrid(NamedTuple):
     """All tiles of a partition and schedule: arrays that broadcast, in the order in which they are tried.
 
     Attributes
@@ -62,13 +62,13 @@ def choices(limits: LayerLimits) -> Iterator[tuple[str, str]]:
             yield partition, schedule
 
 
-def tiles(cut: Cut, schedule: str) -> Tiles:
+def tiles(cut: Cut, schedule: str) -> TileGrid:
     """Return every tile that can be best."""
     ms, ns, rs, cs = cut.steps
     n, r, c = ns[::-1][None, None, :], rs[:, None, None], cs[None, :, None]
     most = largest_filter_step(cut, schedule, n, r, c)
     m = ms[np.maximum(np.searchsorted(ms, most, side="right") - 1, 0)]
-    return Tiles(m, n, r, c, most > 0)
+    return TileGrid(m, n, r, c, most > 0)
 
 
 def largest_filter_step(cut: Cut, schedule: str, n: Any, r: Any, c: Any) -> Any:

@@ -8,7 +8,7 @@ TLE is one transfer per operand and one computation, which lasts as long as its 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise, product
 from typing import Any
@@ -52,7 +52,7 @@ def lower(cut: Cut, plan: NpuPlan) -> Program:
         for operand, capacity in cut.capacity.items():
             memories.append(Memory(f"{operand} {tle.name}", capacity * tle.copies[operand]))
         engines.append(Engine(f"mac {tle.name}"))
-    walk = _Walk(cut, plan, tles)
+    walk = _TileWalk(cut, plan, tles)
     return Program(
         tensors=tuple(tensor for tle in tles for tensor in tle.tensors),
         memories=tuple(memories),
@@ -62,7 +62,7 @@ def lower(cut: Cut, plan: NpuPlan) -> Program:
 
 
 def data(cut: Cut, plan: NpuPlan, values: Values, kernels: Values, outputs: Values) -> tuple[Any, Any]:
-    """Return what DRAM holds at the start, and what it must hold in the end, by tensor.
+    """Return the contents of DRAM at the start and the expected ones at the end, by tensor.
 
     Parameters
     ----------
@@ -195,7 +195,52 @@ class _Tle:
         )
 
 
-class _Walk:
+@dataclass
+class _Actions:
+    """What is done in a step, filled TLE by TLE."""
+
+    free: list[Free] = field(default_factory=list)
+    write: list[WriteBack] = field(default_factory=list)
+    load: list[Load] = field(default_factory=list)
+    compute: list[Compute] = field(default_factory=list)
+
+    def step(self, label: str) -> Step:
+        """Return the step."""
+        return Step(tuple(self.free), tuple(self.write), tuple(self.load), tuple(self.compute), label)
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """What a TLE computes in a step, as ranges.
+
+    Attributes
+    ----------
+    filters, maps
+        Of all its cores, and of the input.
+    rows, columns
+        Of the output, from the first row of the TLE's share.
+    down, across
+        Rows and columns of the input under them.
+    channels, weight_maps
+        Maps of the input and of the filters that are on chip.
+    lane
+        Filters of each core.
+    """
+
+    image: Span
+    group: Span
+    filters: Span
+    maps: Span
+    rows: Span
+    columns: Span
+    down: Span
+    across: Span
+    channels: Span
+    weight_maps: Span
+    lane: list[Span]
+
+
+class _TileWalk:
     """The steps of all TLEs, and what each moves between one and the next."""
 
     def __init__(self, cut: Cut, plan: NpuPlan, tles: list[_Tle]) -> None:
@@ -214,108 +259,125 @@ class _Walk:
         several = [name for name, loop in zip(order, self.ranges, strict=True) if len(loop) > 1]
         for numbers in product(*self.ranges):
             at = dict(zip(order, numbers, strict=True))
-            free: list[Free] = []
-            write: list[WriteBack] = []
-            load: list[Load] = []
-            compute: list[Compute] = []
+            actions = _Actions()
             for tle, chip in zip(self.tles, held, strict=True):
-                self._tle(tle, chip, at, free, write, load, compute)
-            label = " ".join(f"{name}{at[name]}" for name in several)
-            yield Step(tuple(free), tuple(write), tuple(load), tuple(compute), label)
-        free, write = [], []
+                self._add(tle, chip, at, actions)
+            yield actions.step(" ".join(f"{name}{at[name]}" for name in several))
+        actions = _Actions()
         for tle, chip in zip(self.tles, held, strict=True):
-            self._leave(tle, chip, {}, free, write)
-        yield Step(tuple(free), tuple(write), label="empty the memories")
+            self._leave(tle, chip, {}, actions)
+        yield actions.step("empty the memories")
 
-    def _tle(
-        self,
-        tle: _Tle,
-        chip: dict[str, Box],
-        at: dict[str, int],
-        free: list[Free],
-        write: list[WriteBack],
-        load: list[Load],
-        compute: list[Compute],
-    ) -> None:
-        """Add what one TLE does in a step; one that has no such tile only puts away what it holds."""
-        cut, (_, n, r, c) = self.cut, self.step
-        height = tle.share.rows[1] - tle.share.rows[0]
-        rows = at["r"] * r, min((at["r"] + 1) * r, height)
-        if at["j"] >= len(tle.lanes) or rows[0] >= height:
-            self._leave(tle, chip, {}, free, write)
+    def _add(self, tle: _Tle, chip: dict[str, Box], at: dict[str, int], actions: _Actions) -> None:
+        """Add what one TLE does in a step; one that has no such tile only puts away what it holds.
+
+        Parameters
+        ----------
+        chip
+            What the TLE holds, by tensor; it is brought up to date.
+        at
+            Numbers of the loops over images b, groups g, filters j, rows r, columns c and maps n.
+        """
+        tile = self._tile(tle, at)
+        if tile is None:
+            self._leave(tle, chip, {}, actions)
             return
-        columns = at["c"] * c, min((at["c"] + 1) * c, cut.layer.output_plane[1])
-        maps = at["n"] * n, min((at["n"] + 1) * n, cut.maps)
-        filters, image, group = tle.spans[at["j"]], (at["b"], at["b"] + 1), (at["g"], at["g"] + 1)
-        (sy, sx), names = cut.layer.stride, [tensor.name for tensor in tle.tensors]
-        down = rows[0] * sy, rows[0] * sy + cut.reach(0, rows[1] - rows[0])
-        across = columns[0] * sx, columns[0] * sx + cut.reach(1, columns[1] - columns[0])
-        channels = filters if cut.depthwise else maps
-        weight_maps = (0, cut.maps) if self.plan.schedule == "WS" else maps
+        inputs, weights, outputs = (tensor.name for tensor in tle.tensors)
         boxes = {
-            names[0]: Box((image, group, channels, down, across)),
-            names[1]: Box((group, filters, weight_maps, None, None)),
-            names[2]: Box((image, group, filters, rows, columns)),
+            inputs: Box((tile.image, tile.group, tile.channels, tile.down, tile.across)),
+            weights: Box((tile.group, tile.filters, tile.weight_maps, None, None)),
+            outputs: Box((tile.image, tile.group, tile.filters, tile.rows, tile.columns)),
         }
         # Every image and group starts anew, so its first tile finds nothing.
         begins = not any(at[loop] for loop in "jrcn")
-        keep = set() if begins else {names[2]} | ({names[1]} if self.plan.schedule == "WS" else set())
+        keep = set() if begins else {outputs} | ({weights} if self.plan.schedule == "WS" else set())
         kept = {name: boxes[name] for name in keep if chip.get(name) == boxes[name]}
-        self._leave(tle, chip, kept, free, write)
-        whole = columns[1] - columns[0] == cut.layer.output_plane[1]
-        if names[0] not in chip:
-            planes = (channels[1] - channels[0]) * cut.plane_bursts(
-                down[1] - down[0], across[1] - across[0], whole
-            )
-            load.append(Load(names[0], boxes[names[0]], "dram", bursts=planes))
-        if names[1] not in chip:
-            bursts = (filters[1] - filters[0]) * cut.filter_bursts(weight_maps[1] - weight_maps[0])
-            load.append(Load(names[1], boxes[names[1]], "dram", bursts=bursts))
+        self._leave(tle, chip, kept, actions)
+        if inputs not in chip:
+            bursts = _length(tile.channels) * self._plane_bursts(tile.down, tile.across, tile.columns)
+            actions.load.append(Load(inputs, boxes[inputs], "dram", bursts=bursts))
+        if weights not in chip:
+            bursts = _length(tile.filters) * self.cut.filter_bursts(_length(tile.weight_maps))
+            actions.load.append(Load(weights, boxes[weights], "dram", bursts=bursts))
         chip.update(boxes)
-        widest = max(last - first for first, last in tle.lanes[at["j"]])
-        area = (rows[1] - rows[0]) * (columns[1] - columns[0])
-        cycles = widest * (maps[1] - maps[0]) * quotient(area * cut.window, cut.machine.macs_per_cycle)
-        used = boxes[names[1]]
+        used = boxes[weights]
         if self.plan.schedule == "WS":
-            used = Box((group, filters, maps, None, None))
-        compute.append(
-            Compute(
-                names[2],
-                boxes[names[2]],
-                operands=((names[0], boxes[names[0]]), (names[1], used)),
-                macs_per_element=(maps[1] - maps[0]) * cut.window,
-                operation=ConvolveBox(
-                    tle.layer,
-                    images=image,
-                    groups=filters if cut.depthwise else group,
-                    kernels=(0, 1) if cut.depthwise else filters,
-                    channels=maps,
-                    rows=rows,
-                    cols=columns,
-                    input=names[0],
-                    weights=names[1],
-                ),
-                engine=f"mac {tle.name}",
-                cycles=cycles * cut.machine.cycle_ps,
-            )
+            used = Box((tile.group, tile.filters, tile.maps, None, None))
+        operands = ((inputs, boxes[inputs]), (weights, used))
+        actions.compute.append(self._compute(tle, tile, outputs, boxes[outputs], operands))
+
+    def _tile(self, tle: _Tle, at: dict[str, int]) -> _Tile | None:
+        """Return a TLE's tile, None where it has none."""
+        cut, (_, n, r, c) = self.cut, self.step
+        height = _length(tle.share.rows)
+        rows = at["r"] * r, min((at["r"] + 1) * r, height)
+        if at["j"] >= len(tle.lanes) or rows[0] >= height:
+            return None
+        columns = at["c"] * c, min((at["c"] + 1) * c, cut.layer.output_plane[1])
+        maps = at["n"] * n, min((at["n"] + 1) * n, cut.maps)
+        filters, (sy, sx) = tle.spans[at["j"]], cut.layer.stride
+        return _Tile(
+            image=(at["b"], at["b"] + 1),
+            group=(at["g"], at["g"] + 1),
+            filters=filters,
+            maps=maps,
+            rows=rows,
+            columns=columns,
+            down=(rows[0] * sy, rows[0] * sy + cut.reach(0, _length(rows))),
+            across=(columns[0] * sx, columns[0] * sx + cut.reach(1, _length(columns))),
+            channels=filters if cut.depthwise else maps,
+            weight_maps=(0, cut.maps) if self.plan.schedule == "WS" else maps,
+            lane=tle.lanes[at["j"]],
         )
 
-    def _leave(
-        self, tle: _Tle, chip: dict[str, Box], kept: dict[str, Box], free: list[Free], write: list[WriteBack]
-    ) -> None:
-        """Put away what a TLE holds: outputs are written back, the rest is forgotten."""
+    def _compute(
+        self, tle: _Tle, tile: _Tile, outputs: str, box: Box, operands: tuple[tuple[str, Box], ...]
+    ) -> Compute:
+        """Return the computation of a tile, as long as the core with most filters needs."""
         cut = self.cut
+        area = _length(tile.rows) * _length(tile.columns)
+        rounds = quotient(area * cut.window, cut.machine.macs_per_cycle)
+        cycles = max(map(_length, tile.lane)) * _length(tile.maps) * rounds
+        (inputs, _), (weights, _) = operands
+        return Compute(
+            outputs,
+            box,
+            operands=operands,
+            macs_per_element=_length(tile.maps) * cut.window,
+            operation=ConvolveBox(
+                tle.layer,
+                images=tile.image,
+                groups=tile.filters if cut.depthwise else tile.group,
+                kernels=(0, 1) if cut.depthwise else tile.filters,
+                channels=tile.maps,
+                rows=tile.rows,
+                cols=tile.columns,
+                input=inputs,
+                weights=weights,
+            ),
+            engine=f"mac {tle.name}",
+            cycles=cycles * cut.machine.cycle_ps,
+        )
+
+    def _plane_bursts(self, rows: Span, columns: Span, outputs: Span) -> int:
+        """Return the bursts of a part of one map; `outputs` are the columns of the output that it serves."""
+        whole = _length(outputs) == self.cut.layer.output_plane[1]
+        return int(self.cut.plane_bursts(_length(rows), _length(columns), whole))
+
+    def _leave(self, tle: _Tle, chip: dict[str, Box], kept: dict[str, Box], actions: _Actions) -> None:
+        """Put away what a TLE holds: outputs are written back, the rest is forgotten."""
         for tensor in tle.tensors:
             box = chip.get(tensor.name)
             if box is None or tensor.name in kept:
                 continue
             del chip[tensor.name]
             if tensor.role != "output":
-                free.append(Free(tensor.name, box))
+                actions.free.append(Free(tensor.name, box))
                 continue
             _, _, filters, rows, columns = (span for span in box.ranges if span is not None)
-            whole = columns[1] - columns[0] == cut.layer.output_plane[1]
-            planes = (filters[1] - filters[0]) * cut.plane_bursts(
-                rows[1] - rows[0], columns[1] - columns[0], whole
-            )
-            write.append(WriteBack(tensor.name, box, "dram", bursts=planes))
+            bursts = _length(filters) * self._plane_bursts(rows, columns, columns)
+            actions.write.append(WriteBack(tensor.name, box, "dram", bursts=bursts))
+
+
+def _length(span: Span) -> int:
+    return span[1] - span[0]

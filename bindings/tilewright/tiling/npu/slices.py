@@ -107,7 +107,7 @@ class Cut:
         )
 
     def _cores(self, filters: Span) -> tuple[Span, ...]:
-        """Divide filters among the TLTs; what is left over goes to the first ones."""
+        """Divide filters among the TLTs; the first ones get the remainder."""
         first, last = filters
         each, more = divmod(last - first, self.machine.tlts)
         ends = np.cumsum([first] + [each + (core < more) for core in range(self.machine.tlts)]).tolist()
@@ -136,7 +136,7 @@ class Cut:
         )
 
     def reach(self, side: int, outputs: Any) -> Any:
-        """Input rows (side 0) or columns (side 1) under so many outputs (equation 1)."""
+        """Input rows (side 0) or columns (side 1) under a number of outputs (equation 1)."""
         return (outputs - 1) * self.layer.stride[side] + self.layer.kernel_extent[side]
 
     def need(self, step: tuple[int, int, int, int], schedule: str) -> dict[str, int]:
@@ -159,7 +159,7 @@ class Cut:
         }
 
     def bursts(self, elements: Any) -> Any:
-        """Bursts of so many elements that follow each other in DRAM."""
+        """Bursts of elements that follow each other in DRAM."""
         return quotient(elements * self.machine.element_bytes, self.machine.burst_bytes)
 
     def plane_bursts(self, rows: int, columns: int, whole_rows: bool) -> int:
@@ -169,7 +169,7 @@ class Cut:
         return int(rows * self.bursts(columns))
 
     def filter_bursts(self, maps: Any) -> Any:
-        """Bursts of one filter's weights for so many input maps, which follow each other."""
+        """Bursts of one filter's weights for a number of input maps, which follow each other."""
         return self.bursts(maps * self.window)
 
 

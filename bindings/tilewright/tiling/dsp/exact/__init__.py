@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from tilewright.tiling.dsp.exact.accesses import BestPlan, fewest_accesses, local_traffic
 from tilewright.tiling.dsp.exact.cheapest import cheapest
-from tilewright.tiling.dsp.exact.front import Point, pareto_front
+from tilewright.tiling.dsp.exact.front import TradeOff, pareto_front
 from tilewright.tiling.dsp.exact.patterns import schedules
 
-__all__ = ["BestPlan", "Point", "cheapest", "fewest_accesses", "local_traffic", "pareto_front", "schedules"]
+__all__ = [
+    "BestPlan",
+    "TradeOff",
+    "cheapest",
+    "fewest_accesses",
+    "local_traffic",
+    "pareto_front",
+    "schedules",
+]

@@ -16,7 +16,7 @@ from tilewright.tiling.dsp.nest import Counts, Nest, Tile
 from tilewright.tiling.dsp.plan import DspPlan
 
 
-class Point(NamedTuple):
+class TradeOff(NamedTuple):
     """A trade-off: cycles, accesses to external memory, and a plan with both."""
 
     cycles: int
@@ -26,7 +26,7 @@ class Point(NamedTuple):
 
 def pareto_front(
     nest: Nest, limit: str, local: int, deadline: float = float("inf")
-) -> tuple[tuple[Point, ...], bool]:
+) -> tuple[tuple[TradeOff, ...], bool]:
     """Return every trade-off of cycles and accesses, fastest first, and whether they are proven to be all.
 
     The front is that of equation 5.24 in the thesis. Of plans that agree in both numbers one is returned.
@@ -45,7 +45,7 @@ def pareto_front(
         return (), True
     # What takes longer than the plan with the fewest accesses is of no interest.
     slowest = duration(nest, start.plan, local).cycles
-    search = _FrontSearch(nest, limit, local, Point(slowest, start.value, start.plan))
+    search = _FrontSearch(nest, limit, local, TradeOff(slowest, start.value, start.plan))
     complete = search.run(slowest, deadline)
     return tuple(sorted(search.front)), complete and time.monotonic() <= deadline
 
@@ -53,7 +53,7 @@ def pareto_front(
 class _FrontSearch:
     """The trade-offs that no other is known to dominate, and the tiles that were looked at."""
 
-    def __init__(self, nest: Nest, limit: str, local: int, start: Point) -> None:
+    def __init__(self, nest: Nest, limit: str, local: int, start: TradeOff) -> None:
         self.nest, self.limit, self.local = nest, limit, local
         self.front = [start]
         self._seen: set[Tile] = set()
@@ -112,10 +112,10 @@ class _FrontSearch:
                     self.front = [
                         p for p in self.front if not (p.accesses >= way.accesses and p.cycles >= cycles)
                     ]
-                    self.front.append(Point(cycles, way.accesses, plan))
+                    self.front.append(TradeOff(cycles, way.accesses, plan))
 
 
-def _unbeaten(front: list[Point], accesses: Counts, cycles: Counts) -> NDArray[np.bool_]:
+def _unbeaten(front: list[TradeOff], accesses: Counts, cycles: Counts) -> NDArray[np.bool_]:
     """Whether no point of a front has as few accesses and as few cycles."""
     if not front:
         return np.ones(len(accesses), dtype=bool)

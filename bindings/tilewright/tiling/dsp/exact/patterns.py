@@ -10,9 +10,12 @@ from tilewright.tiling.dsp.nest import C, K, N, X, Y
 from tilewright.tiling.dsp.plan import LOOPS, ORDERED, SCHEDULES
 from tilewright.tiling.dsp.traffic import RELEVANT
 
+FREE_DIMENSIONS = (N, C, Y, X, K)
+"""The loops whose order is a decision."""
+
 
 class Pattern(NamedTuple):
-    """How often operands are brought when certain loops have a single iteration.
+    """How often operands are moved when certain loops have a single iteration.
 
     Attributes
     ----------
@@ -54,14 +57,14 @@ def patterns(limit: str, double_buffering: bool) -> tuple[tuple[frozenset[int], 
     """Return for every set of loops with a single iteration the patterns worth trying."""
     table = []
     for single in chain.from_iterable(combinations(FREE_DIMENSIONS, size) for size in range(6)):
-        found: list[Pattern] = []
+        kept: list[Pattern] = []
         for order, reuse in schedules(limit):
             new = pattern_of(order, reuse, frozenset(single), double_buffering)
             if new is None:
                 continue
-            if not any(known.beats(new) for known in found):
-                found = [known for known in found if not new.beats(known)] + [new]
-        table.append((frozenset(single), tuple(found)))
+            if not any(pattern.beats(new) for pattern in kept):
+                kept = [pattern for pattern in kept if not new.beats(pattern)] + [new]
+        table.append((frozenset(single), tuple(kept)))
     return tuple(table)
 
 
@@ -89,14 +92,11 @@ def alike(
     limit: str, single: frozenset[int], double_buffering: bool
 ) -> tuple[tuple[tuple[str, str], ...], ...]:
     """Return schedules that differ in the loops of several iterations, those that move the same together."""
-    known: dict[tuple[object, ...], dict[str, tuple[str, str]]] = {}
+    groups: dict[tuple[object, ...], dict[str, tuple[str, str]]] = {}
     for order, reuse in schedules(limit):
         pattern = pattern_of(order, reuse, single, double_buffering)
         if pattern is None:
             continue
         shown = "".join(loop for loop in order if LOOPS.index(loop) not in single) + reuse
-        known.setdefault(pattern[:4], {}).setdefault(shown, (order, reuse))
-    return tuple(tuple(orders.values()) for orders in known.values())
-
-
-FREE_DIMENSIONS = (N, C, Y, X, K)
+        groups.setdefault(pattern[:4], {}).setdefault(shown, (order, reuse))
+    return tuple(tuple(orders.values()) for orders in groups.values())
