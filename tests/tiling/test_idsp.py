@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
+from picture_checks import check_fits
 
 from tilewright.core import catalogue
 from tilewright.papers import figures as reproducing
@@ -315,6 +317,25 @@ def test_plans_are_drawn(name: str, suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"plan{suffix}"
     pictures.draw(problem, plan, simulate(problem, plan), path, title=name)
     assert path.stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("name", ["alexnet-conv3-64k", "lenet5-conv2-idsp", "lenet5-idsp"])
+def test_one_panel_is_drawn_on_given_axes(name: str, new_figures: list[Figure]) -> None:
+    """A layer's and a network's traffic, and the plans of a front."""
+    problem = read(name).problem
+    plan = _solved(problem)
+    report = simulate(problem, plan)
+    ax = Figure().add_subplot()
+    assert pictures.plot(problem, plan, report, ax=ax) is ax
+    if problem.minimise == "pareto":
+        assert ax.lines[1].get_xydata().shape == (len(report.facts["front"]), 2)  # type: ignore[union-attr]
+    else:
+        moved = sum(
+            int(counts.sum()) for table in (report.loaded, report.written) for counts in table.values()
+        )
+        assert sum(patch.get_width() for patch in ax.patches) == moved
+    assert pictures.plot(problem, plan, report).figure in new_figures
+    check_fits(new_figures[0])
 
 
 @pytest.mark.parametrize("network", [False, True])

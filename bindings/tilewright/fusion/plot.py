@@ -131,6 +131,8 @@ def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = N
 def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None) -> Axes:
     """Draw what each group moves from and to DRAM, and above it what its operations move alone.
 
+    Names of groups stand to the left of the axes, `NAMES` inches wide.
+
     See `core.room.Pictures.plot`.
     """
     title = "DRAM traffic of each group"
