@@ -148,7 +148,7 @@ def solved(tilewright: Run, tmp_path: Path) -> Callable[..., Any]:
 
 @pytest.fixture
 def new_figures(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Figure]]:
-    """Return the list of pyplot's figures that a test makes, without a display; closed at its end."""
+    """List the figures that a test makes through pyplot, without a display; they are closed when it ends."""
     import matplotlib
     from matplotlib import pyplot
 

@@ -292,6 +292,12 @@ def test_without_axes_there_is_a_figure_of_pyplot(
     check_fits(new_figures[0])
 
 
+def test_a_front_fits_on_a_figure_of_pyplot(new_figures: list[Figure]) -> None:
+    front = Plan.joined(tuple(plan(FRONT, *pes) for pes in SIX))
+    pictures.plot(FRONT, front, simulate(FRONT, front, overlapped=False))
+    check_fits(new_figures[0])
+
+
 # Files -----------------------------------------------------------------------------------------------
 
 

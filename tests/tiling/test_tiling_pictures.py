@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
+from picture_checks import check_fits
 
 from tilewright.core import catalogue
 from tilewright.run.instance import parse, read
@@ -85,3 +87,22 @@ def test_all_reuses_and_long_planes_are_drawn(tmp_path: Path) -> None:
         assert report.violation is None
         pictures.draw(problem, plan, report, tmp_path / f"{number}.png")
         assert (tmp_path / f"{number}.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("name", ["alexnet-conv3-64k", "lenet5-conv2-idsp", "lenet5-idsp"])
+def test_one_panel_is_drawn_on_given_axes(name: str, new_figures: list[Figure]) -> None:
+    """A layer's and a network's traffic, and the plans of a front."""
+    problem = read(name).problem
+    plan = _solved(problem)
+    report = simulate(problem, plan)
+    ax = Figure().add_subplot()
+    assert pictures.plot(problem, plan, report, ax=ax) is ax
+    if problem.minimise == "pareto":
+        assert ax.lines[1].get_xydata().shape == (len(report.facts["front"]), 2)  # type: ignore[union-attr]
+    else:
+        moved = sum(
+            int(counts.sum()) for table in (report.loaded, report.written) for counts in table.values()
+        )
+        assert sum(patch.get_width() for patch in ax.patches) == moved
+    assert pictures.plot(problem, plan, report).figure in new_figures
+    check_fits(new_figures[0])

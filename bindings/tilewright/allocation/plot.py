@@ -102,7 +102,7 @@ def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None
     See `core.room.Pictures.plot`.
     """
     if plan.front:
-        ax = axes_or_new(ax, 5.6, 4.0)
+        ax = axes_or_new(ax, 5.6, 4.0, right=0.75)
         if report.violation is not None:
             leave_blank(ax, "Rate against PEs", "a front that breaks a rule has no rates")
         else:

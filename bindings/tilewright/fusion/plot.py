@@ -131,6 +131,8 @@ def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = N
 def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None) -> Axes:
     """Draw what each group moves from and to DRAM, and above it what its operations move alone.
 
+    Names of groups stand to the left of the axes, `NAMES` inches wide.
+
     See `core.room.Pictures.plot`.
     """
     title = "DRAM traffic of each group"
@@ -409,12 +411,12 @@ def _key(axes: Axes, drawn: Drawing) -> None:
     fused = sum(len(nodes) > 1 for nodes in drawn.groups.members)
     alone = len(drawn.groups.members) - fused
     counts = [(fused, "group"), (alone, "operation")]
-    told = [
+    counted = [
         f"{count} {what}{'s' * (count > 1)}" + " alone" * (what == "operation")
         for count, what in counts
         if count
     ]
-    axes.set_title(f"(a) The graph: {', '.join(told)}", y=1 + (drawn.key_height - 0.3) / drawn.height)
+    axes.set_title(f"(a) The graph: {', '.join(counted)}", y=1 + (drawn.key_height - 0.3) / drawn.height)
 
 
 def _outline(layers: LayeredGraph, number: int, engine: str) -> list[tuple[float, float]]:
@@ -437,11 +439,11 @@ def _corners(width: float, height: float, engine: str) -> list[tuple[float, floa
 
 
 def _badge(
-    axes: Axes, place: tuple[float, float], number: int, colour: str, points: float, transform: Any = None
+    axes: Axes, at: tuple[float, float], number: int, colour: str, points: float, transform: Any = None
 ) -> None:
     """Write the number of a group on its colour."""
     axes.text(
-        *place,
+        *at,
         str(number + 1),
         transform=transform or axes.transData,
         ha="center",
@@ -466,11 +468,11 @@ class _Row(NamedTuple):
 
     Attributes
     ----------
-    place
+    number
         Of the group in the plan; None for what several groups move.
     """
 
-    place: int | None
+    number: int | None
     words: str
     colour: str
     before: Numbers
@@ -497,13 +499,13 @@ class _Moved(NamedTuple):
             return moved_by_key[key]
 
         shown = []
-        for place, group in enumerate(plan.groups):
+        for number, group in enumerate(plan.groups):
             if group.tile is None:
                 continue
             nodes = tuple(numbers[name] for name in group.nodes)
-            alone = [moved((number,), _alone(problem, number).tile) for number in nodes]
+            alone = [moved((node,), _alone(problem, node).tile) for node in nodes]
             after = moved(nodes, group.tile)
-            shown.append(_Row(place, " + ".join(group.nodes), colours[place], np.sum(alone, axis=0), after))
+            shown.append(_Row(number, " + ".join(group.nodes), colours[number], np.sum(alone, axis=0), after))
         return cls(_largest(shown), *_sums(shown))
 
     @property
@@ -519,7 +521,7 @@ def _largest(moved: Sequence[_Row]) -> list[_Row]:
     order = sorted(moved, key=lambda row: (row.colour == ALONE, -int(max(row.before.sum(), row.after.sum()))))
     kept = [row for row in order[: MAX_ROWS - 1] if row.colour != ALONE] or order[: MAX_ROWS - 1]
     others = [row for row in moved if all(row is not other for other in kept)]
-    kept.sort(key=lambda row: row.place or 0)
+    kept.sort(key=lambda row: row.number or 0)
     return [*kept, _Row(None, f"{len(others)} other groups", GREY, *_sums(others))]
 
 
@@ -586,7 +588,7 @@ def _group_traffic(axes: Axes, moved: _Moved) -> None:
     wide, height = size_in_inches(axes)
     count = len(moved.rows)
     points = min(8.0, 58 * height / count)
-    shown = [row for row in moved.rows if row.place is not None]
+    shown = [row for row in moved.rows if row.number is not None]
     before, after = np.array([row.before for row in shown]), np.array([row.after for row in shown])
     _stack_parts(axes, np.arange(len(shown)) - 0.2, 0.34, before, PALER)
     _stack_parts(axes, np.arange(len(shown)) + 0.2, 0.34, after, 1.0)
@@ -596,10 +598,10 @@ def _group_traffic(axes: Axes, moved: _Moved) -> None:
     for at, row in enumerate(moved.rows):
         name = shortened_to_fit(row.words, NAMES - 0.47, points)
         axes.text(-0.08 / wide, at, name, transform=across, ha="right", **style)
-        if row.place is not None and row.colour != ALONE:
-            _badge(axes, ((0.12 - NAMES) / wide, at), row.place, row.colour, points - 0.5, across)
+        if row.number is not None and row.colour != ALONE:
+            _badge(axes, ((0.12 - NAMES) / wide, at), row.number, row.colour, points - 0.5, across)
         total, planned = int(row.before.sum()), int(row.after.sum())
-        if row.place is None:
+        if row.number is None:
             words = f" {in_bytes(total)} layer by layer, {in_bytes(planned)} as planned"
             axes.text(0, at, words, **style)
         elif (row.before != row.after).any():
@@ -718,7 +720,7 @@ def most_saved(problem: Problem, plan: Plan) -> Group:
     """Return the group that saves the most cycles; without groups of several operations, the longest one."""
     numbers = {op.name: op.number for op in problem.ops}
 
-    def told(group: Group) -> tuple[bool, int]:
+    def fused_and_cycles(group: Group) -> tuple[bool, int]:
         assert group.tile is not None
         nodes = [numbers[name] for name in group.nodes]
         cycles = GroupSchedule(problem.fused(nodes), group.tile).cycles
@@ -726,7 +728,7 @@ def most_saved(problem: Problem, plan: Plan) -> Group:
             return False, cycles
         return True, sum(_alone(problem, number).cycles for number in nodes) - cycles
 
-    return max((group for group in plan.groups if group.tile is not None), key=told)
+    return max((group for group in plan.groups if group.tile is not None), key=fused_and_cycles)
 
 
 def _time(page: Sheet, top: float, width: float, problem: Problem, runs: _Runs, letter: str = "") -> None:
@@ -734,13 +736,13 @@ def _time(page: Sheet, top: float, width: float, problem: Problem, runs: _Runs, 
     left, right = LEFT + 1.1, 0.85
     legend = runs.legend_height(width - left)
     height = LANE * len(runs.engines)
-    told = [("", [runs.fused])]
+    drawn = [("", [runs.fused])]
     if runs.several:
-        told = [("one after\nthe other", runs.alone), ("fused", [runs.fused])]
-    for number, (words, works) in enumerate(told):
+        drawn = [("one after\nthe other", runs.alone), ("fused", [runs.fused])]
+    for number, (words, works) in enumerate(drawn):
         down = top + legend + number * (height + 0.12)
         axes = page.axes(left, down, width - left - right, height)
-        _draw_run(axes, problem, runs, works, last=number == len(told) - 1)
+        _draw_run(axes, problem, runs, works, last=number == len(drawn) - 1)
         axes.annotate(
             words,
             (0, 0.5),
@@ -787,7 +789,7 @@ def _draw_run(axes: Axes, problem: Problem, runs: _Runs, works: Sequence[_Work],
 
 
 def _time_legend(axes: Axes, problem: Problem, runs: _Runs, columns: int, height: float) -> None:
-    """Say above the first axes, so many inches high, what colours mean."""
+    """Say above the first axes, which are `height` inches high, what colours mean."""
     from matplotlib.patches import Patch
 
     names = [shortened_to_end(name, 30) for name in runs.names]
@@ -801,15 +803,15 @@ def _time_legend(axes: Axes, problem: Problem, runs: _Runs, columns: int, height
 
 
 def _time_title(problem: Problem, runs: _Runs, letter: str) -> str:
-    def told(cycles: int) -> str:
+    def duration(cycles: int) -> str:
         return f"{problem.machine.milliseconds(cycles):.3g} ms"
 
     names = shortened(" + ".join(runs.names), 90)
     if len(runs.names) == 1:
-        return f"{letter}{names}: {told(runs.fused.cycles)}"
+        return f"{letter}{names}: {duration(runs.fused.cycles)}"
     faster = runs.before / runs.fused.cycles
     return (
-        f"{letter}{names}: {told(runs.before)} one after the other, {told(runs.fused.cycles)} fused, "
+        f"{letter}{names}: {duration(runs.before)} one after the other, {duration(runs.fused.cycles)} fused, "
         f"{faster:.2f} times as fast"
     )
 

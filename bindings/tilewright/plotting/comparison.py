@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @style()
 def draw_comparison(rows: Sequence[Mapping[str, Any]], path: str | Path) -> None:
-    """Draw how far each method stays above the best objective found, one panel per instance.
+    """Draw how far each method stays above the best objective, one panel per instance.
 
     Parameters
     ----------

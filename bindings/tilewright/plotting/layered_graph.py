@@ -152,12 +152,12 @@ class LayeredGraph:
             in_row[row].append(number)
         order = [[Item(-1)]]
         for row in range(1, len(self.columns)):
-            place = {item.number: place for place, item in enumerate(order[-1])}
+            position = {item.number: at for at, item in enumerate(order[-1])}
             keys: list[tuple[float, int, int, int]] = [
-                (place[number], 1, 0, number) for number in place if self.last[number] > row
+                (position[number], 1, 0, number) for number in position if self.last[number] > row
             ]
             keys += [
-                (min(place[p] for p in self.producers[number]), 0, self.groups[number], number)
+                (min(position[p] for p in self.producers[number]), 0, self.groups[number], number)
                 for number in in_row[row]
             ]
             order.append([self.item(number, row) for *_, number in sorted(keys)])

@@ -125,13 +125,16 @@ def axes_or_new(
     Parameters
     ----------
     ax
-        The user's axes, returned as they are, or None.
+        The user's axes, or None. They lose their upper and right spines, where numbers may stand, and their
+        grid lies below what is drawn, as on new axes.
     width, height
         Size of new axes in inches.
     left, right, above, below
         Margins around new axes in inches, for ticks, labels and the title.
     """
     if ax is not None:
+        ax.set_axisbelow(True)
+        ax.spines[["top", "right"]].set_visible(False)
         return ax
     from matplotlib import pyplot
 
