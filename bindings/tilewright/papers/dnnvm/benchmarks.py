@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+from pydantic import BaseModel
+
 from tilewright.core import catalogue
 from tilewright.fusion import Problem
 from tilewright.fusion.machine import EngineMachine
@@ -105,6 +107,7 @@ def problem(network: Network, zu: EngineMachine | None = None, reading: str | No
 
 def with_templates(problem: Problem, templates: Sequence[Template]) -> Problem:
     """Return a problem with other templates; some may match nothing."""
-    other = problem.model_copy(update={"templates": tuple(templates)})
+    # Not checked anew, as a specification's own copies are: a template of the user's must match something.
+    other = BaseModel.model_copy(problem, update={"templates": tuple(templates)})
     other.__dict__.pop("allowed", None)
     return other
