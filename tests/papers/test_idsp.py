@@ -226,6 +226,7 @@ def test_performance_of_table_7_11() -> None:
 # Figures and pictures are written ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_everything_is_printed_and_drawn(tmp_path: Path) -> None:
     said: list[str] = []
     idsp.reproduce("idsp", time_limit=600, folder=tmp_path, say=said.append)

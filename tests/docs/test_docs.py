@@ -17,7 +17,7 @@ import pytest
 
 from tilewright.run.instance import parse
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",

@@ -1,6 +1,6 @@
 """The networks of the DNNVM paper's table 2, operation by operation as their authors' Caffe files have them.
 
-``python tests/caffe.py`` writes those that are bundled.
+``python tests/spec/caffe.py`` writes those that are bundled.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tilewright.core.files import write_atomically
 from tilewright.importing.files import network_file
 from tilewright.spec.network import Network
 
-BUNDLED = Path(__file__).parents[1] / "instances" / "networks"
+BUNDLED = Path(__file__).parents[2] / "instances" / "networks"
 Shape = tuple[int, int, int]
 
 

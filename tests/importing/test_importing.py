@@ -28,7 +28,7 @@ from tilewright.spec.coarsening import coarse, stages
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import ACTIVATIONS, Network
 
-DOCS = Path(__file__).parents[1] / "docs" / "import.md"
+DOCS = Path(__file__).parents[2] / "docs" / "import.md"
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 
 # The networks that onnx ships: layers, MACs, parameters; and what papers or authors say of the last two.
