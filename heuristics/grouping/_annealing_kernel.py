@@ -15,14 +15,9 @@ from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
-"""For functions that only compiled code calls: without wrappers for Python they compile faster."""
-
-inlined = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True, _nrt=False)
-"""For the parts of `anneal`: handing them all arrays would cost much time."""
+from tilewright.core.jit import inlined, kernel, lean
 
 
 class Total(IntEnum):
@@ -126,7 +121,7 @@ class State(NamedTuple):
     best_totals: NDArray[np.int64]
 
 
-@inner
+@lean
 def _change_loads(all_loads, totals, pixel, change, max_loads):
     """Count one run of a pixel more or less."""
     loads = all_loads[pixel]
@@ -139,7 +134,7 @@ def _change_loads(all_loads, totals, pixel, change, max_loads):
         totals[Total.OVER] -= 1
 
 
-@inner
+@lean
 def _toggle(s, patch, row, add, max_loads):
     """Add a patch to a row, or take it out."""
     at = s.row[row, Column.PLACE]
@@ -178,7 +173,7 @@ def _toggle(s, patch, row, add, max_loads):
     s.totals[Total.OVER] += max(0, s.row[row, Column.HELD] - s.max_pixels[s.row[row, Column.SIZE]])
 
 
-@inner
+@lean
 def _tie(s, seen, first, second, change, max_loads):
     """Make two rows neighbours in the sequence (change -1), or separate them (+1).
 
@@ -197,13 +192,13 @@ def _tie(s, seen, first, second, change, max_loads):
                 _change_loads(s.loads, s.totals, pixel, change, max_loads)
 
 
-@inner
+@lean
 def _put(s, at, row):
     s.order[at] = row
     s.row[row, Column.PLACE] = at
 
 
-@inner
+@lean
 def _insert_row(s, seen, unused, at, max_loads):
     """Put an empty row at a position of the sequence and return it."""
     n = s.totals[Total.STEPS]
@@ -217,7 +212,7 @@ def _insert_row(s, seen, unused, at, max_loads):
     return row
 
 
-@inner
+@lean
 def _delete_row(s, seen, unused, at, max_loads):
     """Take an empty row out of the sequence."""
     n = s.totals[Total.STEPS]
@@ -229,7 +224,7 @@ def _delete_row(s, seen, unused, at, max_loads):
     _tie(s, seen, s.order[at - 1], s.order[at], -1, max_loads)
 
 
-@inner
+@lean
 def _exchange(s, x, a, z, b, max_loads):
     """Move patch x from row a to row b, and patch z, if there is one, the other way."""
     _toggle(s, x, a, False, max_loads)
@@ -239,7 +234,7 @@ def _exchange(s, x, a, z, b, max_loads):
     _toggle(s, x, b, True, max_loads)
 
 
-@inner
+@lean
 def _reverse(s, first, last):
     """Reverse the rows at positions first..last without counting anything."""
     while first < last:
@@ -250,7 +245,7 @@ def _reverse(s, first, last):
         last -= 1
 
 
-@inner
+@lean
 def _rearrange(s, seen, first, middle, last, undo, max_loads):
     """Swap the rows first..middle with middle + 1..last; without a middle, reverse first..last."""
     _tie(s, seen, s.order[first - 1], s.order[first], 1, max_loads)
@@ -269,7 +264,7 @@ def _rearrange(s, seen, first, middle, last, undo, max_loads):
     _tie(s, seen, s.order[last], s.order[last + 1], -1, max_loads)
 
 
-@inner
+@lean
 def _remember(state):
     """Keep the present plan as the best."""
     s = state.groups
@@ -283,7 +278,7 @@ def _remember(state):
         state.best_totals[i] = s.totals[i]
 
 
-@inner
+@lean
 def _below(n):
     return int(np.random.random() * n)  # noqa: NPY002  (what compiled code has)
 
@@ -405,7 +400,7 @@ def _try_rearranging(state, x, kind, limits, weights, limit):
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def anneal(state, moves, hot, cold, seed, limits, weights, best, goal):
     """Anneal for a number of moves from one temperature down to another.
 

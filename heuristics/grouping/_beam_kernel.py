@@ -9,14 +9,9 @@ from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
-"""For functions that only compiled code calls: without wrappers for Python they compile faster."""
-
-lean = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
-"""For those of them that allocate nothing: references to their arrays need not be counted."""
+from tilewright.core.jit import inner, kernel, lean
 
 PREVIOUS = 1
 """Bit of a pixel on chip: it belongs to the group before."""
@@ -166,7 +161,7 @@ class _Candidates(NamedTuple):
     stamp: NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def grow_by_patch(pixels, near, needs, chip, max_pixels, bias, n_steps, max_loads, width, style, seed):
     """Grow plans of `n_steps` groups; return the step of each patch in the best, and its evictions.
 

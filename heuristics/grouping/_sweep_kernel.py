@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from tilewright.core.jit import kernel
 from tilewright.heuristics.grouping._beam_kernel import inner, lean
 
 REWARD = 0.1
@@ -300,7 +300,7 @@ def _best_plan(plans, last, alive):
     return best, fewest
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def grow_by_group(pixels, owners, near, needs, chip, capacity, goal, n_steps, width, tries, style, seed):
     """Grow plans of `n_steps` groups; return the step of each patch in the best, and its evictions.
 

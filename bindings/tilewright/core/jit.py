@@ -26,8 +26,19 @@ import numba
 IMPORT = re.compile(r"^(?:from (tilewright[\w.]*) import (\([^)]*\)|[^\n]*)|import (tilewright[\w.]*))", re.M)
 """An import at the top of a module: those in functions cannot be reached from compiled code."""
 
-inner: Any = numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+_INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+inner: Any = numba.njit(**_INNER)
 """For functions that only compiled ones call: without the ways in from Python they compile faster."""
+
+lean: Any = numba.njit(**_INNER, _nrt=False)
+"""For those of them that allocate nothing: references to arrays are not counted, which takes long."""
+
+inlined: Any = numba.njit(**_INNER, _nrt=False, forceinline=True)
+"""For parts of a lean function that do less than handing over their arguments takes."""
+
+recursive: Any = numba.njit
+"""For what calls itself, which numba cannot load again once it is compiled."""
 
 
 def kernel(**options: Any) -> Callable[[Any], Any]:

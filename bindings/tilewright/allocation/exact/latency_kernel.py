@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from tilewright.allocation.geometry import Numbers
+from tilewright.core.jit import kernel
 
 
-@njit(cache=True)
+@kernel()
 def advanced(
     first: Numbers,
     pes: Numbers,

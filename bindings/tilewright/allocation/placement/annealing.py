@@ -16,11 +16,9 @@ from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
-"""For functions that only compiled ones call: without the ways in from Python they compile faster."""
+from tilewright.core.jit import inner, kernel
 
 
 class Cell(IntEnum):
@@ -384,13 +382,13 @@ def _measure(cells, per_layer, pes, around, edges, linked, distance, undo, moved
     return total, changes
 
 
-@njit(cache=True)
+@kernel()
 def seed(number):
     """Seed the random choices of compiled code in this thread."""
     np.random.seed(number)  # noqa: NPY002
 
 
-@njit(cache=True)
+@kernel()
 def sort_in_all(state):
     """Find out which PEs may leave their layers."""
     cells, per_layer, pes, around = state.cells, state.per_layer, state.pes, state.around
@@ -398,7 +396,7 @@ def sort_in_all(state):
         _sort_in(cells, per_layer, pes, around, pe)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def anneal(state, moves, temperature):
     """Try a number of moves and keep the best placement.
 

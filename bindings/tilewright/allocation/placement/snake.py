@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import accumulate, pairwise
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from tilewright.allocation.placement.floor import Floor, Regions, on_border
 from tilewright.allocation.placement.paths import Path, paths
+from tilewright.core.jit import kernel
 
 OFFSETS = 16
 """Most beginnings of a run along a path that are looked at, evenly spaced, beside the one at a line's end."""
@@ -44,7 +44,7 @@ def snake(floor: Floor) -> Regions:
     return tuple(tuple(sorted(region)) for region in chosen)
 
 
-@njit(cache=True)
+@kernel()
 def _hops_of_run(
     pes: NDArray[np.int64], begins: NDArray[np.int64], edges: NDArray[np.int64], enough: int
 ) -> int:

@@ -10,13 +10,11 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from tilewright.core.jit import inner, kernel
 
-inner: Any = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
-"""For functions that only compiled ones call: without the ways in from Python they compile faster."""
+Ints = NDArray[np.int64]
 
 
 class What(IntEnum):
@@ -478,7 +476,7 @@ def _drop_all(p: Any) -> None:
                 _drop(p, feature, _block(p, index, channels), (first, min(first + size, deep)))
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def run(p: Any) -> int:
     """Issue all instructions; return the cycle at which the last one ends, or one that is late enough."""
     tiles = p.down.shape[1] * p.across.shape[1]

@@ -16,8 +16,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from tilewright.core.jit import inner, recursive
 
 Ints = NDArray[np.int64]
 
@@ -36,9 +37,6 @@ _EDGE = 14
 """Between the first cluster and the edges of the board."""
 _WIDE, _HIGH = 2 * _EDGE + (2 * MOST) * _APART, 2 * _EDGE + _APART
 MUCH = 1 << 20
-
-inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
-"""For functions that only compiled code calls. A recursive function cannot be loaded from numba's cache."""
 
 
 class Kind(NamedTuple):
@@ -635,7 +633,7 @@ def _arrange(kind, store, row, lead, pieces):
     return True
 
 
-@njit
+@recursive
 def follow(kind, store, most):
     """Follow at most `most` states, those with the largest leads first; begin with all first groups.
 

@@ -13,12 +13,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from tilewright.core.jit import inlined, kernel
 from tilewright.grouping.exact.bitsets import NEVER, Bits, Words
 from tilewright.grouping.exact.pruning_kernel import (
-    INNER,
     ONE,
     ZERO,
     Ints,
@@ -33,9 +32,6 @@ from tilewright.grouping.exact.pruning_kernel import (
     still_needed,
 )
 from tilewright.grouping.exact.workspace import Workspace
-
-inlined = njit(**INNER, forceinline=True)
-"""For the parts of `expand`: a call would take longer than most of them do."""
 
 RIVALS = 64
 """Most rows with the same patches that a row is compared with."""
@@ -156,7 +152,7 @@ def _find_slot(rows, cost, row):
     return at
 
 
-@njit(cache=True)
+@kernel()
 def move_rows(table: Table, larger: Table) -> None:
     """Move all rows into a larger table."""
     for i in range(len(table.cost)):
@@ -620,7 +616,7 @@ def _throw_away_pivot(level, workspace):
     return True
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@kernel(nogil=True, _nrt=False)
 def expand(
     bits: Bits,
     rules: Rules,
@@ -700,7 +696,7 @@ def expand(
     return last
 
 
-@njit(cache=True)
+@kernel()
 def undominated(
     bits: Bits, rows: Words, costs: NDArray[np.int32], load: int, watched: bool
 ) -> NDArray[np.bool_]:

@@ -14,15 +14,15 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from tilewright.core.jit import lean
 from tilewright.grouping.exact.bitsets import Bits, Words, unpack
 
 Ints = NDArray[np.int64]
 
-INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
 """Options of functions that only compiled code calls. Without wrappers for Python they compile faster. They
 allocate nothing, so `_nrt` is off: counting references to arrays at every call would take most of the
 time."""
@@ -47,19 +47,19 @@ def popcount(_context: Any, _word: Any) -> Any:
     return types.int64(types.uint64), lambda _c, builder, _s, words: builder.ctpop(words[0])
 
 
-@njit(**INNER)
+@lean
 def lowest_bit(word):
     """Return the index of the lowest set bit of a word other than 0."""
     return popcount(~word & (word - ONE))
 
 
-@njit(**INNER)
+@lean
 def bit(member):
     """Return the bit of a patch or pixel, in its word."""
     return ONE << np.uint64(member & 63)
 
 
-@njit(**INNER)
+@lean
 def still_needed(bits, done, group, still):
     """Write those pixels of `group` that remaining patches need to `still`."""
     for w in range(len(bits.pixel_words)):
@@ -76,7 +76,7 @@ def still_needed(bits, done, group, still):
                 still[w] |= bit(pixel)
 
 
-@njit(**INNER)
+@lean
 def far_apart(bits, pixels, done, slots, limit, apart):
     """Count pixels of which no remaining patch covers two, until there are more than `limit`.
 
@@ -143,7 +143,7 @@ class DeadlineScratch(NamedTuple):
         return cls(members, *np.zeros((3, n_pixels), np.int64), *np.zeros((3, n_done), np.uint64))
 
 
-@njit(**INNER)
+@lean
 def overcommitted(bits, done, covered, waiting, slots, size, ahead, scratch):
     """Whether more patches are due by some step than the steps can take, if nothing is thrown away (lemma 3).
 
@@ -245,7 +245,7 @@ def overcommitted(bits, done, covered, waiting, slots, size, ahead, scratch):
     return False
 
 
-@njit(**INNER)
+@lean
 def pixels_gapped(bits, near, done, pixel, gaps, sides):
     """Count the pixels that have gaps if `pixel` has a long one from now on, including those in `gaps`.
 
@@ -274,7 +274,7 @@ def pixels_gapped(bits, near, done, pixel, gaps, sides):
     return n
 
 
-@njit(**INNER)
+@lean
 def lasting_gaps(bits, near, excess, done, pixels, gaps, sides, lasting):
     """Write the pixels that may have a long gap from now on to `lasting`, if those in `gaps` have gaps."""
     for w in range(len(bits.pixel_words)):
@@ -287,7 +287,7 @@ def lasting_gaps(bits, near, excess, done, pixels, gaps, sides, lasting):
                 lasting[w] |= bit(pixel)
 
 
-@njit(**INNER)
+@lean
 def least_next(bits, done, before, seen, size, most, delays):
     """Return the fewest patches of the next group that need be tried (theorem 9).
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.core import catalogue
+from tilewright.core.jit import kernel
 from tilewright.run.instance import read
 from tilewright.spec.layer import Layer
 from tilewright.tiling.npu.cost import OURS, Counts, Reading, Steps, totals
@@ -185,7 +185,7 @@ def undominated(counts: Counts, columns: int) -> Counts:
     return kept
 
 
-@numba.njit(cache=True)
+@kernel()
 def _undominated(rows: Counts, order: Counts) -> Counts:
     """Return the numbers of the rows that no earlier one in a lexicographic order beats or equals."""
     kept = np.empty(len(order), dtype=np.int64)
