@@ -208,7 +208,7 @@ def _ask_for_due(bits, done, step, n, scratch):
 
 @njit(**INNER)
 def _reserve(bits, done, step, n, scratch):
-    """Return how many patches are done by a step at least; the patches that count are left in ``reserved``."""
+    """Return how many patches are done by a step at least; leaves those counted in ``reserved``."""
     reserved = scratch.reserved
     total = 0
     for v in range(len(bits.patch_words)):
