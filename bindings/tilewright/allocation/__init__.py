@@ -45,7 +45,10 @@ class Allocation(Room[Problem, Plan]):
     """The room as the rest of tilewright knows it."""
 
     name = "allocation"
-    decides = __doc__ or ""
+    decides = (
+        "Allocation: processing elements for the layers of a network that run as a pipeline on a "
+        "processor array."
+    )
     problem_type = Problem
     plan_type = Plan
     constructs_first = False

@@ -44,7 +44,7 @@ class Fusion(Room[Problem, Plan]):
     """The room as the rest of tilewright knows it."""
 
     name = "fusion"
-    decides = __doc__ or ""
+    decides = "Fusion: which operations of a network are executed as one group, and with which tiles."
     problem_type = Problem
     plan_type = Plan
     constructs_first = False

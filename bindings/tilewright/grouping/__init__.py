@@ -42,7 +42,7 @@ class Grouping(Room[Problem, Plan]):
     """The room as the rest of tilewright knows it."""
 
     name = "grouping"
-    decides = __doc__ or ""
+    decides = "Grouping: partition a layer's patches into ordered steps so that the least data is loaded."
     problem_type = Problem
     plan_type = Plan
     layer_kinds = ("conv",)  # a fully connected layer is a single patch

@@ -45,7 +45,9 @@ class Tiling(Room[Problem, Plan]):
     """The room as the rest of tilewright knows it."""
 
     name = "tiling"
-    decides = __doc__ or ""
+    decides = (
+        "Tiling: tiles, loop schedules and core partitions of layers, on a scratchpad DSP or a multicore NPU."
+    )
     problem_type = Problem
     plan_type = Plan
     constructs_first = False

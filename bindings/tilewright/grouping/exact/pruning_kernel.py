@@ -144,6 +144,92 @@ class DeadlineScratch(NamedTuple):
 
 
 @lean
+def _set_deadlines(bits, done, covered, waiting, last, scratch):
+    """Set the steps in which pixels on chip are needed last; return how many are queued.
+
+    Pixels off chip, and those that no remaining patch needs, get the step after `last`.
+    """
+    n = 0
+    for pixel in range(len(scratch.due)):
+        here, w = bit(pixel), pixel >> 6
+        scratch.due[pixel] = last + 1
+        scratch.coming[pixel] = 0
+        if (waiting[w] | covered[w]) & here:
+            count = 0
+            for v in range(len(bits.patch_words)):
+                count += popcount(bits.pixel_patches[pixel, v] & ~done[v])
+            if count:
+                scratch.coming[pixel] = count
+                scratch.due[pixel] = count - 1 if waiting[w] & here else count
+                scratch.queue[n] = pixel
+                n += 1
+    return n
+
+
+@lean
+def _ask_for_due(bits, done, step, n, scratch):
+    """Mark the patches of all queued pixels that are due by a step; return how many pixels stay queued."""
+    due, coming, queue, asked = scratch.due, scratch.coming, scratch.queue, scratch.asked
+    i = kept = 0
+    while i < n:
+        pixel = queue[i]
+        i += 1
+        if due[pixel] > step:
+            queue[kept] = pixel
+            kept += 1
+            continue
+        # All its patches are due now.
+        due[pixel] = -1
+        for v in range(len(bits.patch_words)):
+            bag = bits.pixel_patches[pixel, v] & ~done[v] & ~asked[v]
+            asked[v] |= bag
+            while bag:
+                patch = 64 * v + lowest_bit(bag)
+                bag &= bag - ONE
+                # Its pixels come on chip with it, and have deadlines of their own from now on.
+                for j in range(scratch.members.shape[1]):
+                    other = scratch.members[patch, j]
+                    if other < 0:
+                        break
+                    if due[other] <= step + 1:
+                        continue
+                    count = 0
+                    for u in range(len(bits.patch_words)):
+                        count += popcount(bits.pixel_patches[other, u] & ~done[u])
+                    # Where it is the only remaining patch of a pixel, nothing else becomes due.
+                    if count > 1 and step + count - 1 < due[other]:
+                        if coming[other] == 0:
+                            coming[other] = count
+                            queue[n] = other
+                            n += 1
+                        due[other] = step + count - 1
+    return kept
+
+
+@lean
+def _reserve(bits, done, step, n, scratch):
+    """Return how many patches are done by a step at least; leaves those counted in ``reserved``."""
+    reserved = scratch.reserved
+    total = 0
+    for v in range(len(bits.patch_words)):
+        reserved[v] = scratch.asked[v]
+        total += popcount(scratch.asked[v])
+    # Pixels that are due later have a patch in every step until then, too.
+    for i in range(n):
+        pixel = scratch.queue[i]
+        need = scratch.coming[pixel] - (scratch.due[pixel] - step)
+        if need <= 0:
+            continue
+        for v in range(len(bits.patch_words)):
+            need -= popcount(bits.pixel_patches[pixel, v] & reserved[v])
+        if need > 0:
+            total += need
+            for v in range(len(bits.patch_words)):
+                reserved[v] |= bits.pixel_patches[pixel, v] & ~done[v]
+    return total
+
+
+@lean
 def overcommitted(bits, done, covered, waiting, slots, size, ahead, scratch):
     """Whether more patches are due by some step than the steps can take, if nothing is thrown away (lemma 3).
 
@@ -161,87 +247,22 @@ def overcommitted(bits, done, covered, waiting, slots, size, ahead, scratch):
     ahead
         Number of steps after this one in which nothing may be thrown away.
     """
-    pixel_patches = bits.pixel_patches
-    due, coming, queue = scratch.due, scratch.coming, scratch.queue
-    asked, reserved = scratch.asked, scratch.reserved
     left = len(scratch.members)
     for v in range(len(bits.patch_words)):
         left -= popcount(done[v])
-        asked[v] = ZERO
+        scratch.asked[v] = ZERO
         scratch.only[v] = ~ZERO
     # Steps beyond this one can take all remaining patches.
     last = min((left - slots - 1) // size, ahead)
-    n = 0
-    for pixel in range(len(due)):
-        here, w = bit(pixel), pixel >> 6
-        due[pixel] = last + 1
-        coming[pixel] = 0
-        if (waiting[w] | covered[w]) & here:
-            count = 0
-            for v in range(len(bits.patch_words)):
-                count += popcount(pixel_patches[pixel, v] & ~done[v])
-            if count:
-                coming[pixel] = count
-                due[pixel] = count - 1 if waiting[w] & here else count
-                queue[n] = pixel
-                n += 1
+    n = _set_deadlines(bits, done, covered, waiting, last, scratch)
     for step in range(last + 1):
-        i = kept = 0
-        while i < n:
-            pixel = queue[i]
-            i += 1
-            if due[pixel] > step:
-                queue[kept] = pixel
-                kept += 1
-                continue
-            # All its patches are due now.
-            due[pixel] = -1
-            for v in range(len(bits.patch_words)):
-                bag = pixel_patches[pixel, v] & ~done[v] & ~asked[v]
-                asked[v] |= bag
-                while bag:
-                    patch = 64 * v + lowest_bit(bag)
-                    bag &= bag - ONE
-                    # Its pixels come on chip with it, and have deadlines of their own from now on.
-                    for j in range(scratch.members.shape[1]):
-                        other = scratch.members[patch, j]
-                        if other < 0:
-                            break
-                        if due[other] <= step + 1:
-                            continue
-                        count = 0
-                        for u in range(len(bits.patch_words)):
-                            count += popcount(pixel_patches[other, u] & ~done[u])
-                        # Where it is the only remaining patch of a pixel, nothing else becomes due.
-                        if count > 1 and step + count - 1 < due[other]:
-                            if coming[other] == 0:
-                                coming[other] = count
-                                queue[n] = other
-                                n += 1
-                            due[other] = step + count - 1
-        n = kept
-        total = 0
-        for v in range(len(bits.patch_words)):
-            reserved[v] = asked[v]
-            total += popcount(asked[v])
-        # Pixels that are due later have a patch in every step until then, too.
-        for i in range(n):
-            pixel = queue[i]
-            need = coming[pixel] - (due[pixel] - step)
-            if need <= 0:
-                continue
-            for v in range(len(bits.patch_words)):
-                need -= popcount(pixel_patches[pixel, v] & reserved[v])
-            if need > 0:
-                total += need
-                for v in range(len(bits.patch_words)):
-                    reserved[v] |= pixel_patches[pixel, v] & ~done[v]
-        unused = slots + step * size - total
+        n = _ask_for_due(bits, done, step, n, scratch)
+        unused = slots + step * size - _reserve(bits, done, step, n, scratch)
         if unused < 0:
             return True
         if unused == 0:
             for v in range(len(bits.patch_words)):
-                scratch.only[v] &= reserved[v]
+                scratch.only[v] &= scratch.reserved[v]
     return False
 
 
