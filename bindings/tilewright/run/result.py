@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from tilewright.core import catalogue
 from tilewright.core.context import Status
 from tilewright.core.files import write_atomically
-from tilewright.core.room import room_of
+from tilewright.core.room import Rows, room_of
 from tilewright.core.version import __version__
 from tilewright.run.instance import Instance
-from tilewright.run.summary import html_of, text_of
+from tilewright.run.methods import methods
+from tilewright.run.summary import gap_shown, html, shown, text
 from tilewright.spec.errors import InputError
 
 if TYPE_CHECKING:
@@ -77,14 +78,49 @@ class Result:
 
     def summary(self) -> str:
         """Return what the command line prints: the layers or groups, if there are several, and the totals."""
-        return text_of(self)
+        return text(self._rows(), self._table())
 
     def __str__(self) -> str:
         return self.summary()
 
     def _repr_html_(self) -> str:
         """Return what notebooks show."""
-        return html_of(self)
+        return html(self._rows(), self._table())
+
+    def _rows(self) -> Rows:
+        """Return the lines of a summary as (what, how much)."""
+        unit = "" if self.problem is None or not self.problem.unit else f" {self.problem.unit}"
+        rows = [
+            ("instance", self.instance),
+            ("method", self.method),
+            ("status", self.status + (" (interrupted)" if self.interrupted else "")),
+            ("objective", shown(self.objective) + unit),
+            ("bound", shown(self.bound) + self._proven_by()),
+            ("gap", gap_shown(self.objective, self.bound)),
+        ]
+        if self.report is not None and self.report["violation"]:
+            rows.append(("refused", self.report["violation"]))
+        elif self.report is not None and self.problem is not None:
+            rows += room_of(self.problem).rows(self.problem, self.report)
+        if self.warm_start:
+            rows.append(("warm start", self.warm_start))
+        if self.grounds is not None:
+            rows.append(("grounds", self.grounds))
+        rows += [("failure", message) for message in self.failures]
+        rows.append(("time", f"{self.seconds:.1f} s"))
+        return rows
+
+    def _table(self) -> list[tuple[str, ...]]:
+        """Return a header and a line for each part of the plan; nothing where it has no parts."""
+        if self.report is None or self.report["violation"] or self.problem is None:
+            return []
+        return room_of(self.problem).table(self.problem, self.report) or []
+
+    def _proven_by(self) -> str:
+        """Say what proves the bound: a method, or a bound with its parameters."""
+        if self.bound_by is None:
+            return ""
+        return f"   {'proven by' if self.bound_by in methods(self.room) else 'from the'} {self.bound_by}"
 
     def records(self) -> list[dict[str, Any]]:
         """Return a flat dictionary of numbers for each layer, stage, group or point of a front.

@@ -1,16 +1,11 @@
-"""A result in a few lines: what the command line prints and what notebooks show."""
+"""How numbers and tables are written for people, in a terminal and in a notebook."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
-from tilewright.core.room import Rows, room_of
-from tilewright.run.methods import methods
-
-if TYPE_CHECKING:
-    from tilewright.run.result import Result
+from tilewright.core.room import Rows
 
 
 def shown(value: int | None) -> str:
@@ -54,65 +49,23 @@ def aligned(rows: Iterable[Sequence[object]], header: Sequence[str] | None = Non
     return lines
 
 
-def rows_of(result: Result) -> Rows:
-    """Return the lines on a result as (what, how much)."""
-    unit = "" if result.problem is None or not result.problem.unit else f" {result.problem.unit}"
-    rows = [
-        ("instance", result.instance),
-        ("method", result.method),
-        ("status", result.status + (" (interrupted)" if result.interrupted else "")),
-        ("objective", shown(result.objective) + unit),
-        ("bound", shown(result.bound) + _proven_by(result)),
-        ("gap", gap_shown(result.objective, result.bound)),
-    ]
-    report = result.report
-    if report is not None and report["violation"]:
-        rows.append(("refused", report["violation"]))
-    elif report is not None and result.problem is not None:
-        rows += room_of(result.problem).rows(result.problem, report)
-    if result.warm_start:
-        rows.append(("warm start", result.warm_start))
-    if result.grounds is not None:
-        rows.append(("grounds", result.grounds))
-    rows += [("failure", message) for message in result.failures]
-    rows.append(("time", f"{result.seconds:.1f} s"))
-    return rows
-
-
-def table_of(result: Result) -> list[tuple[str, ...]]:
-    """Return a header and a line for each part of a result's plan; nothing where it has no parts."""
-    report = result.report
-    if report is None or report["violation"] or result.problem is None:
-        return []
-    return room_of(result.problem).table(result.problem, report) or []
-
-
-def text_of(result: Result) -> str:
-    """Return a result as a person reads it in a terminal."""
-    table = table_of(result)
+def text(rows: Rows, table: Sequence[Sequence[str]]) -> str:
+    """Return a summary as a person reads it in a terminal: a table, header first, and rows."""
     lines = [*aligned(table[1:], table[0]), ""] if table else []
-    return "\n".join([*lines, *aligned(rows_of(result))])
+    return "\n".join([*lines, *aligned(rows)])
 
 
-def html_of(result: Result) -> str:
-    """Return a result as a person reads it in a notebook."""
+def html(rows: Rows, table: Sequence[Sequence[str]]) -> str:
+    """Return a summary as a person reads it in a notebook."""
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
     left = "style='text-align: left'"
-    rows = "".join(
-        f"<tr><th {left}>{escape(what)}</th><td {left}>{escape(much)}</td></tr>"
-        for what, much in rows_of(result)
-    )
+    shown = [(escape(what), escape(much)) for what, much in rows]
+    summary = "".join(f"<tr><th {left}>{what}</th><td {left}>{much}</td></tr>" for what, much in shown)
     parts = ""
-    if table := table_of(result):
-        head = "".join(f"<th>{escape(cell)}</th>" for cell in table[0])
-        body = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table[1:]
-        )
-        parts = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f"{parts}<table>{rows}</table>"
-
-
-def _proven_by(result: Result) -> str:
-    """Say what proves the bound: a method, or a bound with its parameters."""
-    if result.bound_by is None:
-        return ""
-    return f"   {'proven by' if result.bound_by in methods(result.room) else 'from the'} {result.bound_by}"
+    if table:
+        body = "".join(line(cells, "td") for cells in table[1:])
+        parts = f"<table><thead>{line(table[0], 'th')}</thead><tbody>{body}</tbody></table>"
+    return f"{parts}<table>{summary}</table>"

@@ -119,6 +119,7 @@ def search_plane(
     MemoryError
         If there are more states.
     """
+    # For start-up time: the compiler takes a second to import, and known theorems need no search.
     from tilewright.grouping.bounds.plane_search import MOST, MUCH, Kind, follow, store
 
     if kernel not in (2, 3) or not 1 <= group <= MOST:

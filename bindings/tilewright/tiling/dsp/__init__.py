@@ -13,7 +13,7 @@ from tilewright.simulator.reference import convolution, random_values
 from tilewright.spec.layer import Layer
 from tilewright.tiling.dsp import bounds, cost, exact, thesis_model
 from tilewright.tiling.dsp.lowering import lower
-from tilewright.tiling.dsp.machine import DspMachine
+from tilewright.tiling.dsp.machine import MAX_BYTES, DspMachine
 from tilewright.tiling.dsp.nest import Nest
 from tilewright.tiling.dsp.plan import LOOPS, SCHEDULES, DspPlan
 from tilewright.tiling.dsp.traffic import Tiles
@@ -28,9 +28,14 @@ def nest_of(layer: Layer, machine: DspMachine) -> Nest:
     return Nest(layer, machine)
 
 
-@lru_cache(maxsize=256)
 def local_traffic(layer: Layer, machine: DspMachine) -> int:
     """Elements of local traffic that every plan of a layer is charged with (section 5.4)."""
+    # It is the same for every size of the memory.
+    return _local_traffic(layer, machine.with_(memory_bytes=MAX_BYTES))
+
+
+@lru_cache(maxsize=256)
+def _local_traffic(layer: Layer, machine: DspMachine) -> int:
     return exact.local_traffic(nest_of(layer, machine))
 
 
@@ -164,7 +169,7 @@ def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
         front, proven = exact.pareto_front(nest, limit, local, deadline)
         return Exact(front[0].cycles, tuple(point.plan for point in front), proven) if front else None
     if minimise == "accesses":
-        found, proven = exact.fewest_accesses(nest, limit), True
+        found, proven = exact.fewest_accesses(nest, limit, deadline=deadline), True
     else:
         found, proven = exact.cheapest(nest, minimise, limit, local, deadline)
     return None if found is None else Exact(found.value, (found.plan,), proven)

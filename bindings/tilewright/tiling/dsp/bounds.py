@@ -7,6 +7,7 @@ holds for every order of the MACs and every choice of what to keep on chip, not 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -56,6 +57,7 @@ class LayerBound(Bound):
         return f"{self.name} bound: at least {self.accesses} accesses" + (f" ({shown})" if shown else "")
 
 
+@lru_cache(maxsize=256)
 def best_bound(nest: Nest, minimise: str, local: int) -> LayerBound:
     """Return the strongest bound of this module on what a plan costs.
 

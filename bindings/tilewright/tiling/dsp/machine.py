@@ -9,7 +9,10 @@ from pydantic import Field
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Layer, Spec
 
-Bytes = Annotated[int, Field(ge=1, le=2**40)]
+MAX_BYTES = 2**40
+"""Largest memory."""
+
+Bytes = Annotated[int, Field(ge=1, le=MAX_BYTES)]
 Cycles = Annotated[int, Field(ge=0, le=1_000_000)]
 Rate = Annotated[int, Field(ge=1, le=1_000_000)]
 Femtojoules = Annotated[int, Field(ge=0, le=10**9)]

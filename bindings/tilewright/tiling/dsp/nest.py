@@ -9,6 +9,7 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.simulator.columns import distinct
 from tilewright.spec.layer import Layer
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.dsp.plan import LOOPS
@@ -153,7 +154,7 @@ class Nest:
 @cache
 def _steps(size: int) -> Counts:
     limits = np.arange(1, size + 1)
-    return np.unique(-(-size // -(-size // limits)))
+    return distinct(-(-size // -(-size // limits)))
 
 
 assert "".join(loop.name.lower() for loop in Loop) == LOOPS

@@ -109,5 +109,5 @@ def best_bound(problem: LayerProblem) -> Bound:
 
 def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
     """Return the fastest plan, or None if nothing is feasible; that takes milliseconds."""
-    found = exact.fastest(problem)
+    found = exact.fastest(problem, deadline)
     return None if found is None else Exact(found.value, (found.plan,))

@@ -6,12 +6,14 @@ T_M, and they are fewest with the largest T_M that fits.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.spec.errors import OutOfTimeError
 from tilewright.tiling.machine_kind import LayerLimits, LayerProblem
 from tilewright.tiling.npu.cost import Cost, time_ps, totals
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
@@ -87,14 +89,21 @@ def largest_filter_step(cut: Cut, schedule: str, n: Any, r: Any, c: Any) -> Any:
     return np.minimum(most, filters)
 
 
-def fastest(problem: LayerProblem) -> FastestPlan | None:
+def fastest(problem: LayerProblem, deadline: float = float("inf")) -> FastestPlan | None:
     """Return the fastest plan of a layer, None where no tile fits a schedule that is asked for.
 
     Of equally fast ones it is the first in the order of partitions, schedules, ascending T_R and T_C and
     descending T_N.
+
+    Raises
+    ------
+    OutOfTimeError
+        When the deadline, a ``time.monotonic()``, passes.
     """
     best: FastestPlan | None = None
     for partition, schedule in choices(problem.limits):
+        if time.monotonic() > deadline:
+            raise OutOfTimeError
         found = fastest_tile(Cut(problem.one_layer, problem.machine, partition), schedule)
         if found is not None and (best is None or found.value < best.value):
             best = found

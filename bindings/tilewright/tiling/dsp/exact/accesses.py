@@ -7,12 +7,14 @@ enumerated.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.spec.errors import OutOfTimeError
 from tilewright.tiling.dsp.exact.families import blocks
 from tilewright.tiling.dsp.exact.patterns import FREE_DIMENSIONS, Pattern, patterns
 from tilewright.tiling.dsp.nest import C, Counts, G, K, N, Nest, Tile, X, Y
@@ -27,7 +29,9 @@ class BestPlan(NamedTuple):
     plan: DspPlan
 
 
-def fewest_accesses(nest: Nest, limit: str = "any", capacity: int | None = None) -> BestPlan | None:
+def fewest_accesses(
+    nest: Nest, limit: str = "any", capacity: int | None = None, deadline: float = float("inf")
+) -> BestPlan | None:
     """Return a plan with the fewest accesses to external memory, and among those with few transfers.
 
     None where nothing is feasible, which may happen where only some schedules are allowed.
@@ -38,6 +42,13 @@ def fewest_accesses(nest: Nest, limit: str = "any", capacity: int | None = None)
         Which schedules are allowed, as in an instance.
     capacity
         Elements for one copy of all buffers; the machine's by default.
+    deadline
+        ``time.monotonic()`` at which to give up.
+
+    Raises
+    ------
+    OutOfTimeError
+        When the deadline passes.
     """
     capacity = nest.machine.buffer_capacity if capacity is None else capacity
     ones = frozenset(d for d in FREE_DIMENSIONS if nest.sizes[d] == 1)
@@ -47,8 +58,10 @@ def fewest_accesses(nest: Nest, limit: str = "any", capacity: int | None = None)
         if not ones <= single:
             continue  # a dimension of size one has a single iteration
         for pattern in candidates:
-            tile = _PatternSearch(nest, single, pattern, axes, capacity).best()
-            if tile is None or (best and tile.value > best[0].value):
+            tile = _PatternSearch(nest, single, pattern, axes, capacity).best(
+                deadline, best[0].value if best else None
+            )
+            if tile is None:
                 continue
             best = [entry for entry in best if entry.value == tile.value]
             best.append(_Candidate(tile.value, tile.steps, pattern, single))
@@ -119,16 +132,18 @@ class _PatternSearch:
         """Whether the input under all tiles along Y or X depends on the step."""
         return d in self.sums and len(set(self.sums[d][:-1].tolist())) > 1
 
-    def best(self) -> _BestTile | None:
-        """Return the tile with the fewest accesses, None if none fits."""
+    def best(self, deadline: float, known: int | None) -> _BestTile | None:
+        """Return the tile with the fewest accesses, None if none fits or none has as few as are known."""
         best: _BestTile | None = None
         for block in blocks([np.arange(len(self.nest.steps[d]) - 1) for d in self.listed]):
-            tile = self._best_of_block(dict(zip(self.listed, block, strict=True)))
+            if time.monotonic() > deadline:
+                raise OutOfTimeError
+            tile = self._best_of_block(dict(zip(self.listed, block, strict=True)), known)
             if tile is not None and (best is None or tile.value < best.value):
-                best = tile
+                best, known = tile, tile.value
         return best
 
-    def _best_of_block(self, listed: dict[int, Counts]) -> _BestTile | None:
+    def _best_of_block(self, listed: dict[int, Counts], known: int | None) -> _BestTile | None:
         """Minimise accesses over some steps of the listed loops, the largest that fits of the fitted one."""
         nest = self.nest
         index = dict(zip(listed, np.meshgrid(*listed.values(), indexing="ij"), strict=True))
@@ -145,7 +160,7 @@ class _PatternSearch:
         accesses = np.broadcast_to(self._accesses(step, index), shape)
         accesses = np.where(fits, accesses, np.iinfo(np.int64).max)
         at = int(accesses.argmin())
-        if not fits.flat[at]:
+        if not fits.flat[at] or (known is not None and accesses.flat[at] > known):
             return None
         steps = tuple(int(np.broadcast_to(s, shape).flat[at]) for s in step)
         return _BestTile(int(accesses.flat[at]), steps)

@@ -33,7 +33,7 @@ def cheapest(
     deadline
         ``time.monotonic()`` after which the best plan so far is returned without proof.
     """
-    start = fewest_accesses(nest, limit)
+    start = fewest_accesses(nest, limit, deadline=deadline)
     if start is None:
         return None, True
     best = BestPlan(measure(nest, start.plan, minimise, local), start.plan)

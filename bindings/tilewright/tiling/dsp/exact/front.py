@@ -40,7 +40,7 @@ def pareto_front(
     deadline
         ``time.monotonic()`` after which what was found is returned without proof.
     """
-    start = fewest_accesses(nest, limit)
+    start = fewest_accesses(nest, limit, deadline=deadline)
     if start is None:
         return (), True
     # What takes longer than the plan with the fewest accesses is of no interest.
