@@ -157,7 +157,7 @@ def build(problem: Problem, extras: bool = True) -> Any:
 
 
 def _add_cuts(m: Any, weight: list[int], last: int, loads: Any) -> None:
-    """Pixels that any so many patches need: seen by step k, needed from step k on, and in all."""
+    """Fewest pixels of any set of patches of a size: seen by step k, needed from step k on, and in all."""
     problem: Problem = m.problem
     fewest = fewest_pixels(problem)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tilewright.core import catalogue
 from tilewright.importing.files import network_file
-from tilewright.spec.coarsening import Operation, Stage, coarse, stages
+from tilewright.spec.coarsening import CoarseningStage, CoarseOperation, coarse, stages
 from tilewright.spec.network import AnyLayer, NamedLayer, Network
 
 CONV = {"kind": "conv", "input": [4, 8, 8], "kernels": 4, "kernel": [1, 1]}
@@ -50,7 +50,7 @@ def folded(before: Network) -> dict[str, tuple[str, ...]]:
     after.check_shapes()
     assert after.macs == before.macs
     graph = stages(before)[-1].graph
-    operations: dict[str, Operation] = {
+    operations: dict[str, CoarseOperation] = {
         name: attributes["operation"] for name, attributes in graph.nodes(data=True) if name != "input"
     }
     assert [layer.name for layer in after.layers] == list(operations)
@@ -478,13 +478,13 @@ def computed(layer: AnyLayer, values: Values) -> Values:
     return functions.get(getattr(layer, "op", ""), lambda: values)()
 
 
-def outputs(stage: Stage, place: dict[str, int]) -> list[float]:
+def outputs(stage: CoarseningStage, place: dict[str, int]) -> list[float]:
     """Compute a network's outputs; what was folded is done before or after a layer, as in the network."""
     values = {"input": some("input", 4, 8, 8)}
     for name, data in stage.graph.nodes(data=True):
         if name == "input":
             continue
-        operation: Operation = data["operation"]
+        operation: CoarseOperation = data["operation"]
         found = np.concatenate([values[each] for each in operation.inputs])
         raw = {layer.name: layer for layer in (*operation.folded, operation.layer)}
         for each in sorted(raw, key=place.__getitem__):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from tilewright.spec.layer import Spec
+from tilewright.spec.base import Spec
 from tilewright.spec.network import Name
 
 MAX_SIDE = 1024
@@ -42,6 +42,8 @@ class ArrayMachine(Spec):
     word_bits : int
         Bits of a weight and of a value of a feature map.
     """
+
+    table_name: ClassVar[str] = "machine"
 
     array: tuple[Side, Side]
     functional_units: Annotated[int, Field(ge=1, le=1024)] = 1
@@ -80,6 +82,8 @@ class AllocationObjective(Spec):
         The rate that must be kept.
     """
 
+    table_name: ClassVar[str] = "objective"
+
     minimise: Literal["interval", "pes", "latency", "pareto", "distance"] = "interval"
     frames_per_second: Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False, strict=False)] | None = None
 
@@ -102,6 +106,8 @@ class AllocationLimits(Spec):
     pes
         PEs of some layers, when they are given.
     """
+
+    table_name: ClassVar[str] = "limits"
 
     execution: Literal["layer-parallel", "layer-by-layer"] = "layer-parallel"
     splits: Annotated[tuple[Axis, ...], Field(min_length=1, max_length=3)] = ("filters",)

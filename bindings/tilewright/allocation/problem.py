@@ -7,8 +7,8 @@ from functools import cached_property
 from tilewright.allocation.machine import UNITS, AllocationLimits, AllocationObjective, ArrayMachine
 from tilewright.allocation.splits import LayerSplit, SplitRules, fastest, layer_splits
 from tilewright.allocation.stages import Stage, consumers_of, stages_of
+from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
-from tilewright.spec.layer import Spec
 from tilewright.spec.network import Network
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from tilewright.spec.layer import Spec
+from tilewright.spec.base import Spec
 
 LOAD, SAVE, CONV, POOL, MISC = ENGINES = ("LOAD", "SAVE", "CONV", "POOL", "MISC")
 """The engines of the accelerator, which work at the same time (DNNVM paper, section 3.1)."""
@@ -60,6 +60,8 @@ class EngineMachine(Spec):
     issue_cycles
         What it takes to issue a group of operations before any engine works on it.
     """
+
+    table_name: ClassVar[str] = "machine"
 
     conv_array: tuple[
         Annotated[int, Field(ge=1, le=1024)],

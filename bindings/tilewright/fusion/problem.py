@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -14,8 +14,8 @@ from tilewright.fusion.machine import HOST, EngineMachine
 from tilewright.fusion.matching import check_matches, matches
 from tilewright.fusion.measure import check_buffers
 from tilewright.fusion.templates import Template, bundled
+from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
-from tilewright.spec.layer import Spec
 from tilewright.spec.network import Network
 
 UNITS = {"cycles": "cycles", "traffic": "bytes", "energy": "nJ", "memory": "bytes"}
@@ -34,6 +34,8 @@ class FusionObjective(Spec):
         For ``memory``: most cycles of all groups; by default what they take without any fusion.
     """
 
+    table_name: ClassVar[str] = "objective"
+
     minimise: Literal["cycles", "traffic", "energy", "memory"] = "cycles"
     most_cycles: Annotated[int, Field(ge=1, le=2**50)] | None = None
 
@@ -46,6 +48,8 @@ class FusionLimits(Spec):
     halo : {"any", "recompute", "keep"}
         What overlaps between two neighbouring tiles is loaded and computed again, or kept on chip.
     """
+
+    table_name: ClassVar[str] = "limits"
 
     halo: Literal["any", "recompute", "keep"] = "any"
 

@@ -9,8 +9,9 @@ import networkx as nx
 from pydantic import BeforeValidator, Field
 
 from tilewright.core import catalogue
+from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
-from tilewright.spec.layer import Small, Spec
+from tilewright.spec.layer import Small
 from tilewright.spec.network import Name
 from tilewright.spec.validation import validated
 

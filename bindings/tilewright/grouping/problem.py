@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
-from tilewright.spec.layer import Layer, Spec
+from tilewright.spec.layer import Layer
 
 Cycles = Annotated[int, Field(ge=0, le=1_000_000)]
 Count = Annotated[int, Field(ge=1, le=10**15)]
@@ -47,6 +48,8 @@ class GroupingMachine(Spec):
         Whether padding is read like any other pixel (remark 2) or made on chip without a cost.
     """
 
+    table_name: ClassVar[str] = "machine"
+
     group_size: Count | None = None
     macs_per_step: Count | None = None
     memory: Count | None = None
@@ -70,6 +73,8 @@ class GroupingLimits(Spec):
         ``nb_data_reload``, how often a pixel may be loaded in all (equation 9); 0 lifts the limit.
     """
 
+    table_name: ClassVar[str] = "limits"
+
     steps: Literal["free", "kmin"] | Count = "free"
     reloads: Annotated[int, Field(ge=0, le=1_000_000)] = 2
 
@@ -84,6 +89,8 @@ class GroupingObjective(Spec):
     count : {"elements", "pixels"}
         Whether ``t_l`` and ``t_w`` are paid per element or per pixel, all channels at once (remark 6).
     """
+
+    table_name: ClassVar[str] = "objective"
 
     minimise: Literal["loads", "duration"] = "loads"
     count: Literal["elements", "pixels"] = "elements"

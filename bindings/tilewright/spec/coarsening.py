@@ -41,7 +41,7 @@ PERMUTES = ("transpose", "space_to_depth", "depth_to_space")
 
 
 @dataclass(frozen=True)
-class Operation:
+class CoarseOperation:
     """A node of the graph.
 
     Attributes
@@ -59,21 +59,21 @@ class Operation:
     folded: tuple[AnyLayer, ...] = ()
 
 
-class Stage(NamedTuple):
+class CoarseningStage(NamedTuple):
     """The graph after a stage.
 
     Its nodes are names of layers, in an order of execution, and ``input``, the network's own input. Each but
-    that has its `Operation` as the attribute ``operation``.
+    that has its `CoarseOperation` as the attribute ``operation``.
     """
 
     name: str
     graph: nx.DiGraph
 
 
-def stages(network: Network) -> tuple[Stage, ...]:
+def stages(network: Network) -> tuple[CoarseningStage, ...]:
     """Return the graphs of a network, from the finest to the coarsest."""
     graph = _raw(network)
-    found = [Stage("raw", graph)]
+    found = [CoarseningStage("raw", graph)]
     for name, fuse in (
         ("intrinsic fusion", _fuse_intrinsic),
         ("point-wise fusion", _fuse_pointwise),
@@ -81,7 +81,7 @@ def stages(network: Network) -> tuple[Stage, ...]:
     ):
         graph = graph.copy()
         fuse(graph)
-        found.append(Stage(name, graph))
+        found.append(CoarseningStage(name, graph))
     return tuple(found)
 
 
@@ -105,7 +105,7 @@ def _raw(network: Network) -> nx.DiGraph:
     graph.add_node(OWN_INPUT)
     for layer, producers in zip(network.layers, network.producers, strict=True):
         inputs = tuple(OWN_INPUT if each < 0 else network.layers[each].name for each in producers)
-        graph.add_node(layer.name, operation=Operation(layer, inputs))
+        graph.add_node(layer.name, operation=CoarseOperation(layer, inputs))
         graph.add_edges_from((each, layer.name) for each in inputs)
     return graph
 
@@ -115,8 +115,8 @@ def _names(graph: nx.DiGraph) -> list[str]:
     return [name for name in graph if name != OWN_INPUT]
 
 
-def _operation(graph: nx.DiGraph, name: str) -> Operation:
-    found: Operation = graph.nodes[name]["operation"]
+def _operation(graph: nx.DiGraph, name: str) -> CoarseOperation:
+    found: CoarseOperation = graph.nodes[name]["operation"]
     return found
 
 
@@ -223,7 +223,7 @@ def _fuse_after(graph: nx.DiGraph, name: str) -> None:
     _fold(graph, name, readers)
 
 
-def _adds(operation: Operation) -> bool:
+def _adds(operation: CoarseOperation) -> bool:
     """Whether an affine function does more than multiply."""
     layers = (operation.layer, *operation.folded)
     return any(isinstance(layer, Map) and layer.op in ("batch_norm", "bias") for layer in layers)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from tilewright.spec.base import Spec as Spec
+from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
 
 MAX_SIZE = 65536

@@ -8,8 +8,9 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, Field
 
+from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
-from tilewright.spec.layer import Layer, Pad, Size, Spec, Window
+from tilewright.spec.layer import Layer, Pad, Size, Window
 
 MAX_LAYERS = 10_000
 """Most layers of a network."""
@@ -254,6 +255,8 @@ class Network(Spec):
     layers
         Each reads earlier layers only, so that no cycle can be written.
     """
+
+    table_name: ClassVar[str] = "network"
 
     name: str = ""
     source: str = ""

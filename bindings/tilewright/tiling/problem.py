@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
+from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
-from tilewright.spec.layer import MAX_SIZE, Layer, Spec
+from tilewright.spec.layer import MAX_SIZE, Layer
 from tilewright.spec.network import Network
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.npu.machine import NpuMachine
@@ -39,6 +40,8 @@ class TilingObjective(Spec):
         throughput against memory efficiency (thesis, equation 5.24); picoseconds of an NPU.
     """
 
+    table_name: ClassVar[str] = "objective"
+
     minimise: Literal["accesses", "cycles", "energy", "pareto", "time"] | None = None
 
 
@@ -53,6 +56,8 @@ class TilingLimits(Spec):
     partition
         NPU: ``any``, ``KS``, ``KS&OFM``, ``OFM``.
     """
+
+    table_name: ClassVar[str] = "limits"
 
     schedule: str = "any"
     partition: str = "any"

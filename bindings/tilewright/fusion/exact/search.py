@@ -43,7 +43,7 @@ MAX_DOWNSETS = 4_000_000
 """Downsets that a sweep keeps in all: about a gigabyte."""
 
 
-class Incumbent(NamedTuple):
+class BestGroups(NamedTuple):
     """The best plan so far, and a bound on every plan.
 
     Attributes
@@ -71,7 +71,7 @@ def optimum(
     candidates: Sequence[Candidate],
     start: Sequence[Candidate] | None = None,
     deadline: float = inf,
-) -> Incumbent:
+) -> BestGroups:
     """Return the last of the `answers`: the optimum, if there was time to prove it."""
     *_, incumbent = answers(producers, candidates, start, deadline)
     return incumbent
@@ -83,7 +83,7 @@ def answers(
     start: Sequence[Candidate] | None = None,
     deadline: float = inf,
     bound: int = 0,
-) -> Iterator[Incumbent]:
+) -> Iterator[BestGroups]:
     """Find better and better plans and bounds; the last is proven unless time or space run out.
 
     Parameters
@@ -101,7 +101,7 @@ def answers(
     """
     if start is None:
         start = [candidate for candidate in candidates if len(candidate.nodes) == 1]
-    incumbent = Incumbent(tuple(start), sum(candidate.cost for candidate in start), bound)
+    incumbent = BestGroups(tuple(start), sum(candidate.cost for candidate in start), bound)
     yield incumbent
     each = prices(len(producers), candidates, incumbent.cost, deadline)
     lowest, width, most = sum(each), FIRST_WIDTH, max(FIRST_WIDTH, MAX_DOWNSETS // len(producers))
@@ -114,7 +114,7 @@ def answers(
         except OutOfTimeError:
             return
         if path:
-            incumbent = Incumbent(path, sum(candidate.cost for candidate in path), incumbent.bound)
+            incumbent = BestGroups(path, sum(candidate.cost for candidate in path), incumbent.bound)
         incumbent = incumbent._replace(bound=max(incumbent.bound, min(incumbent.cost, lowest + beyond)))
         yield incumbent
         if width == most:

@@ -49,7 +49,7 @@ class TooLargeError(Exception):
 
 
 @dataclass
-class Stage:
+class PartialPlans:
     """The partial plans of a stage, sorted by the patches done and then by cost.
 
     Attributes
@@ -116,7 +116,7 @@ class LayeredSearch:
     ) -> None:
         self.space, self.most, self.deadline, self.threads = space, most, deadline, threads
         self.free, self.total, self.watched, self.spare, self.prefix = free, total, watched, spare, prefix
-        self.stages: list[Stage] = []
+        self.stages: list[PartialPlans] = []
         self.keys: list[Key] = []
         self.rows = 0
         self.stop = np.zeros(1, bool)
@@ -163,7 +163,7 @@ class LayeredSearch:
             if self.total < 0:
                 # Chains are never followed back, so their rows can go.
                 self.rows -= len(stage.rows)
-                self.stages[-1] = Stage(*(column[:0] for column in vars(stage).values()))
+                self.stages[-1] = PartialPlans(*(column[:0] for column in vars(stage).values()))
 
     @property
     def complete(self) -> bool:
@@ -183,7 +183,7 @@ class LayeredSearch:
             np.full((space.size + 1, space.most_pixels + 1), NEVER, np.int32),
         )
 
-    def _stage(self, tables: list[Table]) -> Stage:
+    def _stage(self, tables: list[Table]) -> PartialPlans:
         """Sort the rows that were reached, and leave out those that others dominate."""
         used = [np.flatnonzero(table.cost > -NEVER) for table in tables]
         columns = [
@@ -193,9 +193,9 @@ class LayeredSearch:
         order = np.lexsort((-columns[4], columns[1], *(columns[0][:, w] for w in range(self.space.n_done))))
         columns = [column[order] for column in columns]
         kept = undominated(self.space.bits, *columns[:2], self.space.load, self.watched)
-        return Stage(*(column[kept] for column in columns))
+        return PartialPlans(*(column[kept] for column in columns))
 
-    def _expand(self, stage: Stage, key: Key, size: int, after: Key) -> None:
+    def _expand(self, stage: PartialPlans, key: Key, size: int, after: Key) -> None:
         """Expand a stage by all groups of `size` patches, which lead to the stage `after`."""
         space = self.space
         tables = self.open.setdefault(after, [self._table(1 << 12) for _ in range(self.threads)])
@@ -291,10 +291,12 @@ class LayeredSearch:
             number, row = int(stage.stages[row]), int(parent)
         return Plan.from_groups(space.problem, groups[::-1])
 
-    def _done(self, stage: Stage, row: int) -> NDArray[np.bool_]:
+    def _done(self, stage: PartialPlans, row: int) -> NDArray[np.bool_]:
         return unpack(stage.rows[row, : self.space.n_done], self.space.n_patches)
 
-    def _leads(self, earlier: Stage, parent: int, symmetry: int, stage: Stage, row: int) -> bool:
+    def _leads(
+        self, earlier: PartialPlans, parent: int, symmetry: int, stage: PartialPlans, row: int
+    ) -> bool:
         """Whether a row follows from its parent when the parent is moved by a symmetry."""
         space = self.space
         image = space.images[symmetry]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
-from tilewright.spec.layer import Layer, Spec
+from tilewright.spec.layer import Layer
 
 MAX_BYTES = 2**40
 """Largest memory."""
@@ -65,6 +66,8 @@ class DspMachine(Spec):
         Whether zeros around the input are stored in external memory and loaded like other elements, as the
         thesis counts, or written into the buffer on chip.
     """
+
+    table_name: ClassVar[str] = "machine"
 
     kind: Literal["dsp"]
     memory_bytes: Bytes

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
-from tilewright.spec.layer import Layer, Spec
+from tilewright.spec.layer import Layer
 
 Bytes = Annotated[int, Field(ge=1, le=2**40)]
 Count = Annotated[int, Field(ge=1, le=1024)]
@@ -41,6 +42,8 @@ class NpuMachine(Spec):
     burst_ps
         Latency of each burst (CAS); 0 is the paper's burst-free model of transfers.
     """
+
+    table_name: ClassVar[str] = "machine"
 
     kind: Literal["npu"]
     tles: Annotated[int, Field(ge=2, le=1024, multiple_of=2)] = 4
