@@ -1,0 +1,96 @@
+"""Every room keeps the contract that the rest of tilewright relies on."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from tilewright.core import catalogue
+from tilewright.core.room import MiniZincBridge, Pictures, Room, register, room_of
+from tilewright.run.instance import read
+from tilewright.spec.errors import InputError, UnknownNameError
+
+REQUIRED = (
+    "best_bound",
+    "violation",
+    "objective",
+    "measured_objective",
+    "simulate",
+    "simulation_seconds",
+    "numeric_elements",
+    "portfolio",
+)
+
+every_room = pytest.mark.parametrize("name", catalogue.ROOMS)
+
+
+def members(protocol: type) -> set[str]:
+    """Return what a protocol names, attributes and methods."""
+    methods = {name for name, value in vars(protocol).items() if inspect.isfunction(value)}
+    return {name for name in methods | set(protocol.__annotations__) if not name.startswith("_")}
+
+
+@every_room
+def test_a_room_has_what_is_required(name: str) -> None:
+    room = catalogue.room(name)
+    assert Room in type(room).__mro__
+    assert room.name == name
+    assert room.decides.startswith(f"{name.capitalize()}: ")
+    for member in REQUIRED:
+        assert getattr(type(room), member) is not getattr(Room, member), f"{name} has no {member} of its own"
+
+
+@every_room
+def test_bridges_and_pictures_are_complete(name: str) -> None:
+    room = catalogue.room(name)
+    for module, protocol in ((room.minizinc, MiniZincBridge), (room.plot, Pictures)):
+        assert members(protocol) <= set(dir(module)), members(protocol) - set(dir(module))
+
+
+@every_room
+def test_a_room_is_found_by_the_type_of_its_problems(name: str) -> None:
+    room = catalogue.room(name)
+    for path in catalogue.instances(name)[:3]:
+        problem = read(path).problem
+        assert room_of(problem) is room
+        assert isinstance(problem, room.problem_type)
+        assert [type(part) for _, part in room.parts(problem)] == [type(problem)] * len(room.parts(problem))
+
+
+@every_room
+def test_the_former_name_of_violation_still_works(name: str) -> None:
+    module = inspect.getmodule(type(catalogue.room(name)))
+    assert module is not None
+    assert module.fault is module.violation
+
+
+def test_a_further_room_is_known_once_it_is_registered() -> None:
+    class Problem:
+        unit = ""
+
+    class Attic(Room[Problem, int]):
+        name = "attic"
+        decides = "Attic: nothing."
+        problem_type = Problem
+        plan_type = int
+
+    attic = register(Attic())
+    assert room_of(Problem()) is attic
+    assert (attic.layer_kinds, attic.constructs_first) == (("conv", "fc"), True)
+    problem = Problem()
+    assert attic.parts(problem) == [("", problem)]
+    assert (attic.rows(problem, {}), attic.table(problem, {}), attic.recheck(problem, 0, 0.0)) == (
+        [],
+        None,
+        [],
+    )
+    assert attic.records(problem, {"steps": 3}) == [{"steps": 3}]
+    assert attic.records(problem, {"layers": [{"steps": 1}, {"steps": 2}]}) == [{"steps": 1}, {"steps": 2}]
+
+
+def test_what_is_no_room_is_refused() -> None:
+    with pytest.raises(InputError, match="must be a Problem of a room"):
+        room_of(3)
+    with pytest.raises(UnknownNameError, match="there are: grouping, tiling"):
+        catalogue.room("attic")
