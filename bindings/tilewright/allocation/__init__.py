@@ -19,9 +19,7 @@ from tilewright.allocation.evaluation import (
 from tilewright.allocation.plan import PACINGS, Plan
 from tilewright.allocation.problem import Problem
 from tilewright.allocation.summary import rows, table
-from tilewright.core.bounds import Bound
-from tilewright.core.room import Room, Rows, register
-from tilewright.simulator import Report
+from tilewright.core.room import Room, register
 
 __all__ = [
     "PACINGS",
@@ -53,38 +51,17 @@ class Allocation(Room[Problem, Plan]):
     plan_type = Plan
     constructs_first = False
 
-    def best_bound(self, problem: Problem) -> Bound:
-        return best_bound(problem)
-
-    def violation(self, problem: Problem, plan: Plan) -> str | None:
-        return violation(problem, plan)
-
-    def objective(self, problem: Problem, plan: Plan) -> int:
-        return objective(problem, plan)
-
-    def measured_objective(self, problem: Problem, report: Report) -> int:
-        return measured_objective(problem, report)
-
-    def simulate(self, problem: Problem, plan: Plan, **options: Any) -> Report:
-        return simulate(problem, plan, **options)
-
-    def simulation_seconds(self, problem: Problem, steps: int) -> float:
-        return simulation_seconds(problem, steps)
-
-    def numeric_elements(self, problem: Problem) -> int:
-        return numeric_elements(problem)
-
-    def portfolio(self, problem: Problem, threads: int) -> list[tuple[float, list[str]]]:
-        return portfolio(problem, threads)
-
-    def rows(self, problem: Problem, report: dict[str, Any]) -> Rows:
-        return rows(problem, report)
-
-    def table(self, problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]] | None:
-        return table(problem, report)
-
-    def recheck(self, problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bool, str]]:
-        return recheck(problem, plan, deadline)
+    best_bound = staticmethod(best_bound)
+    violation = staticmethod(violation)
+    objective = staticmethod(objective)
+    measured_objective = staticmethod(measured_objective)
+    simulate = staticmethod(simulate)
+    simulation_seconds = staticmethod(simulation_seconds)
+    numeric_elements = staticmethod(numeric_elements)
+    portfolio = staticmethod(portfolio)
+    rows = staticmethod(rows)
+    table = staticmethod(table)
+    recheck = staticmethod(recheck)
 
     def records(self, problem: Problem, report: dict[str, Any]) -> list[dict[str, Any]]:
         facts = report["facts"]

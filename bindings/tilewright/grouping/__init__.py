@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tilewright.core.bounds import Bound
-from tilewright.core.room import Room, Rows, register
+from tilewright.core.room import Room, register
 from tilewright.grouping.bounds.best import best_bound
 from tilewright.grouping.cost import objective, violation
 from tilewright.grouping.lowering import (
@@ -19,7 +16,6 @@ from tilewright.grouping.plan import Plan
 from tilewright.grouping.portfolio import portfolio
 from tilewright.grouping.problem import Problem
 from tilewright.grouping.summary import rows
-from tilewright.simulator import Report
 
 __all__ = [
     "ROOM",
@@ -47,32 +43,15 @@ class Grouping(Room[Problem, Plan]):
     plan_type = Plan
     layer_kinds = ("conv",)  # a fully connected layer is a single patch
 
-    def best_bound(self, problem: Problem) -> Bound:
-        return best_bound(problem)
-
-    def violation(self, problem: Problem, plan: Plan) -> str | None:
-        return violation(problem, plan)
-
-    def objective(self, problem: Problem, plan: Plan) -> int:
-        return objective(problem, plan)
-
-    def measured_objective(self, problem: Problem, report: Report) -> int:
-        return measured_objective(problem, report)
-
-    def simulate(self, problem: Problem, plan: Plan, **options: Any) -> Report:
-        return simulate(problem, plan, **options)
-
-    def simulation_seconds(self, problem: Problem, steps: int) -> float:
-        return simulation_seconds(problem, steps)
-
-    def numeric_elements(self, problem: Problem) -> int:
-        return numeric_elements(problem)
-
-    def portfolio(self, problem: Problem, threads: int) -> list[tuple[float, list[str]]]:
-        return portfolio(problem, threads)
-
-    def rows(self, problem: Problem, report: dict[str, Any]) -> Rows:
-        return rows(problem, report)
+    best_bound = staticmethod(best_bound)
+    violation = staticmethod(violation)
+    objective = staticmethod(objective)
+    measured_objective = staticmethod(measured_objective)
+    simulate = staticmethod(simulate)
+    simulation_seconds = staticmethod(simulation_seconds)
+    numeric_elements = staticmethod(numeric_elements)
+    portfolio = staticmethod(portfolio)
+    rows = staticmethod(rows)
 
 
 ROOM = register(Grouping())
