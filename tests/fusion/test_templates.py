@@ -22,6 +22,7 @@ from tilewright.fusion.plan import Tile
 from tilewright.fusion.problem import Problem
 from tilewright.fusion.templates import SOURCE, Template, bundled
 from tilewright.fusion.tiles import Choice, best
+from tilewright.spec.base import unchecked_copy
 from tilewright.spec.errors import InputError
 from tilewright.spec.validation import validated
 
@@ -62,8 +63,8 @@ def problem(
     found = Problem.model_validate({"network": {"layers": layers}, "machine": MACHINE | buffers})
     if templates is None:
         return found
-    # Not validated, as templates that match nothing are refused.
-    return found.model_copy(update={"templates": tuple(Template.model_validate(each) for each in templates)})
+    # Not checked, as templates that match nothing are refused.
+    return unchecked_copy(found, templates=tuple(Template.model_validate(each) for each in templates))
 
 
 def known(name: str) -> Problem:

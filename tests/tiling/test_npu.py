@@ -284,7 +284,7 @@ def test_a_memory_that_is_too_small_is_named(memory, operand, missing):
      ("macs_per_cycle", 0), ("byte_ps", 1.5), ("clock_mhz", 450)],
 )  # fmt: skip
 def test_a_machine_that_does_not_exist_is_refused(field, value):
-    with pytest.raises(ValueError, match=field):
+    with pytest.raises(InputError, match=field):
         make(CONV, {field: value})
 
 

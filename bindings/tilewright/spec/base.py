@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from tilewright.spec.errors import InputError
 from tilewright.spec.validation import as_input_error
+
+SpecT = TypeVar("SpecT", bound="Spec")
 
 
 class Spec(BaseModel):
@@ -81,6 +83,17 @@ class Spec(BaseModel):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy; with an update it is built and checked anew, as by `with_`."""
         return self.with_(**update) if update else super().model_copy(deep=deep)
+
+
+def unchecked_copy(spec: SpecT, **changes: Any) -> SpecT:
+    """Return a copy with other values that are valid each, but refused together; nothing derived is kept.
+
+    For published readings that no user may ask for, and for tests.
+    """
+    copy = BaseModel.model_copy(spec, update=changes)
+    for name in set(vars(copy)) - set(type(spec).model_fields):
+        del vars(copy)[name]
+    return copy
 
 
 def _changed(before: Any, value: Any) -> Any:

@@ -1,8 +1,6 @@
 """Compiled tests that prune partial plans: necessary conditions on the steps to come.
 
 docs/bounds.md proves them.
-
-Numba caches `expand` until expansion_kernel.py changes: after a change here, touch that file, too.
 """
 
 # Numba infers the types of compiled functions; docstrings state them where it matters.

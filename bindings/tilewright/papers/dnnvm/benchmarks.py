@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from pydantic import BaseModel
-
 from tilewright.core import catalogue
 from tilewright.fusion import Problem
 from tilewright.fusion.machine import EngineMachine
 from tilewright.fusion.templates import Template
+from tilewright.spec.base import unchecked_copy
 from tilewright.spec.coarsening import stages
 from tilewright.spec.network import AnyLayer, Map, Network, Pool
 from tilewright.spec.validation import validated
@@ -107,7 +106,5 @@ def problem(network: Network, zu: EngineMachine | None = None, reading: str | No
 
 def with_templates(problem: Problem, templates: Sequence[Template]) -> Problem:
     """Return a problem with other templates; some may match nothing."""
-    # Not checked anew, as a specification's own copies are: a template of the user's must match something.
-    other = BaseModel.model_copy(problem, update={"templates": tuple(templates)})
-    other.__dict__.pop("allowed", None)
-    return other
+    # A template of the user's must match something.
+    return unchecked_copy(problem, templates=tuple(templates))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import lru_cache
 from typing import Any
 
@@ -169,7 +170,8 @@ def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
         front, proven = exact.pareto_front(nest, limit, local, deadline)
         return Exact(front[0].cycles, tuple(point.plan for point in front), proven) if front else None
     if minimise == "accesses":
-        found, proven = exact.fewest_accesses(nest, limit, deadline=deadline), True
+        found = exact.fewest_accesses(nest, limit, deadline=deadline)
+        proven = time.monotonic() <= deadline
     else:
         found, proven = exact.cheapest(nest, minimise, limit, local, deadline)
     return None if found is None else Exact(found.value, (found.plan,), proven)

@@ -21,6 +21,9 @@ from tilewright.tiling.dsp.nest import C, Counts, G, K, N, Nest, Tile, X, Y
 from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.dsp.traffic import Tiles
 
+PATIENCE = 0.2
+"""Seconds past a deadline for which a first plan is still looked for."""
+
 
 class BestPlan(NamedTuple):
     """The best plan and its value."""
@@ -43,12 +46,12 @@ def fewest_accesses(
     capacity
         Elements for one copy of all buffers; the machine's by default.
     deadline
-        ``time.monotonic()`` at which to give up.
+        ``time.monotonic()`` after which the best plan so far is returned, which need not be the optimum.
 
     Raises
     ------
     OutOfTimeError
-        When the deadline passes.
+        If no plan is known a moment after the deadline.
     """
     capacity = nest.machine.buffer_capacity if capacity is None else capacity
     ones = frozenset(d for d in FREE_DIMENSIONS if nest.sizes[d] == 1)
@@ -58,9 +61,10 @@ def fewest_accesses(
         if not ones <= single:
             continue  # a dimension of size one has a single iteration
         for pattern in candidates:
-            tile = _PatternSearch(nest, single, pattern, axes, capacity).best(
-                deadline, best[0].value if best else None
-            )
+            if best and time.monotonic() > deadline:
+                break
+            known = best[0].value if best else None
+            tile = _PatternSearch(nest, single, pattern, axes, capacity).best(deadline, known)
             if tile is None:
                 continue
             best = [entry for entry in best if entry.value == tile.value]
@@ -136,8 +140,10 @@ class _PatternSearch:
         """Return the tile with the fewest accesses, None if none fits or none has as few as are known."""
         best: _BestTile | None = None
         for block in blocks([np.arange(len(self.nest.steps[d]) - 1) for d in self.listed]):
-            if time.monotonic() > deadline:
-                raise OutOfTimeError
+            if time.monotonic() > deadline + (PATIENCE if known is None else 0.0):
+                if known is None:
+                    raise OutOfTimeError
+                break
             tile = self._best_of_block(dict(zip(self.listed, block, strict=True)), known)
             if tile is not None and (best is None or tile.value < best.value):
                 best, known = tile, tile.value
