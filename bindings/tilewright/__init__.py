@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from tilewright.api import (
         AllocationPlan,
         AllocationProblem,
+        ArrayMachine,
         Disagreement,
         DspMachine,
+        EngineMachine,
         Entry,
         Finding,
         FusionPlan,
@@ -53,8 +55,10 @@ if TYPE_CHECKING:
 __all__ = [
     "AllocationPlan",
     "AllocationProblem",
+    "ArrayMachine",
     "Disagreement",
     "DspMachine",
+    "EngineMachine",
     "Entry",
     "Finding",
     "FusionPlan",

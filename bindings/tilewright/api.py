@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 from tilewright import codegen
 from tilewright.allocation import Plan as AllocationPlan
 from tilewright.allocation import Problem as AllocationProblem
+from tilewright.allocation.machine import ArrayMachine
 from tilewright.core import catalogue
 from tilewright.core.context import Outcome, RunContext
 from tilewright.core.room import room_of
 from tilewright.fusion import Plan as FusionPlan
 from tilewright.fusion import Problem as FusionProblem
+from tilewright.fusion.machine import EngineMachine
 from tilewright.grouping import Plan as GroupingPlan
 from tilewright.grouping import Problem as GroupingProblem
 from tilewright.grouping.problem import GroupingMachine
@@ -48,8 +50,10 @@ if TYPE_CHECKING:
 __all__ = [
     "AllocationPlan",
     "AllocationProblem",
+    "ArrayMachine",
     "Disagreement",
     "DspMachine",
+    "EngineMachine",
     "Entry",
     "Finding",
     "FusionPlan",

@@ -427,18 +427,7 @@ class _Run:
         """
         problem, rng = self.problem, self.rng
         n = len(self.groups)
-        chosen = np.ones(n, np.bool_)
-        most = int(rng.integers(20, 80))
-        if not whole and (n > 100 or rng.random() < 0.3):
-            chosen[:] = False
-            centre = int(rng.integers(problem.n_patches))
-            chosen[self.around(centre, most)] = True
-        # Steps next to the chosen ones are included, but stay as they are. Where two of them meet that are no
-        # neighbours in the plan, the kernel miscounts by a constant.
-        rows: list[int] = []
-        for step in np.flatnonzero(chosen).tolist():
-            rows += [row for row in (step - 1, step, step + 1) if 0 <= row < n and row not in rows[-3:]]
-        movable = chosen[rows]
+        rows, movable = self._neighbourhood(whole)
         local = [self.groups[row] for row in rows]
         moving = [g for g, move in zip(local, movable, strict=True) if move]
         fixed = [g for g, move in zip(local, movable, strict=True) if not move]
@@ -492,6 +481,24 @@ class _Run:
             known,
             state.best_loads,
         )
+
+    def _neighbourhood(self, whole: bool) -> tuple[list[int], NDArray[np.bool_]]:
+        """Return the steps that take part in annealing, and which of them may change.
+
+        Steps next to the chosen ones are included, but stay as they are. Where two of them meet that are no
+        neighbours in the plan, the kernel miscounts by a constant.
+        """
+        n, rng = len(self.groups), self.rng
+        chosen = np.ones(n, np.bool_)
+        most = int(rng.integers(20, 80))
+        if not whole and (n > 100 or rng.random() < 0.3):
+            chosen[:] = False
+            centre = int(rng.integers(self.problem.n_patches))
+            chosen[self.around(centre, most)] = True
+        rows: list[int] = []
+        for step in np.flatnonzero(chosen).tolist():
+            rows += [row for row in (step - 1, step, step + 1) if 0 <= row < n and row not in rows[-3:]]
+        return rows, chosen[rows]
 
     def around(self, centre: int, most: int) -> list[int]:
         """Return up to `most` steps that compute patches near a patch, and the steps next to them."""

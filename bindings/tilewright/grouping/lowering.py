@@ -38,25 +38,7 @@ def lower(problem: Problem, plan: Plan) -> Program:
     The plan must name existing patches only (see `structural_violation`); the executor finds anything else.
     """
     layer, machine = problem.layer, problem.machine
-    pixel, outputs = problem.pixel_elements, problem.patch_outputs
-    in_pixels = problem.objective.count == "pixels"
-    tensors = (
-        Tensor(
-            "input",
-            (layer.batch, layer.input[0], *layer.padded_plane),
-            "input",
-            max_loads=problem.max_loads,
-            unit=pixel if in_pixels else 1,
-        ),
-        Tensor("kernels", layer.kernels_shape, "kernels", max_loads=problem.max_loads),
-        Tensor(
-            "output",
-            layer.output_shape,
-            "output",
-            unit=outputs if in_pixels else 1,
-            macs_per_element=layer.macs_per_output,
-        ),
-    )
+    tensors = _tensors(problem)
     kernels = whole(tensors[1])
     members = plan.indices(problem)
     needs = [_pixels(problem, group) for group in members]
@@ -105,6 +87,30 @@ def lower(problem: Problem, plan: Plan) -> Program:
         ),
         steps=tuple(steps),
         preloaded=(("kernels", kernels),) if machine.kernels == "preloaded" else (),
+    )
+
+
+def _tensors(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
+    """Return input, kernels and output; in pixels, where the objective counts those."""
+    layer = problem.layer
+    pixel, outputs = problem.pixel_elements, problem.patch_outputs
+    in_pixels = problem.objective.count == "pixels"
+    return (
+        Tensor(
+            "input",
+            (layer.batch, layer.input[0], *layer.padded_plane),
+            "input",
+            max_loads=problem.max_loads,
+            unit=pixel if in_pixels else 1,
+        ),
+        Tensor("kernels", layer.kernels_shape, "kernels", max_loads=problem.max_loads),
+        Tensor(
+            "output",
+            layer.output_shape,
+            "output",
+            unit=outputs if in_pixels else 1,
+            macs_per_element=layer.macs_per_output,
+        ),
     )
 
 
