@@ -16,7 +16,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pipelines_at_random import networks
 
-from tilewright.allocation import Bound, Plan, Problem, best_bound, objective, pes, simulate, violation
+from tilewright.allocation import Plan, Problem, best_bound, objective, pes, simulate, violation
 from tilewright.allocation.bounds import least_buffers
 from tilewright.allocation.exact.options import least_interval, offers_of, within
 from tilewright.allocation.exact.search import answers, exhaustive
@@ -27,6 +27,7 @@ from tilewright.allocation.plan import PACINGS
 from tilewright.allocation.schedule import schedule
 from tilewright.allocation.splits import LayerSplit
 from tilewright.allocation.stages import Stage
+from tilewright.core.bounds import Bound
 from tilewright.core.context import RunContext
 from tilewright.models.allocation import parametric
 from tilewright.run.instance import build, read
