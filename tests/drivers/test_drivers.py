@@ -1,5 +1,6 @@
 """What every driver owes: the clock, honest numbers, refusals, and no process left behind."""
 
+import contextlib
 import gc
 import importlib
 import os
@@ -9,6 +10,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 from conftest import processor_time
 
@@ -135,13 +137,14 @@ def children() -> list[str]:
 
     One that is dead and whose end nobody has asked for yet, as on a busy machine, is none.
     """
-    listing = subprocess.run(["ps", "-eo", "ppid,stat,args"], capture_output=True, text=True, check=True)
-    processes = [line.split(maxsplit=2) for line in listing.stdout.splitlines()[1:]]
-    return [
-        args for parent, state, args in processes
-        if not state.startswith("Z")
-        and ((parent == str(os.getpid()) and "minizinc" in args) or (parent == "1" and "fzn-gecode" in args))
-    ]  # fmt: skip
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            parent, args = process.ppid(), " ".join(process.cmdline())
+            ours = (parent == os.getpid() and "minizinc" in args) or (parent == 1 and "fzn-gecode" in args)
+            if ours and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(args)
+    return found
 
 
 LIMITS = (4, 20, 100)
