@@ -274,3 +274,14 @@ def test_a_users_script_sees_types(tmp_path: Path) -> None:
     assert 'type is "int | None"' in told or "Union[int, None]" in told or "Union[builtins.int, None]" in told
     assert "bool" in told
     assert 'Argument "time_limit" to "solve" has incompatible type "str"' in told
+
+
+def test_former_places_still_work() -> None:
+    """Files of users' own name them."""
+    from tilewright import search
+    from tilewright.core import context
+    from tilewright.spec import errors
+
+    assert search.Search is context.RunContext
+    assert search.Outcome is context.Outcome
+    assert search.OutOfTimeError is errors.OutOfTimeError
