@@ -19,6 +19,7 @@ from tilewright.tiling.dsp.duration import duration
 from tilewright.tiling.dsp.exact import families, fewest_accesses
 from tilewright.tiling.dsp.plan import LOOPS, SCHEDULES, DspPlan
 from tilewright.tiling.dsp.traffic import Tiles
+from tilewright.tiling.evaluation import recheck
 
 INFINITE = float("inf")
 
@@ -316,6 +317,17 @@ def test_search_that_runs_out_of_time_claims_nothing(minimise):
     assert not early.proven
     assert early.value >= best.value
     assert violation(problem, Plan(early.layers, front=minimise == "pareto")) is None
+
+
+def test_a_front_that_cannot_be_found_again_in_time_is_not_called_complete():
+    layer = {"input": [64, 60, 60], "kernels": 64, "kernel": [3, 3], "batch": 8}
+    problem = make(layer, {"memory_bytes": 60_000, "dma_setup_cycles": 9}, minimise="pareto")
+    plan = Plan(exhaustive(problem, INFINITE).layers, front=True)
+    for deadline in (time.monotonic(), time.monotonic() - 60):
+        ((what, holds, detail),) = recheck(problem, plan, deadline)
+        assert (what, holds) == ("front", False)
+        assert "not in time" in detail
+    assert recheck(problem, plan, INFINITE)[0][1]
 
 
 def test_blocks_do_not_change_what_is_found(monkeypatch):

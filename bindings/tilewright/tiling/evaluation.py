@@ -10,6 +10,7 @@ from tilewright.core import front
 from tilewright.core.bounds import Bound
 from tilewright.core.context import CONSTRUCT
 from tilewright.simulator import Report, Violation
+from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
 from tilewright.tiling import dsp, npu
 from tilewright.tiling.machine_kind import MachineKind
@@ -163,7 +164,10 @@ def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bo
     if problem.minimise != "pareto":
         return []
     kind = _machine(problem)
-    again = kind.exhaustive(problem, deadline)
+    try:
+        again = kind.exhaustive(problem, deadline)
+    except OutOfTimeError:
+        again = None
     claimed, found = (
         [kind.trade_off(problem, kind.simulate(problem, layer, overlapped=False)) for layer in layers]
         for layers in (plan.layers, again.layers if again else ())
