@@ -162,6 +162,25 @@ def test_workers_are_used_again_until_their_methods_change(
     supervisor.IDLE.stop()
 
 
+def test_a_solver_has_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A heuristic may import what HiGHS cannot share a process with, as some OR-tools are."""
+    supervisor.IDLE.stop()
+    monkeypatch.setenv("TILEWRIGHT_PATH", str(tmp_path))
+    folder = tmp_path / "heuristics/grouping"
+    folder.mkdir(parents=True)
+    (folder / "imports_for_a_test.py").write_text(
+        "import sys\n"
+        "from tilewright.heuristics.grouping import zigzag\n"
+        "sys.modules['highspy'] = None  # importing it now raises ImportError\n"
+        "plan = zigzag.plan\n"
+    )
+    for _ in range(2):
+        assert tw.solve("s1-example2", "imports_for_a_test").status == "feasible"
+        start = tw.solve("s1-example2", "lives@highs", warm_start="imports_for_a_test")
+        assert start.objective is not None and start.versions["highs"]
+    supervisor.IDLE.stop()
+
+
 def test_results_show_themselves() -> None:
     result = tw.solve("lenet5-idsp")
     text = result.summary()

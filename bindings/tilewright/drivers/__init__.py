@@ -36,7 +36,7 @@ class Driver:
 
 
 DRIVERS = [
-    Driver("highs", "tilewright.drivers.highs", ".py", "pip install 'highspy>=1.12,<1.15' pyomo"),
+    Driver("highs", "tilewright.drivers.highs", ".py", "pip install 'highspy>=1.16' pyomo"),
     Driver(
         "gecode",
         "tilewright.drivers.gecode",

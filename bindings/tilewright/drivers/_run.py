@@ -31,16 +31,18 @@ class Run:
         self.value: int | None = None
         self.bound: int | None = search.bound
 
-    def found(self, plan: Any, value: int | None) -> None:
+    def found(self, plan: Any, value: int | None, *, at_most: bool = False) -> None:
         """Take a solution: recompute its objective, pass it on if it is better.
 
         Parameters
         ----------
         value
             What the solver said it costs; None if it said nothing.
+        at_most
+            Whether the plan may cost less: the solver's variables need not be tight before the optimum.
         """
         cost = self.objective(self.problem, plan)
-        if value is not None and cost != value:
+        if value is not None and (cost > value or (cost < value and not at_most)):
             raise Disagreement(f"the solver's objective is {value}, but its plan costs {cost}")
         if self.value is None or cost < self.value:
             self.plan, self.value = plan, cost

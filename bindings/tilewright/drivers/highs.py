@@ -13,7 +13,13 @@ from pyomo.contrib.appsi.solvers import Highs
 
 from tilewright.core.context import Outcome, RunContext
 from tilewright.drivers._run import Run, interrupted_at_deadline
-from tilewright.spec.errors import Disagreement, InputError, OutOfTimeError, TilewrightError
+from tilewright.spec.errors import (
+    Disagreement,
+    InputError,
+    OutOfTimeError,
+    SolverMissingError,
+    TilewrightError,
+)
 
 MAX_SIZE = 600_000
 """Most constraints of a model that is built: about 1 GiB and a minute of Pyomo."""
@@ -25,10 +31,22 @@ STARTED = "MIP start solution is feasible"
 """What HiGHS writes into its log when it has taken a start."""
 
 
+SOUND = (1, 15)
+"""The first version without a known wrong answer: presolve of 1.14 loses optima."""
+
+
 def versions() -> dict[str, str]:
-    """Return the versions of HiGHS and of Pyomo, through which it is reached."""
-    solver = highspy.Highs()
-    return {"highs": solver.version(), "pyomo": pyomo.version.version}
+    """Return the versions of HiGHS and of Pyomo, through which it is reached.
+
+    Raises
+    ------
+    SolverMissingError
+        If this HiGHS is known to call wrong answers optimal.
+    """
+    version = highspy.Highs().version()
+    if tuple(int(part) for part in version.split(".")[:2]) < SOUND:
+        raise SolverMissingError(f"HiGHS {version} calls wrong answers optimal")
+    return {"highs": version, "pyomo": pyomo.version.version}
 
 
 def solve(
@@ -149,26 +167,33 @@ class _Solve:
         """Turn the columns of a solution into a plan."""
         for variable, value in zip(self.variables, values.tolist(), strict=True):
             variable.set_value(value, skip_validation=True)
-        self.run.found(self.formulation.read(self.model), self.offset + self.unit * round(objective))
+        # What is only bounded from below, as a latency is, may lie above its bounds until the optimum.
+        self.run.found(self.formulation.read(self.model), self._rounded_up(objective), at_most=True)
+
+    def _rounded_up(self, objective: float) -> int:
+        """Return the cost of a number of units, the next whole one but for HiGHS's tolerances."""
+        slack = 1e-6 * max(1.0, abs(objective))
+        return int(self.offset + self.unit * ceil(objective - slack))
 
     def _bounded(self, dual_bound: float) -> None:
         """Round a bound up: the objective is a whole number of units."""
         if 0 <= dual_bound < highspy.kHighsInf:  # before the first relaxation it says nothing
-            slack = 1e-6 * max(1.0, abs(dual_bound))
-            self.run.proved(self.offset + self.unit * ceil(dual_bound - slack))
+            self.run.proved(self._rounded_up(dual_bound))
 
     def _outcome(self) -> Outcome:
         status, info = self.highs.getModelStatus(), self.highs.getInfo()
         optimal = status == highspy.HighsModelStatus.kOptimal
         if optimal:
             self._take(np.asarray(self.highs.getSolution().col_value), info.objective_function_value)
-        if optimal and abs(info.objective_function_value) < LARGEST:
-            # Objective and bound are whole numbers of units, and less than one is left between them.
-            self.run.proved(self.offset + self.unit * round(info.objective_function_value))
-        elif info.mip_node_count >= 0:
+        if info.mip_node_count >= 0:
             self._bounded(info.mip_dual_bound)
         elif optimal:  # solved as an LP, without a MIP bound
             self._bounded(info.objective_function_value)
+        if optimal and abs(info.objective_function_value) < LARGEST:
+            # Less than a unit is left between HiGHS's bound and objective. The plan costs a whole number of
+            # units, no more than the objective; were it below the bound, the outcome would be refused.
+            assert self.run.value is not None
+            self.run.proved(self.run.value)
         infeasible = status in (
             highspy.HighsModelStatus.kInfeasible,
             highspy.HighsModelStatus.kUnboundedOrInfeasible,

@@ -128,24 +128,25 @@ class _IdleWorkers:
         self._waiting: list[Worker] = []
 
     def take(self, state: object) -> Worker:
-        """Return a worker that waits, or a new one."""
+        """Return a worker that waits and has imported nothing else, or a new one."""
         while True:
             with self._lock:
-                worker = self._waiting.pop() if self._waiting else None
-            if worker is None:
-                return Worker(state)
-            if worker.state == state and worker.process.poll() is None:
-                return worker
-            worker.stop()
+                fitting = [worker for worker in self._waiting if worker.state == state]
+                if not fitting:
+                    break
+                self._waiting.remove(fitting[-1])
+            if fitting[-1].process.poll() is None:
+                return fitting[-1]
+            fitting[-1].stop()
+        return Worker(state)
 
     def keep(self, worker: Worker) -> None:
-        """Keep a worker whose job has ended, or stop it where enough are waiting."""
+        """Keep a worker whose job has ended; where enough wait, stop the one that has waited longest."""
         with self._lock:
-            room_left = len(self._waiting) < MOST_IDLE
-            if room_left:
-                self._waiting.append(worker)
-        if not room_left:
-            worker.stop()
+            self._waiting.append(worker)
+            surplus = self._waiting.pop(0) if len(self._waiting) > MOST_IDLE else None
+        if surplus is not None:
+            surplus.stop()
 
     def stop(self) -> None:
         """Stop them all."""
@@ -159,21 +160,29 @@ IDLE = _IdleWorkers()
 atexit.register(IDLE.stop)
 
 
-def _state(room: str) -> object:
-    """Return what a worker's imports depend on: the environment, and the room's methods as they are now."""
+def _state(room: str, method: str) -> object:
+    """Return what a worker's imports depend on: environment, solver, and the room's methods as they are now.
+
+    A method may import what cannot share a process with a solver, as some OR-tools and HiGHS cannot.
+    """
     files = [
         path
         for kind in ("models", "heuristics")
         for folder in catalogue.folders(kind, room)
         for path in sorted(folder.iterdir())
     ]
-    return os.getcwd(), dict(os.environ), [(str(path), path.stat().st_mtime_ns) for path in files]
+    modified = [(str(path), path.stat().st_mtime_ns) for path in files]
+    return os.getcwd(), dict(os.environ), _solver(method), modified
+
+
+def _solver(method: str) -> str:
+    """Return the solver that a method names, or an empty string."""
+    return method.partition("@")[2]
 
 
 def _reusable(worker: Worker) -> bool:
     """Whether a worker's job has ended without leaving processes of a solver behind."""
-    method: str = worker.job["method"]
-    solver = method.partition("@")[2]
+    solver = _solver(worker.job["method"])
     return worker.ended and worker.process.poll() is None and not (solver and drivers.find(solver).spawns)
 
 
@@ -199,7 +208,7 @@ def run(
     workers: list[Worker] = []
     try:
         for job in jobs:
-            workers.append(IDLE.take(_state(job["room"])))
+            workers.append(IDLE.take(_state(job["room"], job["method"])))
             workers[-1].begin(job)
         with selectors.DefaultSelector() as selector:
             for worker in workers:
