@@ -28,7 +28,7 @@ from tilewright.run.compare import Entry
 from tilewright.run.instance import Instance, read
 from tilewright.run.result import Result
 from tilewright.run.solve import solve
-from tilewright.run.verify import Finding
+from tilewright.run.finding import Finding
 from tilewright.simulator import Report
 from tilewright.spec.errors import (
     Disagreement,
@@ -127,15 +127,16 @@ def check(
     numeric
         Also move random integers and compare with the reference.
     time_limit
-        Seconds to prove a solver's claim again; by default a minute, or twice what the result took.
+        Seconds for everything; by default a minute, or more where the simulation or the result took long.
 
     Returns
     -------
     list of Finding
-        The result stands if every ``finding.holds``.
+        The result stands if every ``finding.holds``; ``finding.state`` tells what is ``refuted`` from what could
+        be ``not verified`` in time, and what is verified from what is only ``told``.
     """
     found = instance if isinstance(instance, Instance) else read(instance)
-    claimed = result if isinstance(result, Result) else Result.read(result)
+    claimed = result if isinstance(result, Result) else Result.read(result, found.problem)
     return _verify.check(found, claimed, numeric=numeric, time_limit=time_limit)
 
 

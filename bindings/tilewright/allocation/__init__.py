@@ -7,6 +7,7 @@ from typing import Any
 from tilewright.allocation.evaluation import (
     best_bound,
     measured_objective,
+    most_values,
     numeric_elements,
     objective,
     pes,
@@ -58,6 +59,7 @@ class Allocation(Room[Problem, Plan]):
     simulate = staticmethod(simulate)
     simulation_seconds = staticmethod(simulation_seconds)
     numeric_elements = staticmethod(numeric_elements)
+    most_values = staticmethod(most_values)
     portfolio = staticmethod(portfolio)
     rows = staticmethod(rows)
     table = staticmethod(table)

@@ -322,7 +322,7 @@ def _data(problem: Problem, frames: int, seed: int) -> tuple[dict[str, Values], 
     return data, {stage.name: found[stage.number] for stage in outputs}
 
 
-def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bool, str]]:
+def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bool | None, str]]:
     """Verify what an optimal plan claims beyond its objective: that a front is complete.
 
     Parameters
@@ -356,6 +356,12 @@ def simulation_seconds(problem: Problem, steps: int) -> float:
 def numeric_elements(problem: Problem) -> int:
     """Elements of all tensors, as a numeric simulation holds them."""
     return tensor_elements(problem, 4)
+
+
+def most_values(problem: Problem) -> int:
+    """Return about how many values a plan and its report have at most."""
+    one = 400 * (1 + len(problem.stages)) + 3 * problem.machine.pes
+    return 10_000 * one if problem.minimise == "pareto" else one
 
 
 def portfolio(problem: Problem, threads: int) -> list[tuple[float, list[str]]]:

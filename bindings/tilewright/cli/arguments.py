@@ -66,7 +66,7 @@ def read_both(instance: str, result: str) -> tuple[Instance, Result]:
 
     problem = read(instance)
     try:
-        answer = Result.read(result).of(problem)
+        answer = Result.read(result, problem.problem).of(problem)
     except InputError as error:
         raise (error if error.file else error.in_file(result)) from None
     if answer.plan is None:

@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tilewright.cli import arguments
 from tilewright.cli.arguments import SECONDS
 from tilewright.cli.tables import print_table
 
 if TYPE_CHECKING:
     pass
+
+MARKS = {"verified": "ok", "refuted": "WRONG", "not verified": "NOT VERIFIED", "told": "told"}
+"""What stands before each finding, by its state."""
 
 
 @click.command()
@@ -23,22 +27,32 @@ if TYPE_CHECKING:
     type=SECONDS,
     default=None,
     metavar="S",
-    help="Seconds to prove a solver's claim again. [60, or twice what the result took]",
+    help="Seconds for everything. [a minute, or more where the simulation or the result took long]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON and nothing else.")
 def check(instance: str, result: str, time_limit: float | None, as_json: bool) -> None:
-    """Verify a RESULT anew: plan, numbers, objective, bound and status. Exit status 0 or 1."""
-    from dataclasses import asdict
+    """Verify a RESULT anew: plan, numbers, objective, report, bound and status.
 
+    Each finding is ok, WRONG, NOT VERIFIED (not in time, or for want of a solver), or told: the author's word.
+
+    Exit status: 0 if all is well, 1 if something is wrong, 2 bad input, 5 if nothing is wrong but something could
+    not be verified.
+    """
     from tilewright.run.instance import read
     from tilewright.run.result import Result
     from tilewright.run.verify import check as run
+    from tilewright.run.verify import exit_status
 
-    findings = run(read(instance), Result.read(result), time_limit=time_limit)
+    problem = read(instance)
+    answer = Result.read(result, problem.problem)
+    findings = run(problem, answer, time_limit=time_limit, started=arguments.STARTED)
     if as_json:
-        click.echo(json.dumps([asdict(finding) for finding in findings]))
+        click.echo(json.dumps([finding.to_json() for finding in findings]))
     else:
-        print_table(
-            [("ok" if finding.holds else "WRONG", finding.what, finding.detail) for finding in findings]
-        )
-    sys.exit(0 if all(finding.holds for finding in findings) else 1)
+        print_table([(MARKS[each.state], each.what, _printable(each.detail)) for each in findings])
+    sys.exit(exit_status(findings))
+
+
+def _printable(text: str) -> str:
+    """Return a text of a file as a terminal can show it: without what moves the cursor."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)

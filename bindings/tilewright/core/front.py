@@ -49,7 +49,7 @@ def simulate_front(
     return first
 
 
-def recheck(claimed: Sequence[Any], again: Sequence[Any], proven: bool) -> list[tuple[str, bool, str]]:
+def recheck(claimed: Sequence[Any], again: Sequence[Any], proven: bool) -> list[tuple[str, bool | None, str]]:
     """Compare a front with what another search has found.
 
     Parameters
@@ -62,6 +62,7 @@ def recheck(claimed: Sequence[Any], again: Sequence[Any], proven: bool) -> list[
     Returns
     -------
     list of (what, holds, detail)
+        It is not known whether the claim holds where the other search has not ended.
     """
     detail = f"{len(claimed)} points claimed, {len(again)} found anew{'' if proven else ', not in time'}"
-    return [("front", proven and list(claimed) == list(again), detail)]
+    return [("front", list(claimed) == list(again) if proven else None, detail)]

@@ -136,9 +136,19 @@ class Room(Protocol[ProblemT, PlanT]):
         layers: list[dict[str, Any]] = report.get("layers") or [report]
         return layers
 
-    def recheck(self, problem: ProblemT, plan: PlanT, deadline: float) -> list[tuple[str, bool, str]]:
-        """Verify what an optimal plan claims beyond its objective: (what, holds, detail)."""
+    def recheck(self, problem: ProblemT, plan: PlanT, deadline: float) -> list[tuple[str, bool | None, str]]:
+        """Verify what an optimal plan claims beyond its objective: (what, holds, detail).
+
+        Whether it holds is None where that is not known by the deadline.
+        """
         return []
+
+    def most_values(self, problem: ProblemT) -> int:
+        """Return how many numbers, texts, lists and tables a plan and its report have at most, about.
+
+        Result files far larger than that are refused unread.
+        """
+        return 1_000_000
 
     # Where the rest of a room lies: imported when it is used -------------------------------------------
 

@@ -9,6 +9,7 @@ from tilewright.fusion.bounds import best_bound
 from tilewright.fusion.evaluation import (
     choices,
     measured_objective,
+    most_values,
     numeric_elements,
     objective,
     portfolio,
@@ -54,6 +55,7 @@ class Fusion(Room[Problem, Plan]):
     simulate = staticmethod(simulate)
     simulation_seconds = staticmethod(simulation_seconds)
     numeric_elements = staticmethod(numeric_elements)
+    most_values = staticmethod(most_values)
     portfolio = staticmethod(portfolio)
     rows = staticmethod(rows)
     table = staticmethod(table)

@@ -144,6 +144,11 @@ def numeric_elements(problem: Problem) -> int:
     return 4 * problem.machine.arrays * max(prod(op.spec.input) + prod(op.spec.output) for op in problem.ops)
 
 
+def most_values(problem: Problem) -> int:
+    """Return about how many values a plan and its report have at most."""
+    return 1_000 * (1 + len(problem.ops))
+
+
 def portfolio(problem: Problem, threads: int) -> list[tuple[float, list[str]]]:
     """Return what ``auto`` runs: the exact search, and heuristics where it does not end in time."""
     return [(0.9, ["downsets"]), (0.1, [CONSTRUCT])]

@@ -8,6 +8,7 @@ from tilewright.grouping.cost import objective, violation
 from tilewright.grouping.lowering import (
     lower,
     measured_objective,
+    most_values,
     numeric_elements,
     simulate,
     simulation_seconds,
@@ -50,6 +51,7 @@ class Grouping(Room[Problem, Plan]):
     simulate = staticmethod(simulate)
     simulation_seconds = staticmethod(simulation_seconds)
     numeric_elements = staticmethod(numeric_elements)
+    most_values = staticmethod(most_values)
     portfolio = staticmethod(portfolio)
     rows = staticmethod(rows)
 

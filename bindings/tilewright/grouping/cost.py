@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -91,7 +92,7 @@ def structural_violation(problem: Problem, plan: Plan) -> Violation | None:
                     "one outside",
                 )
         if len(set(group)) < len(group):
-            twice = next(patch for patch in group if group.count(patch) > 1)
+            twice = max(Counter(group).items(), key=lambda found: found[1] > 1)[0]
             return Violation(
                 "patch doubled", step, f"patch {list(twice)}", "each patch once", "it is there twice"
             )

@@ -214,6 +214,11 @@ def numeric_elements(problem: Problem) -> int:
     return pixels + problem.kernel_elements + problem.n_patches * problem.patch_outputs
 
 
+def most_values(problem: Problem) -> int:
+    """Return about how many values a plan has at most: a list and two numbers for each patch, its group."""
+    return 1_000 + 5 * problem.n_patches
+
+
 def simulation_seconds(problem: Problem, steps: int) -> float:
     """Return about how long a counting simulation takes on a busy machine, so that time is left for it."""
     return 0.1 + 4e-4 * steps + 2e-6 * problem.n_patches

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.core import catalogue
-from tilewright.core.context import Status
+from tilewright.core.context import MAX_SECONDS, Status
 from tilewright.core.files import write_atomically
 from tilewright.core.room import Rows, room_of
 from tilewright.core.version import __version__
+from tilewright.run import json_file
 from tilewright.run.instance import Instance
 from tilewright.run.methods import methods
 from tilewright.run.summary import gap_shown, html, shown, text
@@ -27,6 +28,12 @@ FORMAT = 1
 MAX_BYTES = 64_000_000
 """Largest result file that is read."""
 
+FREE_BYTES, VALUE_BYTES = 4_000_000, 64
+"""Largest result file of an instance: for the trace and texts, and for each value of plan and report."""
+
+FREE_VALUES = 400_000
+"""Most values beside those of plan and report."""
+
 STATUSES = ("optimal", "feasible", "infeasible", "unknown")
 
 
@@ -36,6 +43,11 @@ class Result:
 
     Attributes
     ----------
+    simulated
+        Whether `objective` is the simulator's; where a simulation did not fit the time, it is the closed
+        form's, and there is no report.
+    confirmed_by
+        A second method that proved the same, where the claim rests on a method's proof.
     problem
         What the answer is to. Files do not hold it: a result that is read has it from `of`.
     """
@@ -59,6 +71,8 @@ class Result:
     interrupted: bool = False
     trace: list[tuple[float, int | None, int | None]] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
+    simulated: bool = True
+    confirmed_by: str | None = None
     problem: Any = field(default=None, repr=False, compare=False)
 
     def of(self, instance: Instance) -> Result:
@@ -106,6 +120,8 @@ class Result:
             rows.append(("warm start", self.warm_start))
         if self.grounds is not None:
             rows.append(("grounds", self.grounds))
+        if self.confirmed_by is not None:
+            rows.append(("confirmed by", self.confirmed_by))
         rows += [("failure", message) for message in self.failures]
         rows.append(("time", f"{self.seconds:.1f} s"))
         return rows
@@ -175,15 +191,21 @@ class Result:
         write_atomically(Path(path), json.dumps(self.to_json(), allow_nan=False) + "\n")
 
     @classmethod
-    def read(cls, path: str | Path) -> Result:
+    def read(cls, path: str | Path, problem: Any = None) -> Result:
         """Read a result file; its claims are not believed, only well-formed.
+
+        Parameters
+        ----------
+        problem
+            What it should be a result of, if that is known: a file far larger than its results can be is
+            refused before it is parsed.
 
         Raises
         ------
         InputError
             If the file is not a result of a known format.
         """
-        data = _load(Path(path))
+        data = _load(Path(path), problem)
         file = str(path)
         if type(data.get("format")) is not int or data["format"] != FORMAT:
             raise InputError("format", data.get("format"), f"this version reads format {FORMAT}", file)
@@ -195,12 +217,15 @@ class Result:
         if unknown or missing:
             what = "unknown keys" if unknown else "missing keys"
             raise InputError("keys", sorted(unknown or missing), what, file)
-        for key, accepts in _TYPES.items():
+        for key, (accepts, wanted) in _TYPES.items():
             if key in data and not accepts(data[key]):
-                raise InputError(key, data[key], "is not what a result holds there", file)
+                raise InputError(key, data[key], f"must be {wanted}", file)
+        json_file.refuse_depth("report", data["report"], file)
         room = catalogue.room(data["room"])
         values = {key: data[key] for key in known if key in data}
         values["plan"] = None if data["plan"] is None else room.plan_type.from_json(data["plan"], file)
+        if "trace" not in data and (data["objective"], data["bound"]) != (None, None):
+            values["trace"] = [(data["seconds"], data["objective"], data["bound"])]
         return cls(**values)
 
 
@@ -225,58 +250,77 @@ def _is_number(value: Any) -> bool:
     return _is_int(value) or (isinstance(value, float) and math.isfinite(value))
 
 
+def _is_seconds(value: Any) -> bool:
+    return _is_number(value) and 0 <= value <= 100 * MAX_SECONDS
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= 1000 and value.isprintable()
+
+
+def _is_report(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("valid"), bool)
+        and (value.get("violation") is None or isinstance(value["violation"], str))
+    )
+
+
 def _is_trace_point(value: Any) -> bool:
     return (
         isinstance(value, list)
         and len(value) == 3
-        and _is_number(value[0])
+        and _is_seconds(value[0])
         and all(v is None or _is_int(v) for v in value[1:])
     )
 
 
-_TYPES: dict[str, Callable[[Any], bool]] = {
-    "room": lambda v: v in catalogue.ROOMS,
-    "instance": lambda v: isinstance(v, str),
-    "instance_sha256": lambda v: isinstance(v, str),
-    "method": lambda v: isinstance(v, str),
-    "status": lambda v: v in STATUSES,
-    "objective": lambda v: v is None or _is_int(v),
-    "bound": lambda v: v is None or _is_int(v),
-    "gap": lambda v: v is None or _is_number(v),
-    "seconds": _is_number,
-    "seed": _is_int,
-    "warm_start": lambda v: v is None or isinstance(v, str),
-    "report": lambda v: v is None or isinstance(v, dict),
-    "bound_by": lambda v: v is None or isinstance(v, str),
-    "grounds": lambda v: v is None or isinstance(v, str),
-    "failures": lambda v: isinstance(v, list) and all(isinstance(text, str) for text in v),
-    "interrupted": lambda v: isinstance(v, bool),
-    "trace": lambda v: isinstance(v, list) and all(_is_trace_point(point) for point in v),
-    "versions": lambda v: isinstance(v, dict),
+def _or_null(accepts: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or accepts(value)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+_NAME = "a printable text of at most 1000 characters"
+_INTEGER = "an integer below 2^63"
+_SECONDS = "a number of seconds, not negative"
+
+_TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "room": (lambda v: v in catalogue.ROOMS, f"one of: {', '.join(catalogue.ROOMS)}"),
+    "instance": (_is_name, _NAME),
+    "instance_sha256": (_is_name, _NAME),
+    "method": (_is_name, _NAME),
+    "status": (lambda v: v in STATUSES, f"one of: {', '.join(STATUSES)}"),
+    "objective": (_or_null(_is_int), f"{_INTEGER}, or null"),
+    "bound": (_or_null(_is_int), f"{_INTEGER}, or null"),
+    "gap": (_or_null(_is_number), "a number, or null"),
+    "seconds": (_is_seconds, _SECONDS),
+    "seed": (_is_int, _INTEGER),
+    "warm_start": (_or_null(_is_text), "a text, or null"),
+    "report": (_or_null(_is_report), "an object with `valid` and `violation`, or null"),
+    "bound_by": (_or_null(_is_name), f"{_NAME}, or null"),
+    "grounds": (_or_null(_is_text), "a text, or null"),
+    "failures": (lambda v: isinstance(v, list) and all(map(_is_text, v)), "a list of texts"),
+    "interrupted": (lambda v: isinstance(v, bool), "true or false"),
+    "trace": (
+        lambda v: isinstance(v, list) and all(map(_is_trace_point, v)),
+        "a list of [seconds, objective or null, bound or null]",
+    ),
+    "versions": (lambda v: isinstance(v, dict) and all(map(_is_text, v.values())), "an object of texts"),
+    "simulated": (lambda v: isinstance(v, bool), "true or false"),
+    "confirmed_by": (_or_null(_is_name), f"{_NAME}, or null"),
 }
 
 
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        found = path.is_file()
-    except (OSError, ValueError):  # a name that no file system takes
-        found = False
-    if not found:
-        raise InputError("result", str(path), "no such file")
-    size = path.stat().st_size
-    if size > MAX_BYTES:
-        raise InputError("file size", size, f"at most {MAX_BYTES} bytes", str(path))
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError("file", path.name, f"is not valid JSON: {str(error)[:200]}", str(path)) from None
-    if not isinstance(data, dict):
-        raise InputError("file", path.name, "must hold a JSON object", str(path))
-    return data
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+def _load(path: Path, problem: Any) -> dict[str, Any]:
+    """Read a file that is not larger than results of the problem can be, whatever their layout."""
+    if problem is None:
+        return json_file.load(path, MAX_BYTES)
+    values = room_of(problem).most_values(problem)
+    most = min(MAX_BYTES, FREE_BYTES + VALUE_BYTES * values)
+    return json_file.load(path, most, FREE_VALUES + values)
 
 
 def versions(extra: dict[str, str] | None = None) -> dict[str, str]:

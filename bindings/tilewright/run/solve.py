@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.core import catalogue
+from tilewright.core.bounds import Bound
 from tilewright.core.context import CONSTRUCT, MAX_SECONDS, Outcome, RunContext, Status
 from tilewright.core.room import Room, room_of
+from tilewright.run import second_route
 from tilewright.run.instance import Instance, digest, read
 from tilewright.run.methods import Listener, check_method, proves, run_method, takes_start
 from tilewright.run.result import Result, versions
@@ -63,6 +65,7 @@ class Incumbent:
         self.grounds: str | None = None
         self.violation: str | None = None
         self.infeasible = False
+        self.infeasible_by: str | None = None
         self.trace: list[tuple[float, int | None, int | None]] = []
 
     def offer(self, plan: Any, *, proven: bool = False) -> None:
@@ -119,6 +122,7 @@ def solve(
     progress: Progress | None = None,
     stop: threading.Event | None = None,
     started: float | None = None,
+    confirm: bool = True,
 ) -> Result:
     """Solve a problem or an instance.
 
@@ -148,6 +152,9 @@ def solve(
         When set, the best plan so far is returned; so it is on KeyboardInterrupt.
     started
         ``time.monotonic()`` from which the time limit counts.
+    confirm
+        Whether a claim that rests on one solver, or that nothing is feasible, is put to a second method for a
+        part of the time that is left.
 
     Returns
     -------
@@ -184,6 +191,8 @@ def solve(
         incumbent.raise_bound(bound.value, str(bound))
         incumbent.infeasible = bound.impossible is not None
         _run_phases(run, method, warm_start)
+        if confirm:
+            _confirm(run, method, bound)
     except (KeyboardInterrupt, _Interrupted):
         interrupted = True
     until = started + time_limit
@@ -239,6 +248,7 @@ class _Run:
         self.optional = self.alone = False
         self.failures: list[str] = []
         self.warm_start: str | None = None
+        self.confirmed_by: str | None = None
         self.versions: dict[str, str] = {}
         self._last = 0.0
 
@@ -373,7 +383,7 @@ class _Run:
         if outcome.status == "infeasible":
             if self.incumbent.plan is not None:
                 raise Disagreement(f"{method} calls a problem infeasible that has a valid plan")
-            self.incumbent.infeasible = True
+            self.incumbent.infeasible, self.incumbent.infeasible_by = True, method
 
     def _on_tick(self) -> None:
         if self.stop is not None and self.stop.is_set():
@@ -408,7 +418,7 @@ def _resolve(run: _Run, warm_start: Any) -> Any:
                     str(warm_start),
                     [*catalogue.heuristics(run.room.name), "auto", "none", "or a result file"],
                 )
-            warm_start = Result.read(warm_start)
+            warm_start = Result.read(warm_start, incumbent.problem)
         if warm_start.instance_sha256 != digest(run.room.name, incumbent.problem):
             raise InputError("warm_start", warm_start.instance, "is a result of another instance")
         if warm_start.plan is None:
@@ -429,6 +439,50 @@ def _auto(run: _Run, start: Any) -> None:
     for share, methods in run.room.portfolio(run.incumbent.problem, run.threads):
         spent += share
         run.phase(methods, run.incumbent.plan or start, begin + spent * total, optional=True)
+
+
+def _confirm(run: _Run, method: str | Method, own: Bound) -> None:
+    """Put a claim that rests on one method's proof to a second one, for as long as `second_route` says.
+
+    Raises
+    ------
+    Disagreement
+        If that finds a plan which the claim denies.
+    """
+    incumbent = run.incumbent
+    if incumbent.optimal and incumbent.bound_by != str(own):
+        claimant = incumbent.bound_by
+    elif incumbent.infeasible and own.impossible is None:
+        claimant = incumbent.infeasible_by
+    else:
+        return
+    claimant = claimant or (method if isinstance(method, str) else _name(method))
+    now = time.monotonic()
+    took, left = now - incumbent.started, run.deadline - now
+    asked = second_route.asked(incumbent.problem, claimant, incumbent.infeasible, took, left)
+    for other, seconds in asked:
+        found = Incumbent(run.room, incumbent.problem, time.monotonic(), None)
+        found.raise_bound(own.value, str(own))
+        again = _Run(found, run.threads, run.seed, None, run.stop)
+        again.deadline = min(run.deadline, time.monotonic() + seconds)
+        try:
+            again.phase([other], incumbent.plan)
+        except Disagreement as error:  # its own fault: only a valid plan speaks against the claim
+            run.failures.append(f"{other}, asked to confirm {claimant}: {error}")
+            continue
+        except TilewrightError:
+            continue  # its solver is not installed, or it does not take the problem
+        if found.objective is not None:
+            if incumbent.infeasible:
+                told = f"{claimant} calls a problem infeasible of which {other} finds a plan of {found.objective}"
+                raise Disagreement(told)
+            if incumbent.bound is not None and found.objective < incumbent.bound:
+                told = f"{claimant} proves a bound of {incumbent.bound}, {other} finds a plan of {found.objective}"
+                raise Disagreement(told)
+        proven = found.bound is not None and incumbent.bound is not None and found.bound >= incumbent.bound
+        if found.infeasible if incumbent.infeasible else proven:
+            run.confirmed_by = other
+        return
 
 
 def _judge(run: _Run, name: str, method: str, interrupted: bool, until: float) -> Result:
@@ -481,5 +535,6 @@ def _judge(run: _Run, name: str, method: str, interrupted: bool, until: float) -
         interrupted=interrupted,
         trace=incumbent.trace,
         versions=versions(run.versions),
+        confirmed_by=run.confirmed_by,
         problem=problem,
     )

@@ -14,10 +14,13 @@ def shown(value: int | None) -> str:
 
 
 def relative_gap(objective: int | None, bound: int | None) -> float | None:
-    """Return (objective - bound) / objective, None where either is unknown."""
+    """Return (objective - bound) / objective, None where either is unknown.
+
+    An objective of nothing counts as one.
+    """
     if objective is None or bound is None:
         return None
-    return 0.0 if objective == bound else (objective - bound) / objective
+    return (objective - bound) / (objective or 1)
 
 
 def gap_shown(objective: int | None, bound: int | None) -> str:

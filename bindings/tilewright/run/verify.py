@@ -2,173 +2,231 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass
 from typing import Any
 
 from tilewright.core import catalogue
+from tilewright.core.bounds import Bound
 from tilewright.core.context import MAX_SECONDS
+from tilewright.core.room import Room
+from tilewright.run import claims, consistency
+from tilewright.run.finding import Finding, exit_status, verdict
 from tilewright.run.instance import Instance
-from tilewright.run.methods import methods
 from tilewright.run.result import Result
-from tilewright.run.solve import solve
-from tilewright.run.summary import relative_gap
-from tilewright.simulator import MAX_NUMERIC_ELEMENTS
-from tilewright.spec.errors import OutOfTimeError, TilewrightError
+from tilewright.simulator import MAX_NUMERIC_ELEMENTS, Report
+from tilewright.spec.errors import OutOfTimeError
 
+__all__ = ["Finding", "check", "default_seconds", "exit_status"]
 
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was checked.
+LEAST_LIMIT = 60.0
+"""Seconds that a check may take by default, at least."""
 
-    Attributes
-    ----------
-    holds
-        Whether it is as the result says.
-    """
+NUMERIC_SECONDS = 4e-6
+"""Seconds for each element that a numeric simulation moves, about, on a busy machine."""
 
-    what: str
-    holds: bool
-    detail: str
+NUMERIC_SHARE = 0.5
+"""Share of the time for the numbers, where a claim is to be proven after them."""
 
 
 def check(
-    instance: Instance, result: Result, *, numeric: bool = True, time_limit: float | None = None
+    instance: Instance,
+    result: Result,
+    *,
+    numeric: bool = True,
+    time_limit: float | None = None,
+    started: float | None = None,
 ) -> list[Finding]:
     """Check a result against its instance.
 
-    The plan is simulated within the time limit, with real numbers if `numeric`. A claimed bound is computed
-    anew; where the room's own bounds do not reach it, the method that proved it must do so again within
-    the time limit: by default a minute, or twice as long as the result took.
+    The plan is simulated, with real numbers if `numeric`. A claimed bound is computed anew; where the room's own
+    bounds do not reach it, the method that proved it must do so again, and a second route is asked besides: the
+    room's exact search, or a formulation on another solver. So it is with a claim that nothing is feasible.
+
+    Parameters
+    ----------
+    numeric
+        Also move random integers and compare with the reference.
+    time_limit
+        Seconds for everything; by default `default_seconds`.
+    started
+        ``time.monotonic()`` from which the time limit counts.
 
     Returns
     -------
     list of Finding
-        In the order of checking; the result stands if all hold.
+        In the order of checking. Each is verified, refuted, not verified in time, or told: the author's word.
+        The result stands if all hold.
     """
-    if time_limit is None:
-        time_limit = min(max(60.0, 2 * result.seconds), MAX_SECONDS)
-    findings = [
-        Finding(
-            "instance",
-            result.room == instance.room and result.instance_sha256 == instance.sha256,
-            f"result is of {result.instance}, instance is {instance.name}",
-        )
-    ]
-    if not findings[0].holds:
+    started = time.monotonic() if started is None else started
+    same = result.room == instance.room and result.instance_sha256 == instance.sha256
+    findings = [verdict("instance", same, f"result is of {result.instance}, instance is {instance.name}")]
+    if not same:
         return findings
-    room = catalogue.room(instance.room)
+    limit = default_seconds(instance, result) if time_limit is None else time_limit
+    clock = _Clock(started + limit, limit)
+    own = catalogue.room(instance.room).best_bound(instance.problem)
+    open_claims = _claims(result, own)
     plan = None
     if result.plan is not None:
-        of_plan = _check_plan(room, instance.problem, result, numeric, time_limit)
+        of_plan = _Executed(instance, result, clock, bool(open_claims)).findings(numeric)
         findings += of_plan
-        plan = result.plan if of_plan[0].holds else None
-    findings.append(_check_status(result))
-    return findings + _check_claims(room, instance, result, plan, time_limit)
+        plan = result.plan if of_plan[0].state == "verified" else None
+    findings += [
+        consistency.status(result),
+        consistency.method(result, own),
+        consistency.bound_by(result, own),
+        *consistency.confirmed_by(result),
+        consistency.trace(result),
+    ]
+    findings += _check_claims(instance, result, own, open_claims, plan, clock)
+    return [*findings, consistency.authors_word()]
 
 
-def _check_plan(room: Any, problem: Any, result: Result, numeric: bool, time_limit: float) -> list[Finding]:
-    too_large = numeric and room.numeric_elements(problem) > MAX_NUMERIC_ELEMENTS
-    numeric = numeric and not too_large
-    try:
-        report = room.simulate(
-            problem, result.plan, numeric=numeric, overlapped=False, deadline=time.monotonic() + time_limit
-        )
-    except OutOfTimeError:
-        return [Finding("plan", False, f"its simulation takes longer than {time_limit:g} s")]
-    if report.violation is not None:
-        return [Finding("plan", False, str(report.violation))]
-    findings = [Finding("plan", True, f"valid: {report.n_steps} steps, peak {report.peak} elements on chip")]
-    if numeric:
-        findings.append(
-            Finding(
-                "numbers",
-                bool(report.numeric),
-                "equal to the reference" if report.numeric else "differ from the reference",
-            )
-        )
-    if too_large:
-        findings.append(Finding("numbers", True, "not checked: the tensors are too large to move real data"))
-    measured = room.measured_objective(problem, report)
-    findings.append(
-        Finding(
-            "objective", measured == result.objective, f"simulated {measured}, claimed {result.objective}"
-        )
-    )
-    claimed, ours = _comparable(result.report or {}), _comparable(report.summary())
-    differing = [key for key, value in ours.items() if claimed.get(key) != value]
-    findings.append(
-        Finding(
-            "report", not differing, f"differs in {', '.join(differing)}" if differing else "as simulated"
-        )
-    )
-    return findings
+def default_seconds(instance: Instance, result: Result) -> float:
+    """Return how long a check may take if nothing else is said: what its work is expected to take, four times.
+
+    That is a simulation of as many steps as the report claims, the numbers of each part, and as long again as
+    the result took; a minute at least.
+    """
+    room, problem = catalogue.room(instance.room), instance.problem
+    steps = (result.report or {}).get("steps")
+    simulating = room.simulation_seconds(problem, steps if type(steps) is int and 0 <= steps < 10**8 else 1)
+    parts = max(1, len({id(part) for _, part in room.parts(problem)}))
+    elements = min(room.numeric_elements(problem), MAX_NUMERIC_ELEMENTS) * parts
+    return min(max(LEAST_LIMIT, 4 * (simulating + NUMERIC_SECONDS * elements + result.seconds)), MAX_SECONDS)
 
 
-def _comparable(summary: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what depends on how a plan was simulated, not on the plan."""
-    kept = {key: value for key, value in summary.items() if key not in ("numeric", "overlapped_cycles")}
-    if isinstance(kept.get("layers"), list):
-        kept["layers"] = [
-            _comparable(layer) if isinstance(layer, dict) else layer for layer in kept["layers"]
+@dataclass(frozen=True)
+class _Clock:
+    """When time is up, and how much of it there was."""
+
+    deadline: float
+    limit: float
+
+    @property
+    def left(self) -> float:
+        return max(0.0, self.deadline - time.monotonic())
+
+    def not_in_time(self, expected: float) -> str:
+        """Say what did not suffice, and what may."""
+        enough = max(expected, 4 * self.limit)
+        return f"not in {self.limit:g} s; {enough:.0f} s may be enough (--time-limit)"
+
+
+class _Executed:
+    """The plan of a result, as the simulator sees it.
+
+    Parameters
+    ----------
+    claims_follow
+        Whether time must be left for proofs.
+    """
+
+    def __init__(self, instance: Instance, result: Result, clock: _Clock, claims_follow: bool) -> None:
+        self.room: Room[Any, Any] = catalogue.room(instance.room)
+        self.instance, self.problem, self.result, self.clock = instance, instance.problem, result, clock
+        self.share = NUMERIC_SHARE if claims_follow else 1.0
+
+    def findings(self, numeric: bool) -> list[Finding]:
+        """Return what was found of the plan, the first on whether it is valid."""
+        try:
+            report = self._simulate(self.clock.deadline)
+        except OutOfTimeError:
+            return [Finding("plan", "not verified", f"its simulation: {self._not_in_time()}")]
+        if report.violation is not None:
+            return [Finding("plan", "refuted", str(report.violation))]
+        told = f"valid: {report.n_steps} steps, peak {report.peak} elements on chip"
+        measured, claimed = self.room.measured_objective(self.problem, report), self.result.objective
+        by = "simulated" if self.result.simulated else "simulated now"
+        return [
+            Finding("plan", "verified", told),
+            *(self._numbers() if numeric else []),
+            verdict("objective", measured == claimed, f"{by} {measured}, claimed {claimed}"),
+            self._report(report),
         ]
-    return kept
+
+    def _simulate(self, deadline: float, *, numeric: bool = False, overlapped: bool = False) -> Report:
+        return self.room.simulate(
+            self.problem, self.result.plan, numeric=numeric, overlapped=overlapped, deadline=deadline
+        )
+
+    def _numbers(self) -> list[Finding]:
+        """Move real data through the plan."""
+        if self.room.numeric_elements(self.problem) > MAX_NUMERIC_ELEMENTS:
+            return [Finding("numbers", "told", "not checked: the tensors are too large to move real data")]
+        try:
+            report = self._simulate(time.monotonic() + self.share * self.clock.left, numeric=True)
+        except OutOfTimeError:
+            told = f"whether they are equal to the reference: {self._not_in_time()}"
+            return [Finding("numbers", "not verified", told)]
+        except MemoryError:
+            told = "whether they are equal to the reference: moving real data takes more memory than there is"
+            return [Finding("numbers", "not verified", told)]
+        if report.numeric is None:
+            return [Finding("numbers", "told", "not checked: there is nothing to compare")]
+        told = "equal to the reference" if report.numeric else "differ from the reference"
+        return [verdict("numbers", report.numeric, told)]
+
+    def _report(self, report: Report) -> Finding:
+        """Compare the report of the file with that of the simulation."""
+        claimed = self.result.report
+        if not self.result.simulated:
+            told = "none was written" if claimed is None else "there is one of a plan that was not simulated"
+            return verdict("report", claimed is None, told)
+        if claimed is None:
+            return Finding("report", "refuted", "is missing")
+        numeric = claimed.get("numeric") is not None
+        overlapped = claimed.get("overlapped_cycles") is not None and report.overlapped is None
+        if numeric or overlapped:
+            try:
+                report = self._simulate(self.clock.deadline, numeric=numeric, overlapped=overlapped)
+            except (OutOfTimeError, MemoryError):
+                return Finding("report", "not verified", self._not_in_time())
+        ours = json.loads(json.dumps(report.summary()))
+        differing = consistency.differences(self.result, ours)
+        told = f"differs in {', '.join(differing[:8])}{', ...' if len(differing) > 8 else ''}"
+        return verdict("report", not differing, told if differing else "as simulated")
+
+    def _not_in_time(self) -> str:
+        return self.clock.not_in_time(default_seconds(self.instance, self.result))
 
 
-def _check_status(result: Result) -> Finding:
-    """Check that status, plan, objective, bound and gap fit each other."""
-    objective, bound = result.objective, result.bound
-    solved = result.plan is not None and objective is not None
-    expected: dict[str, bool] = {
-        "optimal": solved and objective == bound,
-        "feasible": solved and (bound is None or (objective is not None and bound < objective)),
-        "infeasible": result.plan is None and objective is None,
-        "unknown": result.plan is None and objective is None,
-    }
-    gap = relative_gap(objective, bound)
-    same_gap = (gap is None) == (result.gap is None) and abs((gap or 0.0) - (result.gap or 0.0)) < 1e-9
-    plan = "a plan" if result.plan is not None else "no plan"
-    detail = f"{result.status} with {plan}, objective {objective}, bound {bound}, gap {result.gap}"
-    return Finding("status", expected[result.status] and same_gap, detail)
+def _claims(result: Result, own: Bound) -> list[tuple[str, int | None, str | None]]:
+    """Return what the room's own bound does not prove: (what, bound, method that is said to prove it)."""
+    found: list[tuple[str, int | None, str | None]] = []
+    if result.bound is not None and result.bound > own.value:
+        found.append(("bound", result.bound, result.bound_by or result.method))
+    if result.status == "infeasible" and own.impossible is None:
+        found.append(("infeasible", None, result.method))
+    return found
 
 
 def _check_claims(
-    room: Any, instance: Instance, result: Result, plan: Any, time_limit: float
+    instance: Instance,
+    result: Result,
+    own: Bound,
+    open_claims: list[tuple[str, int | None, str | None]],
+    plan: Any,
+    clock: _Clock,
 ) -> list[Finding]:
     """Prove a bound, and that nothing is feasible, once more; `plan` is valid or None."""
-    own = room.best_bound(instance.problem)
     findings = []
-    if result.bound is not None:
-        if own.value >= result.bound:
-            findings.append(Finding("bound", True, f"{result.bound} follows from the {own}"))
-        else:
-            findings.append(_prove_again(instance, result.bound_by, result.bound, plan, time_limit))
-    if result.status == "infeasible":
-        if own.impossible is not None:
-            findings.append(Finding("infeasible", True, f"by the {own}"))
-        else:
-            findings.append(_prove_again(instance, result.method, None, None, time_limit))
+    if result.bound is not None and result.bound <= own.value:
+        findings.append(Finding("bound", "verified", f"{result.bound} follows from the {own}"))
+    if result.status == "infeasible" and own.impossible is not None:
+        findings.append(Finding("infeasible", "verified", f"by the {own}"))
+    able = consistency.bound_by(result, own).state != "refuted"
+    for what, bound, method in open_claims:
+        if what == "bound" and not able:
+            findings.append(Finding(what, "refuted", f"{bound} is above the {own}, and nothing proves it"))
+            continue
+        claim = claims.Claim(what, bound, method, plan)
+        findings.append(claims.prove(instance, claim, clock.deadline, clock.limit, result.seconds))
     if result.status == "optimal" and plan is not None:
-        findings += [
-            Finding(*found) for found in room.recheck(instance.problem, plan, time.monotonic() + time_limit)
-        ]
+        room = catalogue.room(instance.room)
+        for what, holds, detail in room.recheck(instance.problem, plan, clock.deadline):
+            state = "not verified" if holds is None else "verified" if holds else "refuted"
+            findings.append(Finding(what, state, detail))
     return findings
-
-
-def _prove_again(
-    instance: Instance, method: str | None, bound: int | None, plan: Any, time_limit: float
-) -> Finding:
-    """Run the method that claims a bound, or infeasibility where that is None."""
-    what = "infeasible" if bound is None else "bound"
-    claim = f"{'infeasible' if bound is None else bound}, claimed by {method!r}"
-    if method not in methods(instance.room):
-        return Finding(what, False, f"{claim}, which is no method of this room")
-    try:
-        again = solve(instance, method, warm_start=plan, time_limit=time_limit)
-    except TilewrightError as error:
-        return Finding(what, False, f"{claim}: {error}")
-    if bound is None:
-        return Finding(what, again.status == "infeasible", f"{claim}; run again it says {again.status}")
-    proven = again.bound is not None and again.bound >= bound
-    told = f"{claim}; run again for {again.seconds:.0f} s it proves {again.bound}"
-    return Finding(what, proven, told + (f" ({again.grounds})" if again.grounds else ""))

@@ -10,6 +10,7 @@ from tilewright.tiling.evaluation import (
     MACHINES,
     best_bound,
     measured_objective,
+    most_values,
     numeric_elements,
     objective,
     portfolio,
@@ -57,6 +58,7 @@ class Tiling(Room[Problem, Plan]):
     simulate = staticmethod(simulate)
     simulation_seconds = staticmethod(simulation_seconds)
     numeric_elements = staticmethod(numeric_elements)
+    most_values = staticmethod(most_values)
     portfolio = staticmethod(portfolio)
     rows = staticmethod(rows)
     table = staticmethod(table)

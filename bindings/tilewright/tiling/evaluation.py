@@ -12,6 +12,7 @@ from tilewright.core.context import CONSTRUCT
 from tilewright.simulator import Report, Violation
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
+from tilewright.spec.network import MAX_LAYERS
 from tilewright.tiling import dsp, npu
 from tilewright.tiling.machine_kind import MachineKind
 from tilewright.tiling.plan import Plan
@@ -149,7 +150,7 @@ def _simulate_front(problem: Problem, plan: Plan, options: dict[str, Any]) -> Re
     return front.simulate_front(plan.split(), lambda one: _simulate(problem, one, options), judge)
 
 
-def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bool, str]]:
+def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bool | None, str]]:
     """Verify what an optimal plan claims beyond its objective: that a front is complete.
 
     Parameters
@@ -189,6 +190,11 @@ def numeric_elements(problem: Problem) -> int:
         return sum(prod(shape) for shape in shapes)
 
     return max(elements(part.one_layer) for _, part in problem.parts)
+
+
+def most_values(problem: Problem) -> int:
+    """Return about how many values a plan and its report have at most."""
+    return 400 * (MAX_LAYERS if problem.minimise == "pareto" else 1 + len(problem.parts))
 
 
 def portfolio(problem: Problem, threads: int) -> list[tuple[float, list[str]]]:

@@ -1,0 +1,142 @@
+"""Prove once more what a result claims: a bound above the room's own, or that nothing is feasible.
+
+The method that claims it must prove it again, and a second route is asked besides.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tilewright.core.context import MAX_SECONDS
+from tilewright.run.finding import Finding
+from tilewright.run.instance import Instance
+from tilewright.run.methods import proves
+from tilewright.run.second_route import routes
+from tilewright.run.solve import solve
+from tilewright.spec.errors import SolverMissingError, TilewrightError
+
+FIRST_SHARE = 0.7
+"""Share of the time for the method that makes a claim, where there is a second route."""
+
+SECOND_SECONDS = 5.0
+"""How long a second route may take at least, once the claim is proven; else twice as long as that took."""
+
+LEAST_SECONDS = 0.05
+"""Less than this is no time for a proof."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What is to be proven.
+
+    Attributes
+    ----------
+    what
+        ``bound`` or ``infeasible``.
+    bound
+        Of the objective of every plan, None if there is said to be no plan.
+    method
+        Which is said to have proven it.
+    plan
+        A valid plan, or None.
+    """
+
+    what: str
+    bound: int | None
+    method: str | None
+    plan: Any
+
+    def __str__(self) -> str:
+        return "infeasible" if self.bound is None else str(self.bound)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What came out of one method: whether it proves the claim, and a sentence."""
+
+    method: str
+    outcome: Literal["proves", "contradicts", "does not end", "cannot"]
+    told: str
+    seconds: float
+
+
+def prove(instance: Instance, claim: Claim, deadline: float, limit: float, took: float) -> Finding:
+    """Prove a claim by the method that makes it and by a second one, within the time.
+
+    Parameters
+    ----------
+    deadline
+        ``time.monotonic()`` until when.
+    limit
+        The time limit of it all, in seconds, for messages.
+    took
+        Seconds that the result says it took.
+
+    Returns
+    -------
+    Finding
+        Refuted if some method finds what contradicts the claim; verified if one proves it, which is told if it
+        is the only one; else not verified.
+    """
+    first = claim.method if claim.method and proves(instance.room, claim.method) else None
+    order = [*([first] if first else []), *routes(instance.problem, but=first)]
+    attempts: list[Attempt] = []
+    proven: Attempt | None = None
+    for number, method in enumerate(order):
+        left = min(deadline - time.monotonic(), MAX_SECONDS)
+        if left < LEAST_SECONDS:
+            break
+        if proven is not None:
+            left = min(left, max(SECOND_SECONDS, 2 * proven.seconds))
+        elif number == 0 and len(order) > 1:
+            left *= FIRST_SHARE
+        attempt = _attempt(instance, method, claim, left)
+        attempts.append(attempt)
+        if attempt.outcome == "contradicts":
+            return Finding(claim.what, "refuted", f"{claim}, claimed by {claim.method}: {attempt.told}")
+        if attempt.outcome == "cannot":
+            continue
+        if proven is not None:
+            return _verified(claim, proven, attempt)
+        if attempt.outcome == "proves":
+            proven = attempt
+    if proven is not None:
+        return _verified(claim, proven, None)
+    told = "; ".join(attempt.told for attempt in attempts) or "no time was left"
+    enough = 2 * max(limit, took)
+    told = f"{claim}, claimed by {claim.method}: {told}; {enough:.0f} s may be enough (--time-limit)"
+    return Finding(claim.what, "not verified", told)
+
+
+def _verified(claim: Claim, proven: Attempt, second: Attempt | None) -> Finding:
+    if second is None:
+        told = f"this rests on {proven.method} alone"
+    elif second.outcome == "proves":
+        told = f"confirmed: {second.told}"
+    else:
+        told = f"this rests on {proven.method} alone: {second.told}"
+    return Finding(claim.what, "verified", f"{claim}: {proven.told}; {told}")
+
+
+def _attempt(instance: Instance, method: str, claim: Claim, seconds: float) -> Attempt:
+    """Run a method on a claim."""
+    began = time.monotonic()
+    start = "none" if claim.plan is None else claim.plan
+    try:
+        again = solve(instance, method, warm_start=start, time_limit=seconds, confirm=False)
+    except SolverMissingError as error:
+        return Attempt(method, "cannot", str(error), 0.0)
+    except TilewrightError as error:
+        return Attempt(method, "cannot", f"{method}: {error}", 0.0)
+    took = time.monotonic() - began
+    if again.status == "infeasible":
+        return Attempt(method, "proves", f"{method} proves in {took:.1f} s that nothing is feasible", took)
+    if again.objective is not None and (claim.bound is None or again.objective < claim.bound):
+        return Attempt(method, "contradicts", f"{method} finds a plan of {again.objective}", took)
+    if claim.bound is not None and again.bound is not None and again.bound >= claim.bound:
+        grounds = f" ({again.grounds})" if again.grounds else ""
+        return Attempt(method, "proves", f"{method} proves {again.bound} in {took:.1f} s{grounds}", took)
+    what = "nothing" if claim.bound is None or again.bound is None else f"no more than {again.bound}"
+    return Attempt(method, "does not end", f"{method} proves {what} in {took:.1f} s", took)
