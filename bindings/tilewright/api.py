@@ -25,10 +25,10 @@ from tilewright.run import compare as _comparison
 from tilewright.run import methods as _methods
 from tilewright.run import verify as _verify
 from tilewright.run.compare import Entry
+from tilewright.run.finding import Finding
 from tilewright.run.instance import Instance, read
 from tilewright.run.result import Result
 from tilewright.run.solve import solve
-from tilewright.run.finding import Finding
 from tilewright.simulator import Report
 from tilewright.spec.errors import (
     Disagreement,
@@ -132,8 +132,8 @@ def check(
     Returns
     -------
     list of Finding
-        The result stands if every ``finding.holds``; ``finding.state`` tells what is ``refuted`` from what could
-        be ``not verified`` in time, and what is verified from what is only ``told``.
+        The result stands if every ``finding.holds``; ``finding.state`` tells what is ``refuted`` from what
+        could be ``not verified`` in time, and what is ``verified`` from what is only ``told``.
     """
     found = instance if isinstance(instance, Instance) else read(instance)
     claimed = result if isinstance(result, Result) else Result.read(result, found.problem)

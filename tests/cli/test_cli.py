@@ -219,6 +219,7 @@ def test_infeasible_is_proven_checked_and_exits_1(tilewright, tmp_path, method):
     solved = tilewright("solve", "one.toml", "--with", method, "-o", "r.json", "--time-limit", "300")
     assert solved.returncode == 1, solved.stdout
     assert "infeasible" in solved.stdout
+    assert json.loads((tmp_path / "r.json").read_text())["confirmed_by"] not in (None, method)
     checked = tilewright("check", "one.toml", "r.json")
     assert checked.returncode == 0, checked.stdout
     assert "infeasible" in checked.stdout
@@ -260,6 +261,49 @@ def test_a_tampered_result_does_not_pass(tilewright, solved, tmp_path, change):
     checked = tilewright("check", EXAMPLE, "r.json", "--time-limit", "120")
     assert checked.returncode == 1, checked.stdout
     assert "WRONG" in checked.stdout
+
+
+def test_what_cannot_be_verified_in_time_has_an_exit_status_of_its_own(tilewright, solved):
+    solved(EXAMPLE, "--with", "zigzag")
+    late = tilewright("check", EXAMPLE, "result.json", "--time-limit", "1e-6")
+    assert late.returncode == 5, late.stdout
+    assert "NOT VERIFIED" in late.stdout and "WRONG" not in late.stdout
+    told = tilewright("check", EXAMPLE, "result.json", "--time-limit", "1e-6", "--json")
+    assert told.returncode == 5
+    plan = next(found for found in json.loads(told.stdout) if found["what"] == "plan")
+    assert (plan["state"], plan["holds"]) == ("not verified", False)
+    assert "5 if nothing is wrong" in " ".join(tilewright("check", "--help").stdout.split())
+
+
+def test_check_names_the_authors_word(tilewright, solved):
+    solved(EXAMPLE, "--with", "zigzag")
+    checked = tilewright("check", EXAMPLE, "result.json")
+    assert checked.returncode == 0, checked.stdout
+    (told,) = (line for line in checked.stdout.splitlines() if line.startswith("told"))
+    assert "seconds, seed, warm_start" in told
+
+
+def test_files_far_larger_than_their_instance_needs_are_refused(tilewright, solved, tmp_path):
+    result = solved(EXAMPLE, "--with", "zigzag")
+    result["plan"]["groups"][0] = [[0, 0]] * 1_000_000
+    (tmp_path / "r.json").write_text(json.dumps(result))
+    for command in (["check"], ["simulate"], ["emit"], ["solve", "--warm-start"]):
+        arguments = [command[0], EXAMPLE, *command[1:], "r.json"]
+        refused = tilewright(*arguments)
+        assert refused.returncode == 2 and "file size" in refused.stderr, arguments
+
+
+def test_a_false_claim_of_infeasibility_is_caught(tilewright, tmp_path, monkeypatch):
+    folder = tmp_path / "models" / "tiling"
+    folder.mkdir(parents=True)
+    (folder / "liar.py").write_text(
+        "from tilewright.core.context import Outcome\n\nIN_PROCESS = True\n\n\n"
+        'def solve(problem, search):\n    return Outcome("infeasible")\n'
+    )
+    monkeypatch.setenv("TILEWRIGHT_PATH", str(tmp_path))
+    caught = tilewright("solve", "alexnet-conv3-64k", "--with", "liar")
+    assert caught.returncode == 4, caught.stdout
+    assert "liar calls the problem infeasible, exhaustive finds a plan" in caught.stderr
 
 
 # Interruptions -------------------------------------------------------------------------------------

@@ -596,7 +596,16 @@ def test_another_format_is_refused(path: Path, version: Any) -> None:
     assert "reads format 1" in str(error)
 
 
-OPTIONAL = {"bound_by", "grounds", "failures", "interrupted", "trace", "versions"}
+OPTIONAL = {
+    "bound_by",
+    "grounds",
+    "failures",
+    "interrupted",
+    "trace",
+    "versions",
+    "simulated",
+    "confirmed_by",
+}
 
 
 @pytest.mark.parametrize("key", sorted(OPTIONAL))
@@ -644,6 +653,17 @@ def test_unknown_keys_are_named(path: Path) -> None:
         ("gap", "0.1"),
         ("gap", True),
         ("seconds", None),
+        ("seconds", True),
+        ("seconds", -0.5),
+        ("seconds", 1e300),
+        ("instance", "\x1b[2J"),
+        ("method", "\ud800"),
+        ("report", {"steps": 1}),
+        ("report", {"valid": 1, "violation": None}),
+        ("versions", {"tilewright": 1}),
+        ("simulated", None),
+        ("simulated", 1),
+        ("confirmed_by", 1),
         ("seconds", "1"),
         ("seed", 1.5),
         ("seed", None),
@@ -680,7 +700,38 @@ def test_numbers_that_are_none_are_refused_wherever_they_stand(path: Path, key: 
     refused(path, json.dumps(result().to_json() | {key: value[key]}).replace('"NUMBER"', "NaN"))
 
 
-@pytest.mark.parametrize("trace", [[1], [[0.1]], [["a", 1, 2]], [None], [[0.1, 1.5, 2]], [{}]])
+def test_a_key_that_stands_twice_is_refused_wherever_it_stands(path: Path) -> None:
+    content = json.dumps(result().to_json()).replace('"steps": 5', '"steps": 4, "steps": 5')
+    assert "stands twice" in str(refused(path, content))
+
+
+def test_a_byte_order_mark_may_begin_a_file(path: Path) -> None:
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(result().to_json()).encode())
+    assert Result.read(path).objective == 71
+
+
+def test_characters_outside_of_the_first_plane_are_characters(path: Path) -> None:
+    path.write_text(json.dumps(result(warm_start="\U0001f600").to_json()))
+    assert Result.read(path).warm_start == "\U0001f600"
+
+
+def test_a_report_nested_deeply_is_refused(path: Path) -> None:
+    deep: Any = 1
+    for _ in range(60):
+        deep = [deep]
+    assert refused(path, result().to_json() | {"report": {"valid": True, "deep": deep}}).field == "report"
+
+
+def test_a_missing_trace_is_its_end(path: Path) -> None:
+    data = result().to_json()
+    del data["trace"]
+    path.write_text(json.dumps(data))
+    assert Result.read(path).trace == [(0.25, 71, 55)]
+
+
+@pytest.mark.parametrize(
+    "trace", [[1], [[0.1]], [["a", 1, 2]], [None], [[0.1, 1.5, 2]], [{}], [[True, 1, 2]], [[-1, 1, 2]]]
+)
 def test_a_trace_is_a_list_of_points(path: Path, trace: Any) -> None:
     assert refused(path, result().to_json() | {"trace": trace}).field.startswith("trace")
 
@@ -699,6 +750,9 @@ def test_a_trace_is_a_list_of_points(path: Path, trace: Any) -> None:
         "[" * 100_000 + "]" * 100_000,
         '{"a":' * 100_000 + "1" + "}" * 100_000,
         "9" * 10_000,
+        '{"format": 1, "format": 1}',
+        '{"format": 1e999}',
+        '{"format": "\\ud800"}',
         '{"format": ' + "9" * 10_000 + "}",
     ],
     ids=lambda content: repr(content[:15]),
@@ -725,7 +779,7 @@ def test_a_result_that_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     ("objective", "bound", "gap"),
-    [(None, 3, None), (3, None, None), (4, 3, 0.25), (3, 3, 0.0), (0, 0, 0.0), (8, 0, 1.0)],
+    [(None, 3, None), (3, None, None), (4, 3, 0.25), (3, 3, 0.0), (0, 0, 0.0), (8, 0, 1.0), (0, 3, -3.0)],
 )
 def test_gaps(objective: int | None, bound: int | None, gap: float | None) -> None:
     assert relative_gap(objective, bound) == gap

@@ -33,10 +33,10 @@ MARKS = {"verified": "ok", "refuted": "WRONG", "not verified": "NOT VERIFIED", "
 def check(instance: str, result: str, time_limit: float | None, as_json: bool) -> None:
     """Verify a RESULT anew: plan, numbers, objective, report, bound and status.
 
-    Each finding is ok, WRONG, NOT VERIFIED (not in time, or for want of a solver), or told: the author's word.
+    Each finding is ok, WRONG, NOT VERIFIED (in time, or for want of a solver), or told: the author's word.
 
-    Exit status: 0 if all is well, 1 if something is wrong, 2 bad input, 5 if nothing is wrong but something could
-    not be verified.
+    Exit status: 0 if all is well, 1 if something is wrong, 2 bad input, 5 if nothing is wrong but something
+    could not be verified.
     """
     from tilewright.run.instance import read
     from tilewright.run.result import Result

@@ -77,8 +77,8 @@ def prove(instance: Instance, claim: Claim, deadline: float, limit: float, took:
     Returns
     -------
     Finding
-        Refuted if some method finds what contradicts the claim; verified if one proves it, which is told if it
-        is the only one; else not verified.
+        Refuted if some method finds what contradicts the claim; verified if one proves it, which is told if
+        it is the only one; else not verified.
     """
     first = claim.method if claim.method and proves(instance.room, claim.method) else None
     order = [*([first] if first else []), *routes(instance.problem, but=first)]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 State = Literal["verified", "refuted", "not verified", "told"]
-"""``verified`` by computing it anew; ``refuted``, it is wrong; ``not verified`` in time, or for want of a solver;
-``told``: the author's word, which nothing in the file can prove, or what is not checked at all."""
+"""``verified`` by computing it anew; ``refuted``: it is wrong; ``not verified`` in time, or for want of a
+solver; ``told``: the author's word, which nothing in the file can prove, or what is not checked at all."""
 
 
 @dataclass(frozen=True)

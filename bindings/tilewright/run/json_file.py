@@ -1,4 +1,4 @@
-"""JSON files of others, read with suspicion: no key twice, no number that is none, nothing too large or deep."""
+"""JSON files of others, read with suspicion: no key twice, no NaN, nothing too large or too deep."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A second way to a claim: which other methods can prove that a bound holds, or that nothing is feasible.
 
-A proof by one program is as right as that program. The room's own exact search, a formulation on HiGHS and one
-on Gecode share no code, so what two of them say is not the error of one.
+A proof by one program is as right as that program. The room's own exact search, a formulation on HiGHS and
+one on Gecode share no search, so what two of them say is not the error of one.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ INFEASIBLE_SECONDS = 5.0
 def routes(problem: Any, but: str | None = None) -> list[str]:
     """Return the methods that may prove a claim about a problem, in the order of their expected speed.
 
-    They are the room's exact search, if it takes the problem, and then the formulations, those on HiGHS first.
-    Formulations of the user's own confirm nothing. Whether a formulation takes the problem shows when a worker
-    runs it: looking at it here would import its solver.
+    They are the room's exact search, if it takes the problem, and then the formulations, those on HiGHS
+    first. Formulations of the user's own confirm nothing. Whether a formulation takes the problem shows when
+    a worker runs it: looking at it here would import its solver.
 
     Parameters
     ----------
@@ -53,9 +53,9 @@ def routes(problem: Any, but: str | None = None) -> list[str]:
 def asked(problem: Any, claimant: str, infeasible: bool, took: float, left: float) -> list[tuple[str, float]]:
     """Return whom `solve` asks to confirm a claim, the likeliest first, and for how many seconds.
 
-    That nothing is feasible is always put to a second method, for nobody can look at a plan. An optimum is where
-    it does not rest on the room's own exact search, and for a quarter of the time that it took: a solve of
-    milliseconds starts no process for it.
+    That nothing is feasible is always put to a second method, since there is no plan to look at. An optimum
+    is where it does not rest on the room's own exact search, and for a quarter of the time that it took: a
+    solve of milliseconds starts no process for it.
 
     Parameters
     ----------

@@ -472,17 +472,23 @@ def _confirm(run: _Run, method: str | Method, own: Bound) -> None:
             continue
         except TilewrightError:
             continue  # its solver is not installed, or it does not take the problem
-        if found.objective is not None:
-            if incumbent.infeasible:
-                told = f"{claimant} calls a problem infeasible of which {other} finds a plan of {found.objective}"
-                raise Disagreement(told)
-            if incumbent.bound is not None and found.objective < incumbent.bound:
-                told = f"{claimant} proves a bound of {incumbent.bound}, {other} finds a plan of {found.objective}"
-                raise Disagreement(told)
-        proven = found.bound is not None and incumbent.bound is not None and found.bound >= incumbent.bound
-        if found.infeasible if incumbent.infeasible else proven:
+        if _confirmed(incumbent, claimant, found, other):
             run.confirmed_by = other
         return
+
+
+def _confirmed(claim: Incumbent, claimant: str, found: Incumbent, other: str) -> bool:
+    """Whether what another method has found proves a claim, too; raises if it has a plan that refutes it."""
+    plan = f"{other} finds a plan of {found.objective}"
+    if claim.infeasible:
+        if found.objective is not None:
+            raise Disagreement(f"{claimant} calls the problem infeasible, {plan}")
+        return found.infeasible
+    if claim.bound is None:
+        return False
+    if found.objective is not None and found.objective < claim.bound:
+        raise Disagreement(f"{claimant} proves a bound of {claim.bound}, {plan}")
+    return found.bound is not None and found.bound >= claim.bound
 
 
 def _judge(run: _Run, name: str, method: str, interrupted: bool, until: float) -> Result:

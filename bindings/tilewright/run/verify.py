@@ -14,6 +14,7 @@ from tilewright.core.room import Room
 from tilewright.run import claims, consistency
 from tilewright.run.finding import Finding, exit_status, verdict
 from tilewright.run.instance import Instance
+from tilewright.run.methods import methods
 from tilewright.run.result import Result
 from tilewright.simulator import MAX_NUMERIC_ELEMENTS, Report
 from tilewright.spec.errors import OutOfTimeError
@@ -23,8 +24,8 @@ __all__ = ["Finding", "check", "default_seconds", "exit_status"]
 LEAST_LIMIT = 60.0
 """Seconds that a check may take by default, at least."""
 
-NUMERIC_SECONDS = 4e-6
-"""Seconds for each element that a numeric simulation moves, about, on a busy machine."""
+ELEMENT_SECONDS, MAC_SECONDS = 4e-6, 1e-8
+"""What a numeric simulation takes for each element that it holds and for each MAC, about."""
 
 NUMERIC_SHARE = 0.5
 """Share of the time for the numbers, where a claim is to be proven after them."""
@@ -40,9 +41,10 @@ def check(
 ) -> list[Finding]:
     """Check a result against its instance.
 
-    The plan is simulated, with real numbers if `numeric`. A claimed bound is computed anew; where the room's own
-    bounds do not reach it, the method that proved it must do so again, and a second route is asked besides: the
-    room's exact search, or a formulation on another solver. So it is with a claim that nothing is feasible.
+    The plan is simulated, with real numbers if `numeric`. A claimed bound is computed anew; where the room's
+    own bounds do not reach it, the method that proved it must do so again, and a second route is asked
+    besides: the room's exact search, or a formulation on another solver. So it is with a claim that nothing
+    is feasible.
 
     Parameters
     ----------
@@ -66,36 +68,43 @@ def check(
         return findings
     limit = default_seconds(instance, result) if time_limit is None else time_limit
     clock = _Clock(started + limit, limit)
-    own = catalogue.room(instance.room).best_bound(instance.problem)
-    open_claims = _claims(result, own)
     plan = None
     if result.plan is not None:
-        of_plan = _Executed(instance, result, clock, bool(open_claims)).findings(numeric)
+        of_plan = _Executed(instance, result, clock).findings(numeric)
         findings += of_plan
         plan = result.plan if of_plan[0].state == "verified" else None
     findings += [
         consistency.status(result),
-        consistency.method(result, own),
-        consistency.bound_by(result, own),
-        *consistency.confirmed_by(result),
         consistency.trace(result),
+        *consistency.confirmed_by(result),
     ]
-    findings += _check_claims(instance, result, own, open_claims, plan, clock)
+    if clock.left > 0:
+        findings += _check_claims(instance, result, plan, clock)
+    else:
+        told = f"bound, and what it rests on: {clock.not_in_time(default_seconds(instance, result))}"
+        findings.append(Finding("bound", "not verified", told))
     return [*findings, consistency.authors_word()]
 
 
 def default_seconds(instance: Instance, result: Result) -> float:
-    """Return how long a check may take if nothing else is said: what its work is expected to take, four times.
+    """Return how long a check may take if nothing else is said: four times what its work should take.
 
-    That is a simulation of as many steps as the report claims, the numbers of each part, and as long again as
-    the result took; a minute at least.
+    That is a simulation of as many steps and MACs as the report claims, the numbers of each part, and as long
+    again as the result took; a minute at least.
     """
     room, problem = catalogue.room(instance.room), instance.problem
-    steps = (result.report or {}).get("steps")
-    simulating = room.simulation_seconds(problem, steps if type(steps) is int and 0 <= steps < 10**8 else 1)
+    steps, macs = (_count(result.report, key) for key in ("steps", "macs"))
     parts = max(1, len({id(part) for _, part in room.parts(problem)}))
     elements = min(room.numeric_elements(problem), MAX_NUMERIC_ELEMENTS) * parts
-    return min(max(LEAST_LIMIT, 4 * (simulating + NUMERIC_SECONDS * elements + result.seconds)), MAX_SECONDS)
+    numbers = ELEMENT_SECONDS * elements + MAC_SECONDS * macs
+    expected = room.simulation_seconds(problem, steps) + numbers + result.seconds
+    return min(max(LEAST_LIMIT, 4 * expected), MAX_SECONDS)
+
+
+def _count(report: dict[str, Any] | None, key: str) -> int:
+    """Return a count of a report that may hold anything there."""
+    value = (report or {}).get(key)
+    return value if type(value) is int and 0 <= value < 10**13 else 1
 
 
 @dataclass(frozen=True)
@@ -116,18 +125,13 @@ class _Clock:
 
 
 class _Executed:
-    """The plan of a result, as the simulator sees it.
+    """The plan of a result, as the simulator sees it."""
 
-    Parameters
-    ----------
-    claims_follow
-        Whether time must be left for proofs.
-    """
-
-    def __init__(self, instance: Instance, result: Result, clock: _Clock, claims_follow: bool) -> None:
+    def __init__(self, instance: Instance, result: Result, clock: _Clock) -> None:
         self.room: Room[Any, Any] = catalogue.room(instance.room)
         self.instance, self.problem, self.result, self.clock = instance, instance.problem, result, clock
-        self.share = NUMERIC_SHARE if claims_follow else 1.0
+        # A bound of a method's is to be proven after the plan.
+        self.share = NUMERIC_SHARE if result.bound_by in methods(instance.room) else 1.0
 
     def findings(self, numeric: bool) -> list[Finding]:
         """Return what was found of the plan, the first on whether it is valid."""
@@ -203,22 +207,16 @@ def _claims(result: Result, own: Bound) -> list[tuple[str, int | None, str | Non
     return found
 
 
-def _check_claims(
-    instance: Instance,
-    result: Result,
-    own: Bound,
-    open_claims: list[tuple[str, int | None, str | None]],
-    plan: Any,
-    clock: _Clock,
-) -> list[Finding]:
+def _check_claims(instance: Instance, result: Result, plan: Any, clock: _Clock) -> list[Finding]:
     """Prove a bound, and that nothing is feasible, once more; `plan` is valid or None."""
-    findings = []
+    own = catalogue.room(instance.room).best_bound(instance.problem)
+    findings = [consistency.method(result, own), consistency.bound_by(result, own)]
     if result.bound is not None and result.bound <= own.value:
         findings.append(Finding("bound", "verified", f"{result.bound} follows from the {own}"))
     if result.status == "infeasible" and own.impossible is not None:
         findings.append(Finding("infeasible", "verified", f"by the {own}"))
-    able = consistency.bound_by(result, own).state != "refuted"
-    for what, bound, method in open_claims:
+    able = findings[1].state != "refuted"
+    for what, bound, method in _claims(result, own):
         if what == "bound" and not able:
             findings.append(Finding(what, "refuted", f"{bound} is above the {own}, and nothing proves it"))
             continue
@@ -227,6 +225,6 @@ def _check_claims(
     if result.status == "optimal" and plan is not None:
         room = catalogue.room(instance.room)
         for what, holds, detail in room.recheck(instance.problem, plan, clock.deadline):
-            state = "not verified" if holds is None else "verified" if holds else "refuted"
-            findings.append(Finding(what, state, detail))
+            anew = verdict(what, bool(holds), detail)
+            findings.append(Finding(what, "not verified", detail) if holds is None else anew)
     return findings
