@@ -351,6 +351,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
         read(tmp_path)
     with pytest.raises(InputError, match="tilewright list instances"):
         read("no-such-instance")
+    for name in ("", ".", "a\0b", "\ud800"):
         with pytest.raises(InputError):
             read(name)
     with pytest.raises(InputError):
