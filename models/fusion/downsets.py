@@ -41,20 +41,29 @@ def _least_memory(problem: Problem, search: RunContext) -> Outcome:
 def _cheapest(problem: Problem, search: RunContext) -> Outcome:
     # What all groups cost takes most of the time; until then there is a plan without any.
     first = alone(problem)
-    plan, cost = ordered(problem, first), sum(one.cost for one in first)
-    search.on_plan(plan)
+    plan: Plan | None = None
+    cost = sum(one.cost for one in first)
+    if all(one.fits for one in first):
+        plan = ordered(problem, first)
+        search.on_plan(plan)
     known = candidates(problem)
+    # What holds an operation that does not fit alone costs at least this much, and is no plan.
+    never = min((one.cost for one in known if not one.fits), default=None)
     producers = [op.producers for op in problem.ops]
     start = _start(problem, known, search.start) or greedy.choose(producers, known)
     bound, proven = None, False
     for found in answers(producers, known, start, search.deadline, search.bound or 0):
-        if found.cost < cost:
+        if never is not None and found.bound >= never:
+            return Outcome("infeasible")
+        if (never is None or found.cost < never) and (plan is None or found.cost < cost):
             cost, plan = found.cost, ordered(problem, found.chosen)
             search.on_plan(plan)
         if found.bound != bound:
             bound = found.bound
             search.on_bound(bound)
         proven = found.proven
+    if plan is None:
+        return Outcome("unknown", bound=bound)
     return Outcome("optimal" if proven else "feasible", plan, bound)
 
 

@@ -46,13 +46,14 @@ def formulate(choice: Cover, extras: bool) -> Any:
     m.PLACED = pyo.Set(initialize=choice.placed)
     m.chosen = pyo.Var(m.CANDIDATES, domain=pyo.Binary)
     m.position = pyo.Var(m.PLACED, bounds=(0, most))  # of an operation's group in the order of execution
+    m.nowhere = pyo.Var(bounds=(0, 0))  # so that the model of an impossible problem can be built
 
     def apart(i: int, j: int) -> Any:
         return 1 - sum(m.chosen[c] for c in sorted({*choice.holders[i]} & {*choice.holders[j]}))
 
     @m.Constraint(range(len(choice.prices)))
     def each_operation_once(m: Any, i: int) -> Any:
-        return sum(m.chosen[c] for c in choice.holders[i]) == 1
+        return m.nowhere + sum(m.chosen[c] for c in choice.holders[i]) == 1
 
     @m.Constraint(choice.links)
     def groups_wait(m: Any, i: int, j: int) -> Any:
@@ -86,8 +87,11 @@ def start(m: Any, plan: Plan) -> None:
     chosen = started(m.problem, plan) or choice.alone
     for c in m.CANDIDATES:
         m.chosen[c] = int(c in chosen)
-    for number, position in choice.positions(chosen).items():
-        m.position[number] = position
+    held = {number for c in chosen for number in choice.candidates[c].nodes}
+    positions = choice.positions(chosen) if len(held) == len(choice.prices) else {}
+    for number in choice.placed:
+        m.position[number] = positions.get(number, 0)
+    m.nowhere = 0
 
 
 def read(m: Any) -> Plan:

@@ -712,6 +712,7 @@ def test_plans_that_are_none(data: Any, field: str) -> None:
 
 
 SOFTMAX = {"layers": [{"name": "e", "kind": "map", "op": "softmax", "input": (8, 4, 4)}]}
+POOL = {"layers": [{"name": "e", "kind": "pool", "input": (8, 4, 4), "kernel": (2, 2)}]}
 CONV_ADD = {"name": "sum", "nodes": ("conv", "add"), "edges": ((0, 1),)}
 
 
@@ -729,6 +730,14 @@ CONV_ADD = {"name": "sum", "nodes": ("conv", "add"), "edges": ((0, 1),)}
         ({"templates": ()}, ["templates"]),
         ({"objective": {"most_cycles": 9}}, ["objective.most_cycles = 9", "memory"]),
         ({"objective": {"minimise": "time"}}, ["objective.minimise"]),
+        (
+            {"objective": {"minimise": "energy"}, "machine": {"energy": {}}},
+            ["objective.minimise = 'energy'", "nothing has a price", "machine.energy.pj_per_dram_byte"],
+        ),
+        (
+            {"objective": {"minimise": "energy"}, "machine": {"energy": {"pj_per_mac": 5}}, "network": POOL},
+            ["objective.minimise = 'energy'", "the only price is that of MACs, which nothing here takes"],
+        ),
         ({"limits": {"halo": "none"}}, ["limits.halo"]),
     ],
 )

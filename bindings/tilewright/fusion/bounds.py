@@ -1,4 +1,8 @@
-"""A bound on every plan that needs no search: what has to be computed, and what has to be moved."""
+"""A bound on every plan that needs no search: what has to be computed, and what has to be moved.
+
+Without limits each operation has a tile that fits, or the problem is refused. Limits may leave it none; then
+it can only be executed in a group, and where no group with it fits there is no plan.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from tilewright.core.bounds import Bound
 from tilewright.fusion.graph import Op
 from tilewright.fusion.machine import CONV, HOST, LOAD, MISC, POOL, SAVE
 from tilewright.fusion.problem import Problem
+from tilewright.fusion.tiles import enough, fits
 from tilewright.spec.layer import Layer, Window
 
 
@@ -63,7 +68,36 @@ def best_bound(problem: Problem) -> Bound:
         "energy": max(0, int(machine.nanojoules(traffic, macs, cycles)) - 2 * len(problem.ops)),
         "memory": 0,
     }[problem.minimise]
-    return Bound("compulsory work and traffic bound", value, len(problem.ops))
+    name, lonely = "compulsory work and traffic bound", unfit(problem)
+    nowhere = next((number for number in lonely if not _in_group(problem, number)), None)
+    if nowhere is not None:
+        return Bound(name, value, len(problem.ops), lacking(problem, nowhere, "alone or in a group"))
+    if lonely:
+        name += f" ({lacking(problem, lonely[0])})"
+    return Bound(name, value, len(problem.ops))
+
+
+def unfit(problem: Problem) -> list[int]:
+    """Return the numbers of the operations that alone have no tile which fits and which the limits allow."""
+    if problem.limits.halo != "keep":
+        return []  # or the problem would have been refused
+    return [op.number for op in problem.ops if op.engine != HOST and not fits(problem, (op.number,))]
+
+
+def _in_group(problem: Problem, number: int) -> bool:
+    """Whether an operation is in some group that fits."""
+    groups = problem.allowed.items()
+    return any(fits(problem, nodes, not tiled) for nodes, tiled in groups if number in nodes)
+
+
+def lacking(problem: Problem, number: int, where: str = "alone") -> str:
+    """Say that the limits leave an operation no tile that fits, and what would be enough."""
+    machine, needed = problem.machine, enough(problem, (number,))
+    sizes = " and ".join(
+        f"machine.{name}_bytes = {size} instead of {machine.capacity(name)}" for name, size in needed.items()
+    )
+    told = f"limits.halo = '{problem.limits.halo}' leaves operation {problem.ops[number].name} no tile"
+    return f"{told} that fits, {where}: {sizes} would be enough, or halo = 'any'"
 
 
 def _parameters(problem: Problem, op: Op) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tilewright.fusion.machine import HOST
@@ -24,32 +25,40 @@ class Candidate(NamedTuple):
         The name of the template that allows it, empty for a single operation.
     tile
         None where the host computes.
+    fits
+        False for an operation that by itself has no tile that fits: only a group may execute it.
     """
 
     nodes: Nodes
     cost: int
     template: str
     tile: Tile | None
+    fits: bool = True
 
 
 def alone(problem: Problem) -> list[Candidate]:
-    """Return each operation alone."""
+    """Return each operation alone; one that does not fit costs nothing."""
     candidates = []
     for op in problem.ops:
         choice = None if op.engine == HOST else best(problem, (op.number,))
         cost, tile = (0, None) if choice is None else (choice.cost, choice.tile)
-        candidates.append(Candidate((op.number,), cost, "", tile))
+        fits = choice is not None or op.engine == HOST
+        candidates.append(Candidate((op.number,), cost, "", tile, fits))
     return candidates
 
 
-def candidates(problem: Problem, max_bytes: int | None = None) -> tuple[Candidate, ...]:
+def candidates(problem: Problem) -> tuple[Candidate, ...]:
     """Return all groups that fit on chip with what they cost, and each operation alone.
 
-    Parameters
-    ----------
-    max_bytes
-        Bytes of all buffers that a group may take; even an operation alone may then not fit.
+    An operation that does not fit alone costs more than any plan of groups that do: a choice is a plan if it
+    costs less than that, and there is none if the cheapest choice does not.
     """
+    fitting = fitting_groups(problem)
+    return tuple(completed(len(problem.ops), fitting, dearer_than_any(fitting)))
+
+
+def fitting_groups(problem: Problem, max_bytes: int | None = None) -> list[Candidate]:
+    """Return all groups that fit on chip, in at most `max_bytes` bytes of all buffers if that is given."""
     candidates = []
     for nodes, templates in sorted(matches(problem.graph, problem.templates).items()):
         if problem.ops[nodes[0]].engine == HOST:
@@ -62,4 +71,23 @@ def candidates(problem: Problem, max_bytes: int | None = None) -> tuple[Candidat
         if choice is not None:
             name = "" if alone else (tiled or templates)[0].name
             candidates.append(Candidate(nodes, choice.cost, name, choice.tile))
-    return tuple(candidates)
+    return candidates
+
+
+def dearer_than_any(fitting: Sequence[Candidate]) -> int:
+    """Return more than a plan of these groups costs: at each operation one of them begins at most."""
+    most: dict[int, int] = {}
+    for candidate in fitting:
+        most[candidate.nodes[0]] = max(candidate.cost, most.get(candidate.nodes[0], 0))
+    return 1 + sum(most.values())
+
+
+def completed(operations: int, fitting: Sequence[Candidate], never: int) -> list[Candidate]:
+    """Return groups, and operations that do not fit alone at a price that no plan reaches; by their nodes."""
+    there = {candidate.nodes for candidate in fitting}
+    missing = [(number,) for number in range(operations) if (number,) not in there]
+    return sorted([*fitting, *(Candidate(nodes, never, "", None, False) for nodes in missing)], key=_nodes)
+
+
+def _nodes(candidate: Candidate) -> Nodes:
+    return candidate.nodes

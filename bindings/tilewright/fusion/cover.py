@@ -36,30 +36,34 @@ class Cover:
     ancestors
         For each operation, a bit mask of all that it depends on; numbers are an order of execution.
     candidates
-        Convex sets of operations with their costs; each operation is one by itself.
+        Convex sets of operations with their costs; each operation is one by itself, if only to say what is
+        dearer than any plan where it does not fit.
 
     Attributes
     ----------
     candidates
-        Those that are no dearer than all of a known plan, the least premium first.
+        Those that fit and are no dearer than all of a known plan, the least premium first.
     prices
         Of operations: no candidate costs less than those of its members together, so that no plan costs less
         than all of them. Next to the highest such prices, which are the dual of the linear relaxation.
     premiums
         Of candidates.
     worst
-        Premiums of a known plan, one operation after the other: nothing above it is worth finding.
+        Premiums of a known plan, one operation after the other, or more than any plan has: nothing above it
+        is worth finding.
     """
 
     def __init__(self, ancestors: Sequence[int], candidates: Sequence[Candidate]) -> None:
         self.ancestors = ancestors
-        alone = sum(candidate.cost for candidate in candidates if len(candidate.nodes) == 1)
-        self.prices = prices(len(ancestors), candidates, alone)
+        known = sum(candidate.cost for candidate in candidates if len(candidate.nodes) == 1)
+        known = min([known, *(candidate.cost - 1 for candidate in candidates if not candidate.fits)])
+        self.prices = prices(len(ancestors), candidates, known)
         premium = {
             candidate: candidate.cost - sum(self.prices[member] for member in candidate.nodes)
             for candidate in candidates
+            if candidate.fits
         }
-        self.worst = sum(value for candidate, value in premium.items() if len(candidate.nodes) == 1)
+        self.worst = max(0, known - sum(self.prices))
         self.candidates = sorted(
             (candidate for candidate, value in premium.items() if value <= self.worst),
             key=lambda candidate: (premium[candidate], candidate.nodes),
@@ -103,7 +107,7 @@ class Cover:
         which one is ahead of the other then. What is ahead of nothing that is left, or behind nothing, is on
         no cycle; neither is what cannot be reached from what it reaches.
         """
-        left = np.array([len(candidate.nodes) > 1 for candidate in self.candidates])
+        left = np.array([len(candidate.nodes) > 1 for candidate in self.candidates], np.bool_)
         for ahead in (self._ahead, self._ahead.T):
             degrees = ahead[left].sum(axis=0)
             while (peeled := np.flatnonzero(left & (degrees == 0))).size:
@@ -189,8 +193,9 @@ class Cover:
 
     @property
     def alone(self) -> list[int]:
-        """Indices of the operations as candidates, which are a known plan."""
-        return [self.index_of[number,] for number in range(len(self.ancestors))]
+        """Indices of the operations as candidates, which are a plan if each of them fits."""
+        numbers = range(len(self.ancestors))
+        return [self.index_of[number,] for number in numbers if (number,) in self.index_of]
 
     def chosen(self, groups: Iterable[tuple[int, ...]]) -> list[int] | None:
         """Return the candidates, by index, that stand for groups.

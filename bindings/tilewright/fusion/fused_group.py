@@ -388,4 +388,5 @@ def _geometry(op: Op) -> tuple[object, ...]:
     spec = op.spec
     assert isinstance(spec, Window)
     geometry = (spec.input, spec.kernel, spec.stride, spec.padding, spec.dilation)
-    return (spec.kind, *geometry, getattr(spec, "groups", 1), getattr(spec, "bias", False))
+    numbers = spec.parameters if isinstance(spec, Map) else 0
+    return (spec.kind, *geometry, getattr(spec, "groups", 1), getattr(spec, "bias", False), numbers, op.dense)

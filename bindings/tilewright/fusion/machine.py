@@ -24,12 +24,12 @@ Cost = Annotated[int, Field(ge=0, le=10_000_000)]
 
 
 class Energy(Spec):
-    """What work costs; all picojoules.
+    """What work costs; what has no price is not counted. To minimise energy, something must have one.
 
     Attributes
     ----------
     pj_per_dram_byte, pj_per_mac
-        Of each byte moved from or to DRAM, and of each MAC.
+        Picojoules of each byte moved from or to DRAM, and of each MAC.
     milliwatts
         What the accelerator takes at all times.
     """
@@ -37,6 +37,12 @@ class Energy(Spec):
     pj_per_dram_byte: Cost = 0
     pj_per_mac: Cost = 0
     milliwatts: Cost = 0
+
+    @property
+    def unpriced(self) -> tuple[str, ...]:
+        """What has no price."""
+        parts = {"DRAM": self.pj_per_dram_byte, "MACs": self.pj_per_mac, "power": self.milliwatts}
+        return tuple(name for name, price in parts.items() if not price)
 
 
 class EngineMachine(Spec):

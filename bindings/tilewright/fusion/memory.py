@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from math import inf
 from typing import NamedTuple
 
-from tilewright.fusion.candidates import Candidate, candidates
+from tilewright.fusion.candidates import Candidate, completed, dearer_than_any, fitting_groups
 from tilewright.fusion.exact.search import answers
 from tilewright.fusion.machine import HOST
 from tilewright.fusion.problem import Problem
@@ -72,11 +72,10 @@ def least(problem: Problem, deadline: float = inf) -> Iterator[LeastMemory]:
 
 def _fast(problem: Problem, max_bytes: int, deadline: float) -> tuple[Candidate, ...]:
     """Return groups of at most `max_bytes` bytes each that are fast enough, none where there are none."""
-    allowed = list(candidates(problem, max_bytes))
-    alone = {candidate.nodes[0] for candidate in allowed if len(candidate.nodes) == 1}
+    fitting = fitting_groups(problem, max_bytes)
     # An operation that does not fit by itself is as if it took too long.
-    never = cycle_limit(problem) + 1
-    allowed += [Candidate((op.number,), never, "", None) for op in problem.ops if op.number not in alone]
+    never = min(cycle_limit(problem) + 1, dearer_than_any(fitting))
+    allowed = completed(len(problem.ops), fitting, never)
     for incumbent in answers([op.producers for op in problem.ops], allowed, None, deadline):
         if incumbent.cost < never:
             return incumbent.chosen

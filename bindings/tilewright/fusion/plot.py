@@ -18,7 +18,7 @@ from tilewright import plotting
 from tilewright.fusion.fused_group import FusedGroup
 from tilewright.fusion.machine import CONV, ENGINES, HOST, MISC, POOL
 from tilewright.fusion.plan import Group, Plan, Tile
-from tilewright.fusion.problem import Problem
+from tilewright.fusion.problem import FusionLimits, Problem
 from tilewright.fusion.schedule import GroupSchedule
 from tilewright.fusion.summary import rows
 from tilewright.fusion.tiles import Choice, best
@@ -546,8 +546,10 @@ def traffic_of(fused: FusedGroup, tile: Tile) -> Numbers:
 
 
 def _alone(problem: Problem, number: int) -> Choice:
-    """Return what an operation costs alone, with its best tile."""
-    choice = best(problem, (number,))
+    """Return what an operation costs alone, with its best tile, of any halo if the limits leave it none."""
+    choice = best(problem, (number,)) or best(
+        problem.model_copy(update={"limits": FusionLimits()}), (number,)
+    )
     assert choice is not None  # or the problem would have been refused
     return choice
 

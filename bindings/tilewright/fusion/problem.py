@@ -21,6 +21,9 @@ from tilewright.spec.network import Network
 UNITS = {"cycles": "cycles", "traffic": "bytes", "energy": "nJ", "memory": "bytes"}
 """What each objective counts."""
 
+MOST_CYCLES = 2**50
+"""The highest limit on cycles."""
+
 
 class FusionObjective(Spec):
     """What is minimised.
@@ -31,13 +34,14 @@ class FusionObjective(Spec):
         Cycles of all groups, one after the other; bytes moved from and to DRAM; nanojoules; or the most bytes
         of the buffers that a group takes.
     most_cycles : int, optional
-        For ``memory``: most cycles of all groups; by default what they take without any fusion.
+        For ``memory``: most cycles of all groups; by default what they take without any fusion, and any
+        number where that is impossible.
     """
 
     table_name: ClassVar[str] = "objective"
 
     minimise: Literal["cycles", "traffic", "energy", "memory"] = "cycles"
-    most_cycles: Annotated[int, Field(ge=1, le=2**50)] | None = None
+    most_cycles: Annotated[int, Field(ge=1, le=MOST_CYCLES)] | None = None
 
 
 class FusionLimits(Spec):
@@ -72,7 +76,7 @@ class Problem(Spec):
     limits: FusionLimits = FusionLimits()
 
     def model_post_init(self, _context: object) -> None:
-        """Refuse networks that do not fit together, and buffers that are too small for any tile."""
+        """Refuse networks that do not fit together, missing prices, and buffers too small for any tile."""
         self.network.check_shapes()
         if self.objective.most_cycles is not None and self.minimise != "memory":
             raise InputError(
@@ -84,8 +88,22 @@ class Problem(Spec):
                 raise InputError("templates", name, "two templates have this name")
         if all(op.engine == HOST for op in self.ops):
             raise InputError("network.layers", len(self.ops), "holds no operation that the accelerator does")
+        self._check_prices()
         check_matches(self.graph, self.templates)
         check_buffers(self.machine, self.graph)
+
+    def _check_prices(self) -> None:
+        """Refuse to minimise energy where nothing has a price, so that all plans are equally good."""
+        prices = self.machine.energy
+        if self.minimise != "energy" or prices.pj_per_dram_byte or prices.milliwatts:
+            return
+        told = "nothing has a price: "
+        if prices.pj_per_mac:
+            if any(op.macs for op in self.ops if op.engine != HOST):
+                return
+            told = "the only price is that of MACs, which nothing here takes: "
+        keys = " or ".join(f"machine.energy.{name}" for name in ("pj_per_dram_byte", "milliwatts"))
+        raise InputError("objective.minimise", "energy", f"{told}{keys} must be more than 0, or pj_per_mac")
 
     @cached_property
     def allowed(self) -> dict[tuple[int, ...], bool]:

@@ -26,8 +26,10 @@ def rows(problem: Problem, report: dict[str, Any]) -> Rows:
         ),
         ("buffers", f"{facts['memory']:,} of {machine.buffer_bytes:,} bytes in the largest group"),
     ]
-    if facts["energy"]:
-        shown.append(("energy", f"{facts['energy'] / 1e6:,.2f} mJ"))
+    if facts["energy"] or problem.minimise == "energy":
+        free = machine.energy.unpriced
+        told = f"; without a price, not counted: {', '.join(free)}" if free else ""
+        shown.append(("energy", f"{facts['energy'] / 1e6:,.2f} mJ{told}"))
     if facts["on_host"]:
         names = facts["on_host"]
         told = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")

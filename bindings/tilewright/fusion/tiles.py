@@ -6,7 +6,7 @@ tiles are scheduled, until none that is left can be better.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
@@ -19,7 +19,7 @@ from tilewright.fusion.fused_group import FusedGroup
 from tilewright.fusion.machine import BUFFERS, ENGINES, HOST, EngineMachine
 from tilewright.fusion.measure import AxisTiles, Grid, TileCosts, only
 from tilewright.fusion.plan import HALOS, Tile
-from tilewright.fusion.problem import FusionLimits, FusionObjective, Problem
+from tilewright.fusion.problem import MOST_CYCLES, FusionLimits, FusionObjective, Problem
 from tilewright.fusion.schedule import GroupSchedule
 
 _NEVER = np.iinfo(np.int64).max
@@ -118,6 +118,37 @@ def peaks(problem: Problem, nodes: Sequence[int], whole: bool = False) -> set[in
     return sizes
 
 
+def fits(problem: Problem, nodes: Sequence[int], whole: bool = False) -> bool:
+    """Whether some tile of a group fits into the buffers: whether `best` finds one, without a search."""
+    fused = problem.fused(nodes)
+    key, answers = (fused.key, whole, "fits"), _answers(problem)
+    if key not in answers:
+        answers[key] = _space(problem, fused, whole) is not None
+    answer: bool = answers[key]
+    return answer
+
+
+def enough(problem: Problem, nodes: Sequence[int]) -> dict[str, int]:
+    """Return the bytes of those buffers that are too small for any tile of a group, with which one fits.
+
+    Of all tiles that the limits allow it is the one that asks for the fewest more bytes.
+    """
+    fused = problem.fused(nodes)
+    there = [problem.machine.capacity(name) for name in BUFFERS]
+    least, found = _NEVER, there
+    for down, across, steps in _grids(problem, fused, False):
+        rows, columns = AxisTiles(fused, 0, down), AxisTiles(fused, 1, across)
+        for _, costs, allowed in _by_loops(problem, fused, rows, columns, steps):
+            needed = np.broadcast_arrays(*costs.buffers, allowed)[:-1]
+            more = sum(np.maximum(each - size, 0) for each, size in zip(needed, there, strict=True))
+            more = np.where(allowed & costs.possible, more, _NEVER)
+            if more.min() < least:
+                least, at = int(more.min()), np.unravel_index(int(more.argmin()), more.shape)
+                found = [max(int(each[at]), size) for each, size in zip(needed, there, strict=True)]
+    sizes = zip(BUFFERS, there, found, strict=True)
+    return {name: needed for name, size, needed in sizes if needed > size}
+
+
 def choice(problem: Problem, fused: FusedGroup, tile: Tile) -> Choice:
     """Return what a group costs with a tile that fits."""
     costs = TileCosts.of(fused, tile)
@@ -212,10 +243,22 @@ def halves(length: int) -> list[int]:
 
 
 def _space(problem: Problem, fused: FusedGroup, whole: bool) -> _Space | None:
-    """Return the tiles that a group can have: rows as in `sizes`, kernels and channels as in `block_sizes`.
+    """Return the tiles that a group can have: those of the first grid in which one fits."""
+    for down, across, steps in _grids(problem, fused, whole):
+        space = _fitting(problem, fused, down, across, steps)
+        if space is not None:
+            return space
+    return None
 
-    They have all columns, half of them or a quarter. Only if none of these fit do tiles have fewer columns,
-    and then, of a single operation, rows and channels down to single ones.
+
+def _grids(
+    problem: Problem, fused: FusedGroup, whole: bool
+) -> list[tuple[list[int], list[int], tuple[int, int]]]:
+    """Return rows and columns of tiles, and steps of channels: each grid for when nothing before it fits.
+
+    Rows are as in `sizes`, kernels and channels as in `block_sizes`. Tiles have all columns, half of them or
+    a quarter. Only if none of these fit do they have fewer columns, and then, of a single operation, rows and
+    channels down to single ones.
     """
     height, width = fused.plane
     ins, outs, high = problem.machine.conv_array
@@ -228,11 +271,7 @@ def _space(problem: Problem, fused: FusedGroup, whole: bool) -> _Space | None:
         ]
         if len(fused.members) == 1:
             spaces.append((halves(height), halves(width), (1, 1)))
-    for down, across, steps in spaces:
-        space = _fitting(problem, fused, down, across, steps) if across else None
-        if space is not None:
-            return space
-    return None
+    return [space for space in spaces if space[1]]
 
 
 class _Space(NamedTuple):
@@ -272,16 +311,8 @@ def _fitting(
     rows, columns = AxisTiles(fused, 0, down), AxisTiles(fused, 1, across)
     ways: list[Tile] = []
     tables: list[tuple[Grid, ...]] = []
-    for halo, (order, parameters) in product(HALOS, LOOPS):
-        tiles = _ways(fused, steps, halo, order, parameters)
-        if not tiles:
-            continue
-        costs = TileCosts(fused, rows, columns, tiles)
-        fits = costs.fits() & _told_apart(fused, costs, tiles)
-        if halo == "keep":
-            fits &= np.array(across) == fused.plane[1]
-        if problem.limits.halo not in ("any", halo):
-            fits &= costs.tiles == 1
+    for tiles, costs, allowed in _by_loops(problem, fused, rows, columns, steps):
+        fits = costs.fits() & allowed
         if fits.any():
             fits &= costs.channel_blocks <= max(MAX_CHANNEL_BLOCKS, int(costs.channel_blocks[fits].min()))
             ways += tiles
@@ -289,6 +320,23 @@ def _fitting(
     if not ways:
         return None
     return _Space(fused, rows, columns, ways, *(np.concatenate(table) for table in zip(*tables, strict=True)))
+
+
+def _by_loops(
+    problem: Problem, fused: FusedGroup, rows: AxisTiles, columns: AxisTiles, steps: tuple[int, int]
+) -> Iterator[tuple[list[Tile], TileCosts, NDArray[np.bool_]]]:
+    """Return tiles with the same halo and loops, what they need, and which of them the limits allow."""
+    for halo, (order, parameters) in product(HALOS, LOOPS):
+        tiles = _ways(fused, steps, halo, order, parameters)
+        if not tiles:
+            continue
+        costs = TileCosts(fused, rows, columns, tiles)
+        allowed = np.broadcast_to(_told_apart(fused, costs, tiles), costs.shape).copy()
+        if halo == "keep":
+            allowed &= np.array(columns.sizes) == fused.plane[1]
+        if problem.limits.halo not in ("any", halo):
+            allowed &= costs.tiles == 1
+        yield tiles, costs, allowed
 
 
 def _ways(fused: FusedGroup, steps: tuple[int, int], halo: str, order: str, parameters: str) -> list[Tile]:
@@ -369,9 +417,12 @@ def block_sizes(length: int, step: int) -> list[int]:
 
 
 def cycle_limit(problem: Problem) -> int:
-    """Return the most cycles of all groups where memory is minimised; by default what no fusion needs."""
+    """Return the most cycles of all groups where memory is minimised; by default what no fusion needs.
+
+    Where that is impossible, as some operation alone has no tile that the limits allow, there is no limit.
+    """
     if problem.objective.most_cycles is not None:
         return problem.objective.most_cycles
     fastest = problem.model_copy(update={"objective": FusionObjective()})
-    alone = (best(fastest, (op.number,)) for op in problem.ops if op.engine != HOST)
-    return sum(choice.cycles for choice in alone if choice is not None)
+    alone = [best(fastest, (op.number,)) for op in problem.ops if op.engine != HOST]
+    return sum(MOST_CYCLES if choice is None else choice.cycles for choice in alone)

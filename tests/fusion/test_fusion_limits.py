@@ -1,0 +1,237 @@
+"""Limits that leave operations no tile: every method says that there is no plan, or finds a valid one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from formulations import check_agreement, methods, need, with_each
+from fusion.fusion_at_random import machine, network
+from fusion.test_selection import can_be_executed, cost, partitions
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tilewright import solve
+from tilewright.core import catalogue
+from tilewright.core.context import RunContext
+from tilewright.fusion import Plan, Problem, best_bound, choices, objective, plot, simulate, violation
+from tilewright.fusion.bounds import unfit
+from tilewright.fusion.candidates import candidates, fitting_groups
+from tilewright.fusion.machine import BUFFERS
+from tilewright.fusion.tiles import choice, enough
+from tilewright.spec.errors import InputError
+from tilewright.spec.validation import validated
+
+HEURISTICS = ("layerwise", "greedy", "dnnvm")
+
+
+def small(random: Random, halo: str, minimise: str) -> Problem | None:
+    """Return a random problem whose buffers are small, None where they are refused."""
+    buffers = {f"{name}_bytes": random.choice([random.randint(10, 90), 200, 1000]) for name in BUFFERS}
+    table = {
+        "network": network(random, most=5),
+        "machine": machine(random, **buffers),
+        "objective": {"minimise": minimise},
+        "limits": {"halo": halo},
+    }
+    try:
+        return validated(Problem, table)
+    except InputError:
+        return None
+
+
+@st.composite
+def problems(draw: st.DrawFn, halos: tuple[str, ...] = ("keep", "keep", "recompute")) -> Problem:
+    """Draw problems with small buffers and each limit on halos."""
+    random = draw(st.integers(0, 2**32 - 1).map(Random))
+    drawn = small(
+        random, draw(st.sampled_from(halos)), draw(st.sampled_from(["cycles", "traffic", "energy"]))
+    )
+    assume(drawn is not None)
+    assert drawn is not None
+    return drawn
+
+
+def least(problem: Problem) -> int | None:
+    """Return the cost of the best plan, None if there is none, by enumeration."""
+    producers = [op.producers for op in problem.ops]
+    every = partitions(frozenset(range(len(producers))), fitting_groups(problem))
+    return min((cost(chosen) for chosen in every if can_be_executed(producers, chosen)), default=None)
+
+
+def check_plan(problem: Problem, plan: Plan, expected: int | None) -> None:
+    assert violation(problem, plan) is None
+    assert expected is not None
+    assert best_bound(problem).value <= expected <= objective(problem, plan)
+    report = simulate(problem, plan)
+    assert report.valid, report.violation
+    limit = problem.limits.halo
+    for group in plan.groups:
+        if group.tile is not None and group.tile.halo != limit != "any":
+            assert group.tile.rows == problem.fused((_number(problem, group.nodes[-1]),)).plane[0]
+
+
+def _number(problem: Problem, name: str) -> int:
+    return next(op.number for op in problem.ops if op.name == name)
+
+
+@settings(max_examples=60)
+@given(problem=problems())
+def test_heuristics_and_the_exact_search_keep_limits(problem: Problem) -> None:
+    expected, lonely = least(problem), unfit(problem)
+    for name in HEURISTICS:
+        plan = catalogue.heuristic("fusion", name).plan(problem)
+        told = violation(problem, plan)
+        if told is None:
+            check_plan(problem, plan, expected)
+        else:  # only where an operation alone does not fit: it names what is too small
+            assert lonely
+            assert "limits.halo = 'keep' leaves operation" in told
+            assert any(f"machine.{name}_bytes = " in told for name in BUFFERS)
+    found = catalogue.formulation("fusion", "downsets").solve(problem, RunContext())
+    assert found.status == ("infeasible" if expected is None else "optimal")
+    if found.plan is not None:
+        check_plan(problem, found.plan, expected)
+        assert found.bound == objective(problem, found.plan) == expected
+    if best_bound(problem).impossible is not None:
+        assert expected is None
+
+
+@settings(max_examples=60)
+@given(problem=problems(("keep",)))
+def test_what_is_said_to_be_enough_is(problem: Problem) -> None:
+    for number in unfit(problem):
+        needed = enough(problem, (number,))
+        sizes = {f"{name}_bytes": size for name, size in needed.items()}
+        assert all(size > getattr(problem.machine, name) for name, size in sizes.items())
+        larger = problem.model_copy(update={"machine": problem.machine.model_copy(update=sizes)})
+        assert number not in unfit(larger)
+        for name in sizes:
+            less = sizes | {name: sizes[name] - 1}
+            slightly = problem.model_copy(update={"machine": problem.machine.model_copy(update=less)})
+            assert number in unfit(slightly)
+
+
+ONE = {"layers": [{"name": "a", "input": (1, 1, 1), "kernels": 1, "kernel": (1, 1)}]}
+METHODS = methods(validated(Problem, {"network": ONE, "machine": machine(Random(0))}))
+
+IN_GROUPS_ONLY = (397, 533, 899, 950)
+"""Seeds of problems in which an operation does not fit alone, but in a group."""
+
+NOWHERE = (6, 10, 21, 23, 42)
+"""Seeds of problems in which an operation fits nowhere."""
+
+
+@pytest.mark.parametrize("extras", [True, False], ids=["extras", "plain"])
+@with_each(METHODS)
+def test_formulations_keep_limits(path: Path, solver: str, extras: bool) -> None:
+    for number in (*IN_GROUPS_ONLY, *NOWHERE[:2]):
+        problem = small(Random(number), "keep", "cycles")
+        assert problem is not None and unfit(problem)
+        assert (least(problem) is not None) == (number in IN_GROUPS_ONLY)
+        check_agreement(problem, path, solver, extras, least(problem))
+    check_agreement(torn(), path, solver, extras, None)
+
+
+def torn() -> Problem:
+    """Return two operations that fit only in a group with a third one, which both of them read."""
+
+    def conv(name: str, channels: int, kernels: int, source: str) -> dict[str, Any]:
+        shape = (channels, 8, 4)
+        return {"name": name, "input": shape, "kernels": kernels, "kernel": (1, 1), "inputs": (source,)}
+
+    layers = [conv("wide", 1, 16, "input"), conv("left", 16, 1, "wide"), conv("right", 16, 1, "wide")]
+    table = {
+        "network": {"layers": layers},
+        "machine": machine(Random(0), input_bytes=60, element_bytes=1, arrays=1),
+        "templates": [{"name": "pair", "nodes": ("conv", "conv"), "edges": ((0, 1),)}],
+        "limits": {"halo": "keep"},
+    }
+    problem: Problem = validated(Problem, table)
+    return problem
+
+
+def test_groups_that_tear_an_operation_apart_are_no_plan() -> None:
+    problem = torn()
+    assert unfit(problem) == [1, 2]
+    assert {one.nodes for one in fitting_groups(problem)} == {(0,), (0, 1), (0, 2)}
+    assert best_bound(problem).impossible is None
+    assert "leaves operation left no tile that fits, alone: machine.input_bytes" in str(best_bound(problem))
+    assert solve(problem, "downsets").status == "infeasible"
+    found = solve(problem, "greedy")
+    assert (found.status, found.plan) == ("unknown", None)
+    assert found.report is not None
+    assert "limits.halo = 'keep' leaves operation right no tile" in found.report["violation"]
+
+
+@pytest.mark.parametrize("minimise", ["cycles", "memory"])
+@pytest.mark.parametrize("method", [*HEURISTICS, "downsets", "partition@highs", "cover@gecode", "auto"])
+def test_every_method_says_what_would_be_enough(method: str, minimise: str) -> None:
+    if "@" in method:
+        need(method.partition("@")[2])
+    problem = keep_without_tile(minimise)
+    found = solve(problem, method)
+    assert found.status == "infeasible"
+    told = (
+        "machine.input_bytes = 48 instead of 40 and machine.output_bytes = 48 instead of 40 would be enough"
+    )
+    assert f"operation l0 no tile that fits, alone or in a group: {told}" in (found.bound_by or "")
+    larger = keep_without_tile(minimise, input_bytes=48, output_bytes=48)
+    assert solve(larger, "downsets").status == "optimal"
+
+
+def keep_without_tile(minimise: str, **changes: int) -> Problem:
+    layer = {"name": "l0", "input": (4, 3, 8), "kernels": 2, "kernel": (3, 3), "padding": (1, 1, 1, 1)}
+    sizes = {"input_bytes": 40, "output_bytes": 40, "parameter_bytes": 200} | changes
+    array = {"conv_array": (2, 2, 1), "arrays": 1, "element_bytes": 1, "operands_per_cycle": 4}
+    table = {
+        "network": {"layers": [layer]},
+        "machine": machine(Random(0), **sizes, **array),
+        "objective": {"minimise": minimise},
+        "limits": {"halo": "keep"},
+    }
+    problem: Problem = validated(Problem, table)
+    return problem
+
+
+@pytest.mark.parametrize("number", IN_GROUPS_ONLY)
+def test_least_memory_of_operations_that_fit_in_groups_only(number: int) -> None:
+    """Without fusion there is no plan, so there is no limit on cycles."""
+    problem = small(Random(number), "keep", "memory")
+    assert problem is not None
+    found = solve(problem, "downsets")
+    assert found.status == "optimal"
+    assert found.plan is not None
+    peaks = [
+        max(one.peak for one in choices(problem, catalogue.heuristic("fusion", name).plan(problem)))
+        for name in ("greedy", "dnnvm")
+        if violation(problem, catalogue.heuristic("fusion", name).plan(problem)) is None
+    ]
+    assert found.objective is not None
+    assert found.objective <= min(peaks, default=found.objective)
+
+
+def test_pictures_of_operations_that_fit_in_groups_only() -> None:
+    problem = small(Random(IN_GROUPS_ONLY[0]), "keep", "cycles")
+    found = solve(problem, "downsets")
+    plot.sheet(problem, found.plan, simulate(problem, found.plan))
+
+
+# Equal groups --------------------------------------------------------------------------------------------
+
+
+def test_groups_that_differ_in_parameters_of_functions_are_not_equal() -> None:
+    """They were searched as one, and what the first of them costs was said of the second."""
+    shape, parameters = (4, 6, 6), (0, 8, 0)
+    layers = [
+        {"name": f"l{place}", "kind": "map", "op": "fused", "input": shape, "parameters": numbers}
+        for place, numbers in enumerate(parameters)
+    ]
+    problem: Problem = validated(Problem, {"network": {"layers": layers}, "machine": machine(Random(0))})
+    for one in candidates(problem):
+        names = tuple(problem.ops[number].name for number in one.nodes)
+        fused = problem.fused(one.nodes)
+        assert one.tile is not None
+        assert one.cost == choice(problem, fused, one.tile).cost, names
