@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipelines_at_random import networks
 
-from tilewright import allocation
+from tilewright import allocation, solve
 from tilewright.allocation import PACINGS, Plan, Problem
 from tilewright.allocation.geometry import Windows, last_uses, latest, scan_rows
 from tilewright.allocation.lowering import Lowering
@@ -101,6 +102,45 @@ def test_layers_in_turn(data: st.DataObject) -> None:
     times, report = schedule(problem, plan), simulated(problem, plan)
     assert report.facts["latency"] == report.facts["interval"] == times.latency == sum(times.loads)
     assert report.peak <= times.storage
+
+
+@pytest.mark.parametrize("execution", ["layer-parallel", "layer-by-layer"])
+@given(data=st.data())
+@settings(max_examples=40)
+def test_no_pe_computes_two_layers_at_a_time(execution: str, data: st.DataObject) -> None:
+    """Neither as scheduled nor as soon as data are there; so no PE is busy for longer than either takes."""
+    problem, plan = data.draw(planned(execution=execution))
+    report = simulated(problem, plan)
+    frames, times = report.facts["frames"], schedule(problem, plan)
+    # In a pipeline PEs are a layer's own; layers that take turns begin with the same PE.
+    begins = np.cumsum([0, *(split.pes for split in plan.splits)]) if problem.parallel else np.zeros(99, int)
+    for line in (report.scheduled, report.overlapped):
+        beats: dict[int, list[tuple[int, int]]] = {}
+        on_chip = zip(line.engine, line.tensor, line.start.tolist(), line.finish.tolist(), strict=True)
+        computed = [beat for beat in on_chip if beat[0] not in ("load", "write")]
+        for number, name in enumerate(plan.names):
+            first = int(begins[number])
+            for pe in {first, first + plan.splits[number].pes - 1}:
+                beats.setdefault(pe, []).extend(
+                    (start, end) for _, own, start, end in computed if own == name
+                )
+        for own in beats.values():
+            assert all(before[1] <= after[0] for before, after in pairwise(sorted(own)))
+            assert sum(end - start for start, end in own) <= line.cycles
+    if problem.parallel:
+        assert max(times.loads) * frames <= report.overlapped.cycles <= report.scheduled.cycles
+    else:
+        assert report.overlapped.cycles == report.scheduled.cycles == times.latency == sum(times.loads)
+
+
+def test_layers_that_take_turns_are_never_faster_than_their_schedule() -> None:
+    problem = read("mnist-tcpa-by-layer").problem
+    plan = solve(problem, "auto").plan
+    assert plan is not None
+    report = allocation.simulate(problem, plan)
+    assert report.overlapped is not None and report.scheduled is not None
+    assert report.overlapped.cycles == report.scheduled.cycles == 45_080
+    assert report.overlapped.busy() == {"PEs": 45_080, "load": 0, "write": 0}
 
 
 @given(data=st.data())

@@ -10,7 +10,7 @@ import numpy as np
 from tilewright.allocation.bounds import bound_on_splits
 from tilewright.allocation.exact.search import exhaustive
 from tilewright.allocation.geometry import Scan
-from tilewright.allocation.lowering import INPUT, Lowering, tensor_elements, weights_of
+from tilewright.allocation.lowering import INPUT, Lowering, engines_of, tensor_elements, weights_of
 from tilewright.allocation.placement.floor import distance
 from tilewright.allocation.placement.floor import violation as misplaced
 from tilewright.allocation.placement.hop_bound import lower_bound
@@ -175,7 +175,7 @@ def simulate(
     numeric
         Also compute with random integers and compare with the reference network.
     overlapped
-        Also compute when each layer would work if it did so as soon as its data are there.
+        Also compute when each layer would work if it did so as soon as its data and its PEs are there.
     deadline
         ``time.monotonic()`` at which to give up with an ``OutOfTimeError``.
     """
@@ -291,7 +291,7 @@ def _of_frames(line: Timeline, lowering: Lowering, reduce: Any, times: Any, noth
     """Return the first start (or last end) of each layer in each frame, shape (layers, frames)."""
     found = np.full((len(lowering.problem.stages), lowering.frames), nothing, dtype=np.int64)
     computes = line.step < len(lowering.stage)
-    computes &= np.isin(line.engine.codes, np.arange(len(lowering.problem.stages)))
+    computes &= line.engine.codes < len(engines_of(lowering.problem))  # which come first
     steps = line.step[computes]
     reduce.at(found, (lowering.stage[steps], lowering.frame[steps]), times[computes])
     return found

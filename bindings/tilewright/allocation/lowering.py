@@ -30,6 +30,9 @@ from tilewright.simulator.operations import WindowBeat
 BUFFERS, OFF_CHIP = "buffers", "off-chip"
 """Memories: that of the array, and what lies beyond it and is streamed from and to."""
 
+ARRAY = "PEs"
+"""Engine of layers that take turns on the same PEs."""
+
 INPUT = "input"
 """Name of the network's input, which no layer has."""
 
@@ -88,6 +91,15 @@ def weights_of(stage: Stage) -> str:
     return f"{stage.name} weights"
 
 
+def engines_of(problem: Problem) -> tuple[str, ...]:
+    """Return the names of what computes one beat at a time.
+
+    In a pipeline each layer has PEs of its own. Layers that take turns have the same ones, so that no two of
+    them may compute at a time.
+    """
+    return tuple(stage.name for stage in problem.stages) if problem.parallel else (ARRAY,)
+
+
 class Lowering:
     """A program of some frames that follow each other, and what each of its steps is of.
 
@@ -123,7 +135,7 @@ class Lowering:
         return Program(
             tensors=tuple(self._tensors()),
             memories=(Memory(BUFFERS, machine.buffer_words), Memory(OFF_CHIP)),
-            engines=(*(Engine(stage.name) for stage in self.problem.stages), Engine("load"), Engine("write")),
+            engines=tuple(map(Engine, (*engines_of(self.problem), "load", "write"))),
             steps=TabledSteps(steps, self._steps, self._table),
             preloaded=tuple(self._preloaded()),
             buffers=steps,  # every layer looks ahead as far as its buffer allows
@@ -315,6 +327,7 @@ class _Beats:
             ]
         self.across = windows.spans(1, column, column + 1)
         self.lowering, self.stage, self.pace = lowering, stage, schedule.paces[stage.number]
+        self.engine = stage.name if problem.parallel else ARRAY
         names = [each.name for each in problem.stages]
         self.inputs = tuple(INPUT if producer < 0 else names[producer] for producer in stage.producers)
         self.operands = tuple(dict.fromkeys(self.inputs))
@@ -338,13 +351,13 @@ class _Beats:
             (*((name, window) for name in self.operands for window in windows), *kernels),
             self.stage.macs_per_value,
             WindowBeat(self.stage.spec, self.inputs, self.weights, frame, rows, columns),
-            engine=self.stage.name,
+            engine=self.engine,
             cycles=self.pace,
         )
 
     def events(self, shapes: dict[str, tuple[int, ...]]) -> Iterator[Events]:
         """Return the events of all beats of all frames, from the shapes of the tensors."""
-        name, rank = self.stage.name, FIRST_READ
+        name, engine, rank = self.stage.name, self.engine, FIRST_READ
         steps = np.flatnonzero(self.lowering.stage == self.stage.number)
         frames, beats = self.lowering.frame[steps], self.lowering.beat[steps]
 
@@ -358,7 +371,7 @@ class _Beats:
 
         every = np.arange(len(steps))
         for operand in self.operands:
-            key: Key = (READ, operand, name, 0, 0, 0, 0, name)
+            key: Key = (READ, operand, engine, 0, 0, 0, 0, name)
             for begin, end, there in self.bands:
                 chosen = every[there[beats]]
                 low, high = bounds(operand, chosen, (begin, end), self.across)
@@ -366,8 +379,8 @@ class _Beats:
                 rank += 1
         if self.weights is not None:
             high = np.tile(shapes[self.weights], (len(steps), 1))
-            yield Events((READ, self.weights, name, 0, 0, 0, 0, name), steps, rank, 0 * high, high)
-        form: Key = (COMPUTE, name, name, self.stage.macs_per_value, 0, 0, self.pace)
+            yield Events((READ, self.weights, engine, 0, 0, 0, 0, name), steps, rank, 0 * high, high)
+        form: Key = (COMPUTE, name, engine, self.stage.macs_per_value, 0, 0, self.pace)
         yield Events(form, steps, rank + 1, *bounds(name, every, self.rows, self.columns))
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tilewright import plotting
 from tilewright.allocation.geometry import Numbers
+from tilewright.allocation.lowering import engines_of
 from tilewright.allocation.placement.snake import snake
 from tilewright.allocation.placement.unplaced import floor_of
 from tilewright.allocation.plan import Plan, Region
@@ -531,12 +532,13 @@ def _box_middle(inside: NDArray[np.bool_], tall: float, wide: float) -> NDArray[
 # Layers ------------------------------------------------------------------------------------------------
 
 
-def _frames(plan: Plan, line: Timeline, frames: int) -> tuple[Numbers, Numbers]:
+def _frames(problem: Problem, line: Timeline, frames: int) -> tuple[Numbers, Numbers]:
     """Return when each layer begins and ends with each frame, shape (layers, frames)."""
-    begins, ends = np.zeros((2, len(plan.names), frames), dtype=np.int64)
-    for row, name in enumerate(plan.names):
+    begins, ends = np.zeros((2, len(problem.stages), frames), dtype=np.int64)
+    computes = line.engine.codes < len(engines_of(problem))  # which come first
+    for row, stage in enumerate(problem.stages):
         # A layer computes frame after frame, each in the same number of beats.
-        beats = line.engine.codes == line.engine.names.index(name)
+        beats = computes & (line.tensor.codes == line.tensor.names.index(stage.name))
         begins[row] = line.start[beats].reshape(frames, -1).min(axis=1)
         ends[row] = line.finish[beats].reshape(frames, -1).max(axis=1)
     return begins, ends
@@ -546,7 +548,7 @@ def _gantt(axes: Axes, problem: Problem, plan: Plan, report: Report, table: _Tab
     """Draw when each layer works on which frame: the full part of a bar is work, the pale one waits."""
     line, facts = report.scheduled, report.facts
     assert line is not None
-    begins, ends = _frames(plan, line, facts["frames"])
+    begins, ends = _frames(problem, line, facts["frames"])
     last = int(ends.max())
     per_cycle = 72 * size_in_inches(axes)[0] / (1.02 * last)
     colours = [FRAMES[frame % len(FRAMES)] for frame in range(facts["frames"])]
