@@ -1,4 +1,4 @@
-"""The steps of a DSP's program as a table are the steps that are made one by one."""
+"""The steps of a program as a table, that of its loop nest, are the steps that are made one by one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from layers import with_plan
+from test_npu import WITH_PLAN
 
 from tilewright.run.instance import read
 from tilewright.simulator import LazySteps, Program, execute
@@ -15,6 +16,9 @@ from tilewright.simulator.columns import TabledSteps
 from tilewright.tiling.dsp import local_traffic, nest_of
 from tilewright.tiling.dsp.lowering import lower
 from tilewright.tiling.dsp.plan import DspPlan
+from tilewright.tiling.npu import cut_of
+from tilewright.tiling.npu.lowering import lower as lower_npu
+from tilewright.tiling.npu.plan import NpuPlan
 
 
 def one_by_one(program: Program) -> Program:
@@ -28,8 +32,10 @@ def check(problem: Any, plan: DspPlan) -> None:
         nest_of(problem.one_layer, problem.machine),
         local_traffic(problem.one_layer, problem.machine),
     )
-    program = lower(nest, plan, local)
-    options = {"lockstep": problem.machine.double_buffering, "overlapped": True}
+    compare(lower(nest, plan, local), {"lockstep": problem.machine.double_buffering, "overlapped": True})
+
+
+def compare(program: Program, options: dict[str, bool]) -> None:
     tabled, plain = execute(program, **options), execute(one_by_one(program), **options)
     assert tabled.violation == plain.violation
     assert tabled.summary() == plain.summary()
@@ -48,3 +54,20 @@ def test_a_table_is_the_steps(drawn: tuple[Any, DspPlan]) -> None:
 def test_a_table_is_the_steps_of_a_real_layer(order: str, reuse: str) -> None:
     problem = read("alexnet-conv3-64k").problem
     check(problem, DspPlan((1, 2, 77, 5, 6, 100), order, reuse))
+
+
+@given(WITH_PLAN)
+@settings(max_examples=200)
+def test_a_table_is_the_steps_of_an_npu(drawn: tuple[Any, NpuPlan]) -> None:
+    problem, plan = drawn
+    cut = cut_of(problem.one_layer, problem.machine, plan.partition)
+    compare(lower_npu(cut, plan), {"overlapped": True})
+
+
+@pytest.mark.parametrize("schedule", ["IS", "OS", "WS"])
+@pytest.mark.parametrize("partition", ["KS", "KS&OFM", "OFM"])
+def test_a_table_is_the_steps_of_a_real_layer_on_an_npu(partition: str, schedule: str) -> None:
+    problem = read("inceptionv3-conv5-nmp").problem
+    cut = cut_of(problem.one_layer, problem.machine, partition)
+    filters = cut.sizes[0] if schedule == "IS" else 5
+    compare(lower_npu(cut, NpuPlan(partition, schedule, (filters, 30, 5, 20))), {"overlapped": True})  # type: ignore[arg-type]

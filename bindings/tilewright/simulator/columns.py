@@ -85,6 +85,10 @@ class StepTable:
         Range of each event's region on each axis.
     whole
         Axes that the regions of each tensor leave out; without it, those that no region cuts.
+    elements
+        Of each event's region, if that stands for a larger one.
+    times
+        How often each event happens to the same elements, if that is not once.
     """
 
     labels: list[str]
@@ -95,13 +99,21 @@ class StepTable:
     low: Numbers
     high: Numbers
     whole: Mapping[str, tuple[int, ...]] | None = None
+    elements: Counts | None = None
+    times: Counts | None = None
 
 
 class TabledSteps(LazySteps):
-    """Steps that are also available as a table, which is quicker to read than steps one by one."""
+    """Steps that are also available as a table, which is quicker to read than steps one by one.
+
+    Parameters
+    ----------
+    table
+        Makes the table, or returns None if that would be too large.
+    """
 
     def __init__(
-        self, length: int, make: Callable[[], Iterator[Step]], table: Callable[[], StepTable]
+        self, length: int, make: Callable[[], Iterator[Step]], table: Callable[[], StepTable | None]
     ) -> None:
         super().__init__(length, make)
         self.table = table
@@ -129,6 +141,8 @@ class Columns:
         For each tensor the axes that no region cuts.
     elements
         Of each region.
+    times
+        How often each event happens to the same elements; None if all happen once.
     broken
         What comes after the last event and cannot be executed, if anything: what is no tensor or leaves it.
     """
@@ -183,6 +197,11 @@ class Columns:
         self.of, self.scattered = bounds[:, 0], bounds[:, 1]
         self.low, self.high = bounds[:, 2 : 2 + self._rank], bounds[:, 2 + self._rank :]
         self.elements = (self.high - self.low).prod(axis=1, dtype=np.int64)
+        self.times: Counts | None = None
+        if table is not None and table.elements is not None and table.times is not None:
+            self.elements[len(self.elements) - len(table.form) :] = table.elements
+            preloaded = np.ones(len(self.form) - len(table.form), dtype=np.int64)
+            self.times = np.concatenate([preloaded, table.times])
         sizes = np.array([len(positions) for positions in self.positions], dtype=np.int64)
         some = self.scattered >= 0
         self.elements[some] *= sizes[self.scattered[some]]

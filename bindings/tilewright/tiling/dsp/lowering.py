@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from tilewright.simulator import (
     Engine,
-    LazySteps,
     Memory,
     Program,
     Tensor,
 )
-from tilewright.simulator.columns import TabledSteps
+from tilewright.simulator.nest import NestedSteps
+from tilewright.tiling.dsp.events import loop_nest
 from tilewright.tiling.dsp.nest import Nest
 from tilewright.tiling.dsp.plan import DspPlan
-from tilewright.tiling.dsp.step_table import step_table
 from tilewright.tiling.dsp.walk import TileWalk
 
 Span = tuple[int, int]
-
-MOST_TABLED = 300_000
-"""Most tiles that are tabled at once: about half a second and 300 MB."""
 
 
 def lower(nest: Nest, plan: DspPlan, local: int) -> Program:
@@ -60,13 +54,6 @@ def lower(nest: Nest, plan: DspPlan, local: int) -> Program:
             ),
             Engine("dsp", macs_per_cycle=machine.macs_per_cycle, streams_over="bus"),
         ),
-        steps=_steps(walk),
+        steps=NestedSteps(loop_nest(walk), walk.steps),
         copies=machine.copies,
     )
-
-
-def _steps(walk: TileWalk) -> LazySteps:
-    """Return the steps of a walk; those of a long one are made one by one, and can be ended at a deadline."""
-    if walk.length > MOST_TABLED:
-        return LazySteps(walk.length + 1, walk.steps)
-    return TabledSteps(walk.length + 1, walk.steps, partial(step_table, walk))

@@ -1,0 +1,209 @@
+"""What the TLEs do tile by tile, as the events of a loop nest: the steps of `TileWalk`, all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from tilewright.simulator.columns import COMPUTE, FREE, LOAD, READ, WRITE, Marks
+from tilewright.simulator.nest import (
+    EVERYWHERE,
+    Along,
+    LoopNest,
+    NestEvent,
+    both,
+    by_value,
+    entering,
+    leaving,
+)
+from tilewright.simulator.program import Counts
+from tilewright.tiling.npu.slices import Span, quotient
+from tilewright.tiling.npu.tle import Tle
+from tilewright.tiling.npu.walk import TileWalk
+
+
+def loop_nest(walk: TileWalk) -> LoopNest:
+    """Return the nest of a walk over all tiles, with the steps that `TileWalk.steps` makes."""
+    tles = [_TleEvents(walk, tle) for tle in walk.tles]
+    kinds = (_TleEvents.frees, _TleEvents.writes, _TleEvents.loads, _TleEvents.computes)
+    whole: dict[str, tuple[int, ...]] = {}
+    for tle in walk.tles:
+        inputs, weights, outputs = (tensor.name for tensor in tle.tensors)
+        whole |= {inputs: (), weights: (3, 4), outputs: ()}
+    return LoopNest(
+        trips=tuple(len(loop) for loop in walk.ranges),
+        events=tuple(event for kind in kinds for tle in tles for event in kind(tle)),
+        names={
+            loop: [f"{name}{number}" for number in numbers]
+            for loop, (name, numbers) in enumerate(zip(walk.order, walk.ranges, strict=True))
+            if len(numbers) > 1
+        },
+        end="empty the memories",
+        whole=whole,
+    )
+
+
+class _TleEvents:
+    """The events of one TLE, whose tiles are the first ones of each loop.
+
+    Attributes
+    ----------
+    total, trips
+        Iterations of the loops, by all TLEs and by this one.
+    image, group, filters, maps, rows, columns, down, across
+        Ranges of a tile, as in `TileWalk`.
+    """
+
+    def __init__(self, walk: TileWalk, tle: Tle) -> None:
+        self.walk, self.tle, self.cut = walk, tle, walk.cut
+        self.stationary = walk.plan.schedule == "WS"
+        self.total = [len(loop) for loop in walk.ranges]
+        height, (_, n, r, c) = tle.share.rows[1] - tle.share.rows[0], walk.step
+        own = dict(zip(walk.order, self.total, strict=True))
+        own |= {"j": len(tle.lanes), "r": quotient(height, r)}
+        self.trips = [own[name] for name in walk.order]
+        self.image = self._along("b", [(number, number + 1) for number in range(own["b"])])
+        self.group = self._along("g", [(number, number + 1) for number in range(own["g"])])
+        self.filters = self._along("j", tle.spans)
+        self.maps = self._along("n", _tiles(self.cut.maps, n))
+        rows, columns = _tiles(height, r), _tiles(self.cut.layer.output_plane[1], c)
+        self.rows, self.columns = self._along("r", rows), self._along("c", columns)
+        self.down, self.across = (
+            self._along("r", self._under(0, rows)),
+            self._along("c", self._under(1, columns)),
+        )
+        # The core with most filters.
+        self.lanes = self._filled("j", [max(last - first for first, last in lane) for lane in tle.lanes])
+        self.input, self.weights, self.output = (tensor.name for tensor in tle.tensors)
+
+    def frees(self) -> Iterator[NestEvent]:
+        """Return what is forgotten."""
+        yield NestEvent((FREE, self.input), self._input, self._leaving("bgjrcn"), after=True)
+        yield NestEvent((FREE, self.weights), self._weights, self._leaving(self._weight_loops), after=True)
+
+    def writes(self) -> Iterator[NestEvent]:
+        """Return the write-backs."""
+        when = self._leaving("bgjrc")
+        for bursts, marks in self._bursts(self.filters, self.rows, self.columns):
+            key = (WRITE, self.output, "dram", 0, bursts)
+            yield NestEvent(key, self._output, both(when, marks), after=True)
+
+    def loads(self) -> Iterator[NestEvent]:
+        """Return the loads."""
+        when = self._entering("bgjrcn")
+        for bursts, marks in self._bursts(self._channels, self.down, self.across):
+            yield NestEvent((LOAD, self.input, "dram", 0, bursts), self._input, both(when, marks))
+        when = self._entering(self._weight_loops)
+        for numbers, marks in by_value(self._by_loop([self.filters, self._weight_maps])):
+            filters = numbers[self.filters.loop]
+            maps = self.cut.maps if self.stationary else numbers[self.maps.loop]
+            key = (LOAD, self.weights, "dram", 0, int(filters * self.cut.filter_bursts(maps)))
+            yield NestEvent(key, self._weights, both(when, marks))
+
+    def computes(self) -> Iterator[NestEvent]:
+        """Return the computes with their operands, those that take as long together."""
+        cut, machine, engine = self.cut, self.cut.machine, f"mac {self.tle.name}"
+        tiles = self._entering("bgjrcn")
+        used = (self.group, self.filters, self.maps, *self._kernel)
+        for operand, ranges in ((self.input, self._input), (self.weights, used)):
+            yield NestEvent((READ, operand, engine, 0, 0, 0, 0, self.output), ranges, tiles)
+        values = self._by_loop([self.maps, self.rows, self.columns])
+        values[self.filters.loop] = self.lanes
+        for numbers, marks in by_value(values):
+            maps, rows, columns, lane = (
+                numbers[along.loop] for along in (self.maps, self.rows, self.columns, self.filters)
+            )
+            cycles = lane * maps * quotient(rows * columns * cut.window, machine.macs_per_cycle)
+            key = (COMPUTE, self.output, engine, maps * cut.window, 0, 0, int(cycles * machine.cycle_ps))
+            yield NestEvent(key, self._output, both(tiles, marks))
+
+    # Regions -----------------------------------------------------------------------------------------
+
+    @property
+    def _channels(self) -> Along:
+        return self.filters if self.cut.depthwise else self.maps
+
+    @property
+    def _weight_maps(self) -> Along:
+        return Along.fixed(0, self.cut.maps) if self.stationary else self.maps
+
+    @property
+    def _kernel(self) -> tuple[Along, Along]:
+        rows, columns = self.cut.layer.kernel
+        return Along.fixed(0, rows), Along.fixed(0, columns)
+
+    @property
+    def _input(self) -> tuple[Along, ...]:
+        return self.image, self.group, self._channels, self.down, self.across
+
+    @property
+    def _weights(self) -> tuple[Along, ...]:
+        return self.group, self.filters, self._weight_maps, *self._kernel
+
+    @property
+    def _output(self) -> tuple[Along, ...]:
+        return self.image, self.group, self.filters, self.rows, self.columns
+
+    def _along(self, name: str, spans: Sequence[Span]) -> Along:
+        loop = self.walk.order.index(name)
+        return Along.spans(loop, [*spans, *[spans[-1]] * (self.total[loop] - len(spans))])
+
+    def _filled(self, name: str, numbers: list[int]) -> Counts:
+        """Return numbers of the TLE's own iterations, with anything for those of others."""
+        missing = self.total[self.walk.order.index(name)] - len(numbers)
+        return np.array([*numbers, *[numbers[-1]] * missing], dtype=np.int64)
+
+    def _under(self, side: int, outputs: list[Span]) -> list[Span]:
+        """Return the rows or columns of the input under those of the output."""
+        stride = self.cut.layer.stride[side]
+        return [
+            (first * stride, first * stride + int(self.cut.reach(side, last - first)))
+            for first, last in outputs
+        ]
+
+    # When --------------------------------------------------------------------------------------------
+
+    @property
+    def _weight_loops(self) -> str:
+        """The loops with which the weights change."""
+        return "bgj" if self.stationary else "bgjrcn"
+
+    def _level(self, loops: str) -> int:
+        """Return the innermost of some loops that has several iterations; the last one, if all are meant."""
+        numbers = [self.walk.order.index(name) for name in loops]
+        if len(numbers) == len(self.total):
+            return max(numbers)
+        return max((loop for loop in numbers if self.trips[loop] > 1), default=-1)
+
+    def _entering(self, loops: str) -> dict[int, Marks]:
+        return entering(self.trips, self._level(loops), self.total)
+
+    def _leaving(self, loops: str) -> dict[int, Marks]:
+        return leaving(self.trips, self._level(loops), self.total)
+
+    # What it costs -----------------------------------------------------------------------------------
+
+    def _by_loop(self, ranges: Sequence[Along]) -> list[Counts | None]:
+        """Return the lengths of some ranges, by loop."""
+        values: list[Counts | None] = [None] * len(self.total)
+        for along in ranges:
+            if along.loop != EVERYWHERE:
+                values[along.loop] = along.lengths
+        return values
+
+    def _bursts(self, maps: Along, rows: Along, columns: Along) -> Iterator[tuple[int, dict[int, Marks]]]:
+        """Yield the bursts of transfers of a part of some maps, and when they have as many."""
+        values = self._by_loop([maps, rows])
+        # Which columns these are tells whether the rows are whole.
+        values[columns.loop] = self.columns.lengths
+        width = dict(zip(self.columns.lengths.tolist(), columns.lengths.tolist(), strict=True))
+        for numbers, marks in by_value(values):
+            outputs = numbers[columns.loop]
+            whole = outputs == self.cut.layer.output_plane[1]
+            plane = self.cut.plane_bursts(numbers[rows.loop], width[outputs], whole)
+            yield numbers[maps.loop] * int(plane), marks
+
+
+def _tiles(size: int, step: int) -> list[Span]:
+    return [(first, min(first + step, size)) for first in range(0, size, step)]
