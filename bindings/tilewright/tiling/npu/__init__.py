@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from tilewright.core.bounds import Bound, Exact
 from tilewright.simulator import Report, Violation, execute
 from tilewright.simulator.reference import convolution, random_values
-from tilewright.spec.layer import Layer
 from tilewright.tiling.machine_kind import LayerProblem
 from tilewright.tiling.npu import exact
 from tilewright.tiling.npu.cost import cost, published, time_ps
 from tilewright.tiling.npu.lowering import data, lower
-from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.npu.plan import DIMENSIONS, NpuPlan
 from tilewright.tiling.npu.slices import Cut
+from tilewright.tiling.npu.slices import cut_of as cut_of
 
 LayerPlan = NpuPlan
-
-
-@lru_cache(maxsize=1024)
-def cut_of(layer: Layer, machine: NpuMachine, partition: str) -> Cut:
-    """Return a layer under a partition; the same object for equal ones, since it keeps tables."""
-    return Cut(layer, machine, partition)
 
 
 def _cut(problem: LayerProblem, plan: NpuPlan) -> Cut:

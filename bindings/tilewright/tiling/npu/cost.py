@@ -7,6 +7,7 @@ what the simulator executes, and docs/npu.md says how that was chosen.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -235,12 +236,12 @@ def add_up(
     """
     total: Any = 0
     of = of or (lambda size: size)
-    for length in lengths:
+    for length, parts in Counter(lengths).items():
         count, rest = np.divmod(length, step)
         if full:
-            total = total + (count + (rest > 0)) * of(step)
+            total = total + parts * ((count + (rest > 0)) * of(step))
         else:
-            total = total + count * of(step) + np.where(rest > 0, of(rest), 0)
+            total = total + parts * (count * of(step) + np.where(rest > 0, of(rest), 0))
     return total
 
 

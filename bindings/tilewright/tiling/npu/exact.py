@@ -17,7 +17,7 @@ from tilewright.spec.errors import OutOfTimeError
 from tilewright.tiling.machine_kind import LayerLimits, LayerProblem
 from tilewright.tiling.npu.cost import Cost, time_ps, totals
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
-from tilewright.tiling.npu.slices import Cut
+from tilewright.tiling.npu.slices import Cut, cut_of
 
 NEVER = np.iinfo(np.int64).max
 
@@ -104,7 +104,7 @@ def fastest(problem: LayerProblem, deadline: float = float("inf")) -> FastestPla
     for partition, schedule in choices(problem.limits):
         if time.monotonic() > deadline:
             raise OutOfTimeError
-        found = fastest_tile(Cut(problem.one_layer, problem.machine, partition), schedule)
+        found = fastest_tile(cut_of(problem.one_layer, problem.machine, partition), schedule)
         if found is not None and (best is None or found.value < best.value):
             best = found
     return best
@@ -136,7 +136,7 @@ def least_time(problem: LayerProblem) -> int | None:
     """Return a lower bound on the time of every plan, None if there is no plan."""
     least: int | None = None
     for partition, schedule in choices(problem.limits):
-        cut = Cut(problem.one_layer, problem.machine, partition)
+        cut = cut_of(problem.one_layer, problem.machine, partition)
         total, fits = relaxed(cut, schedule)
         if fits.any():
             found = int(np.where(fits, time_ps(cut, total), NEVER).min())

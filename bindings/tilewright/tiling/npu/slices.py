@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.simulator.columns import distinct
 from tilewright.spec.layer import Layer
 from tilewright.tiling.npu.machine import NpuMachine
 
@@ -132,7 +133,7 @@ class Cut:
     def steps(self) -> tuple[Counts, ...]:
         """All steps of each dimension, ascending: one for every number of iterations that exists."""
         return tuple(
-            np.unique(-(-size // -(-size // np.arange(1, size + 1, dtype=np.int64)))) for size in self.sizes
+            distinct(-(-size // -(-size // np.arange(1, size + 1, dtype=np.int64)))) for size in self.sizes
         )
 
     def reach(self, side: int, outputs: Any) -> Any:
@@ -171,6 +172,12 @@ class Cut:
     def filter_bursts(self, maps: Any) -> Any:
         """Bursts of one filter's weights for a number of input maps, which follow each other."""
         return self.bursts(maps * self.window)
+
+
+@lru_cache(maxsize=1024)
+def cut_of(layer: Layer, machine: NpuMachine, partition: str) -> Cut:
+    """Return a layer under a partition; the same object for equal ones, since it keeps tables."""
+    return Cut(layer, machine, partition)
 
 
 def _spans(size: int, width: int) -> tuple[Span, ...]:
