@@ -8,7 +8,9 @@ enumerated.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,23 +56,20 @@ def fewest_accesses(
         If no plan is known a moment after the deadline.
     """
     capacity = nest.machine.buffer_capacity if capacity is None else capacity
-    ones = frozenset(d for d in FREE_DIMENSIONS if nest.sizes[d] == 1)
     axes: dict[int, _Sums] = {axis: _Sums.of(nest, axis) for axis in (Y, X)}
     best: list[_Candidate] = []
-    for single, candidates in patterns(limit, nest.machine.double_buffering):
-        if not ones <= single:
-            continue  # a dimension of size one has a single iteration
-        for pattern in candidates:
-            if best and time.monotonic() > deadline:
-                break
-            known = best[0].value if best else None
-            tile = _PatternSearch(nest, single, pattern, axes, capacity).best(deadline, known)
-            if tile is None:
-                continue
-            best = [entry for entry in best if entry.value == tile.value]
-            best.append(_Candidate(tile.value, tile.steps, pattern, single))
+    for number, single, pattern, least in _promising(nest, limit, axes, capacity):
+        if best and (least > best[0].value or time.monotonic() > deadline):
+            break
+        known = best[0].value if best else None
+        tile = _PatternSearch(nest, single, pattern, axes, capacity).best(deadline, known)
+        if tile is None:
+            continue
+        best = [entry for entry in best if entry.value == tile.value]
+        best.append(_Candidate(tile.value, tile.steps, pattern, single, number))
     if not best:
         return None
+    best.sort(key=lambda candidate: candidate.number)  # Of plans as good the first one counts.
     plans = (_fewest_transfers(nest, candidate, capacity) for candidate in best)
     return BestPlan(best[0].value, min(plans, key=lambda entry: entry[0])[1])
 
@@ -89,6 +88,7 @@ class _Candidate(NamedTuple):
     steps: Tile
     pattern: Pattern
     single: frozenset[int]
+    number: int
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,90 @@ class _Sums:
     def of(cls, nest: Nest, axis: int) -> _Sums:
         tiles = [nest.axis(axis, int(step)) for step in nest.steps[axis]]
         return cls(np.array([int(t.full.sum()) for t in tiles]), np.array([int(t.new.sum()) for t in tiles]))
+
+
+class _PatternTable:
+    """All patterns, as arrays with one row per pattern and one column per dimension.
+
+    Attributes
+    ----------
+    patterns
+        The loops of a single iteration, and the pattern.
+    single, input, kernels, output, halo
+        Which loops have a single iteration, which multiply the operand, and along which a halo stays.
+    """
+
+    def __init__(self, limit: str, double_buffering: bool) -> None:
+        table = patterns(limit, double_buffering)
+        self.patterns = [(single, pattern) for single, candidates in table for pattern in candidates]
+
+        def marks(of: Callable[[frozenset[int], Pattern], Collection[int]]) -> NDArray[np.bool_]:
+            rows = [[d in of(*entry) for d in range(6)] for entry in self.patterns]
+            return np.array(rows, dtype=np.bool_).reshape(-1, 6)
+
+        self.single = marks(lambda single, pattern: single)
+        self.input = marks(lambda single, pattern: pattern.input)
+        self.kernels = marks(lambda single, pattern: pattern.kernels)
+        self.output = marks(lambda single, pattern: pattern.output)
+        self.halo = marks(lambda single, pattern: (pattern.halo,))
+
+
+@cache
+def _table(limit: str, double_buffering: bool) -> _PatternTable:
+    return _PatternTable(limit, double_buffering)
+
+
+def _promising(
+    nest: Nest, limit: str, axes: dict[int, _Sums], capacity: int
+) -> list[tuple[int, frozenset[int], Pattern, int]]:
+    """Return the patterns that have a tile which fits, with a lower bound on accesses, ascending.
+
+    No step of a loop is larger than the one that fits with the smallest steps of the others, so a loop has at
+    least as many iterations as with that.
+    """
+    table = _table(limit, nest.machine.double_buffering)
+    sizes = np.array(nest.sizes)
+    least = np.where(table.single, sizes, 1)
+    least[:, G] = 1
+    need = _need(nest, least)
+    trips = np.ones_like(least)
+    for d in FREE_DIMENSIONS:
+        larger = least.copy()
+        larger[:, d] += 1
+        step = np.clip(1 + (capacity - need) // (_need(nest, larger) - need), 1, sizes[d])
+        trips[:, d] = np.where(table.single[:, d], 1, np.maximum(2, -(-sizes[d] // step)))
+
+    def times(loops: NDArray[np.bool_]) -> Counts:
+        return np.asarray(np.where(loops, trips, 1).prod(axis=1))
+
+    covered = np.full(len(least), nest.layer.batch * nest.layer.input[0])
+    for axis, sums in axes.items():
+        once = np.where(table.halo[:, axis], sums.new[-1], sums.full[-1])
+        # With a single step there is no other choice.
+        several = np.where(
+            table.halo[:, axis],
+            sums.new[:-1].min(initial=sums.new[0]),
+            sums.full[:-1].min(initial=sums.full[0]),
+        )
+        covered = covered * np.where(table.single[:, axis], once, several)
+    bound = (
+        covered * times(table.input)
+        + nest.n_weights * times(table.kernels)
+        + nest.n_outputs * (2 * times(table.output) - 1)
+    )
+    # A dimension of size one has a single iteration.
+    possible = (need <= capacity) & (table.single | (sizes > 1))[:, list(FREE_DIMENSIONS)].all(axis=1)
+    order = np.flatnonzero(possible)
+    order = order[np.argsort(bound[order], kind="stable")]
+    return [(number, *table.patterns[number], int(bound[number])) for number in order.tolist()]
+
+
+def _need(nest: Nest, step: Counts) -> Counts:
+    """Return the elements of all buffers with one group, for steps of shape ``(tiles, 6)``."""
+    (sy, sx), (ey, ex) = nest.layer.stride, nest.layer.kernel_extent
+    _, n, c, y, x, k = step.T
+    plane = ((y - 1) * sy + ey) * ((x - 1) * sx + ex)
+    return np.asarray(n * k * plane + c * k * nest.window + n * c * y * x)
 
 
 class _PatternSearch:
@@ -219,7 +303,7 @@ class _PatternSearch:
 
 def _fewest_transfers(nest: Nest, candidate: _Candidate, capacity: int) -> tuple[tuple[int, int], DspPlan]:
     """Enlarge the loops that multiply nothing, groups included, where that saves transfers only."""
-    value, tile, pattern, single = candidate
+    value, tile, pattern, single, _ = candidate
     used = pattern.input | pattern.kernels | pattern.output | single
     loose = [d for d in (G, *FREE_DIMENSIONS) if d == G or (d not in used and tile[d] == 1)]
     lists = [nest.steps[d] if d in loose else np.array([tile[d]]) for d in range(6)]
