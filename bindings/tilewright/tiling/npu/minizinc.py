@@ -136,7 +136,7 @@ def data(problem: Problem) -> dict[str, Any]:
     known = known_plan(problem)
     worst = 0 if known is None else (npu.objective(problem, known) - offset) // unit
     for count, price in zip(fewest, units, strict=True):
-        if max(worst, count + (worst // price if price else 0)) > LARGEST:
+        if max(worst, count + (worst // price if price else 0)) >= LARGEST:
             limit = f"gives objectives up to {worst} units of {unit} ps, and MiniZinc counts to {LARGEST}"
             raise InputError("layer", layer.input, limit)
     longest = max(len(steps) for one in every.values() for steps in one.steps)
