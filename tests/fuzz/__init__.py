@@ -1,0 +1,1 @@
+"""Attacks with a seed and a count; by hand for as long as one likes: ``python -m tests.fuzz``."""

@@ -1,0 +1,1 @@
+"""One campaign per file: ``trial(random, scratch)`` attacks once, and raises what it finds."""
