@@ -31,6 +31,9 @@ def main() -> int:
             f"{tally.seconds:7.0f} s",
             flush=True,
         )
+        if tally.methods:
+            told = ", ".join(f"{method} {times}" for method, times in sorted(tally.methods.items()))
+            print(f"  {told}", flush=True)
         for seed, found in tally.failures[:10]:
             print(f"  --seed {seed}: {found}", flush=True)
     return int(failed > 0)

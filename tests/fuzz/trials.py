@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import time
 import traceback
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +36,8 @@ class Tally:
         Seed of the trial, and what it found.
     seconds
         Of all trials.
+    methods
+        How often each was tried, of campaigns that tell.
     """
 
     campaign: str
@@ -42,6 +45,7 @@ class Tally:
     skipped: int = 0
     failures: list[tuple[int, str]] = field(default_factory=list)
     seconds: float = 0.0
+    methods: Counter[str] = field(default_factory=Counter)
 
 
 def names() -> list[str]:
@@ -80,7 +84,7 @@ def run(name: str, first: int, count: int | None, until: float = float("inf")) -
             break
         scratch = Path(tempfile.mkdtemp(prefix=f"fuzz-{name}-"))
         try:
-            module.trial(random.Random(f"{name} {seed}"), scratch)
+            tally.methods.update(module.trial(random.Random(f"{name} {seed}"), scratch) or ())
             tally.tried += 1
         except Skip:
             tally.skipped += 1
