@@ -30,7 +30,9 @@ def window(rng: random.Random, shape: Shape, dilated: bool = True) -> tuple[Json
     return table, (plane[0], plane[1])
 
 
-def network(rng: random.Random, most: int, side: int, channels: int = 3, kinds: str = "cccpda") -> list[Json]:
+def network(
+    rng: random.Random, most: int, side: int, channels: int = 3, kinds: str = "cccpda", twice: bool = True
+) -> list[Json]:
     """Return up to `most` layers.
 
     Parameters
@@ -39,6 +41,8 @@ def network(rng: random.Random, most: int, side: int, channels: int = 3, kinds: 
         Largest plane and number of channels of the input, and kernels of a convolution.
     kinds
         A letter for each kind, as often as it is likely: convolution, pool, depthwise, addition.
+    twice
+        Whether an addition may read the same map twice.
     """
     shapes: dict[str, Shape] = {
         "input": (rng.randint(1, channels), rng.choice([1, rng.randint(1, side)]), rng.randint(1, side))
@@ -52,7 +56,8 @@ def network(rng: random.Random, most: int, side: int, channels: int = 3, kinds: 
         kind = rng.choice(kinds)
         table: Json = {"name": name, "inputs": [source]}
         if kind == "a" and len(alike) > 1:
-            table |= {"kind": "add", "inputs": [source, rng.choice(alike)], "input": list(shape)}
+            other = rng.choice([each for each in alike if twice or each != source])
+            table |= {"kind": "add", "inputs": [source, other], "input": list(shape)}
             shapes[name] = shape
             layers.append(table)
             continue
