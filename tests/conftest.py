@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests import command
 
-from tilewright import cli
 from tilewright.grouping import Problem
 
 if TYPE_CHECKING:
@@ -95,34 +94,7 @@ def tilewright_process(tmp_path: Path) -> Run:
 @pytest.fixture
 def tilewright(tmp_path: Path) -> Run:
     """Run the command line in a folder of its own, but in this process, which has imported everything."""
-
-    def run(*arguments: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
-        def too_long(_signal: int, _frame: Any) -> None:
-            raise subprocess.TimeoutExpired(["tilewright", *arguments], timeout)
-
-        out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGTERM)}
-        status: Any = 0
-        with pytest.MonkeyPatch.context() as patch:
-            patch.chdir(tmp_path)
-            patch.setattr(sys, "argv", ["tilewright", *arguments])
-            patch.setattr(sys, "stdout", out)
-            patch.setattr(sys, "stderr", err)
-            patch.setattr(cli.arguments, "STARTED", time.monotonic())
-            signal.signal(signal.SIGALRM, too_long)
-            signal.setitimer(signal.ITIMER_REAL, timeout)
-            try:
-                cli.main()
-            except SystemExit as end:
-                status = end.code or 0
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-                for number, handler in handlers.items():
-                    signal.signal(number, handler)
-        said, complained = (stream.buffer.getvalue().decode() for stream in (out, err))
-        return subprocess.CompletedProcess(["tilewright", *arguments], status, said, complained)
-
-    return run
+    return partial(command.run, tmp_path)
 
 
 SOLVED: dict[tuple[Any, ...], tuple[str, str]] = {}

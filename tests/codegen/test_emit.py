@@ -114,12 +114,12 @@ def compile_c(compiler: str, folder: Path, sources: Sequence[Path], *options: st
     assert done.returncode == 0, done.stderr[:4000]
 
 
-def can_check(folder: Path) -> bool:
+def can_check(folder: Path, checked: Sequence[str] = CHECKED) -> bool:
     """Whether the compiler has the libraries for run-time checks."""
     source = folder / "nothing.c"
     source.write_text("int main(void) { return 0; }\n")
     done = subprocess.run(
-        [COMPILERS[0], *CHECKED, str(source), "-o", "nothing"], cwd=folder, capture_output=True
+        [COMPILERS[0], *checked, str(source), "-o", "nothing"], cwd=folder, capture_output=True
     )
     return done.returncode == 0
 
@@ -143,8 +143,14 @@ def hooked(text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def run(cases: Sequence[Case], texts: Sequence[str], names: Sequence[str], folder: Path) -> None:
-    """Compile some texts, run the functions of all cases and check what they do."""
+def run(
+    cases: Sequence[Case],
+    texts: Sequence[str],
+    names: Sequence[str],
+    folder: Path,
+    checked: Sequence[str] = CHECKED,
+) -> None:
+    """Compile some texts with run-time checks, run the functions of all cases and check what they do."""
     main = ["#include <dma_shim.h>", *(f"void run_{n}(const void *, const void *, void *);" for n in names)]
     main.append("int main(void) {")
     data = b""
@@ -164,7 +170,8 @@ def run(cases: Sequence[Case], texts: Sequence[str], names: Sequence[str], folde
     for number, text in enumerate(texts):
         sources.append(folder / f"part{number}.c")
         sources[-1].write_text(hooked(text))
-    compile_c(COMPILERS[0], folder, sources, *(CHECKED if can_check(folder) else ["-O1"]), "-o", "run")
+    options = checked if can_check(folder, checked) else ["-O1"]
+    compile_c(COMPILERS[0], folder, sources, *options, "-o", "run")
     done = subprocess.run([str(folder / "run")], input=data, capture_output=True, timeout=600)
     assert done.returncode == 0, done.stderr.decode()[:4000]
     out = done.stdout

@@ -1,0 +1,94 @@
+"""Small problems of every room and machine, and right results of them, made once."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tilewright.run.instance import read
+from tilewright.run.solve import solve
+
+LAYER = "input = [2, 6, 6]\nkernels = 2\nkernel = [3, 3]\n"
+
+NETWORK = """
+[[network.layers]]
+name = "conv1"
+input = [2, 8, 8]
+kernels = 4
+kernel = [3, 3]
+padding = [1, 1, 1, 1]
+
+[[network.layers]]
+name = "pool1"
+kind = "pool"
+input = [4, 8, 8]
+kernel = [2, 2]
+stride = [2, 2]
+
+[[network.layers]]
+name = "conv2"
+input = [4, 4, 4]
+kernels = 6
+kernel = [3, 3]
+"""
+
+DSP = '[machine]\nkind = "dsp"\nmemory_bytes = 256\n'
+ARRAY = "[machine]\narray = [3, 3]\nclock_mhz = 50\n"
+
+SAMPLES: dict[str, tuple[str, str]] = {
+    "grouping": (
+        "exact",
+        'room = "grouping"\n[layer]\ninput = [2, 5, 5]\nkernels = 2\nkernel = [3, 3]\n'
+        '[machine]\ngroup_size = 2\n[limits]\nsteps = "kmin"\nreloads = 2\n',
+    ),
+    "dsp": ("exhaustive", f'room = "tiling"\n[layer]\n{LAYER}{DSP}'),
+    "dsp-network": (
+        "exhaustive",
+        f'room = "tiling"\n{NETWORK}{DSP}[objective]\nminimise = "cycles"\n',
+    ),
+    "dsp-front": ("exhaustive", f'room = "tiling"\n[layer]\n{LAYER}{DSP}[objective]\nminimise = "pareto"\n'),
+    "npu": (
+        "exhaustive",
+        f'room = "tiling"\n[layer]\n{LAYER}[machine]\nkind = "npu"\ntles = 2\ntlts = 2\ninput_bytes = 256\n'
+        "weights_bytes = 256\noutput_bytes = 256\n",
+    ),
+    "allocation": ("parametric", f'room = "allocation"\n{NETWORK}{ARRAY}'),
+    "allocation-front": (
+        "parametric",
+        f'room = "allocation"\n{NETWORK}{ARRAY}[objective]\nminimise = "pareto"\n',
+    ),
+    "fusion": (
+        "downsets",
+        f'room = "fusion"\n{NETWORK}[machine]\nconv_array = [4, 4, 2]\nclock_mhz = 330\ninput_bytes = 1024\n'
+        "output_bytes = 1024\nparameter_bytes = 1024\nload_mb_per_s = 1900\nsave_mb_per_s = 1900\n"
+        "operands_per_cycle = 8\n",
+    ),
+}
+"""By name: a method that proves its plan in a moment, and the text of the instance."""
+
+
+@cache
+def right(name: str) -> dict[str, Any]:
+    """Return the content of a result file of a problem: optimal, proven by the problem's method."""
+    method, text = SAMPLES[name]
+    with TemporaryDirectory() as folder:
+        path = Path(folder, f"{name}.toml")
+        path.write_text(text)
+        result = solve(read(path), method, time_limit=60.0)
+    assert result.status == "optimal", f"{name}: {result.status}"
+    return result.to_json()
+
+
+def text(name: str) -> str:
+    """Return the text of a right result file."""
+    return json.dumps(right(name)) + "\n"
+
+
+def write(name: str, folder: Path) -> Path:
+    """Write a problem's instance file; return its path."""
+    path = folder / f"{name}.toml"
+    path.write_text(SAMPLES[name][1])
+    return path
