@@ -8,11 +8,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from tilewright.core.version import __version__
 
+TYPE_CHECKING = (
+    False  # `typing` takes as long to import as all that the command needs before Ctrl-C is handled
+)
 if TYPE_CHECKING:
+    from typing import Any
+
     from tilewright.api import (
         AllocationPlan,
         AllocationProblem,

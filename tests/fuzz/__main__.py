@@ -32,7 +32,10 @@ def main() -> int:
             flush=True,
         )
         if tally.methods:
-            print("  " + ", ".join(f"{method} {times}" for method, times in sorted(tally.methods.items())), flush=True)
+            print(
+                "  " + ", ".join(f"{method} {times}" for method, times in sorted(tally.methods.items())),
+                flush=True,
+            )
         for seed, found in tally.failures[:10]:
             print(f"  --seed {seed}: {found}", flush=True)
     return int(failed > 0)

@@ -671,6 +671,8 @@ def test_unknown_keys_are_named(path: Path) -> None:
         ("bound_by", 1),
         ("interrupted", 1),
         ("interrupted", None),
+        ("simulated", 1),
+        ("simulated", None),
         ("trace", None),
         ("trace", {}),
         ("versions", []),

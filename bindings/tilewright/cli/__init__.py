@@ -3,11 +3,28 @@
 Everything heavy is imported by the command that needs it.
 """
 
+# ruff: noqa: E402 (Ctrl-C is prepared for before anything else is imported)
+
 from __future__ import annotations
 
 import os
 import signal
 import sys
+
+
+def _leave(_signal: int, _frame: object) -> None:
+    """End while modules are imported, where an exception could surface anywhere."""
+    os.write(2, b"tilewright: interrupted\n")
+    os._exit(INTERRUPTED)
+
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C without a result."""
+
+_GUARDED = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+if _GUARDED:
+    signal.signal(signal.SIGINT, _leave)
+
 from typing import Any, NoReturn
 
 import click
@@ -27,20 +44,20 @@ from tilewright.spec.errors import TilewrightError
 
 def main() -> None:
     """Run the command line and turn errors into messages and exit statuses."""
-    signal.signal(signal.SIGTERM, _as_interrupt)
-    # Looking for plugins of pydantic's among all that is installed takes a tenth of a quick command's time.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
+        signal.signal(signal.SIGTERM, _as_interrupt)
+        # Looking for plugins of pydantic's among all that is installed takes a tenth of a quick command.
+        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
         commands.main(standalone_mode=False)
     except TilewrightError as error:
         _fail(str(error), error.exit_status)
     except click.exceptions.Abort:
-        _fail("interrupted", 130)
+        _fail("interrupted", INTERRUPTED)
     except click.ClickException as error:
         error.show()
         sys.exit(2)
     except KeyboardInterrupt:
-        _fail("interrupted", 130)
+        _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:
         # The reader has gone, as `tilewright ... | head` does; that is no error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -64,3 +81,6 @@ def commands() -> None:
 
 for command in (solve, compare, check, simulate, emit, import_, list_, reproduce, doctor):
     commands.add_command(command)
+
+if _GUARDED:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

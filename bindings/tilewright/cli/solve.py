@@ -71,29 +71,47 @@ def solve(
             progress=progress.show,
             started=arguments.STARTED,
         )
-    written = _save(problem, result, output, plot)
-    if as_json:
-        click.echo(json.dumps(result.to_json(), allow_nan=False))
-    else:
-        click.echo(result.summary())
-        for path in written:
-            click.echo(f"written: {path}")
+    said = [] if output is None else [_write(result, output)]
+    # What has been found is told before it is drawn, which may take its time.
+    click.echo(json.dumps(result.to_json(), allow_nan=False) if as_json else result.summary())
+    if plot is not None and result.plan is not None:
+        said.append(_draw(problem, result, plot))
+    for line in said:
+        if not as_json:
+            click.echo(line)
+        elif not line.startswith("written"):
+            click.echo(line, err=True)
     sys.exit(result.exit_status)
 
 
-def _save(problem: Instance, result: Result, output: str | None, plot: str | None) -> list[str]:
-    """Write what was asked for; return what was written."""
+def _write(result: Result, output: str) -> str:
+    """Write the result, unless it is unknown and the file holds a plan of its instance; say what was done."""
+    from tilewright.run.result import Result as Known
+    from tilewright.run.summary import shown
+
+    if result.status == "unknown":
+        try:
+            known = Known.read(output)
+        except InputError:  # no result, so nothing that would be missed
+            known = None
+        if known and known.plan is not None and known.instance_sha256 == result.instance_sha256:
+            return (
+                f"kept: {output} holds a plan of this instance, objective {shown(known.objective)}; "
+                "this run has found none"
+            )
+    result.write(output)
+    return f"written: {output}"
+
+
+def _draw(problem: Instance, result: Result, plot: str) -> str:
+    """Draw the plan, unless that takes an execution for which there was no time; say what was done."""
     from tilewright.core import catalogue
 
-    written = []
-    if output is not None:
-        result.write(output)
-        written.append(output)
-    if plot is not None and result.plan is not None:
-        written.append(plot)
-        report = catalogue.room(problem.room).simulate(problem.problem, result.plan)
-        catalogue.room(problem.room).plot.draw(problem.problem, result.plan, report, Path(plot))
-    return written
+    if not result.simulated:
+        return f"not drawn: {plot} shows an execution; `tilewright simulate --plot` takes its time for it"
+    room = catalogue.room(problem.room)
+    room.plot.draw(problem.problem, result.plan, room.simulate(problem.problem, result.plan), Path(plot))
+    return f"written: {plot}"
 
 
 class _Progress:

@@ -31,6 +31,8 @@ class Entry:
         assert self.result is not None
         if self.result.report and self.result.report["violation"]:
             return f"refused: {self.result.report['violation'].split(':')[0]}"
+        if not self.result.simulated:
+            return "not simulated"
         return "interrupted" if self.result.interrupted else ""
 
 

@@ -34,6 +34,13 @@ FREE_BYTES, VALUE_BYTES = 4_000_000, 64
 FREE_VALUES = 400_000
 """Most values beside those of plan and report."""
 
+
+NOT_SIMULATED = (
+    "there was no time to execute the plan, so the objective is the closed form's; "
+    "`tilewright check` or `tilewright simulate` executes it"
+)
+"""What a reader is told of a plan that the simulator has not executed."""
+
 STATUSES = ("optimal", "feasible", "infeasible", "unknown")
 
 
@@ -116,6 +123,8 @@ class Result:
             rows.append(("refused", self.report["violation"]))
         elif self.report is not None and self.problem is not None:
             rows += room_of(self.problem).rows(self.problem, self.report)
+        if not self.simulated:
+            rows.append(("not simulated", NOT_SIMULATED))
         if self.warm_start:
             rows.append(("warm start", self.warm_start))
         if self.grounds is not None:

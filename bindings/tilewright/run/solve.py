@@ -40,6 +40,9 @@ CONSTRUCTION_SHARE, CONSTRUCTION_SECONDS = 0.3, 2.0
 JUDGING_SHARE = 0.01
 """Share of the time that is left for the simulation of the answer, at least."""
 
+JUDGING_GRACE_SECONDS = 0.7
+"""Seconds that the simulation of the answer is always given, though the time limit is then passed by them."""
+
 GRACE_SECONDS = 0.2
 """Grace period between a method's deadline and the killing of its worker."""
 
@@ -159,7 +162,8 @@ def solve(
     Returns
     -------
     Result
-        Its plan has survived the simulator, and its objective is the simulator's.
+        Its plan has survived the simulator, and its objective is the simulator's; where executing the plan
+        takes longer than the time that is left, it is ``simulated = False`` and the closed form's.
 
     Raises
     ------
@@ -195,14 +199,8 @@ def solve(
             _confirm(run, method, bound)
     except (KeyboardInterrupt, _Interrupted):
         interrupted = True
-    until = started + time_limit
     said = method if isinstance(method, str) else _name(method)
-    try:
-        return _judge(run, name, said, interrupted, until)
-    except KeyboardInterrupt:
-        if interrupted:
-            raise  # asked twice
-        return _judge(run, name, said, True, until)
+    return _judge(run, name, said, interrupted, started + time_limit)
 
 
 def _name(method: Method) -> str:
@@ -491,33 +489,46 @@ def _confirmed(claim: Incumbent, claimant: str, found: Incumbent, other: str) ->
     return found.bound is not None and found.bound >= claim.bound
 
 
+def _execute(run: _Run, method: str, until: float) -> tuple[dict[str, Any] | None, bool]:
+    """Let the simulator execute the best plan; return its report, None where time is up or Ctrl-C comes.
+
+    The plan has kept all limits and its cost is known: late or not, it stays the answer.
+
+    Returns
+    -------
+    summary : dict, optional
+    interrupted : bool
+    """
+    room, problem, incumbent = run.room, run.incumbent.problem, run.incumbent
+    # The clock may have gone on while this process was stopped.
+    deadline = max(until, time.monotonic()) + JUDGING_GRACE_SECONDS
+    try:
+        report = room.simulate(problem, incumbent.plan, overlapped=False, deadline=deadline)
+    except OutOfTimeError:
+        return None, False
+    except KeyboardInterrupt:
+        return None, True
+    if report.violation is not None:
+        raise Disagreement(f"the simulator refuses a plan of {method}: {report.violation}")
+    measured = room.measured_objective(problem, report)
+    if measured != incumbent.objective:
+        raise Disagreement(f"the simulator measured {measured}, the closed form says {incumbent.objective}")
+    return report.summary(), False
+
+
 def _judge(run: _Run, name: str, method: str, interrupted: bool, until: float) -> Result:
-    """Simulate the best plan and write down what holds; what cannot be simulated in time is no answer."""
+    """Simulate the best plan and write down what holds; a plan is never lost for want of time."""
     incumbent = run.incumbent
     room, problem = run.room, incumbent.problem
-    plan, objective = incumbent.plan, incumbent.objective
     status: Status
-    if plan is not None:
+    if incumbent.plan is not None:
         status = "optimal" if incumbent.optimal else "feasible"
     else:
         status = "infeasible" if incumbent.infeasible else "unknown"
     summary: dict[str, Any] | None = None
-    if plan is not None:
-        try:
-            report = room.simulate(problem, plan, overlapped=False, deadline=until)
-        except OutOfTimeError:
-            told = (
-                f"a plan of objective {objective} was found and takes longer than the time left to simulate"
-            )
-            run.failures.append(told)
-            plan, objective, status = None, None, "unknown"
-        else:
-            if report.violation is not None:
-                raise Disagreement(f"the simulator refuses a plan of {method}: {report.violation}")
-            measured = room.measured_objective(problem, report)
-            if measured != objective:
-                raise Disagreement(f"the simulator measured {measured}, the closed form says {objective}")
-            summary = report.summary()
+    if incumbent.plan is not None:
+        summary, again = _execute(run, method, until)
+        interrupted = interrupted or again
     elif incumbent.violation is not None and status == "unknown":
         # A heuristic that ignores a limit: say which.
         summary = {"valid": False, "violation": incumbent.violation}
@@ -527,18 +538,19 @@ def _judge(run: _Run, name: str, method: str, interrupted: bool, until: float) -
         instance_sha256=digest(room.name, problem),
         method=method,
         status=status,
-        objective=objective,
+        objective=incumbent.objective,
         bound=incumbent.bound,
-        gap=relative_gap(objective, incumbent.bound),
+        gap=relative_gap(incumbent.objective, incumbent.bound),
         seconds=round(time.monotonic() - incumbent.started, 3),
         seed=run.seed,
         warm_start=run.warm_start,
-        plan=plan,
+        plan=incumbent.plan,
         report=summary,
         bound_by=incumbent.bound_by,
         grounds=incumbent.grounds,
         failures=run.failures,
         interrupted=interrupted,
+        simulated=incumbent.plan is None or summary is not None,
         trace=incumbent.trace,
         versions=versions(run.versions),
         confirmed_by=run.confirmed_by,

@@ -25,7 +25,9 @@ def trial(rng: random.Random, scratch: Path) -> list[str]:
         "word_bits": rng.choice([8, 8, 5, 16]),
     }
     if rng.random() < 0.35 and minimise != "distance":
-        machine["buffer_bytes"] = rng.choice([rng.randint(1, 60), rng.randint(20, 300), rng.randint(100, 2000)])
+        machine["buffer_bytes"] = rng.choice(
+            [rng.randint(1, 60), rng.randint(20, 300), rng.randint(100, 2000)]
+        )
     limits: dict[str, Any] = {
         "splits": rng.choice([["filters"], ["filters", "maps"], ["maps"], ["maps", "filters"]]),
         "functional_units": rng.choice(["maps", "any"]),

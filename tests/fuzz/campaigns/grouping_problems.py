@@ -11,7 +11,17 @@ from tests.fuzz.problems import attack
 
 IN_CI = 12
 
-PLANES = [(1, n) for n in range(1, 8)] + [(2, 2), (2, 3), (3, 2), (2, 4), (3, 3), (4, 2), (5, 1), (7, 1), (4, 1)]
+PLANES = [(1, n) for n in range(1, 8)] + [
+    (2, 2),
+    (2, 3),
+    (3, 2),
+    (2, 4),
+    (3, 3),
+    (4, 2),
+    (5, 1),
+    (7, 1),
+    (4, 1),
+]
 
 
 def trial(rng: random.Random, scratch: Path) -> list[str]:

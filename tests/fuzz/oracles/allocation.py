@@ -243,7 +243,9 @@ class Pipeline:
                 continue
             for pacing in ("matched", "uniform") if self.parallel else ("matched",):
                 *point, words = self.run(splits, pacing)
-                if (self.most is None or point[0] <= self.most) and (self.words is None or words <= self.words):
+                if (self.most is None or point[0] <= self.most) and (
+                    self.words is None or words <= self.words
+                ):
                     yield tuple(point)  # type: ignore[misc]
 
     # Placement -----------------------------------------------------------------------------------------
@@ -299,7 +301,8 @@ class Pipeline:
         rows, columns = self.machine["array"]
         places = list(product(range(rows), range(columns)))
         shapes: dict[int, list[tuple[Place, ...]]] = {
-            size: [region for region in combinations(places, size) if _connected(region)] for size in set(sizes)
+            size: [region for region in combinations(places, size) if _connected(region)]
+            for size in set(sizes)
         }
         best: int | None = None
         tried = 0

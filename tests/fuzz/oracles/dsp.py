@@ -201,7 +201,9 @@ def fits(problem: Json, layer: Layer, step: Tile) -> bool:
 def plans(problem: Json, layer: Layer) -> Iterator[tuple[Tile, str, str]]:
     """Enumerate all plans that fit; of orders that differ in loops of one iteration only, one."""
     limit = problem["limits"]["schedule"]
-    allowed = [("".join(order), reuse) for order in permutations("ncyxk") for reuse in ("none", "tile", "halo")]
+    allowed = [
+        ("".join(order), reuse) for order in permutations("ncyxk") for reuse in ("none", "tile", "halo")
+    ]
     if limit != "any":
         allowed = list(THESIS.values()) if limit == "thesis" else [THESIS[limit]]
     for step in product(*layer.all_steps()):

@@ -126,7 +126,9 @@ class Group:
             for index in {index for index, _ in new.parts}:
                 self.maps[index].readers.append(len(self.maps))
             self.maps.append(new)
-        self.stages = [[i for i, one in enumerate(self.maps) if one.stage == stage] for stage in range(stages)]
+        self.stages = [
+            [i for i, one in enumerate(self.maps) if one.stage == stage] for stage in range(stages)
+        ]
         head = self.op(self.loaded)
         self.sums = (
             stages == 1
@@ -178,7 +180,10 @@ class Group:
         if whole or self.whole_only:
             grids = [([height], [width], ins, outs)]
         else:
-            grids = [(_rows(height, high), halves[:3], ins, outs), (_rows(height, high), halves[3:], ins, outs)]
+            grids = [
+                (_rows(height, high), halves[:3], ins, outs),
+                (_rows(height, high), halves[3:], ins, outs),
+            ]
             if len(self.nodes) == 1:
                 grids.append((_halves(height), halves, 1, 1))
         for down, across, a, b in grids:
@@ -279,7 +284,9 @@ def _runs(ops: list[Op], members: set[int]) -> list[list[int]]:
     def beside(left: int, right: int) -> bool:
         for op in ops:
             places = [i for i, read in enumerate(op.reads) if read in (left, right)]
-            if places and (op.kind == "add" or [op.reads[i] for i in places] != [left, right] * (len(places) // 2)):
+            if places and (
+                op.kind == "add" or [op.reads[i] for i in places] != [left, right] * (len(places) // 2)
+            ):
                 return False
             if any(places[i + 1] != places[i] + 1 for i in range(0, len(places), 2)):
                 return False
@@ -364,7 +371,9 @@ class Run:
             wide = max(last - first for first, last in self.across[index])
             taken[index >= group.loaded] += each * self._height(index) * wide * channels
         if split:
-            planes = [max(b - a for a, b in self.down[i]) * max(b - a for a, b in self.across[i]) for i in split]
+            planes = [
+                max(b - a for a, b in self.down[i]) * max(b - a for a, b in self.across[i]) for i in split
+            ]
             taken[0] += each * 2 * max(planes) * tile.channels
         size = self.machine["element_bytes"]
         return taken[0] * size, taken[1] * size, self._parameters() * size
@@ -406,7 +415,9 @@ class Run:
     def execute(self) -> None:
         """Issue all instructions in their order; each begins when engine, operands and place are there."""
         group, maps = self.group, self.group.maps
-        self.free = Counter(dict.fromkeys(("LOAD", "SAVE", "CONV", "POOL", "MISC"), self.machine["issue_cycles"]))
+        self.free = Counter(
+            dict.fromkeys(("LOAD", "SAVE", "CONV", "POOL", "MISC"), self.machine["issue_cycles"])
+        )
         self.ready, self.used = [0] * len(maps), [0] * len(maps)
         self.released: list[list[int]] = [[] for _ in maps]
         self.fetched: dict[Any, list[int]] = {}
@@ -627,8 +638,10 @@ class Graph:
         def fits(node: int, kind: str) -> bool:
             if kind == "source":
                 return True
-            return node >= 0 and self.ops[node].engine != "HOST" and (
-                "any" in kind.split("|") or self.ops[node].kind in kind.split("|")
+            return (
+                node >= 0
+                and self.ops[node].engine != "HOST"
+                and ("any" in kind.split("|") or self.ops[node].kind in kind.split("|"))
             )
 
         def reads(reader: int, node: int) -> bool:
@@ -645,7 +658,8 @@ class Graph:
                 if node in chosen or not fits(node, kinds[place]):
                     continue
                 if all(
-                    reads(node, other) == ((at, place) in edges) and reads(other, node) == ((place, at) in edges)
+                    reads(node, other) == ((at, place) in edges)
+                    and reads(other, node) == ((place, at) in edges)
                     for at, other in enumerate(chosen)
                 ):
                     yield from extend([*chosen, node])

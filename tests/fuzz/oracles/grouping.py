@@ -30,14 +30,18 @@ class Layer:
         for patch in product(range(self.rows), range(self.columns)):
             taps = product(*(range(size) for size in layer["kernel"]))
             under = {
-                tuple(patch[i] * layer["stride"][i] + tap[i] * layer["dilation"][i] - pad[2 * i] for i in (0, 1))
+                tuple(
+                    patch[i] * layer["stride"][i] + tap[i] * layer["dilation"][i] - pad[2 * i] for i in (0, 1)
+                )
                 for tap in taps
             }
             if machine["padding"] == "generated":
                 under = {(y, x) for y, x in under if 0 <= y < height and 0 <= x < width}
             self.pixels[patch] = frozenset(under)  # type: ignore[arg-type]
         self.of_pixel, self.of_patch = channels * layer["batch"], layer["kernels"] * layer["batch"]
-        self.weights = layer["kernels"] * channels // layer["groups"] * layer["kernel"][0] * layer["kernel"][1]
+        self.weights = (
+            layer["kernels"] * channels // layer["groups"] * layer["kernel"][0] * layer["kernel"][1]
+        )
         macs = self.weights * layer["batch"]
         self.most = machine["group_size"] or machine["macs_per_step"] // macs
         fewest = -(-len(self.pixels) // min(self.most, len(self.pixels)))
@@ -145,8 +149,6 @@ def cost(problem: Json, plan: Json) -> int:
             raise Refused(f"reloads in step {step + 1}")
         chip = layer.union(group)
     return layer.total(loads, len(groups))
-
-
 
 
 def may_stop(problem: Json, method: str) -> bool:

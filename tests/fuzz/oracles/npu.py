@@ -101,7 +101,9 @@ class Machine:
         m, n, r, c = step
         total = 0
         most = [max(1, _up(size, one)) for size, one in zip(self.sizes, step, strict=True)]
-        for lane, row, column, block in product(range(most[0]), range(most[2]), range(most[3]), range(most[1])):
+        for lane, row, column, block in product(
+            range(most[0]), range(most[2]), range(most[3]), range(most[1])
+        ):
             maps = self._part(block, n, (0, self.maps))
             columns = self._part(column, c, (0, self.plane[1]))
             slowest = elements = bursts = 0
