@@ -150,8 +150,14 @@ class Attempt:
         try:
             if solver:
                 drivers.load(solver).versions()
-            result = solve(self.instance, how, time_limit=seconds, threads=1,
-                           seed=self.rng.randrange(9), **({} if start is None else {"warm_start": start}))  # fmt: skip
+            result = solve(
+                self.instance,
+                how,
+                time_limit=seconds,
+                threads=1,
+                seed=self.rng.randrange(9),
+                **({} if start is None else {"warm_start": start}),
+            )
         except SolverMissingError as error:
             raise Skip from error
         except TilewrightError as error:

@@ -144,17 +144,17 @@ def test_bad_input_names_field_and_limit(tilewright, write, body, said):
     assert "Traceback" not in done.stderr
 
 
-def test_plan_that_cannot_be_simulated_in_time_is_no_answer(tilewright, write):
+def test_a_plan_that_cannot_be_simulated_in_time_is_an_answer(tilewright, write):
     # A tiny memory cuts this layer into millions of tiles.
     layer = "[layer]\ninput = [64, 200, 200]\nkernels = 64\nkernel = [3, 3]\n"
     name = write("large.toml", layer + '[machine]\nkind = "dsp"\nmemory_bytes = 120\n')
     done = tilewright("solve", name, "--time-limit", "5", "--json")
-    assert done.returncode == 1, done.stderr
+    assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
-    assert (result["status"], result["plan"], result["objective"]) == ("unknown", None, None)
-    assert "takes longer than the time left to simulate" in result["failures"][0]
-    assert result["bound"] > 0
-    assert result["seconds"] < 5 + 30  # it would take hours
+    assert result["plan"] is not None
+    assert 0 < result["bound"] <= result["objective"]
+    assert result["simulated"] == (result["report"] is not None)
+    assert result["seconds"] < 5 + 30  # unrolled it would take hours
 
 
 def test_network_of_one_layer(tilewright, solved, write):

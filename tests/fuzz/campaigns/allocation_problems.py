@@ -38,7 +38,7 @@ def trial(rng: random.Random, scratch: Path) -> list[str]:
     if minimise in ("interval", "pes", "distance") and limits["scan"] == "rows" and rng.random() < 0.4:
         limits["splits"] = rng.choice([["rows"], [*limits["splits"], "rows"]])
     if rng.random() < 0.25:
-        given = rng.choice([layer for layer in layers])
+        given = rng.choice(list(layers))
         limits["pes"] = {given["name"]: rng.randint(1, 3)}
     table = {
         "network": {"layers": layers},

@@ -77,7 +77,8 @@ def _layer(rng: random.Random, outputs: tuple[int, int]) -> tuple[dict[str, Any]
         plane.append(padded - padding[2 * axis] - padding[2 * axis + 1])
     groups = rng.choice([1, 1, 1, 2])
     return {
-        "input": [groups * rng.randint(1, 2), *plane], "kernels": groups * rng.randint(1, 2), "kernel": kernel,
+        "input": [groups * rng.randint(1, 2), *plane], "kernels": groups * rng.randint(1, 2),
+        "kernel": kernel,
         "stride": stride, "padding": padding, "dilation": dilation, "groups": groups,
         "batch": rng.choice([1, 1, 2]),
     }, kernel[0] * kernel[1]  # fmt: skip

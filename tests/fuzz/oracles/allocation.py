@@ -357,8 +357,7 @@ def best(problem: Json) -> Any:
     if not points:
         return None
     if pipeline.minimise == "pareto":
-        return [p for p in sorted(points)
-                if not any(q != p and all(a <= b for a, b in zip(q, p, strict=True)) for q in points)]  # fmt: skip
+        return [p for p in sorted(points) if not any(q != p and _no_worse(q, p) for q in points)]
     return min(point[("interval", "pes", "latency").index(pipeline.minimise)] for point in points)
 
 
@@ -394,7 +393,11 @@ def _point(pipeline: Pipeline, plan: Json) -> tuple[int, int, int]:
 
 
 def may_stop(problem: Json, method: str) -> bool:
-    """Whether a method may end without a proof: where rows are split and buffers limited, or layers placed."""
+    """Whether a method may end unproven: where rows are split and buffers limited, or layers placed."""
     limits = problem["limits"]
     rows = "rows" in limits["splits"] and problem["machine"]["buffer_bytes"] is not None
     return method in ("parametric", "auto") and rows
+
+
+def _no_worse(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    return all(a <= b for a, b in zip(one, other, strict=True))

@@ -53,8 +53,10 @@ class Layer:
 
     def all_steps(self) -> list[list[int]]:
         """Return the even steps of each loop: one for each number of iterations."""
-        return [sorted({self.step(tuple(s if d == e else 1 for e in range(6)))[d] for s in range(1, size + 1)})
-                for d, size in enumerate(self.sizes)]  # fmt: skip
+        return [
+            sorted({self.step(tuple(s if d == e else 1 for e in range(6)))[d] for s in range(1, size + 1)})
+            for d, size in enumerate(self.sizes)
+        ]
 
     def spans(self, loop: str, step: int) -> list[tuple[int, int]]:
         """Return first and last plus one of each tile along a loop."""

@@ -1,11 +1,11 @@
-"""Fusion: every choice of groups and tiles (docs/fusion.md), each group executed instruction by instruction."""
+"""Fusion: every choice of groups and tiles (docs/fusion.md), each group executed step by step."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -213,10 +213,8 @@ class Group:
         if tile.parameters == "keep" or (tile.order == "kernels" and not self.splits(tile)):
             return False
         blocks = [-(-self.maps[i].shape[0] // tile.kernels) for i in self.weighted]
-        if tile.halo == "keep":
-            several = min(blocks, default=0) > 1  # a tile may have nothing new for an operation
-        else:
-            several = sum(blocks) > 1
+        # Where halos are kept, a tile may have nothing new for an operation.
+        several = min(blocks, default=0) > 1 if tile.halo == "keep" else sum(blocks) > 1
         return several or (bool(blocks) and self.splits(tile))
 
     def _allowed(self, tile: Tile) -> bool:
@@ -312,7 +310,7 @@ class Run:
         self.split = group.splits(tile)
         self.overlap = [
             any(b[0] < a[1] for spans in (self.down[i], self.across[i])
-                for a, b in zip(spans, spans[1:], strict=False))
+                for a, b in pairwise(spans))
             for i in range(len(group.maps))
         ]  # fmt: skip
         self.by_block = [
@@ -391,7 +389,7 @@ class Run:
             return places * most
         if places == 1:
             return most
-        ring = max([most, *(b[1] - min(a[0], b[0]) for a, b in zip(spans, spans[1:], strict=False))])
+        ring = max([most, *(b[1] - min(a[0], b[0]) for a, b in pairwise(spans))])
         if self.by_kernels and blocks > 1:  # the first tile of the next round beside the last of this one
             ring = max(ring, spans[0][1] - spans[0][0] + spans[-1][1] - spans[-1][0])
         return ring

@@ -1,8 +1,7 @@
-"""Grouping: all ordered partitions of the patches (docs/grouping.md), step by step, with the pixels on chip."""
+"""Grouping: all ordered partitions of the patches (docs/grouping.md), step by step, pixel by pixel."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import combinations, product
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Tiling: every tile, order and kind of reuse (docs/tiling.md), every partition and schedule (docs/npu.md)."""
+"""Tiling: every tile, order and reuse (docs/tiling.md), every partition and schedule (docs/npu.md)."""
 
 from __future__ import annotations
 
