@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tilewright import cli
+from tilewright.cli import arguments as command_arguments
 
 
 def run(folder: Path, *arguments: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
@@ -22,14 +23,16 @@ def run(folder: Path, *arguments: str, timeout: float = 600) -> subprocess.Compl
         raise subprocess.TimeoutExpired(["tilewright", *arguments], timeout)
 
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGTERM)}
+    handlers = {
+        number: signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGINT)
+    }
     status: Any = 0
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr(sys, "argv", ["tilewright", *arguments])
         patch.setattr(sys, "stdout", out)
         patch.setattr(sys, "stderr", err)
-        patch.setattr(cli.arguments, "STARTED", time.monotonic())
+        patch.setattr(command_arguments, "STARTED", time.monotonic())
         signal.signal(signal.SIGALRM, too_long)
         signal.setitimer(signal.ITIMER_REAL, timeout)
         try:

@@ -19,12 +19,12 @@ from tilewright.spec.layer import Layer
 GOOD: dict[str, Any] = {"input": (3, 8, 8), "kernels": 4, "kernel": (3, 3)}
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"kernels": 0}, "layer.kernels = 0: input should be greater than or equal to 1"),
+    ({"kernels": 0}, "layer.kernels = 0: must be greater than or equal to 1"),
     ({"kernel": [20, 20]}, "layer.kernel = [20, 20]: its height with dilation is 20"),
-    ({"kernels": "4"}, "layer.kernels = '4': input should be a valid integer"),
-    ({"kernels": 4.0}, "layer.kernels = 4.0: input should be a valid integer"),
-    ({"kernels": True}, "layer.kernels = True: input should be a valid integer"),
-    ({"kernels": np.float64(4)}, "layer.kernels = 4.0: input should be a valid integer"),
+    ({"kernels": "4"}, "layer.kernels = '4': must be an integer"),
+    ({"kernels": 4.0}, "layer.kernels = 4.0: must be an integer"),
+    ({"kernels": True}, "layer.kernels = true: must be an integer"),
+    ({"kernels": np.float64(4)}, "layer.kernels = 4.0: must be an integer"),
     ({"kernel_size": 3}, "layer.kernel_size = 3: unknown key; there are: kind, input"),
 ]
 
@@ -42,7 +42,7 @@ def test_the_constructor_refuses_as_a_file_does(change: dict[str, Any], message:
 
 
 def test_a_missing_field_is_named() -> None:
-    with pytest.raises(InputError, match=r"layer\.kernel = None: is missing"):
+    with pytest.raises(InputError, match=r"layer\.kernel: is missing"):
         Layer(input=(3, 8, 8), kernels=4)  # type: ignore[call-arg]
 
 

@@ -191,8 +191,8 @@ def test_parameters_are_weights_biases_and_those_of_maps() -> None:
         (2, {"inputs": ["pol"]}, "inputs", "pol", 'or "input", the network\'s own input'),
         (2, {"inputs": []}, "inputs", (), "layer left, of kind conv, needs at least 1"),
         (2, {"inputs": ["pool", "pool"]}, "inputs", ("pool", "pool"), "layer left names an input twice"),
-        (2, {"inputs": "pool"}, "inputs", "pool", "tuple"),
-        (2, {"inputs": [3]}, "inputs[0]", 3, "string"),
+        (2, {"inputs": "pool"}, "inputs", "pool", "must be a list"),
+        (2, {"inputs": [3]}, "inputs[0]", 3, "must be a text"),
         (4, {"inputs": None}, "inputs", None, "layer sum, of kind add, needs at least 2"),
         (4, {"inputs": ["pool"]}, "inputs", ("pool",), "layer sum, of kind add, needs at least 2"),
         (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -38,25 +37,6 @@ SECONDS = _Seconds()
 WITH_HELP = "auto, a heuristic's name, or MODEL@SOLVER; `tilewright list` names them."
 OUTPUT = click.Path()
 SEED = click.IntRange(0, 2**31 - 1)
-
-
-def check_outputs(output: str | None, plot: str | None, room: str | None = None) -> None:
-    """Refuse paths that cannot be written before any work is done for them.
-
-    A plan is drawn by its `room`, a comparison by none.
-    """
-    from tilewright import plotting
-    from tilewright.core import catalogue
-    from tilewright.core.files import check_writable
-
-    if output is not None:
-        check_writable(Path(output))
-    if output is not None and plot is not None and Path(output).resolve() == Path(plot).resolve():
-        raise InputError("plot", plot, "is the result's file, too")
-    if plot is not None:
-        plotting.checked_suffix(
-            plot, plotting.ACCEPTED if room is None else catalogue.room(room).plot.ACCEPTED
-        )
 
 
 def read_both(instance: str, result: str) -> tuple[Instance, Result]:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
 from tilewright.cli import arguments
 from tilewright.cli.arguments import SECONDS
+from tilewright.cli.outputs import printing
 from tilewright.cli.tables import print_table
-
-if TYPE_CHECKING:
-    pass
 
 MARKS = {"verified": "ok", "refuted": "WRONG", "not verified": "NOT VERIFIED", "told": "told"}
 """What stands before each finding, by its state."""
@@ -46,10 +43,11 @@ def check(instance: str, result: str, time_limit: float | None, as_json: bool) -
     problem = read(instance)
     answer = Result.read(result, problem.problem)
     findings = run(problem, answer, time_limit=time_limit, started=arguments.STARTED)
-    if as_json:
-        click.echo(json.dumps([finding.to_json() for finding in findings]))
-    else:
-        print_table([(MARKS[each.state], each.what, _printable(each.detail)) for each in findings])
+    with printing():
+        if as_json:
+            click.echo(json.dumps([finding.to_json() for finding in findings]))
+        else:
+            print_table([(MARKS[each.state], each.what, _printable(each.detail)) for each in findings])
     sys.exit(exit_status(findings))
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilewright.cli.arguments import SECONDS, check_outputs
+from tilewright.cli.arguments import SECONDS
+from tilewright.cli.outputs import Saving, check_outputs, note, printing
 from tilewright.cli.tables import print_table
 from tilewright.spec.errors import SolverMissingError
 
@@ -51,7 +52,6 @@ def compare(
     as_json: bool,
 ) -> None:
     """Compare methods on INSTANCES under the same time limit, with cores / jobs threads each."""
-    from tilewright.core.files import write_atomically
     from tilewright.run import compare as comparing
     from tilewright.run.instance import read
     from tilewright.run.methods import check_method
@@ -60,15 +60,13 @@ def compare(
     problems = [read(name) for name in instances]
     room = problems[0].room
     if methods is None:
-        names = comparing.default_methods(
-            problems, lambda name, error: click.echo(f"{name}: {error}", err=True)
-        )
+        names = comparing.default_methods(problems, lambda name, error: note(f"{name}: {error}"))
     else:
         names = all_methods(room) if methods == "all" else [name.strip() for name in methods.split(",")]
     for problem in problems:
         for name in names:
             check_method(problem.room, name)
-    check_outputs(output, plot)
+    check_outputs(output, plot, inputs=[path for problem in problems for path in problem.files])
     entries = comparing.compare(
         problems,
         names,
@@ -76,24 +74,36 @@ def compare(
         jobs=jobs,
         threads=max(1, (os.cpu_count() or 1) // jobs),
         seed=seed,
-        on_entry=lambda entry: click.echo(f"{entry.instance} {entry.method}: done", err=True),
+        on_entry=lambda entry: note(f"{entry.instance} {entry.method}: done"),
         stop=threading.Event(),
     )
-    content = json.dumps([_entry_json(entry) for entry in entries], allow_nan=False)
-    if output is not None:
-        write_atomically(Path(output), content + "\n")
-    if plot is not None:
-        from tilewright.plotting import draw_comparison
-
-        draw_comparison([_entry_json(entry) for entry in entries], Path(plot))
-    if as_json:
-        click.echo(content)
-    else:
-        units = {problem.problem.unit for problem in problems}
-        _print_comparison(entries, units.pop() if len(units) == 1 else "")
+    rows = [_entry_json(entry) for entry in entries]
+    saving = _save(rows, output, plot)
+    with printing():
+        if as_json:
+            click.echo(json.dumps(rows, allow_nan=False))
+        else:
+            units = {problem.problem.unit for problem in problems}
+            _print_comparison(entries, units.pop() if len(units) == 1 else "")
+    saving.finish()
     missing = [entry.error for entry in entries if isinstance(entry.error, SolverMissingError)]
     found = any(entry.result is not None and entry.result.exit_status == 0 for entry in entries)
     sys.exit(SolverMissingError.exit_status if missing and not found else 0 if found else EXIT_FOUND_NOTHING)
+
+
+def _save(rows: list[dict[str, Any]], output: str | None, plot: str | None) -> Saving:
+    """Write what was asked for."""
+    from tilewright.core.files import write_atomically
+
+    saving = Saving()
+    if output is not None:
+        content = json.dumps(rows, allow_nan=False) + "\n"
+        saving.save(output, lambda: write_atomically(Path(output), content))
+    if plot is not None:
+        from tilewright.plotting import draw_comparison
+
+        saving.save(plot, lambda: draw_comparison(rows, Path(plot)))
+    return saving
 
 
 def _entry_json(entry: Entry) -> dict[str, Any]:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from tilewright.cli.arguments import check_outputs, read_both
-
-if TYPE_CHECKING:
-    pass
+from tilewright.cli.arguments import read_both
+from tilewright.cli.outputs import Saving, check_outputs, printing
 
 
 @click.command()
@@ -22,11 +19,15 @@ def emit(instance: str, result: str, output: str | None) -> None:
     from tilewright.codegen import emit as print_program
     from tilewright.core.files import write_atomically
 
-    check_outputs(output, None)
     problem, answer = read_both(instance, result)
+    check_outputs(output, None, inputs=[*problem.files, result])
     source = print_program(problem.name, problem.source, problem.problem, answer.plan)
-    if output is None:
-        click.echo(source, nl=False)
-    else:
-        write_atomically(Path(output), source)
-        click.echo(f"written: {output}")
+    saving = Saving()
+    if output is not None:
+        saving.save(output, lambda: write_atomically(Path(output), source))
+    with printing():
+        if saving.written:
+            click.echo(f"written: {output}")
+        else:
+            click.echo(source, nl=False)
+    saving.finish()

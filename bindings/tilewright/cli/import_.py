@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from tilewright.cli.outputs import printing
 from tilewright.cli.tables import print_table
 from tilewright.spec.errors import InputError
-
-if TYPE_CHECKING:
-    pass
 
 
 class _Sizes(click.ParamType[tuple[str, tuple[int, ...]]]):
@@ -64,11 +62,21 @@ def import_(
         raise InputError("--machine", machine, "goes with --room, and --room with it")
     found = importing.network(network, dict(sizes), allow_unknown=allow_unknown)
     texts = {} if room is None or machine is None else files.instance_files(found, room, machine)
-    written = files.write(Path(output), {**texts, **files.network_file(found)})
+    inputs: list[str | Path] = [network]
+    if machine is not None:
+        inputs.append(files.machine_file(machine))
+    written = files.write(Path(output), {**texts, **files.network_file(found)}, inputs)
     summary = {**importing.summary(found), "written": list(map(str, written))}
-    if as_json:
-        click.echo(json.dumps(summary))
-        return
+    with printing():
+        if as_json:
+            click.echo(json.dumps(summary))
+        else:
+            _print(summary)
+
+
+def _print(summary: dict[str, Any]) -> None:
+    """Print what a network holds, and where it was written."""
+    written = summary["written"]
     print_table(
         [
             (name, *(f"{number:,}" for number in numbers.values()))
@@ -90,7 +98,7 @@ def import_(
             ("parameters", f"{summary['parameters']:,}"),
             (
                 "written",
-                str(written[0]) if len(written) == 1 else f"{len(written)} files, {written[-1]} last",
+                written[0] if len(written) == 1 else f"{len(written)} files, {written[-1]} last",
             ),
         ]
     )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import sys
 
 import click
 
+from tilewright.cli.outputs import printing
 from tilewright.cli.tables import print_table
-
-if TYPE_CHECKING:
-    pass
+from tilewright.spec.errors import SolverMissingError, TilewrightError
 
 
 @click.command(name="list")
@@ -23,29 +22,44 @@ def list_(what: str | None, as_json: bool) -> None:
     from tilewright.cli import inventory
 
     tables = {kind: inventory.TABLES[kind]() for kind in ([what] if what else inventory.TABLES)}
-    if as_json:
-        click.echo(json.dumps(tables if what is None else tables[what]))
-        return
-    for number, (kind, rows) in enumerate(tables.items()):
-        if what is None:
-            click.echo(("\n" if number else "") + kind)
-        print_table([tuple(row.values()) for row in rows], tuple(rows[0]))
+    with printing():
+        if as_json:
+            click.echo(json.dumps(tables if what is None else tables[what]))
+            return
+        for number, (kind, rows) in enumerate(tables.items()):
+            if what is None:
+                click.echo(("\n" if number else "") + kind)
+            columns = [name for name in rows[0] if name not in inventory.DETAILS]
+            print_table([tuple(row[name] for name in columns) for row in rows], tuple(columns))
 
 
 @click.command()
 def doctor() -> None:
-    """Tell which solvers are here, and how to get those that are not."""
+    """Tell which solvers are here and work, how to get the others, and which files of yours are broken.
+
+    Exit status: 0, also where a solver is not installed; 2 if a file of yours or an entry of TILEWRIGHT_PATH
+    cannot be used; 3 if a solver is there and does not work.
+    """
     from tilewright.cli import inventory
+    from tilewright.core import locations
 
     rows = inventory.solvers()
-    print_table(
-        [
-            (
-                row["solver"],
-                "yes" if row["installed"] else "no",
-                row["version"] or f"to get it: {row['install']}",
-            )
-            for row in rows
-        ],
-        ("solver", "installed", "version"),
-    )
+    broken = [row for row in rows if row["broken"]]
+    wrong_files = inventory.broken_files()
+    with printing():
+        print_table(
+            [
+                (
+                    row["solver"],
+                    "broken" if row["broken"] else "yes" if row["installed"] else "no",
+                    row["version"] or row["wrong"],
+                )
+                for row in rows
+            ],
+            ("solver", "installed", "version"),
+        )
+        for line in wrong_files:
+            click.echo(line)
+    if broken:
+        sys.exit(SolverMissingError.exit_status)
+    sys.exit(TilewrightError.exit_status if wrong_files or locations.unusable() else 0)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from tilewright.cli.arguments import SECONDS
+from tilewright.cli.outputs import printing
 from tilewright.cli.tables import print_table
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command()
@@ -31,6 +28,8 @@ def reproduce(figure: str | None, time_limit: float, output: str) -> None:
 
     if figure is None:
         known = [(name, text) for name, (_, text) in figures.figures().items()]
-        print_table(known, ("figure", "what it shows"))
+        with printing():
+            print_table(known, ("figure", "what it shows"))
         return
-    figures.run(figure, time_limit=time_limit, folder=Path(output))
+    with printing():
+        figures.run(figure, time_limit=time_limit, folder=Path(output))

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from tilewright.cli.arguments import check_outputs, read_both
+from tilewright.cli.arguments import read_both
+from tilewright.cli.outputs import Saving, check_outputs, printing
 from tilewright.cli.tables import print_table
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command()
@@ -35,18 +33,22 @@ def simulate(
     from tilewright.core import catalogue
 
     problem, answer = read_both(instance, result)
-    check_outputs(None, plot, problem.room)
+    check_outputs(None, plot, problem.room, inputs=[*problem.files, result])
     report = catalogue.room(problem.room).simulate(problem.problem, answer.plan, numeric=numeric, seed=seed)
+    saving = Saving()
     if plot is not None:
-        catalogue.room(problem.room).plot.draw(problem.problem, answer.plan, report, Path(plot))
-    if as_json:
-        click.echo(json.dumps({**report.summary(), "per_step": report.per_step()}))
-    else:
-        clock = "ps" if problem.problem.unit == "ps" else "cycles"
-        _print_steps(report.per_step(), steps, clock)
-        _print_totals(report, clock)
-        if plot is not None:
-            click.echo(f"written: {plot}")
+        draw = catalogue.room(problem.room).plot.draw
+        saving.save(plot, lambda: draw(problem.problem, answer.plan, report, Path(plot)))
+    with printing():
+        if as_json:
+            click.echo(json.dumps({**report.summary(), "per_step": report.per_step()}))
+        else:
+            clock = "ps" if problem.problem.unit == "ps" else "cycles"
+            _print_steps(report.per_step(), steps, clock)
+            _print_totals(report, clock)
+            for path in saving.written:
+                click.echo(f"written: {path}")
+    saving.finish()
     sys.exit(0 if report.valid else 1)
 
 

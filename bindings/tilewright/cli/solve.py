@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilewright.cli import arguments
-from tilewright.cli.arguments import SECONDS, WITH_HELP, check_outputs
+from tilewright.cli.arguments import SECONDS, WITH_HELP
+from tilewright.cli.outputs import Saving, check_outputs, printing
 from tilewright.spec.errors import InputError
 
 if TYPE_CHECKING:
@@ -56,9 +57,7 @@ def solve(
     from tilewright.run.solve import solve as run
 
     problem = read(instance)
-    check_outputs(output, plot, problem.room)
-    if output is not None and problem.path is not None and Path(output).resolve() == problem.path.resolve():
-        raise InputError("output", output, "is the instance itself")
+    check_outputs(output, plot, problem.room, inputs=problem.files)
     with _Progress(enabled=not as_json) as progress:
         result = run(
             problem,
@@ -71,21 +70,24 @@ def solve(
             progress=progress.show,
             started=arguments.STARTED,
         )
-    said = [] if output is None else [_write(result, output)]
-    # What has been found is told before it is drawn, which may take its time.
-    click.echo(json.dumps(result.to_json(), allow_nan=False) if as_json else result.summary())
+    saving = Saving()
+    notes = [] if output is None else _write(saving, result, output)
+    with printing():
+        # What has been found is told before it is drawn, which may take its time.
+        click.echo(json.dumps(result.to_json(), allow_nan=False) if as_json else result.summary())
     if plot is not None and result.plan is not None:
-        said.append(_draw(problem, result, plot))
-    for line in said:
-        if not as_json:
-            click.echo(line)
-        elif not line.startswith("written"):
-            click.echo(line, err=True)
+        notes += _draw(saving, problem, result, plot)
+    with printing():
+        for line in notes:
+            click.echo(line, err=as_json)
+        for path in () if as_json else saving.written:
+            click.echo(f"written: {path}")
+    saving.finish()
     sys.exit(result.exit_status)
 
 
-def _write(result: Result, output: str) -> str:
-    """Write the result, unless it is unknown and the file holds a plan of its instance; say what was done."""
+def _write(saving: Saving, result: Result, output: str) -> list[str]:
+    """Write the result, unless it is unknown and the file holds a plan of its instance; say so."""
     from tilewright.run.result import Result as Known
     from tilewright.run.summary import shown
 
@@ -95,23 +97,26 @@ def _write(result: Result, output: str) -> str:
         except InputError:  # no result, so nothing that would be missed
             known = None
         if known and known.plan is not None and known.instance_sha256 == result.instance_sha256:
-            return (
-                f"kept: {output} holds a plan of this instance, objective {shown(known.objective)}; "
-                "this run has found none"
-            )
-    result.write(output)
-    return f"written: {output}"
+            held = f"a plan of this instance, objective {shown(known.objective)}"
+            return [f"kept: {output} holds {held}; this run has found none"]
+    saving.save(output, lambda: result.write(output))
+    return []
 
 
-def _draw(problem: Instance, result: Result, plot: str) -> str:
-    """Draw the plan, unless that takes an execution for which there was no time; say what was done."""
+def _draw(saving: Saving, problem: Instance, result: Result, plot: str) -> list[str]:
+    """Draw the plan, unless that takes an execution for which there was no time; say what is left out."""
     from tilewright.core import catalogue
 
     if not result.simulated:
-        return f"not drawn: {plot} shows an execution; `tilewright simulate --plot` takes its time for it"
-    room = catalogue.room(problem.room)
-    room.plot.draw(problem.problem, result.plan, room.simulate(problem.problem, result.plan), Path(plot))
-    return f"written: {plot}"
+        return [f"not drawn: {plot} shows an execution; `tilewright simulate --plot` takes its time for it"]
+    room, path = catalogue.room(problem.room), Path(plot)
+    saving.save(
+        plot,
+        lambda: room.plot.draw(
+            problem.problem, result.plan, room.simulate(problem.problem, result.plan), path
+        ),
+    )
+    return []
 
 
 class _Progress:

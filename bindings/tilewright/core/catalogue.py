@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tilewright.core.failures import told
 from tilewright.core.locations import bases, package_path
 from tilewright.core.room import Room, room_of
 from tilewright.spec.errors import InputError, UnknownNameError
@@ -29,7 +30,8 @@ def _files(kind: str, room: str) -> list[Path]:
     files: dict[str, Path] = {}
     for folder in folders(kind, room):
         for path in sorted(folder.iterdir()):
-            files.setdefault(path.name, path)
+            if path.is_file():
+                files.setdefault(path.name, path)
     return sorted(files.values(), key=lambda path: path.name)
 
 
@@ -56,13 +58,18 @@ def heuristic(room: str, name: str) -> ModuleType:
     """Import a heuristic: a module with ``plan(problem)`` or ``plan(problem, search)``."""
     if name not in heuristics(room):
         raise UnknownNameError("heuristic", name, heuristics(room))
-    try:
-        module = _import("heuristics", room, name)
-    except Exception as error:  # a user's own file may hold anything
-        raise InputError("heuristic", name, f"cannot be imported: {type(error).__name__}: {error}") from error
+    module = _checked("heuristic", room, name)
     if not callable(getattr(module, "plan", None)):
-        raise InputError("heuristic", name, "has no function `plan`")
+        raise InputError("heuristic", name, f"has no function `plan` ({module.__file__})")
     return module
+
+
+def _checked(kind: str, room: str, name: str) -> ModuleType:
+    """Import a file that may be a user's own and hold anything; say what is wrong, and where."""
+    try:
+        return _import(f"{kind}s", room, name)
+    except (Exception, SystemExit) as error:
+        raise InputError(kind, name, f"cannot be imported: {told(error)}") from error
 
 
 _imported_at: dict[str, int] = {}
@@ -156,13 +163,20 @@ def in_process(room: str, method: str) -> bool:
 @lru_cache(maxsize=1024)
 def _says(path: Path, _changed: int, line: str) -> bool:
     """Whether a file has a line, as it was when it was last changed."""
-    return re.search(line, path.read_text("utf-8"), re.MULTILINE) is not None
+    return re.search(line, path.read_text("utf-8", errors="replace"), re.MULTILINE) is not None
 
 
 def formulation(room: str, name: str) -> ModuleType | Path:
     """Return what a driver takes: the module of a Pyomo formulation, the file of a MiniZinc one."""
     path = model(room, name)
-    return path if path.suffix == ".mzn" else _import("models", room, name)
+    if path.suffix == ".mzn":
+        return path
+    module = _checked("model", room, name)
+    needed = ("solve",) if solves_itself(path) else ("build", "read")
+    missing = [function for function in needed if not callable(getattr(module, function, None))]
+    if missing:
+        raise InputError("model", name, f"has no function `{missing[0]}` ({module.__file__})")
+    return module
 
 
 def instances(room: str) -> list[Path]:

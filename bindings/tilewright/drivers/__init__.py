@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
+import sys
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +30,8 @@ class Driver:
         How to get the solver.
     spawns
         Whether it runs in processes of its own, which are killed with the worker that has started them.
+    check
+        A module whose ``check()`` says what is wrong with the solver before the driver is imported.
     """
 
     name: str
@@ -33,6 +39,7 @@ class Driver:
     suffix: str
     install: str
     spawns: bool = False
+    check: str | None = None
 
 
 DRIVERS = [
@@ -44,6 +51,7 @@ DRIVERS = [
         "apt-get install minizinc (Debian, Ubuntu), brew install minizinc (macOS), "
         "or the bundle from minizinc.org; then pip install minizinc",
         spawns=True,
+        check="tilewright.drivers._minizinc",
     ),
 ]
 
@@ -62,16 +70,20 @@ def load(name: str) -> Any:
     Raises
     ------
     SolverMissingError
-        If the solver is not installed; says how to install it.
+        If the solver is not installed or does not work; says what is wrong, and how to install it.
     """
     driver = find(name)
     try:
+        if driver.check is not None:
+            importlib.import_module(driver.check).check()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a missing solver is reported once, by us
             module = importlib.import_module(driver.module)
-            module.versions()
+            with nothing_printed():
+                module.versions()
     except (ImportError, SolverMissingError) as error:
-        raise SolverMissingError(f"{name} is not installed ({error}); to get it: {driver.install}") from error
+        kind = type(error) if isinstance(error, SolverMissingError) else SolverMissingError
+        raise kind(f"{name} cannot be used ({error}); to get it: {driver.install}") from error
     return module
 
 
@@ -86,4 +98,20 @@ def available(name: str) -> bool:
 
 def versions(name: str) -> dict[str, str]:
     """Return the versions of an installed solver and of the packages it is reached through."""
-    return dict(load(name).versions())
+    module = load(name)
+    with nothing_printed():
+        return dict(module.versions())
+
+
+@contextlib.contextmanager
+def nothing_printed() -> Iterator[None]:
+    """Keep a solver's greeting, which it writes past Python, out of the standard output."""
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)

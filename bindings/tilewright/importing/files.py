@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.core import catalogue
-from tilewright.core.files import check_writable, write_atomically
+from tilewright.core.files import check_writable, reason, refuse_inputs, write_atomically
 from tilewright.importing.naming import UniqueNames
 from tilewright.run.instance import MAX_BYTES, load, parse
 from tilewright.spec.coarsening import coarse
-from tilewright.spec.errors import InputError
+from tilewright.spec.errors import InputError, OutputError, did_you_mean
 from tilewright.spec.layer import Layer
 from tilewright.spec.network import AnyLayer, Network
 
@@ -44,7 +44,7 @@ def instance_files(network: Network, room: str, machine: str) -> dict[str, str]:
     InputError
         If the room does not take the machine, a layer on it, or the network.
     """
-    module, machine_table, fused = catalogue.room(room), _machine(machine), coarse(network)
+    module, machine_table, fused = catalogue.room(room), load(machine_file(machine)), coarse(network)
     if "layer" not in module.problem_type.model_fields:
         table = {
             "room": room,
@@ -83,8 +83,13 @@ def shortened(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def write(folder: Path, files: Mapping[str, str]) -> list[Path]:
+def write(folder: Path, files: Mapping[str, str], inputs: Sequence[Path | str] = ()) -> list[Path]:
     """Write files one by one, each complete or not at all, in the order given; make the folder for them.
+
+    Parameters
+    ----------
+    inputs
+        Files that are read, and so not written over.
 
     Raises
     ------
@@ -97,9 +102,10 @@ def write(folder: Path, files: Mapping[str, str]) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError("output", str(folder), f"cannot be made: {error.strerror}") from None
+        raise OutputError("output", str(folder), f"cannot be made: {reason(error)}") from None
     paths = [folder / name for name in files]
     for path in paths:
+        refuse_inputs(path, inputs)
         check_writable(path)
     for path, text in zip(paths, files.values(), strict=True):
         write_atomically(path, text)
@@ -109,13 +115,14 @@ def write(folder: Path, files: Mapping[str, str]) -> list[Path]:
 # Tables --------------------------------------------------------------------------------------------
 
 
-def _machine(machine: str) -> Table:
-    """Read the table of a machine."""
+def machine_file(machine: str) -> Path:
+    """Return the file of a machine, one of the user's or a bundled one."""
     bundled = {path.stem: path for path in catalogue.instances("machines")}
     path = bundled.get(machine, Path(machine))
     if machine not in bundled and not path.suffix:
-        raise InputError("--machine", machine, f"must be a .toml file or one of: {', '.join(bundled)}")
-    return load(path)
+        known = f"must be a .toml file or one of: {', '.join(bundled)}"
+        raise InputError("--machine", machine, known + did_you_mean(machine, list(bundled)))
+    return path
 
 
 def _instance(table: Table) -> str:

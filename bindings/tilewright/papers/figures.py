@@ -9,7 +9,8 @@ from types import ModuleType
 
 import click
 
-from tilewright.spec.errors import InputError, UnknownNameError
+from tilewright.core.files import check_writable, reason
+from tilewright.spec.errors import OutputError, UnknownNameError
 
 PAPERS = ("s1", "idsp", "tso", "tcpa", "dnnvm")
 
@@ -43,5 +44,6 @@ def run(figure: str, *, time_limit: float, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError("output", str(folder), f"cannot be made: {error.strerror}") from None
+        raise OutputError("output", str(folder), f"cannot be made: {reason(error)}") from None
+    check_writable(folder / "results")
     known[figure][0].reproduce(figure, time_limit=time_limit, folder=folder, say=click.echo)

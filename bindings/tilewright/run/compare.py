@@ -47,8 +47,15 @@ def default_methods(
         Called with a heuristic that cannot be imported, and why.
     """
     quick = catalogue.constructive(instances[0].room, on_failure)
-    suited = [each for each in quick if all(catalogue.suits(each, one.problem) for one in instances)]
-    return [*(module.__name__.rpartition(".")[2] for module in suited), "auto"]
+    suited = []
+    for module in quick:
+        name = module.__name__.rpartition(".")[2]
+        try:
+            if all(catalogue.suits(module, instance.problem) for instance in instances):
+                suited.append(name)
+        except Exception as error:  # a user's own file may do anything
+            on_failure(name, error)
+    return [*suited, "auto"]
 
 
 def compare(

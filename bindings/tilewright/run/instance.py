@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.core import catalogue
-from tilewright.spec.errors import InputError
+from tilewright.core.files import read_text
+from tilewright.spec.errors import InputError, did_you_mean, like
 from tilewright.spec.validation import validated
 
 MAX_BYTES = 1_000_000
@@ -31,6 +32,8 @@ class Instance:
     ----------
     sha256
         Digest of the problem itself: comments, order of keys and the name do not change it.
+    files
+        What it was read from: its file, and those that this names.
     """
 
     room: str
@@ -39,6 +42,7 @@ class Instance:
     problem: Any
     sha256: str
     path: Path | None = None
+    files: tuple[Path, ...] = ()
 
 
 def read(path: str | Path) -> Instance:
@@ -51,6 +55,8 @@ def read(path: str | Path) -> Instance:
     """
     path = _locate(Path(path))
     try:
+        if path.suffix.lower() == ".onnx":
+            raise _network_alone(path)
         return parse(load(path), path)
     except InputError as error:
         raise (error if error.file else error.in_file(str(path))) from None
@@ -81,13 +87,7 @@ def load(path: Path) -> dict[str, Any]:
         raise InputError("instance", str(path), f"no such file; {known}", _short(path))
     if not path.is_file():
         raise InputError("instance", str(path), "is not a file", str(path))
-    size = path.stat().st_size
-    if size > MAX_BYTES:
-        raise InputError("file size", size, f"at most {MAX_BYTES} bytes", str(path))
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError("file", str(path), f"cannot be read as UTF-8 text: {error}", str(path)) from None
+    text = read_text(path, MAX_BYTES)
     if LONG_KEY.search(text):
         # The parser of the standard library takes quadratic time for them.
         raise InputError("file", path.name, "has a dotted key of more than 32 parts", str(path))
@@ -104,23 +104,42 @@ def _short(path: Path) -> str:
 def parse(table: dict[str, Any], path: Path | None = None) -> Instance:
     """Build an instance from the tables of a file."""
     table = dict(table)
+    if path is not None and "room" not in table and {"layers", "network"} & table.keys():
+        raise _network_alone(path)
     room = _text(table, "room", None)
     if room not in catalogue.ROOMS:
-        raise InputError("room", room, f"must be one of: {', '.join(catalogue.ROOMS)}")
+        told = did_you_mean(room, catalogue.ROOMS)
+        raise InputError("room", room, f"must be one of: {', '.join(catalogue.ROOMS)}{told}")
     name = _text(table, "name", path.stem if path else "unnamed")
     source = _text(table, "source", "")
+    files = [] if path is None else [path]
     for key in TABLES:
+        if path is not None and isinstance(table.get(key), str):
+            files.append(path.parent / table[key])
         if isinstance(table.get(key), str):
             table[key] = _included(table[key], key, path)
     if isinstance(table.get("templates"), dict):  # a file of them, which holds nothing else
         table["templates"] = _list_of(table["templates"], "templates")
     problem = build(room, table)
-    return Instance(room, name, source, problem, digest(room, problem), path)
+    return Instance(room, name, source, problem, digest(room, problem), path, tuple(files))
+
+
+def _network_alone(path: Path) -> InputError:
+    """Return the error of a network that is given where an instance is needed; it says how to make one."""
+    made = "`tilewright import {} -o FOLDER --room ROOM --machine MACHINE` writes instances of a room"
+    if path.suffix.lower() == ".onnx":
+        return InputError("instance", str(path), f"is a network, no instance; {made.format(path)}")
+    names = f'`room = "tiling"`, `network = "{path.name}"` and a machine'
+    told = f"holds a network and no room; an instance beside it names both: {names}"
+    return InputError("instance", str(path), f"{told}. From an ONNX file {made.format('NETWORK.onnx')}")
 
 
 def _text(table: dict[str, Any], key: str, default: str | None) -> str:
     value = table.pop(key, default)
     if value is None:
+        misspelt = like(key, list(table))
+        if misspelt is not None:
+            raise InputError(misspelt, table[misspelt], f"unknown key; did you mean {key}?")
         raise InputError(key, None, "is missing")
     if not isinstance(value, str) or len(value) > 1000 or not value.isprintable():
         raise InputError(key, value, "must be a text of at most 1000 characters, all printable")

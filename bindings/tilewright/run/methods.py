@@ -16,8 +16,9 @@ from typing import Any
 from tilewright import drivers
 from tilewright.core import catalogue
 from tilewright.core.context import CONSTRUCT, Outcome, RunContext, Status
+from tilewright.core.failures import told
 from tilewright.core.room import Room, room_of
-from tilewright.spec.errors import InputError, UnknownNameError
+from tilewright.spec.errors import InputError, OutOfTimeError, TilewrightError, UnknownNameError
 
 
 def check_method(room: str, method: str) -> None:
@@ -82,7 +83,22 @@ class Listener:
 
 
 def run_method(method: str, problem: Any, context: RunContext, listener: Listener) -> Outcome:
-    """Run a method on a problem, or on each of its parts where the room solves them one by one."""
+    """Run a method on a problem, or on each of its parts where the room solves them one by one.
+
+    Raises
+    ------
+    TilewrightError
+        Also for whatever else the method raises, with file and line.
+    """
+    try:
+        return _run_method(method, problem, context, listener)
+    except (TilewrightError, OutOfTimeError, MemoryError):
+        raise
+    except Exception as error:  # a user's own file may do anything
+        raise TilewrightError(f"{method} failed: {told(error)}") from error
+
+
+def _run_method(method: str, problem: Any, context: RunContext, listener: Listener) -> Outcome:
     room = room_of(problem)
     parts = room.parts(problem)
     if parts[0][1] is problem:
@@ -125,13 +141,12 @@ def _construct(room: str, problem: Any, context: RunContext, listener: Listener)
     """Run every constructive heuristic; one that fails leaves the others their turn."""
 
     def on_failure(name: str, error: Exception) -> None:
-        listener.on_failure(f"{name} failed: {type(error).__name__}: {error}")
+        listener.on_failure(str(error) if isinstance(error, InputError) else f"{name} failed: {told(error)}")
 
     for heuristic in catalogue.constructive(room, on_failure):
-        if not catalogue.suits(heuristic, problem):
-            continue
         try:
-            context.on_plan(heuristic.plan(problem))
+            if catalogue.suits(heuristic, problem):
+                context.on_plan(heuristic.plan(problem))
         except Exception as error:
             on_failure(heuristic.__name__.rpartition(".")[2], error)
     return Outcome("feasible")

@@ -18,7 +18,7 @@ from tilewright.run.instance import Instance, parse
 from tilewright.run.methods import methods
 from tilewright.run.result import Result
 from tilewright.run.solve import solve
-from tilewright.spec.errors import InputError
+from tilewright.spec.errors import InputError, OutputError
 
 FIGURES = {
     "s1": "all of the S1 paper: the four parts below",
@@ -152,7 +152,10 @@ def _rows(
             result = solve(instance, "auto", time_limit=time_limit)
             if result.interrupted:
                 raise KeyboardInterrupt
-            result.write(results / f"{instance.name}.json")
+            try:
+                result.write(results / f"{instance.name}.json")
+            except OutputError as error:  # what was found is still printed
+                say(f"  {error}")
             say(
                 f"  {number}/{len(cells)} {instance.name}: {result.objective}, {result.status}, "
                 f"{result.seconds:.1f} s"

@@ -1,0 +1,94 @@
+"""All commands in one, and what becomes of their errors."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from tilewright.cli import arguments  # noqa: F401 (first, since the time limit counts from here)
+from tilewright.cli.check import check
+from tilewright.cli.compare import compare
+from tilewright.cli.emit import emit
+from tilewright.cli.import_ import import_
+from tilewright.cli.list_ import doctor, list_
+from tilewright.cli.outputs import forget_output, note
+from tilewright.cli.reproduce import reproduce
+from tilewright.cli.simulate import simulate
+from tilewright.cli.solve import solve
+from tilewright.core.failures import DEBUG, debugging
+from tilewright.core.files import reason
+from tilewright.core.locations import unusable
+from tilewright.core.version import __version__
+from tilewright.spec.errors import TilewrightError
+
+INTERRUPTED = 130
+"""Exit status of what ends by Ctrl-C without an answer, as shells have it."""
+
+
+def run() -> None:
+    """Run the command line; errors become messages and exit statuses."""
+    signal.signal(signal.SIGTERM, _as_interrupt)
+    try:
+        commands.main(standalone_mode=False)
+    except TilewrightError as error:
+        _fail(str(error), error.exit_status)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        _fail("interrupted", INTERRUPTED)
+    except click.ClickException as error:
+        with contextlib.suppress(OSError):
+            error.show()
+        sys.exit(2)
+    except BrokenPipeError:
+        forget_output()  # the reader has gone, as `tilewright ... | head` does; that is no error
+    except MemoryError:
+        _fail("out of memory", 2)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename is not None else ""
+        _fail(f"{where}{reason(error)}", 2)
+
+
+def _as_interrupt(_signal: int, _frame: Any) -> NoReturn:
+    """SIGTERM ends a command as Ctrl-C does: with the best plan so far."""
+    raise KeyboardInterrupt
+
+
+def _fail(message: str, status: int) -> NoReturn:
+    if debugging():
+        note(traceback.format_exc())
+    for line in message.splitlines():
+        note(f"tilewright: {line}")
+    sys.exit(status)
+
+
+def _on_debug(_context: click.Context, _option: click.Parameter, chosen: bool) -> None:
+    if chosen:
+        os.environ[DEBUG] = "1"  # for workers, too
+
+
+debug = click.option(
+    "--debug",
+    is_flag=True,
+    expose_value=False,
+    callback=_on_debug,
+    help="Print the traceback of an error, too.",
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="tilewright")
+@debug
+def commands() -> None:
+    """Decide, optimally and checkably, how convolutional layers run on a small on-chip memory."""
+    for entry, why in unusable():
+        note(f"tilewright: TILEWRIGHT_PATH names {Path(entry)}, which {why}")
+
+
+for command in (solve, compare, check, simulate, emit, import_, list_, reproduce, doctor):
+    commands.add_command(debug(command))

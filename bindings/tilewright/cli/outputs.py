@@ -1,0 +1,112 @@
+"""What commands write and print, so that neither is lost when the other fails."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import click
+
+from tilewright.spec.errors import InputError, TilewrightError
+
+
+def check_outputs(
+    output: str | None,
+    plot: str | None,
+    room: str | None = None,
+    *,
+    inputs: Iterable[Path | str] = (),
+) -> None:
+    """Refuse paths that cannot be written, or that are read, before any work is done for them.
+
+    A plan is drawn by its `room`, a comparison by none.
+    """
+    from tilewright import plotting
+    from tilewright.core import catalogue
+    from tilewright.core.files import check_writable, refuse_inputs, same_file
+
+    inputs = list(inputs)
+    for what, path in (("output", output), ("plot", plot)):
+        if path is not None:
+            refuse_inputs(path, inputs, what)
+    if output is not None:
+        check_writable(Path(output))
+    if output is not None and plot is not None and same_file(output, plot):
+        raise InputError("plot", plot, "is the result's file, too")
+    if plot is not None:
+        plotting.checked_suffix(
+            plot, plotting.ACCEPTED if room is None else catalogue.room(room).plot.ACCEPTED
+        )
+
+
+class Saving:
+    """Files that a command writes; what fails is told when the answer has been printed.
+
+    Attributes
+    ----------
+    written
+        Paths of what was written.
+    """
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        self._errors: list[TilewrightError] = []
+
+    def save(self, path: str, write: Callable[[], object]) -> None:
+        """Write a file, or note why it cannot be written."""
+        from tilewright.core.files import unwritable
+
+        try:
+            write()
+        except TilewrightError as error:
+            self._errors.append(error)
+        except OSError as error:
+            self._errors.append(unwritable(path, error))
+        else:
+            self.written.append(path)
+
+    def finish(self) -> None:
+        """Raise what has failed.
+
+        Raises
+        ------
+        TilewrightError
+            With a line for each file that could not be written.
+        """
+        if self._errors:
+            raise TilewrightError("\n".join(map(str, self._errors))) from self._errors[0]
+
+
+@contextlib.contextmanager
+def printing() -> Iterator[None]:
+    """Print in the block; a reader that has gone changes nothing, so that the exit status stays.
+
+    Raises
+    ------
+    TilewrightError
+        If standard output cannot be written for another reason, as where a disk is full.
+    """
+    from tilewright.core.files import reason
+
+    try:
+        yield
+    except BrokenPipeError:
+        forget_output()
+    except OSError as error:
+        forget_output()
+        raise TilewrightError(f"standard output cannot be written: {reason(error)}") from error
+
+
+def forget_output() -> None:
+    """Send all that is still to be printed nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+
+
+def note(message: str) -> None:
+    """Tell people something beside the answer; nothing depends on its arrival."""
+    with contextlib.suppress(OSError):
+        click.echo(message, err=True)
