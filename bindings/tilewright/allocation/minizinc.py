@@ -68,6 +68,11 @@ def start(problem: Problem, plan: Plan) -> list[int] | None:
     return placement_minizinc.start(floor, plan.regions) if same else None
 
 
+def decisions(problem: Problem, solution: Any) -> list[int]:
+    """Return the values of a solution's decisions, in the order of `start`."""
+    return list(solution.layer) if _places(problem) else [*solution.choice, int(solution.uniform)]
+
+
 def plan(problem: Problem, solution: Any) -> Plan:
     """Return the plan of a solution."""
     if not _places(problem):

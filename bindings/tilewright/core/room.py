@@ -184,6 +184,9 @@ class MiniZincBridge(Protocol):
     def start(self, problem: Any, plan: Any) -> list[int] | None:
         """Return a plan as values of the decisions, None where the formulation has none for it."""
 
+    def decisions(self, problem: Any, solution: Any) -> list[int]:
+        """Return the values of a solution's decisions, in the order of `start`."""
+
     def plan(self, problem: Any, solution: Any) -> Any:
         """Return the plan of a solution."""
 

@@ -26,7 +26,9 @@ class Run:
 
     def __init__(self, problem: Any, search: RunContext) -> None:
         self.problem, self.search = problem, search
-        self.objective = room_of(problem).objective
+        self.room = room_of(problem)
+        self.objective = self.room.objective
+        self.start_valid = search.start is not None and self.room.violation(problem, search.start) is None
         self.plan: Any = None
         self.value: int | None = None
         self.bound: int | None = search.bound
@@ -47,6 +49,18 @@ class Run:
         if self.value is None or cost < self.value:
             self.plan, self.value = plan, cost
             self.search.on_plan(plan)
+
+    def rejected(self, model: str, where: str) -> Disagreement:
+        """Return the error that a model excludes a start that is valid.
+
+        Parameters
+        ----------
+        model
+            Name of the formulation.
+        where
+            The constraint that the start breaks, or what else is known.
+        """
+        return Disagreement(f"the model {model} excludes a start that is valid: {where}")
 
     def proved(self, bound: int) -> None:
         """Take a lower bound; pass it on if it is better."""

@@ -13,8 +13,10 @@ search keeps, 0 for a complete search), and the variable ``objective``.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import tempfile
+import time
 import warnings
 from datetime import timedelta
 from pathlib import Path
@@ -25,6 +27,7 @@ import minizinc
 from tilewright.core import catalogue
 from tilewright.core.context import Outcome, RunContext
 from tilewright.core.room import room_of
+from tilewright.drivers._constraints import uses, without_each_constraint
 from tilewright.drivers._run import Run, interrupted_at_deadline
 from tilewright.spec.errors import InputError, OutOfTimeError, SolverMissingError, TilewrightError
 
@@ -42,6 +45,9 @@ EASY_SHARE, EASY_SECONDS = 0.1, 3.0
 
 IMPROVING_SHARE, IMPROVING_SECONDS = 0.3, 60.0
 """Share of the time, and most seconds, that large-neighbourhood search gets of a single thread."""
+
+SUSPECT_SECONDS = 10.0
+"""Most seconds in which the constraint is looked for that excludes a valid start."""
 
 EXPECTED_WARNINGS = r"(?s).*(overrides a global constraint file|model inconsistency detected)"
 """Of MiniZinc: one on every run with Gecode, one where nothing is better than the incumbent."""
@@ -147,6 +153,7 @@ class _Stages:
         self.data = bridge.data(run.problem)
         start = run.search.start
         self.start = None if start is None else bridge.start(run.problem, start)
+        self.first: list[int] | None = None  # decisions of the first solution
         self.warm_start: str | None = None
         self.error: Exception | None = None
         self.versions = versions()
@@ -170,8 +177,10 @@ class _Stages:
         proven = False
         if self.start is not None:
             proven = await self._process(START_SHARE * search.remaining(), hint=True, first_only=True)
+            if self.run.start_valid and self._excludes(proven):
+                raise self.run.rejected(self.formulation.stem, await self._excluded_by())
             if self.run.plan is None:
-                self.start = None  # not allowed by the model, so no help either
+                self.start = None  # invalid, or there was no time to take it
         if proven or self.run.over:
             pass
         elif search.threads > 1:
@@ -185,6 +194,31 @@ class _Stages:
         if proven and self.run.value is not None:
             self.run.proved(self.run.value)
         return self.run.outcome(infeasible=proven, warm_start=self.warm_start, versions=self.versions)
+
+    def _excludes(self, proven: bool) -> bool:
+        """Whether the model has no solution with the start's decisions.
+
+        The first solution has them wherever there is one, in formulations that use `hint`.
+        """
+        if self.first is None:
+            return proven
+        return self.first != self.start and uses(self.formulation, "hint")
+
+    async def _excluded_by(self) -> str:
+        """Name the constraint without which the start is a solution."""
+        search = self.run.search
+        until = time.monotonic() + min(SUSPECT_SECONDS, search.remaining() / 2)
+        for name, formulation in without_each_constraint(self.formulation):
+            alone = RunContext(start=search.start, seed=search.seed, deadline=until)
+            trial = _Stages(Run(self.run.problem, alone), self.bridge, formulation, self.extras)
+            # A model that lacks a constraint need not count right.
+            with contextlib.suppress(TilewrightError, minizinc.MiniZincError):
+                await trial._process(alone.remaining(), hint=True, first_only=True)
+            if trial.first == self.start:
+                return f'constraint "{name}"'
+            if alone.remaining() <= 0:
+                break
+        return "it has no solution with these decisions"
 
     async def _in_turn(self, relax: int) -> bool:
         """Search with a single process at a time; return whether the search was completed."""
@@ -259,6 +293,8 @@ class _Stages:
                 status = result.status
                 if result.solution is None:
                     continue
+                if self.first is None:
+                    self.first = self.bridge.decisions(self.run.problem, result.solution)
                 best = self.offset + self.unit * result.solution.objective
                 try:
                     self._take(result.solution, hint)
@@ -281,5 +317,5 @@ class _Stages:
         """Turn a solution into a plan."""
         plan = self.bridge.plan(self.run.problem, solution)
         self.run.found(plan, self.offset + self.unit * solution.objective)
-        if hint and self.bridge.start(self.run.problem, plan) == self.start:
+        if hint and self.first == self.start:
             self.warm_start = f"first solution is the start, objective {self.run.value}"

@@ -9,6 +9,7 @@ from typing import Any
 import highspy
 import numpy as np
 import pyomo
+from numpy.typing import NDArray
 from pyomo.contrib.appsi.solvers import Highs
 
 from tilewright.core.context import Outcome, RunContext
@@ -26,6 +27,9 @@ MAX_SIZE = 600_000
 
 LARGEST = 10**6
 """Largest objective, in units, whose last unit HiGHS's tolerances leave certain."""
+
+TOLERANCE = 1e-6
+"""How far a start may be off a constraint, relative to the largest terms; HiGHS's own."""
 
 STARTED = "MIP start solution is feasible"
 """What HiGHS writes into its log when it has taken a start."""
@@ -104,6 +108,7 @@ class _Solve:
         self.variables: list[Any] = [None] * len(solver._pyomo_var_to_solver_var_map)
         for identity, column in solver._pyomo_var_to_solver_var_map.items():
             self.variables[column] = solver._vars[identity][0]
+        self.rows = solver._solver_con_to_pyomo_con_map
         self.offset, self.unit = getattr(model, "offset", 0), getattr(model, "unit", 1)
         self.warm_start: str | None = None
         self.error: BaseException | None = None
@@ -144,8 +149,32 @@ class _Solve:
         if unset:
             raise TilewrightError(f"the start leaves {len(unset)} variables unset, {unset[0]} the first")
         start = highspy.HighsSolution()
-        start.col_value = np.array([float(variable.value) for variable in self.variables])
+        start.col_value = values = np.array([float(variable.value) for variable in self.variables])
+        broken = self._broken(values) if self.run.start_valid else None
+        if broken is not None:
+            raise self.run.rejected(self.formulation.__name__.rpartition(".")[2], broken)
         self.highs.setSolution(start)
+
+    def _broken(self, values: NDArray[np.float64]) -> str | None:
+        """Name a bound or a constraint that these values of the variables break, if there is one."""
+        lp = self.highs.getLp()
+        whole = np.array([kind == highspy.HighsVarType.kInteger for kind in lp.integrality_] or False)
+        below, above = np.array(lp.col_lower_) - values, values - np.array(lp.col_upper_)
+        off = np.maximum(np.maximum(below, above), np.where(whole, abs(values - values.round()), 0.0))
+        if off.max(initial=0.0) > TOLERANCE:
+            worst = int(off.argmax())
+            return f"{self.variables[worst].name} = {values[worst]:g} is no value of that variable"
+        matrix = lp.a_matrix_
+        if matrix.format_ != highspy.MatrixFormat.kRowwise:
+            matrix.ensureRowwise()
+        rows = np.repeat(np.arange(lp.num_row_), np.diff(matrix.start_))
+        terms = np.array(matrix.value_) * values[np.array(matrix.index_, np.intp)]
+        sums = np.bincount(rows, terms, lp.num_row_)
+        scale = np.maximum(1.0, np.bincount(rows, abs(terms), lp.num_row_))
+        off = np.maximum(np.array(lp.row_lower_) - sums, sums - np.array(lp.row_upper_)) / scale
+        if off.max(initial=0.0) <= TOLERANCE:
+            return None
+        return f"it breaks constraint {self.rows[int(off.argmax())].name}"
 
     def _guard(self, callback: Callable[..., None], *arguments: Any) -> None:
         """Call back; an exception must not pass through HiGHS, so it is kept and HiGHS is stopped."""

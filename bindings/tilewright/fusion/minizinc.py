@@ -10,7 +10,7 @@ from tilewright.fusion.plan import Plan
 from tilewright.fusion.problem import Problem
 from tilewright.fusion.selection import ordered
 
-__all__ = ["data", "plan", "relax", "scale", "size", "start", "suits"]
+__all__ = ["data", "decisions", "plan", "relax", "scale", "size", "start", "suits"]
 
 LARGEST = 2**31 - 2
 """The largest number that Gecode can handle."""
@@ -83,6 +83,11 @@ def start(problem: Problem, plan: Plan) -> list[int] | None:
     """Return a plan as values of the decisions: the candidate of each operation, from 1."""
     chosen = started(problem, plan)
     return None if chosen is None else [place + 1 for place in cover(problem).group_of(chosen)]
+
+
+def decisions(_problem: Problem, solution: Any) -> list[int]:
+    """Return the candidate of each operation in a solution, in the order of `start`."""
+    return list(solution.group)
 
 
 def plan(problem: Problem, solution: Any) -> Plan:

@@ -23,7 +23,7 @@ from tilewright.grouping.structure import (
 )
 from tilewright.spec.errors import InputError
 
-__all__ = ["data", "plan", "relax", "scale", "size", "start", "suits"]
+__all__ = ["data", "decisions", "plan", "relax", "scale", "size", "start", "suits"]
 
 
 LARGEST = 2**31 - 2
@@ -81,6 +81,11 @@ def start(problem: Problem, plan: Plan) -> list[int]:
         plan = merged(problem, plan)
     image = canonical(problem, plan, symmetries(problem, cells(problem)))
     return [int(step) + 1 for step in image.steps(problem)]
+
+
+def decisions(_problem: Problem, solution: Any) -> list[int]:
+    """Return the step of each patch in a solution, in the order of `start`."""
+    return list(solution.step)
 
 
 def plan(problem: Problem, solution: Any) -> Plan:

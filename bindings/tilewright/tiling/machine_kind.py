@@ -124,5 +124,8 @@ class KindBridge(Protocol):
     def start(self, problem: Any, plan: Any) -> list[int] | None:
         """Return a plan as values of the decisions, None where the formulations have none that is as good."""
 
+    def decisions(self, solution: Any) -> list[int]:
+        """Return the values of a solution's decisions, in the order of `start`."""
+
     def plan(self, problem: Any, solution: Any) -> Any:
         """Return the plan of a solution."""

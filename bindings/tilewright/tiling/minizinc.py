@@ -52,6 +52,11 @@ def start(problem: Problem, plan: Plan) -> list[int] | None:
     return _bridge(problem).start(problem, plan)
 
 
+def decisions(problem: Problem, solution: Any) -> list[int]:
+    """Return the values of a solution's decisions, in the order of `start`."""
+    return _bridge(problem).decisions(solution)
+
+
 def plan(problem: Problem, solution: Any) -> Plan:
     """Return the plan of a solution."""
     found: Plan = _bridge(problem).plan(problem, solution)

@@ -21,7 +21,7 @@ from tilewright.tiling.dsp.traffic import RELEVANT, Tiles
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 
-__all__ = ["data", "plan", "relax", "scale", "size", "start"]
+__all__ = ["data", "decisions", "plan", "relax", "scale", "size", "start"]
 
 
 LARGEST = 2**31 - 2
@@ -290,6 +290,11 @@ def start(problem: Problem, plan: Plan) -> list[int] | None:
     nest = nest_of(problem)
     choices = [int(np.searchsorted(nest.steps[d], inside.tile[d])) + 1 for d in FREE]
     return [schedules(problem).index((inside.order, inside.reuse)) + 1, *choices]
+
+
+def decisions(solution: Any) -> list[int]:
+    """Return schedule and choices of a solution, in the order of `start`."""
+    return [solution.schedule, *solution.choice]
 
 
 def plan(problem: Problem, solution: Any) -> Plan:

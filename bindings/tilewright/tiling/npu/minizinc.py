@@ -21,7 +21,7 @@ from tilewright.tiling.npu.slices import Cut
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 
-__all__ = ["data", "plan", "relax", "scale", "size", "start"]
+__all__ = ["data", "decisions", "plan", "relax", "scale", "size", "start"]
 
 
 LARGEST = 2**31 - 2
@@ -213,6 +213,11 @@ def no_worse(problem: Problem, given: NpuPlan) -> NpuPlan:
     if schedule == "OS" and m == cut.sizes[0] and problem.limits.schedule == "any":
         schedule = "IS"
     return NpuPlan(given.partition, schedule, cut.step((m, n, r, c)))
+
+
+def decisions(solution: Any) -> list[int]:
+    """Return partition, schedule and choices of a solution, in the order of `start`."""
+    return [solution.partition, solution.schedule, *solution.choice]
 
 
 def plan(problem: Problem, solution: Any) -> Plan:
