@@ -29,7 +29,7 @@ from tilewright.papers.dnnvm.benchmarks import (
 from tilewright.papers.dnnvm.fit import Baselines
 from tilewright.papers.dnnvm.methods import Solved, solved
 from tilewright.papers.dnnvm.pairs import figure_5, figure_6
-from tilewright.papers.dnnvm.table2 import distances
+from tilewright.papers.dnnvm.table2 import distances, print_zu9
 
 PAPER = table_2()
 
@@ -137,6 +137,25 @@ def test_the_fit_counts_what_the_networks_take(baselines: Baselines, rows: Mappi
     zu2 = machine()
     times = baselines.milliseconds(zu2.load_mb_per_s, zu2.operands_per_cycle, zu2.issue_cycles)
     assert times == pytest.approx([one.milliseconds("layerwise") for one in rows.values()])
+
+
+@pytest.mark.slow
+def test_table_4_is_printed_with_its_distances() -> None:
+    lines: list[str] = []
+    print_zu9(60, lines.append)
+    page = (Path(__file__).parents[2] / "docs" / "dnnvm.md").read_text("utf-8")
+    rows: dict[str, list[str]] = {}
+    for line in lines:
+        if (name := line.split()[0]) in NAMES.values():
+            theirs, ours, off, optimum = np.array(line.split())[[1, 3, 4, 5]]
+            rows.setdefault(name, []).extend((theirs, ours, off.replace("%", " %"), optimum))
+    assert [row[2::4] for row in rows.values()] == [
+        ["+22.5 %", "+2.8 %"],
+        ["-1.5 %", "+16.7 %"],
+        ["+19.9 %", "+31.8 %"],
+    ]
+    for name, row in rows.items():
+        assert f"| {name} | {' | '.join(row)} |" in page
 
 
 def test_peaks_of_section_3_1() -> None:

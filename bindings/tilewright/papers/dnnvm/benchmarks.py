@@ -52,6 +52,18 @@ def machine(name: str = "dnnvm-zu2") -> EngineMachine:
     return validated(EngineMachine, catalogue.shared("machines", name))
 
 
+def zu9_of(column: str) -> EngineMachine:
+    """Return the ZU9 of a column of table 4: three images at 330 MHz, or one at 500.
+
+    With one image one of its three arrays works, and pools and sums take a third of the operands.
+    """
+    three = machine("dnnvm-zu9")
+    if column == "table_4":
+        return three
+    one = {"arrays": 1, "clock_mhz": 500, "operands_per_cycle": three.operands_per_cycle // three.arrays}
+    return three.with_(**one)
+
+
 def bundled(name: str) -> Network:
     """Return a bundled network."""
     return validated(Network, catalogue.shared("networks", name))
