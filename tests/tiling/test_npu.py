@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.papers.tso import fitting
+from tilewright.run.instance import read
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, best_bound, measured_objective, objective, simulate, violation
 from tilewright.tiling.npu import cut_of, exhaustive
-from tilewright.tiling.npu.cost import OURS, Cost, cost, published, totals
+from tilewright.tiling.npu.cost import OURS, Cost, Reading, cost, printed, published, totals
 from tilewright.tiling.npu.exact import largest_filter_step
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
 
@@ -208,6 +209,36 @@ def test_published_counts_by_hand():
     assert found.load_bursts == alpha_in * 2 * 5 + 4 * 2 * 2 * 5
     # The true cost has 8 rows in tiles of 3, 3 and 2: 5 + 5 + 4 input rows.
     assert cost(cut, NpuPlan("KS", "OS", (2, 2, 3, 4))).input == 4 * 4 * (5 + 5 + 4) * (6 + 6)
+
+
+def test_equations_by_the_letter():
+    """Equations 3 to 9 as printed, on the layer above: tiles are of a core, counts of TLEs."""
+    machine = {"tles": 4, "element_bytes": 2, "burst_bytes": 16, "macs_per_cycle": 32}
+    problem = make({"input": [4, 10, 10], "kernels": 16, "kernel": [3, 3]}, machine)
+    cut = cut_of(problem.one_layer, problem.machine, "KS")
+    step = tuple(map(np.int64, (2, 2, 3, 4)))
+    plane, size_in, size_w, size_out = 4 * 3 * 2 * 2, 2 * 5 * 6, 2 * 2 * 9, 2 * 3 * 4
+    cycles = 8 * 2 * 3 * 2 * (2 * 2 * -(-3 * 4 * 9 // 32))  # M / T_M = 8
+    for schedule, often_in, often_w, often_out, maps in (
+        ("IS", plane, plane, 3 * 2, 2),  # (3): no filters in any count
+        ("OS", plane * 2, plane * 2, 3 * 2 * 8, 2),  # (4): TLE_W / T_M = 2
+        ("WS", plane * 2, 4 * 2, 3 * 2 * 8, 4),  # (5)
+    ):
+        weights = often_w * size_w * maps // 2
+        bursts = often_in * 2 * 5 + often_w * 2 * -(-maps * 9 // 8), often_out * 2 * 3
+        moved = often_in * size_in, weights, often_out * size_out
+        assert printed(cut, schedule, step) == Cost(cycles, *moved, *bursts)
+
+
+def test_outputs_of_the_fifth_convolution_of_inceptionv3():
+    """The printed count of its output tiles, times their size, is twice what the layer has to store."""
+    problem = read("inceptionv3-conv5-nmp").problem
+    cut = cut_of(problem.one_layer, problem.machine, "OFM")
+    step = tuple(map(np.int64, (5, 5, 9, 71)))
+    assert printed(cut, "WS", step).output == 8 * 39 * 5 * 9 * 71 == 996_840
+    reading = Reading("one core", "full", "even", "moved", "full")
+    assert totals(cut, "WS", step, reading).output == 127_800
+    assert cost(cut, NpuPlan("OFM", "WS", (5, 5, 9, 71))).output == 192 * 71 * 71 == 967_872
 
 
 @given(WITH_PLAN)

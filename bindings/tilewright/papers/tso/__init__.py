@@ -9,7 +9,7 @@ from tilewright.papers.tso.bursts import print_bursts
 from tilewright.papers.tso.drawn import figure_6, figure_7
 from tilewright.papers.tso.fit_table import print_fit
 from tilewright.papers.tso.plans import solved
-from tilewright.papers.tso.table_2 import print_columns, print_predictions
+from tilewright.papers.tso.table_2 import print_columns, print_comparison, print_predictions
 
 FIGURES = {
     "tso": "the multicore NPU's paper: table II and its predictions, figures 1, 6 and 7",
@@ -24,7 +24,7 @@ def reproduce(figure: str, *, time_limit: float, folder: Path, say: Say) -> None
         print_fit(say)
         return
     networks = solved()
-    for number, part in enumerate((print_columns, print_predictions, print_bursts)):
+    for number, part in enumerate((print_columns, print_predictions, print_comparison, print_bursts)):
         if number:
             say("")
         part(networks, say)

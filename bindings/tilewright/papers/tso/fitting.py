@@ -19,11 +19,11 @@ from tilewright.core import catalogue
 from tilewright.core.jit import kernel
 from tilewright.run.instance import read
 from tilewright.spec.layer import Layer
-from tilewright.tiling.npu.cost import OURS, Counts, Reading, Steps, totals
+from tilewright.tiling.npu.cost import OURS, Cost, Counts, Reading, Steps, printed, totals
 from tilewright.tiling.npu.exact import largest_filter_step, tiles
 from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES
-from tilewright.tiling.npu.slices import Cut
+from tilewright.tiling.npu.slices import Cut, quotient
 
 Values = NDArray[np.float64]
 
@@ -39,10 +39,29 @@ MACS = (8, 16, 32, 48, 64)
 
 @dataclass(frozen=True)
 class Variant:
-    """A reading of equations 3 to 8, and whether transfers and computation overlap (equation 6: no)."""
+    """A reading of equations 3 to 8.
+
+    Attributes
+    ----------
+    overlapped
+        Whether transfers and computation overlap (equation 6: no).
+    printed
+        Whether equations 3 to 9 are taken by the letter, instead of the reading.
+    """
 
     reading: Reading = OURS
     overlapped: bool = False
+    printed: bool = False
+
+    def totals(self, cut: Cut, schedule: str, step: Steps) -> Cost:
+        """Return the cost of plans."""
+        return printed(cut, schedule, step) if self.printed else totals(cut, schedule, step, self.reading)
+
+    def cores(self, machine: NpuMachine) -> int:
+        """Return the cores that counted cycles are spread over."""
+        if self.printed:
+            return machine.tlts
+        return machine.tles * machine.tlts if self.reading.cores == "even" else 1
 
 
 VARIANTS = {
@@ -57,7 +76,8 @@ VARIANTS = {
     "full edges, evenly spread": Variant(Reading(edges="full", cores="even")),
     "full edges, own input tiles": Variant(Reading(edges="full", input="each")),
     "full edges, one TLT for all": Variant(Reading(edges="full", input="one core")),
-    "equations 3 to 8 as printed": Variant(Reading("one core", "full", "even", "moved", "full")),
+    "full edges, one TLT, evenly, #TLEs": Variant(Reading("one core", "full", "even", "moved", "full")),
+    "equations 3 to 9 by the letter": Variant(printed=True),
 }
 """Readings that are compared."""
 
@@ -94,12 +114,12 @@ class PlanSpace:
         layers = list(dict.fromkeys(layer for network in networks for layer in network))
         self.count = np.array([[list(network).count(layer) for layer in layers] for network in networks])
         self.overlapped = variant.overlapped
-        self.cores = machine.tles * machine.tlts if variant.reading.cores == "even" else 1
+        self.cores = variant.cores(machine)
         self.bytes = machine.element_bytes
         cells, free = [], []
         for layer in layers:
             found = [
-                _counts(Cut(layer, machine, partition), schedule, variant.reading)
+                _counts(Cut(layer, machine, partition), schedule, variant)
                 for partition, schedule in product(PARTITIONS, SCHEDULES)
             ]
             cells += [undominated(counts, 3) if len(counts) else NOTHING_FITS for counts in found]
@@ -144,16 +164,17 @@ def _joined(parts: Sequence[Counts]) -> tuple[Counts, Counts]:
     return np.vstack(parts), np.cumsum([0, *(len(part) for part in parts[:-1])])
 
 
-def _counts(cut: Cut, schedule: str, reading: Reading) -> Counts:
+def _counts(cut: Cut, schedule: str, variant: Variant) -> Counts:
     """Return cycles, elements and bursts of every tile that can be best, in the order of the search."""
-    if reading.edges == "true":
+    if variant.reading.edges == "true" and not variant.printed:
         found = tiles(cut, schedule)
         step: Steps = found.steps
         fits = found.fits
     else:
         # A tile that is counted as a full one is best when it is hardly larger than what it takes.
-        sizes = zip(cut.sizes, (cut.filters, cut.maps, *cut.layer.output_plane), strict=True)
-        ms, ns, rs, cs = (_steps(size, whole) for size, whole in sizes)
+        of_a_tle = quotient(cut.filters, cut.slices[1]), cut.maps, *cut.layer.output_plane
+        sizes = zip(cut.sizes, of_a_tle, (cut.filters, cut.maps, *cut.layer.output_plane), strict=True)
+        ms, ns, rs, cs = (_steps(size, *wholes) for size, *wholes in sizes)
         m, n, r, c = np.ix_(ms, ns, rs, cs)
         m, n, r, c = (axes.transpose(2, 3, 1, 0) for axes in (m[::-1], n[:, ::-1], r, c))
         most = largest_filter_step(cut, schedule, n, r, c)
@@ -161,15 +182,15 @@ def _counts(cut: Cut, schedule: str, reading: Reading) -> Counts:
         places = np.nonzero(fits)
         step = (ms[::-1][places[3]], ns[::-1][places[2]], rs[places[0]], cs[places[1]])
         fits = np.ones(len(step[0]), dtype=np.bool_)
-    total = totals(cut, schedule, step, reading)
+    total = variant.totals(cut, schedule, step)
     shape = fits.shape
     return np.stack([np.broadcast_to(value, shape)[fits] for value in total.counts], axis=1)
 
 
-def _steps(size: int, whole: int) -> Counts:
+def _steps(size: int, *wholes: int) -> Counts:
     """Return the steps up to a size that are the least with as many tiles of the size or of a whole."""
     steps = np.arange(1, size + 1)
-    return np.unique([[-(-n // -(-n // steps))] for n in (size, whole)])
+    return np.unique([[-(-n // -(-n // steps))] for n in (size, *wholes)])
 
 
 def undominated(counts: Counts, columns: int) -> Counts:
@@ -243,6 +264,12 @@ def measured() -> dict[str, tuple[int, int]]:
     """Return table II of the paper in microseconds: TSO with bursts, TSO without, by network."""
     table = catalogue.shared("published", "tso-table2")
     return {name: (table["burst"][name], table["no_burst"][name]) for name in NETWORKS}
+
+
+def measured_fixed() -> dict[str, dict[str, int]]:
+    """Return the columns of table II with a fixed strategy, as far as they are known, by strategy."""
+    columns: dict[str, dict[str, int]] = catalogue.shared("published", "tso-table2").get("fixed", {})
+    return columns
 
 
 def _relative(space: PlanSpace, prices: Prices, names: Sequence[str]) -> Values:

@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 
+import numpy as np
+
 from tilewright.core import catalogue
 from tilewright.run.instance import read
 from tilewright.spec.layer import Layer
 from tilewright.tiling.npu import cut_of
-from tilewright.tiling.npu.cost import Cost, cost, time_ps
-from tilewright.tiling.npu.exact import FastestPlan, fastest_tile
+from tilewright.tiling.npu.cost import Cost, cost, time_ps, totals
+from tilewright.tiling.npu.exact import NEVER, FastestPlan, fastest_tile, tiles
 from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
+from tilewright.tiling.npu.slices import Cut
 from tilewright.tiling.problem import Problem
 
 NAMES = {
@@ -41,11 +44,14 @@ class Chosen:
         The fastest plan of each partition and schedule; where no tile fits there is none.
     blind
         The plan that is fastest when bursts cost nothing.
+    apart
+        The fastest plan with `OS` of which no tile is one of `IS` as well.
     """
 
     problem: Problem
     cells: Mapping[tuple[str, str], FastestPlan]
     blind: NpuPlan
+    apart: FastestPlan | None
 
     @property
     def best(self) -> FastestPlan:
@@ -70,7 +76,8 @@ class Chosen:
     @property
     def plans(self) -> set[NpuPlan]:
         """Every plan behind a printed number."""
-        return {self.blind, *(found.plan for found in self.cells.values())}
+        apart = [] if self.apart is None else [self.apart.plan]
+        return {self.blind, *apart, *(found.plan for found in self.cells.values())}
 
 
 @dataclass(frozen=True)
@@ -93,6 +100,11 @@ class Solved:
     def fixed(self, strategy: str) -> float:
         """Return a column of a fixed strategy; a layer without such a tile takes its fastest plan."""
         return sum((layer.fixed(strategy) or layer.best).value for layer in self.layers) / 1e6
+
+    @cached_property
+    def apart(self) -> float:
+        """Return what `OS` takes without the tiles that are those of `IS` as well."""
+        return sum((layer.apart or layer.best).value for layer in self.layers) / 1e6
 
     def ratio(self, strategy: str) -> float:
         """Return how much longer a fixed strategy takes than the fastest plans."""
@@ -135,7 +147,23 @@ def choose(problem: Problem) -> Chosen:
         if free is not None and (blind is None or free.value < blind.value):
             blind = free
     assert blind is not None
-    return Chosen(problem, cells, blind.plan)
+    apart = (apart_from_is(cut_of(layer, machine, partition)) for partition in PARTITIONS)
+    fastest = min(
+        (found for found in apart if found is not None), key=lambda found: found.value, default=None
+    )
+    return Chosen(problem, cells, blind.plan, fastest)
+
+
+def apart_from_is(cut: Cut) -> FastestPlan | None:
+    """Return the fastest plan with `OS` whose tiles have a part of a core's filters, if it has several."""
+    grid, (steps, *_) = tiles(cut, "OS"), cut.steps
+    if len(steps) > 1:
+        grid = grid._replace(m=np.minimum(grid.m, steps[-2]))
+    if not grid.fits.any():
+        return None
+    time = np.where(grid.fits, time_ps(cut, totals(cut, "OS", grid.steps)), NEVER)
+    at = int(time.argmin())
+    return FastestPlan(int(time.flat[at]), grid.plan(cut, "OS", at))
 
 
 def time_parts(layer: Chosen, plan: NpuPlan) -> tuple[int, int, int]:

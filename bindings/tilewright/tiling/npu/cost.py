@@ -31,8 +31,8 @@ class Reading:
     Attributes
     ----------
     input
-        Who loads an input tile: the TLE for all its cores, each of its cores, or (as equations 3 to 5 are
-        printed) one core, whose transfers of every operand stand for those of all.
+        Who loads an input tile: the TLE for all its cores, each of its cores, or one core, whose transfers of
+        every operand stand for those of all.
     edges
         Whether tiles at the edges count at their true size or, as printed, as full ones.
     cores
@@ -105,8 +105,48 @@ def cost(cut: Cut, plan: NpuPlan) -> Cost:
 
 
 def published(cut: Cut, plan: NpuPlan) -> Cost:
-    """Return the cost of a plan with every tile counted as a full one (equations 3 to 9)."""
+    """Return the cost of a plan with every tile counted as a full one, as equations 3 to 9 count."""
     return _one(totals(cut, plan.schedule, _numbers(cut, plan), Reading(edges="full")))
+
+
+def printed(cut: Cut, schedule: str, step: Steps) -> Cost:
+    """Return the cost of plans by the letter of equations 3 to 9: how often a tile is moved, times its size.
+
+    IN, W and OUT are the tiles of one core, all TLEs have as many as the first, and no tile is a core's own:
+    so with IS an output tile counts once for the filters of one core, and with OS and WS an input tile once
+    for each T_M of a TLE's filters. The cycles are those of all cores of a TLE together (8). A depthwise
+    layer, which the equations do not know, has N = 1, and input tiles of T_M maps.
+    """
+    m, n, r, c = step
+    rows, width = cut.layer.output_plane
+    by_rows, by_filters = cut.slices
+    every, tle_rows, tle_filters = (
+        cut.machine.tles,
+        quotient(rows, by_rows),
+        quotient(cut.filters, by_filters),
+    )
+    across, deep = quotient(width, c), quotient(cut.maps, n)
+    plane, each = quotient(tle_rows, r) * across, quotient(tle_filters, m)
+    whole_plane, whole_filters = quotient(rows, r) * across, quotient(cut.filters, m)
+    stays = schedule == "WS"
+    inputs = every * plane * deep * (1 if schedule == "IS" else each)
+    weights = every * each if stays else every * plane * deep * (1 if schedule == "IS" else each)
+    outputs = whole_plane * (1 if schedule == "IS" else whole_filters)
+    # The tiles themselves.
+    high, wide = cut.reach(0, r), cut.reach(1, c)
+    planes_in, maps = (m if cut.depthwise else n), (cut.maps if stays else n)
+    burst_in = np.where(c >= width, cut.bursts(high * cut.reach(1, width)), high * cut.bursts(wide))
+    burst_out = np.where(c >= width, cut.bursts(r * width), r * cut.bursts(c))
+    tile_cycles = n * m * quotient(r * c * cut.window, cut.machine.macs_per_cycle)
+    found = (
+        whole_filters * deep * whole_plane * tile_cycles,
+        inputs * planes_in * high * wide,
+        weights * m * maps * cut.window,
+        outputs * m * r * c,
+        inputs * planes_in * burst_in + weights * m * cut.filter_bursts(maps),
+        outputs * m * burst_out,
+    )
+    return Cost(*(value * cut.repeats for value in found))
 
 
 def _numbers(cut: Cut, plan: NpuPlan) -> Steps:
