@@ -199,7 +199,7 @@ def grow_by_patch(pixels, near, needs, chip, max_pixels, bias, n_steps, max_load
     n_patches, n_pixels = pixels.shape[0], needs.shape[0]
     capacity = max_pixels.shape[0] - 1
     slots = n_steps * capacity
-    weight = np.zeros(needs.max() + 1)
+    weight = np.zeros(needs.max() + 1 if len(needs) else 1)  # without a pixel if all is padding
     for r in range(1, weight.shape[0]):
         weight[r] = style.hold * float(r) ** style.crowd
     key_done = np.random.randint(0, 2**62, n_patches)  # noqa: NPY002

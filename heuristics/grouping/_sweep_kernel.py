@@ -335,7 +335,7 @@ def grow_by_group(pixels, owners, near, needs, chip, capacity, goal, n_steps, wi
     """
     np.random.seed(seed)  # noqa: NPY002  (what compiled code has)
     n_patches, n_pixels = pixels.shape[0], needs.shape[0]
-    weight = np.zeros(needs.max() + 1)
+    weight = np.zeros(needs.max() + 1 if len(needs) else 1)  # without a pixel if all is padding
     for r in range(1, weight.shape[0]):
         weight[r] = float(r) ** style.crowd
     key_done = np.random.randint(0, 2**62, n_patches)  # noqa: NPY002

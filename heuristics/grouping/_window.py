@@ -156,7 +156,7 @@ class Window:
         order = np.argsort(pixel, kind="stable")
         count = np.bincount(pixel, minlength=self.n_pixels)
         column = np.arange(len(order)) - np.repeat(np.cumsum(count) - count, count)
-        owners = np.full((self.n_pixels, int(count.max())), -1, np.int32)
+        owners = np.full((self.n_pixels, int(count.max(initial=0))), -1, np.int32)
         owners[pixel[order], column] = patch[order]
         return owners
 

@@ -38,9 +38,6 @@ SEARCH_SECONDS = 1.5
 WORKERS = 0.02
 """How often such a method has a process of its own, as users' have, and how often `check` runs it again."""
 
-LATE = "takes longer than the time left to simulate"
-"""What a failure says where the time was over with a plan found."""
-
 UNSUITED = ("method = ", "the declarative formulations do")
 """What refusals of a method say that does not suit a problem."""
 
@@ -142,7 +139,9 @@ class Attempt:
         """Solve and judge; return whether the method takes the problem."""
         room, solver = self.instance.room, method.partition("@")[2]
         quick = method == "auto" or catalogue.in_process(room, method)
-        apart = quick or self.rng.random() < WORKERS
+        # Where the room's bound says that there is no plan, no method is called.
+        settled = catalogue.room(room).best_bound(self.instance.problem).impossible is not None
+        apart = quick or settled or self.rng.random() < WORKERS
         how: Any = method if apart else _in_process(room, method, self.rng)
         start = self._start() if solver or method in catalogue.exact_methods(room) else None
         seconds = SEARCH_SECONDS if method != "auto" and _kind(room, method) == "search" else SECONDS
@@ -165,7 +164,7 @@ class Attempt:
                 return False
             raise
         spent = time.monotonic() - began
-        if LATE in str(result.failures) and spent > seconds / 2 and not again:
+        if not result.simulated and spent > seconds / 2 and not again:
             return self.of(method, again=True)  # something had to be compiled
         self.judge(method, result, spent)
         if not solver or apart:
@@ -195,8 +194,8 @@ class Attempt:
                 raise Wrong(f"a plan of {objective}, where the least is {self.value}")
         if result.status == "infeasible" and self.best is not None:
             raise Wrong(f"infeasible, but a plan costs {self.best}")
-        if result.failures:
-            raise Wrong(f"failures: {result.failures}")
+        if result.failures or not result.simulated:
+            raise Wrong(f"failures: {result.failures}, simulated: {result.simulated}")
         if result.plan is not None:
             self._judge_plan(result)
         proven = result.status in ("optimal", "infeasible")

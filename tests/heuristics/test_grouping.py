@@ -101,6 +101,17 @@ def test_plans_partition_the_patches(name: str, problem: Problem) -> None:
     assert heuristic.plan(problem) == plan
 
 
+@pytest.mark.parametrize("name", CONSTRUCTIVE)
+def test_patches_of_padding_alone_need_no_pixels(name: str) -> None:
+    """A dilated kernel steps over a thin layer, and padding is made on chip."""
+    layer = Layer(input=(1, 1, 3), kernels=1, kernel=(2, 1), padding=(1, 1, 0, 0), dilation=(2, 1))
+    problem = Problem(layer=layer, machine=GroupingMachine(group_size=2, padding="generated"))
+    assert problem.patch_sizes.tolist() == [0, 0, 0]
+    plan = importlib.import_module(f"tilewright.heuristics.grouping.{name}").plan(problem)
+    check_partition(problem, plan)
+    assert objective(problem, plan) == len(plan.groups)
+
+
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(problem=problems(), seed=st.integers(0, 1000))
 def test_improver_keeps_its_books_and_never_gets_worse(problem: Problem, seed: int) -> None:

@@ -112,6 +112,26 @@ def test_plans_are_told_from_workers_too() -> None:
     assert told == [result.objective]
 
 
+def test_what_a_heuristic_breaks_in_a_layer_of_a_network_is_told() -> None:
+    layers = [
+        {"name": "l0", "input": [3, 23, 5], "kernels": 2, "kernel": [2, 5], "stride": [2, 2]},
+        {
+            "name": "l1",
+            "input": [22, 3, 1],
+            "kernels": 2,
+            "kernel": [3, 2],
+            "padding": [0, 0, 0, 1],
+            "groups": 2,
+        },
+    ]
+    machine = {"kind": "dsp", "memory_bytes": 347, "element_bytes": 3, "register_file_bytes": 366}
+    problem = parse({"room": "tiling", "network": {"layers": layers}, "machine": machine})
+    result = tw.solve(problem, "manual", time_limit=30)
+    assert (result.status, result.plan) == ("unknown", None)
+    assert result.report is not None
+    assert result.report["violation"].startswith("layer l1: partial sums")
+
+
 def test_a_sweep_gets_cheaper_with_memory() -> None:
     problem = parse({"room": "tiling", **SMALL}).problem
     accesses = [

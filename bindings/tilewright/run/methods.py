@@ -18,7 +18,13 @@ from tilewright.core import catalogue
 from tilewright.core.context import CONSTRUCT, Outcome, RunContext, Status
 from tilewright.core.failures import told
 from tilewright.core.room import Room, room_of
-from tilewright.spec.errors import InputError, OutOfTimeError, TilewrightError, UnknownNameError
+from tilewright.spec.errors import (
+    Disagreement,
+    InputError,
+    OutOfTimeError,
+    TilewrightError,
+    UnknownNameError,
+)
 
 
 def check_method(room: str, method: str) -> None:
@@ -172,6 +178,8 @@ class _Parts:
             key: None if plan is None else room.objective(self.distinct[key], plan)
             for key, plan in self.plans.items()
         }
+        self.broken: dict[int, Any] = {}
+        """Of each layer, the first plan that breaks a limit."""
         self.bounds = {key: room.best_bound(part).value for key, part in self.distinct.items()}
 
     def run(self, method: Callable[[Any, RunContext], Outcome]) -> Outcome:
@@ -193,6 +201,7 @@ class _Parts:
             outcomes.append(outcome)
             if outcome.status == "infeasible":
                 break
+        self._tell_broken()
         statuses = {outcome.status for outcome in outcomes}
         status: Status = "unknown"
         if "infeasible" in statuses:
@@ -214,13 +223,23 @@ class _Parts:
 
     def _found(self, key: int, plan: Any) -> None:
         part, known = self.distinct[key], self.costs[key]
-        if self.room.violation(part, plan) is not None:
+        violation = self.room.violation(part, plan)
+        if violation is not None and self.proves:
+            raise Disagreement(f"a solver's plan breaks a limit: {violation}")
+        if violation is not None:
+            self.broken.setdefault(key, plan)
             return
         cost = self.room.objective(part, plan)
         if known is None or cost < known or (self.proves and cost == known):
             self.plans[key], self.costs[key] = plan, cost
             if all(plan is not None for plan in self.plans.values()):
                 self.context.on_plan(self.room.plan_type.joined([self.plans[k] for k in self.sequence]))
+
+    def _tell_broken(self) -> None:
+        """Hand on a plan that breaks a limit if there is no other, so that it is told which."""
+        plans = {key: self.broken.get(key) if plan is None else plan for key, plan in self.plans.items()}
+        if None in self.plans.values() and None not in plans.values():
+            self.context.on_plan(self.room.plan_type.joined([plans[key] for key in self.sequence]))
 
     def _proved(self, key: int, bound: int, _grounds: str | None = None) -> None:
         if bound > self.bounds[key]:

@@ -35,19 +35,20 @@ def trial(rng: random.Random, scratch: Path) -> list[str]:
     }
     for name in ("input_bytes", "output_bytes", "parameter_bytes"):
         machine[name] = rng.choice([rng.randint(1, room), room])
-    if rng.random() < 0.5:
+    minimise = rng.choice(["cycles", "cycles", "traffic", "energy", "memory"])
+    if minimise == "energy" or rng.random() < 0.5:
         machine["energy"] = {
             "pj_per_dram_byte": rng.choice([0, 7, 500]),
             "pj_per_mac": rng.choice([0, 1, 70]),
-            "milliwatts": rng.choice([0, 3, 500]),
+            "milliwatts": rng.choice([1, 3, 500]),
         }
     table: dict[str, Any] = {
         "network": {"layers": layers},
         "machine": machine,
-        "objective": {"minimise": rng.choice(["cycles", "cycles", "traffic", "energy", "memory"])},
+        "objective": {"minimise": minimise},
         "limits": {"halo": rng.choice(["any", "any", "any", "recompute", "keep"])},
     }
-    if table["objective"]["minimise"] == "memory" and rng.random() < 0.6:
+    if minimise == "memory" and rng.random() < 0.6:
         table["objective"]["most_cycles"] = rng.choice([rng.randint(1, 500), rng.randint(100, 20_000)])
     if rng.random() < 0.6:
         for _ in range(9):  # some match nothing in the network, and are refused
