@@ -16,13 +16,14 @@ import pytest
 from conftest import processor_time
 
 import tilewright.models.grouping
-from tilewright import drivers
+from tilewright import drivers, tiling
 from tilewright.core.context import RunContext
 from tilewright.drivers import highs
 from tilewright.drivers._run import Run, interrupted_at_deadline
 from tilewright.grouping import Plan, Problem
 from tilewright.grouping.cost import objective
 from tilewright.models.grouping import lives, s1
+from tilewright.models.tiling import slices
 from tilewright.spec.errors import (
     Disagreement,
     InputError,
@@ -159,6 +160,21 @@ def test_bounds_are_rounded_up_with_a_tolerance(dual, expected):
     solving.run, solving.offset, solving.unit = Run(case, RunContext()), 100, 7
     solving._bounded(dual)
     assert solving.run.bound == 100 + 7 * expected
+
+
+def test_highs_tolerances_of_more_than_a_unit_contradict_no_plan():
+    """Twelve million units, of which HiGHS's tolerances leave a dozen open."""
+    layer = {"input": [3, 4, 13], "kernels": 7, "kernel": [3, 1], "stride": [1, 6], "batch": 4}
+    machine = {
+        "kind": "npu", "tles": 2, "tlts": 3, "element_bytes": 2, "burst_bytes": 128, "macs_per_cycle": 3,
+        "cycle_ps": 5, "input_bytes": 33, "weights_bytes": 23,
+    }  # fmt: skip
+    table = {"layer": layer, "machine": machine, "limits": {"schedule": "IS", "partition": "OFM"}}
+    case = tiling.Problem.model_validate(table)
+    outcome = highs.solve(case, slices, within(600))
+    assert tiling.objective(case, outcome.plan) == 12_712_284
+    assert outcome.bound is not None
+    assert 12_712_270 <= outcome.bound <= 12_712_284
 
 
 # The clock ------------------------------------------------------------------------------------------------

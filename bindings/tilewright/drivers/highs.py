@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import ceil
+from math import ceil, floor
 from typing import Any
 
 import highspy
@@ -197,12 +197,14 @@ class _Solve:
         for variable, value in zip(self.variables, values.tolist(), strict=True):
             variable.set_value(value, skip_validation=True)
         # What is only bounded from below, as a latency is, may lie above its bounds until the optimum.
-        self.run.found(self.formulation.read(self.model), self._rounded_up(objective), at_most=True)
+        # Beyond LARGEST its tolerances are more than a unit, and the plan may cost that much more, too.
+        most = int(self.offset + self.unit * floor(objective + _slack(objective)))
+        most = max(most, self._rounded_up(objective))
+        self.run.found(self.formulation.read(self.model), most, at_most=True)
 
     def _rounded_up(self, objective: float) -> int:
         """Return the cost of a number of units, the next whole one but for HiGHS's tolerances."""
-        slack = 1e-6 * max(1.0, abs(objective))
-        return int(self.offset + self.unit * ceil(objective - slack))
+        return int(self.offset + self.unit * ceil(objective - _slack(objective)))
 
     def _bounded(self, dual_bound: float) -> None:
         """Round a bound up: the objective is a whole number of units."""
@@ -230,3 +232,8 @@ class _Solve:
         if infeasible and self.run.plan is not None:
             raise Disagreement("HiGHS calls a problem infeasible to which it has given a plan")
         return self.run.outcome(infeasible=infeasible, warm_start=self.warm_start, versions=versions())
+
+
+def _slack(objective: float) -> float:
+    """Return by how many units HiGHS's tolerances may have moved an objective."""
+    return 1e-6 * max(1.0, abs(objective))
