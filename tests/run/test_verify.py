@@ -136,8 +136,17 @@ def test_right_results_hold(name: str, reread: Callable[..., Result]) -> None:
 def test_what_cannot_be_verified_in_time_is_not_called_wrong(name: str) -> None:
     findings = check(*case(name), time_limit=1e-6)
     assert exit_status(findings) == 5
-    assert states(findings)["plan"] == "not verified"
+    assert states(findings)["plan"] == states(findings)["objective"] == "not verified"
     assert "(--time-limit)" in next(found.detail for found in findings if found.what == "plan")
+
+
+@every_case
+def test_without_time_to_simulate_closed_forms_refute(name: str) -> None:
+    instance, result = case(name)
+    assert result.objective is not None
+    findings = check(instance, replace(result, objective=result.objective + 1), time_limit=1e-6)
+    assert states(findings)["objective"] == "refuted"
+    assert exit_status(findings) == 1
 
 
 def test_numbers_that_do_not_end_in_time_leave_the_rest_verified(monkeypatch: pytest.MonkeyPatch) -> None:

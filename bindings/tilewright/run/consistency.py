@@ -59,6 +59,8 @@ def status(result: Result) -> Finding:
     right = expected[result.status] and _close(result.gap, relative_gap(objective, bound))
     plan = "a plan" if result.plan is not None else "no plan"
     detail = f"{result.status} with {plan}, objective {objective}, bound {bound}, gap {result.gap}"
+    if result.plan is None and not result.simulated:
+        return Finding("status", "refuted", f"{detail}: there is nothing that could not be simulated")
     if result.plan is None and result.report is not None:
         # A heuristic's plan that breaks a limit: the report says which, and nothing else.
         refused = result.report.get("valid") is False and result.report.get("violation") is not None
