@@ -144,6 +144,17 @@ def test_more_memory_and_more_schedules_never_cost(problem):
     assert fewest_accesses(nest, "any", 2 * capacity).value <= found["any"].value
 
 
+def test_going_back_to_an_earlier_neighbour_keeps_no_halo():
+    """Two columns of tiles inside a loop over output maps: 230 if the way back kept the halo, too."""
+    problem = Problem.model_validate({
+        "layer": {"input": [2, 5, 3], "kernels": 10, "kernel": [5, 2], "stride": [6, 1], "groups": 2},
+        "machine": {"kind": "dsp", "memory_bytes": 126, "element_bytes": 3},
+    })  # fmt: skip
+    found = exhaustive(problem, float("inf"))
+    assert (found.value, found.proven) == (250, True)
+    assert measured_objective(problem, simulate(problem, Plan(found.layers))) == 250
+
+
 def test_published_formulas_equal_ours_on_divisible_tiles():
     layer = {"input": [6, 8, 8], "kernels": 4, "kernel": [3, 3], "padding": [1, 1, 1, 1], "batch": 2}
     problem = make(layer, {"dma_setup_cycles": 5})
