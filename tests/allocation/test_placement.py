@@ -220,8 +220,13 @@ TINY = {
 def room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let floors be a room of their own, with the formulations of allocation."""
     functions = {name: getattr(bridge, name) for name in ("data", "relax", "size", "start")}
-    minizinc = SimpleNamespace(**functions, plan=bridge.read, scale=lambda _floor: (0, 1))
-    floors = SimpleNamespace(name="allocation", objective=distance, minizinc=minizinc)
+    minizinc = SimpleNamespace(
+        **functions,
+        decisions=lambda _floor, solution: list(solution.layer),
+        plan=bridge.read,
+        scale=lambda _floor: (0, 1),
+    )
+    floors = SimpleNamespace(name="allocation", objective=distance, violation=violation, minizinc=minizinc)
     monkeypatch.setitem(core_room._BY_TYPE, Floor, floors)
 
 
