@@ -128,6 +128,14 @@ def refuse_inputs(output: Path | str, inputs: Iterable[Path | str], what: str = 
             raise OutputError(what, str(output), f"would be written over: {shown}")
 
 
+def exists(path: Path) -> bool:
+    """Whether there is such a file or folder; a name that no file system takes names none."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
 def read_text(path: Path, most: int) -> str:
     """Read a file of UTF-8 text, with or without a byte order mark.
 

@@ -27,6 +27,7 @@ from onnx import (
 )
 from onnx.reference import ReferenceEvaluator
 
+from tilewright.core.files import exists
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import MAX_SIZE
 
@@ -151,11 +152,7 @@ def read(path: Path, sizes: Mapping[str, Sequence[int]]) -> Model:
 
 
 def _parsed(path: Path) -> ModelProto:
-    try:
-        found = path.is_file()
-    except (OSError, ValueError):  # a name that no file system takes
-        found = False
-    if not found:
+    if not (exists(path) and path.is_file()):
         raise InputError("network", str(path), "no such file")
     size = path.stat().st_size
     if size > MAX_BYTES:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.core import catalogue
-from tilewright.core.files import read_text
+from tilewright.core.files import exists, read_text
 from tilewright.spec.errors import InputError, did_you_mean, like
 from tilewright.spec.validation import validated
 
@@ -64,7 +64,7 @@ def read(path: str | Path) -> Instance:
 
 def _locate(path: Path) -> Path:
     """Find the file, or the bundled instance of that name."""
-    if path.suffix or (_exists(path) and not path.is_dir()):
+    if path.suffix or (exists(path) and not path.is_dir()):
         return path
     for room in catalogue.ROOMS:
         for bundled in catalogue.instances(room):
@@ -73,16 +73,9 @@ def _locate(path: Path) -> Path:
     return path
 
 
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):  # a name that no file system takes
-        return False
-
-
 def load(path: Path) -> dict[str, Any]:
     """Read a TOML file, guarded against what is no instance at all."""
-    if not _exists(path):
+    if not exists(path):
         known = "`tilewright list instances` names those that come with it"
         raise InputError("instance", str(path), f"no such file; {known}", _short(path))
     if not path.is_file():

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from tilewright.core.files import exists, read_text
 from tilewright.spec.errors import InputError
 
 MAX_DEPTH = 40
@@ -31,12 +32,13 @@ def load(path: Path, max_bytes: int, max_commas: int | None = None) -> dict[str,
     InputError
         If it is not there, too large, or no strict JSON; a byte order mark may begin it.
     """
-    content = _read(path, max_bytes)
-    if max_commas is not None and content.count(b",") > max_commas:
+    if not exists(path):
+        raise InputError("result", str(path), "no such file")
+    text = read_text(path, max_bytes)
+    if max_commas is not None and text.count(",") > max_commas:
         limit = f"at most {max_commas} for a result of this instance"
-        raise InputError("values in the file", content.count(b","), limit, str(path))
+        raise InputError("values in the file", text.count(","), limit, str(path))
     try:
-        text = content.decode("utf-8-sig")
         data = json.loads(
             text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_table
         )
@@ -49,22 +51,6 @@ def load(path: Path, max_bytes: int, max_commas: int | None = None) -> dict[str,
     if not isinstance(data, dict):
         raise InputError("file", path.name, "must hold a JSON object", str(path))
     return data
-
-
-def _read(path: Path, max_bytes: int) -> bytes:
-    try:
-        found = path.is_file()
-    except (OSError, ValueError):  # a name that no file system takes
-        found = False
-    if not found:
-        raise InputError("result", str(path), "no such file")
-    try:
-        size = path.stat().st_size
-        if size <= max_bytes:
-            return path.read_bytes()
-    except OSError as error:
-        raise InputError("file", path.name, f"cannot be read: {error.strerror}", str(path)) from None
-    raise InputError("file size", size, f"at most {max_bytes} bytes", str(path))
 
 
 def refuse_depth(field: str, value: Any, file: str) -> None:
