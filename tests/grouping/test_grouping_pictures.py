@@ -18,7 +18,7 @@ from tilewright.grouping import plot as pictures
 from tilewright.grouping.animation import MAX_FRAMES
 from tilewright.grouping.replay import MAX_TELLING, Pixel, replay
 from tilewright.heuristics.grouping import zigzag
-from tilewright.spec.errors import InputError
+from tilewright.spec.errors import InputError, OutputError
 
 
 def problem(
@@ -182,7 +182,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(
 
     monkeypatch.setattr("os.replace", fails)
     plan = zigzag.plan(PAPER)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(OutputError, match="disk full"):
         pictures.draw(PAPER, plan, simulate(PAPER, plan), path)
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
     assert path.read_bytes() == b"old"

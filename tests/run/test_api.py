@@ -190,9 +190,10 @@ def test_a_solver_has_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.M
     folder.mkdir(parents=True)
     (folder / "imports_for_a_test.py").write_text(
         "import sys\n"
-        "from tilewright.heuristics.grouping import zigzag\n"
-        "sys.modules['highspy'] = None  # importing it now raises ImportError\n"
-        "plan = zigzag.plan\n"
+        "from tilewright.heuristics.grouping import zigzag\n\n"
+        "def plan(problem):\n"
+        "    sys.modules['highspy'] = None  # importing it now raises ImportError\n"
+        "    return zigzag.plan(problem)\n"
     )
     for _ in range(2):
         assert tw.solve("s1-example2", "imports_for_a_test").status == "feasible"
