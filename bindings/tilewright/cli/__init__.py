@@ -28,6 +28,9 @@ def main() -> None:
     finally:
         if before is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # all has been said, only Python is left to end
+        # Where Ctrl-C came in code that a library had executed as text, CPython ends by SIGINT, whatever the
+        # exit status and though that was dealt with; executing any text makes it forget.
+        exec("")
 
 
 def _leave(_signal: int, _frame: Any) -> NoReturn:
