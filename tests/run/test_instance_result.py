@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
 from collections.abc import Callable
 from dataclasses import replace
@@ -784,3 +785,30 @@ def test_a_result_that_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 )
 def test_gaps(objective: int | None, bound: int | None, gap: float | None) -> None:
     assert relative_gap(objective, bound) == gap
+
+
+@pytest.mark.parametrize(
+    ("bundled", "offered", "foreign"),
+    [
+        ("s1-example2", ("loads", "duration"), ("cycles", "latency")),
+        ("lenet5-conv2-idsp", ("accesses", "cycles", "energy", "pareto"), ("time", "latency")),
+        ("lenet5-idsp", ("accesses", "cycles", "energy"), ("time", "pareto")),
+        ("lenet-nmp", ("time",), ("accesses", "cycles", "pareto")),
+        ("mnist-tcpa-100fps", ("interval", "pes", "latency", "pareto", "distance"), ("time", "cycles")),
+        ("mnist-tcpa-by-layer", ("interval", "latency"), ("distance",)),
+        ("light_resnet50", ("cycles", "traffic"), ("time", "latency")),
+    ],
+)
+def test_an_objective_that_there_is_not_is_answered_with_those_that_there_are(
+    bundled: str, offered: tuple[str, ...], foreign: tuple[str, ...]
+) -> None:
+    problem = read(bundled).problem
+    for name in offered:
+        assert problem.with_(objective={"minimise": name}).objective.minimise == name
+    for name in foreign:
+        with pytest.raises(InputError, match=re.escape(f"objective.minimise = '{name}'")) as refused:
+            problem.with_(objective={"minimise": name})
+        listed = re.split(r"has: |must be |; ", refused.value.limit)
+        words = [set(re.findall(r"\w+", part)) for part in listed]
+        assert any(set(offered) <= part for part in words), refused.value.limit
+        assert "time" not in refused.value.limit or "time" in offered

@@ -144,6 +144,29 @@ def test_bad_input_names_field_and_limit(tilewright, write, body, said):
     assert "Traceback" not in done.stderr
 
 
+NPU = "[machine]\nkind = 'npu'\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted", "offered"),
+    [
+        (f"[layer]{LAYER}{MACHINE}", "latency", "kind dsp has: accesses, cycles, energy, pareto\n"),
+        (f"[layer]{LAYER}{MACHINE}", "cycle", "pareto; did you mean cycles?\n"),
+        (NETWORK + MACHINE, "time", "kind dsp has: accesses, cycles, energy\n"),
+        (NETWORK + MACHINE, "pareto", "single layer, not for a network; a machine of kind dsp has: accesses"),
+        (f"[layer]{LAYER}{NPU}", "latency", "kind npu has: time\n"),
+        (NETWORK + NPU, "pareto", "minimise = 'pareto': a machine of kind npu has: time\n"),
+    ],
+)
+def test_an_objective_that_a_machine_lacks_is_answered_with_those_that_it_has(
+    tilewright, write, body, wanted, offered
+):
+    done = tilewright("solve", write("bad.toml", f'{body}[objective]\nminimise = "{wanted}"\n'))
+    assert done.returncode == 2
+    assert f"objective.minimise = '{wanted}'" in done.stderr
+    assert offered in done.stderr
+
+
 def test_a_plan_that_cannot_be_simulated_in_time_is_an_answer(tilewright, write):
     # A tiny memory cuts this layer into millions of tiles.
     layer = "[layer]\ninput = [64, 200, 200]\nkernels = 64\nkernel = [3, 3]\n"

@@ -53,7 +53,9 @@ class Problem(Spec):
             raise InputError("objective.frames_per_second", None, "is needed to minimise PEs")
         if not self.parallel and self.minimise in ("pareto", "distance"):
             raise InputError(
-                "objective.minimise", self.minimise, "is for layer-parallel execution; layers take turns here"
+                "objective.minimise",
+                self.minimise,
+                "is for layer-parallel execution; layers take turns here, which has: interval, pes, latency",
             )
         if self.most_interval is not None:
             self._check_rate(stages)

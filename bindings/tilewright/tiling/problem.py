@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 from pydantic import Field
 
 from tilewright.spec.base import Spec
-from tilewright.spec.errors import InputError
+from tilewright.spec.errors import InputError, did_you_mean
 from tilewright.spec.layer import MAX_SIZE, Layer
 from tilewright.spec.network import Network
 from tilewright.tiling.dsp.machine import DspMachine
@@ -42,7 +42,7 @@ class TilingObjective(Spec):
 
     table_name: ClassVar[str] = "objective"
 
-    minimise: Literal["accesses", "cycles", "energy", "pareto", "time"] | None = None
+    minimise: str | None = None
 
 
 class TilingLimits(Spec):
@@ -92,21 +92,28 @@ class Problem(Spec):
             raise InputError("layer", None, "exactly one of layer and network must be given")
         if self.layer is not None and self.batch is not None:
             raise InputError("batch", self.batch, "is for networks; a layer has a batch of its own")
-        kind = self.machine.kind
-        for field, value, known in (
-            ("objective.minimise", self.minimise, OBJECTIVES),
-            ("limits.schedule", self.limits.schedule, SCHEDULES),
-            ("limits.partition", self.limits.partition, PARTITIONS),
-        ):
-            if value not in known[kind]:
-                raise InputError(field, value, f"a machine of kind {kind} has: {', '.join(known[kind])}")
-        if self.network is not None and self.minimise == "pareto":
-            raise InputError("objective.minimise", "pareto", "is for a single layer, not for a network")
+        self._check_choices()
         if self.layer is not None:
             self.machine.check(self.layer, self.minimise)
         elif self.network is not None and not self.parts:  # which are checked as they are built
             limit = "has no convolution and no fully connected layer, which are what is tiled"
             raise InputError("network.layers", [layer.name for layer in self.network.layers], limit)
+
+    def _check_choices(self) -> None:
+        """Refuse what this machine does not have, with what it has; a front is of a single layer."""
+        kind, network = self.machine.kind, self.network is not None
+        objectives = tuple(name for name in OBJECTIVES[kind] if not (network and name == "pareto"))
+        for field, value, known in (
+            ("objective.minimise", self.minimise, objectives),
+            ("limits.schedule", self.limits.schedule, SCHEDULES[kind]),
+            ("limits.partition", self.limits.partition, PARTITIONS[kind]),
+        ):
+            if value in known:
+                continue
+            there_are = f"a machine of kind {kind} has: {', '.join(known)}"
+            if value == "pareto" and value in OBJECTIVES[kind]:
+                there_are = f"is for a single layer, not for a network; {there_are}"
+            raise InputError(field, value, there_are + did_you_mean(value, known))
 
     @property
     def minimise(self) -> str:
