@@ -17,6 +17,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from tilewright.codegen import memory
 from tilewright.codegen.c_file import emit_layer, emit_network
 from tilewright.simulator import Box
 from tilewright.simulator.reference import convolution, random_values
@@ -424,3 +425,59 @@ def test_loops_of_one_iteration_are_left_out() -> None:
     assert not re.search(r"for \(int (o_|k_c|g)", code)
     code = without_comments(emit_layer(problem, DspPlan((1, 1, 6, 9, 4, 5), "ncyxk", "tile")))
     assert re.findall(r"for \(int (o_\w|k_c|g) ", code) == ["o_x"]
+
+
+# Memory -------------------------------------------------------------------------------------------
+
+
+def static_bytes(text: str, folder: Path) -> int:
+    """Bytes of the variables of a compiled file that begin as zeros."""
+    (folder / "emitted.c").write_text(text)
+    compile_c(COMPILERS[0], folder, [folder / "emitted.c"], "-c", "-o", "emitted.o")
+    done = subprocess.run(["size", "-A", "emitted.o"], cwd=folder, capture_output=True, text=True, check=True)
+    return sum(int(number) for number in re.findall(r"^\.bss\S* +(\d+)", done.stdout, re.MULTILINE))
+
+
+@needs_compiler
+@pytest.mark.skipif(shutil.which("size") is None, reason="no binutils")
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("twice", [True, False])
+def test_the_bytes_that_are_told_are_those_of_the_compiler(size: int, twice: bool, tmp_path: Path) -> None:
+    layers = ("plain", "strided", "grouped")
+    problems = [make_problem(LAYERS[n], element_bytes=size, double_buffering=twice) for n in layers]
+    plans = [DspPlan(next(some_tiles(sizes_of(p), 7)), "ncyxk", "halo") for p in problems]
+    for problem, plan in zip(problems, plans, strict=True):
+        found, planned = memory(problem, Plan((plan,))), elements_of_a_copy(problem, plan)
+        assert found.planned_bytes == planned * size * (2 if twice else 1)
+        assert found.emitted_bytes == found.copy_bytes * (2 if twice else 1)
+        # A compiler may begin each of three arrays at a multiple of 64 bytes.
+        assert found.copy_bytes - 16 <= static_bytes(emit_layer(problem, plan), tmp_path)
+        assert static_bytes(emit_layer(problem, plan), tmp_path) < found.copy_bytes + 3 * 64
+    parts = [(name, problem, plan) for name, problem, plan in zip(layers, problems, plans, strict=True)]
+    most = max(memory(problem, Plan((plan,))).copy_bytes for _, problem, plan in parts)
+    assert most <= static_bytes(emit_network(parts), tmp_path) < most + 64
+
+
+def elements_of_a_copy(problem: Problem, plan: DspPlan) -> int:
+    """Elements of one copy of the buffers."""
+    nest = nest_of(problem.one_layer, problem.machine)
+    return sum(nest.buffers(nest.step(plan.tile)).values())
+
+
+def test_buffers_that_exceed_the_memory_are_told_to_the_byte() -> None:
+    """Sums of 32 bits where the plan counts 16; the machine has every buffer twice."""
+    plan = DspPlan((1, 1, 6, 9, 11, 5), "ncyxk", "tile")
+    planned = 2 * 2 * (5 * 11 * 13 + 6 * 5 * 9 + 6 * 9 * 11)
+    problem = make_problem(LAYERS["plain"], memory_bytes=planned)
+    found = memory(problem, Plan((plan,)))
+    assert (found.planned_bytes, found.memory_bytes, found.fits) == (planned, planned, False)
+    assert found.emitted_bytes == planned + 2 * 2 * (6 * 9 * 11) + 2 * 2  # and a gap before the sums
+    said = f"{found.emitted_bytes - planned:,} bytes are missing: the buffers take {found.emitted_bytes:,}"
+    text = " ".join(emit_layer(problem, plan).replace("\n * ", " ").split())
+    assert f"WARNING: this does not fit the machine's memory, {said}" in text
+    assert "sums have 32 bits here where the plan counts 16" in text
+    enough = make_problem(LAYERS["plain"], memory_bytes=found.emitted_bytes)
+    assert memory(enough, Plan((plan,))).warning() is None
+    assert "WARNING" not in emit_layer(enough, plan)
+    same = make_problem(LAYERS["plain"], memory_bytes=4 * planned, element_bytes=8)
+    assert memory(same, Plan((plan,))).fits and memory(same, Plan((plan,))).emitted_bytes == 4 * planned

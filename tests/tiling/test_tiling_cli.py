@@ -108,7 +108,20 @@ def test_emit(tilewright, solved, write, tmp_path):
     assert tilewright("emit", name, "result.json", "-o", "layers.c").returncode == 0
     text = (tmp_path / "layers.c").read_text()
     assert "dma_get" in text
-    assert tilewright("emit", name, "result.json").stdout == text
+    again = tilewright("emit", name, "result.json")
+    assert again.stdout == text
+    # Sums are wider in C than in the plan, for which the memory is just large enough.
+    told = json.loads((done := tilewright("emit", name, "result.json", "--json")).stdout)
+    figures = told["memory"]
+    assert told["source"] == text
+    assert figures["planned_bytes"] <= 1500 < figures["emitted_bytes"]
+    for number in (figures["planned_bytes"], figures["emitted_bytes"], 1500):
+        assert f"{number:,} " in told["warning"]
+    assert done.stderr == again.stderr == f"warning: the emitted program {told['warning']}\n"
+    roomy = write("roomy.toml", NETWORK + MACHINE.replace("1500", "150000"))
+    solved(roomy)
+    told = json.loads((done := tilewright("emit", roomy, "result.json", "--json")).stdout)
+    assert told["warning"] is None and told["memory"]["fits"] and not done.stderr
     front = write("front.toml", f'[layer]{LAYER}{MACHINE}[objective]\nminimise = "pareto"\n')
     solved(front)
     refused = tilewright("emit", front, "result.json")

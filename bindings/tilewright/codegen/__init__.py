@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.codegen.c_file import emit_layer, emit_network
+from tilewright.codegen.c_layer import PlannedLayer
+from tilewright.codegen.c_memory import CMemory
 from tilewright.core.room import room_of
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Problem, violation
 from tilewright.tiling.dsp.plan import DspPlan
 
-__all__ = ["emit"]
+__all__ = ["CMemory", "emit", "memory"]
 
 
 def emit(name: str, source: str, problem: Any, plan: Any) -> str:
@@ -22,6 +24,28 @@ def emit(name: str, source: str, problem: Any, plan: Any) -> str:
         Where there is no single loop nest to write: in another room than tiling, on an NPU, for a front, for
         a plan that is not valid.
     """
+    layers = _checked(problem, plan)
+    if problem.network is None:
+        return emit_layer(problem, layers[0], name, source)
+    named = zip(problem.parts, layers, strict=True)
+    return emit_network([(label, part, layer) for (label, part), layer in named], name, source)
+
+
+def memory(problem: Any, plan: Any) -> CMemory:
+    """Return how many bytes the buffers of the file that `emit` returns take, and how many are planned.
+
+    Raises
+    ------
+    InputError
+        Where `emit` does.
+    """
+    named = zip(problem.parts, _checked(problem, plan), strict=True)
+    distinct = {(id(part), layer): part for (_, part), layer in named}
+    return CMemory.of([PlannedLayer(part, layer, "", ()) for (_, layer), part in distinct.items()])
+
+
+def _checked(problem: Any, plan: Any) -> list[DspPlan]:
+    """Return the plan of each layer, or say why there is no loop nest to write."""
     if not isinstance(problem, Problem):
         room = room_of(problem).name
         raise InputError("room", room, "its plans are no loop nests, so there is nothing to emit")
@@ -36,8 +60,4 @@ def emit(name: str, source: str, problem: Any, plan: Any) -> str:
     broken = violation(problem, plan)
     if broken is not None:
         raise InputError("plan", problem.machine.kind, f"is not valid: {broken}")
-    layers = [layer for layer in plan.layers if isinstance(layer, DspPlan)]
-    if problem.network is None:
-        return emit_layer(problem, layers[0], name, source)
-    named = zip(problem.parts, layers, strict=True)
-    return emit_network([(label, part, layer) for (label, part), layer in named], name, source)
+    return [layer for layer in plan.layers if isinstance(layer, DspPlan)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from tilewright.codegen.c_layer import PlannedLayer
+from tilewright.codegen.c_memory import about
 from tilewright.codegen.c_names import NAMES, SHORT
 from tilewright.codegen.c_text import grouped, safe_text
 from tilewright.tiling.dsp.nest import Y
@@ -26,6 +27,7 @@ def summary(planned: PlannedLayer) -> list[str]:
         f"Memory    B_in + B_w + B_out = {parts} = {grouped(elements)} elements{twice}, "
         f"{share} of the {grouped(planned.machine.capacity)} that fit into "
         f"{grouped(planned.machine.memory_bytes)} bytes",
+        f"          in C {about(planned)}",
     ]
     lines += [
         f"Schedule  {planned.plan.schedule}: {_when_moved(planned, 'input')}",

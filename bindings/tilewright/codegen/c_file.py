@@ -7,6 +7,7 @@ from typing import Any
 
 from tilewright.codegen.c_layer import PlannedLayer
 from tilewright.codegen.c_loops import function
+from tilewright.codegen.c_memory import CMemory, widths
 from tilewright.codegen.c_names import SHORT, TYPES
 from tilewright.codegen.c_text import block_comment, identifier, origin_lines, safe_text
 from tilewright.core.version import __version__
@@ -55,7 +56,7 @@ def emit_layer(problem: Any, plan: DspPlan, name: str = "", source: str = "") ->
         If the plan is not valid.
     """
     layer = PlannedLayer(problem, plan, identifier(name), (name,) if name else ())
-    title = [f"One layer in tiles that fit into local memory, written by tilewright {__version__}."]
+    title = [f"One layer, tile by tile through local memory, written by tilewright {__version__}."]
     return _file([*title, *origin_lines(source)], [layer])
 
 
@@ -88,7 +89,7 @@ def emit_network(named_parts: Iterable[tuple[str, Any, DspPlan]], name: str = ""
     layers = [PlannedLayer(problem, key[1], functions[key], labels[key]) for key, problem in problems.items()]
     width = max(map(len, functions.values()), default=0)
     title = [
-        f"The layers of {safe_text(name) or 'a network'} in tiles that fit into local memory, "
+        f"The layers of {safe_text(name) or 'a network'}, tile by tile through local memory, "
         f"written by tilewright {__version__}.",
         *origin_lines(source),
         "",
@@ -133,12 +134,15 @@ def _notes(layers: Sequence[PlannedLayer]) -> list[str]:
             "Transfers and computation take turns here. Under double buffering, which the machine has, each "
             "buffer exists twice, and the gets of the next tile are issued before this one is computed.",
         ]
-    return notes
+    memory = CMemory.of(layers)
+    warning = memory.warning()
+    told = f"WARNING: this {warning}." if warning else f"Memory: {memory.told()}."
+    return [*notes, "", told]
 
 
 def _prelude(machine: DspMachine) -> list[str]:
     """Return includes, types, local memory and the DMA interface."""
-    data, acc = _types(machine)
+    data, acc = (f"int{bits}_t" for bits in widths(machine))
     return [
         "#include <stddef.h>",
         "#include <stdint.h>",
@@ -160,13 +164,6 @@ def _prelude(machine: DspMachine) -> list[str]:
         "",
         *DMA.splitlines(),
     ]
-
-
-def _types(machine: DspMachine) -> tuple[str, str]:
-    """Return C types of elements and of sums."""
-    size = machine.element_bytes
-    bits = next((bits for bits in (8, 16, 32) if size * 8 <= bits), 64)
-    return f"int{bits}_t", "int32_t" if bits <= 16 else "int64_t"
 
 
 def _macro(name: str, value: str) -> list[str]:
