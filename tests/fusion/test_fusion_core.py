@@ -719,8 +719,6 @@ CONV_ADD = {"name": "sum", "nodes": ("conv", "add"), "edges": ((0, 1),)}
 @pytest.mark.parametrize(
     ("tables", "told"),
     [
-        ({"machine": {"input_bytes": 17}}, ["machine.input_bytes = 17", "operation a needs at least 18"]),
-        ({"machine": {"output_bytes": 1}}, ["machine.output_bytes = 1", "operation a needs at least 2"]),
         ({"machine": {"parameter_bytes": 0}}, ["machine.parameter_bytes"]),
         ({"machine": {"conv_array": (4, 4)}}, ["machine.conv_array"]),
         ({"machine": {"frequency": 3}}, ["machine.frequency"]),

@@ -1,11 +1,12 @@
 """A bound on every plan that needs no search: what has to be computed, and what has to be moved.
 
-Without limits each operation has a tile that fits, or the problem is refused. Limits may leave it none; then
-it can only be executed in a group, and where no group with it fits there is no plan.
+Buffers and limits may leave an operation no tile that fits. Then it can only be executed in a group, where
+another buffer holds what it reads, and where no group with it fits there is no plan.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -14,8 +15,8 @@ from numpy.typing import NDArray
 
 from tilewright.core.bounds import Bound
 from tilewright.fusion.graph import Op
-from tilewright.fusion.machine import CONV, HOST, LOAD, MISC, POOL, SAVE
-from tilewright.fusion.problem import Problem
+from tilewright.fusion.machine import BUFFERS, CONV, HOST, LOAD, MISC, POOL, SAVE
+from tilewright.fusion.problem import FusionLimits, Problem
 from tilewright.fusion.tiles import enough, fits
 from tilewright.spec.layer import Layer, Window
 
@@ -71,16 +72,15 @@ def best_bound(problem: Problem) -> Bound:
     name, lonely = "compulsory work and traffic bound", unfit(problem)
     nowhere = next((number for number in lonely if not _in_group(problem, number)), None)
     if nowhere is not None:
-        return Bound(name, value, len(problem.ops), lacking(problem, nowhere, "alone or in a group"))
+        lonely.sort(key=lambda number: number != nowhere)
+        return Bound(name, value, len(problem.ops), lacking(problem, lonely, "alone or in a group"))
     if lonely:
-        name += f" ({lacking(problem, lonely[0])})"
+        name += f" ({lacking(problem, lonely)})"
     return Bound(name, value, len(problem.ops))
 
 
 def unfit(problem: Problem) -> list[int]:
     """Return the numbers of the operations that alone have no tile which fits and which the limits allow."""
-    if problem.limits.halo != "keep":
-        return []  # or the problem would have been refused
     return [op.number for op in problem.ops if op.engine != HOST and not fits(problem, (op.number,))]
 
 
@@ -90,14 +90,24 @@ def _in_group(problem: Problem, number: int) -> bool:
     return any(fits(problem, nodes, not tiled) for nodes, tiled in groups if number in nodes)
 
 
-def lacking(problem: Problem, number: int, where: str = "alone") -> str:
-    """Say that the limits leave an operation no tile that fits, and what would be enough."""
-    machine, needed = problem.machine, enough(problem, (number,))
+def lacking(problem: Problem, numbers: Sequence[int], where: str = "alone") -> str:
+    """Say that the first of some operations has no tile that fits, and what would be enough for all."""
+    halo, machine = problem.limits.halo, problem.machine
+    free = problem.model_copy(update={"limits": FusionLimits()})
+    limited = halo != "any" and all(fits(free, (number,)) for number in numbers)
+    needed: dict[str, int] = {}
+    for number in numbers:
+        for name, size in enough(problem, (number,)).items():
+            needed[name] = max(size, needed.get(name, 0))
     sizes = " and ".join(
-        f"machine.{name}_bytes = {size} instead of {machine.capacity(name)}" for name, size in needed.items()
+        f"machine.{name}_bytes = {needed[name]} instead of {machine.capacity(name)}"
+        for name in BUFFERS
+        if name in needed
     )
-    told = f"limits.halo = '{problem.limits.halo}' leaves operation {problem.ops[number].name} no tile"
-    return f"{told} that fits, {where}: {sizes} would be enough, or halo = 'any'"
+    name = problem.ops[numbers[0]].name
+    told = f"limits.halo = '{halo}' leaves operation {name} no" if limited else f"operation {name} has no"
+    otherwise = ", or halo = 'any'" if limited else ""
+    return f"{told} tile that fits, {where}: {sizes} would be enough{otherwise}"
 
 
 def _parameters(problem: Problem, op: Op) -> int:

@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping
 from math import prod
 
 from tilewright.core.context import CONSTRUCT
-from tilewright.fusion.bounds import lacking, unfit
+from tilewright.fusion.bounds import lacking
 from tilewright.fusion.machine import HOST
 from tilewright.fusion.plan import Group, Plan
 from tilewright.fusion.problem import Problem
-from tilewright.fusion.tiles import Choice, choice, cycle_limit, tried
+from tilewright.fusion.tiles import Choice, choice, cycle_limit, fits, tried
 from tilewright.fusion.tiles import violation as tile_violation
 from tilewright.simulator import Report
 
@@ -71,8 +71,8 @@ def _wrong_tile(problem: Problem, nodes: tuple[int, ...], group: Group, where: s
             return f"host: {where} is not computed by the accelerator, so it has no tile and stays alone"
         return None
     if group.tile is None:
-        alone = len(nodes) == 1 and nodes[0] in unfit(problem)
-        return f"tile: {where} has none" + (f": {lacking(problem, nodes[0])}" if alone else "")
+        alone = len(nodes) == 1 and not fits(problem, nodes)
+        return f"tile: {where} has none" + (f": {lacking(problem, nodes)}" if alone else "")
     if nodes not in problem.allowed:
         return f"template: {where} matches none"
     fused, may_be_tiled = problem.fused(nodes), problem.allowed[nodes]

@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 
 from tilewright.fusion.exact.schedule_kernel import Ints
 from tilewright.fusion.fused_group import FusedGroup
-from tilewright.fusion.graph import OpGraph
-from tilewright.fusion.machine import BUFFERS, CONV, HOST, LOAD, SAVE, EngineMachine
+from tilewright.fusion.machine import CONV, LOAD, SAVE
 from tilewright.fusion.plan import Tile
-from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Layer
 
 Grid = Any
@@ -395,21 +393,3 @@ def _least(values: list[Grid]) -> Grid:
 def only(table: Grid) -> int:
     """Return the value of the only tile."""
     return int(np.asarray(table).item())
-
-
-def check_buffers(machine: EngineMachine, graph: OpGraph) -> None:
-    """Refuse buffers in which not even the smallest tile of some operation fits.
-
-    Raises
-    ------
-    InputError
-        Names the buffer, the operation and what it needs.
-    """
-    for op in graph.ops:
-        if op.engine == HOST:
-            continue
-        costs = TileCosts.of(FusedGroup(machine, graph, (op.number,)), Tile(1, 1, 1, 1))
-        for name, needed in zip(BUFFERS, map(only, costs.buffers), strict=True):
-            if needed > (capacity := machine.capacity(name)):
-                limit = f"operation {op.name} needs at least {needed}, for one value of its output at a time"
-                raise InputError(f"machine.{name}_bytes", capacity, limit)

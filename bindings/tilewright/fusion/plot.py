@@ -21,7 +21,7 @@ from tilewright.fusion.plan import Group, Plan, Tile
 from tilewright.fusion.problem import FusionLimits, Problem
 from tilewright.fusion.schedule import GroupSchedule
 from tilewright.fusion.summary import rows
-from tilewright.fusion.tiles import Choice, best
+from tilewright.fusion.tiles import Choice, best, enough
 from tilewright.plotting import (
     BLUE,
     GREEN,
@@ -546,11 +546,17 @@ def traffic_of(fused: FusedGroup, tile: Tile) -> Numbers:
 
 
 def _alone(problem: Problem, number: int) -> Choice:
-    """Return what an operation costs alone, with its best tile, of any halo if the limits leave it none."""
-    choice = best(problem, (number,)) or best(
-        problem.model_copy(update={"limits": FusionLimits()}), (number,)
-    )
-    assert choice is not None  # or the problem would have been refused
+    """Return what an operation costs alone, with its best tile.
+
+    If the limits and buffers leave it none, it is that of any halo, or in buffers that are large enough.
+    """
+    free = problem.model_copy(update={"limits": FusionLimits()})
+    choice = best(problem, (number,)) or best(free, (number,))
+    if choice is None:
+        sizes = {f"{name}_bytes": size for name, size in enough(free, (number,)).items()}
+        larger = free.machine.model_copy(update=sizes)
+        choice = best(free.model_copy(update={"machine": larger}), (number,))
+    assert choice is not None  # `enough` is
     return choice
 
 

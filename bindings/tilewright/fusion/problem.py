@@ -12,7 +12,6 @@ from tilewright.fusion.fused_group import FusedGroup
 from tilewright.fusion.graph import Op, OpGraph
 from tilewright.fusion.machine import HOST, EngineMachine
 from tilewright.fusion.matching import check_matches, matches
-from tilewright.fusion.measure import check_buffers
 from tilewright.fusion.templates import Template, bundled
 from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
@@ -76,7 +75,11 @@ class Problem(Spec):
     limits: FusionLimits = FusionLimits()
 
     def model_post_init(self, _context: object) -> None:
-        """Refuse networks that do not fit together, missing prices, and buffers too small for any tile."""
+        """Refuse networks that do not fit together, and missing prices.
+
+        Whether there is a plan at all is for the bound and the methods to say: which buffers are too small
+        for an operation depends on the groups that it can be in.
+        """
         self.network.check_shapes()
         if self.objective.most_cycles is not None and self.minimise != "memory":
             raise InputError(
@@ -90,7 +93,6 @@ class Problem(Spec):
             raise InputError("network.layers", len(self.ops), "holds no operation that the accelerator does")
         self._check_prices()
         check_matches(self.graph, self.templates)
-        check_buffers(self.machine, self.graph)
 
     def _check_prices(self) -> None:
         """Refuse to minimise energy where nothing has a price, so that all plans are equally good."""

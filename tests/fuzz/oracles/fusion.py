@@ -18,6 +18,9 @@ Nodes = tuple[int, ...]
 MOST_BLOCKS = 12_000
 """Channel blocks of all tiles of all groups together that are executed."""
 
+MOST_CYCLES = 2**50
+"""More than any plan takes."""
+
 ENGINES = {"conv": "CONV", "pool": "POOL", "add": "MISC"}
 
 
@@ -737,7 +740,9 @@ class Graph:
         if given is not None:
             return given
         alone = [self.tiles((op.number,), False).values() for op in self.ops if op.engine != "HOST"]
-        return sum(min(costs.cycles for costs in tiles) for tiles in alone if tiles)
+        if not all(alone):
+            return MOST_CYCLES
+        return sum(min(costs.cycles for costs in tiles) for tiles in alone)
 
 
 def best(problem: Json) -> int | None:
