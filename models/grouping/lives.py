@@ -151,7 +151,8 @@ def build(problem: Problem, extras: bool = True) -> Any:
     loads = sum(weight[c] * loaded(c, k) for c in m.CELLS for k in m.STEPS)  # (13)
     minimise(m, problem, loads, sum(m.used[k] for k in m.STEPS))  # (15)
     if extras:
-        _add_cuts(m, weight, last, loads)
+        if weight:  # else patches are padding alone, and there is nothing to count
+            _add_cuts(m, weight, last, loads)
         _break_symmetry(m)
     return m
 

@@ -92,6 +92,8 @@ TINY = {
     "padding alone fits no more": problem((1, 1, 1), (1, 2), 5, kernels=4, padding=(0, 0, 4, 4),
                                           dilation=(1, 4), reloads=0,
                                           machine={"padding": "generated", "memory": 13}),
+    "patches of padding alone": problem((1, 1, 3), (2, 1), padding=(1, 1, 0, 0), dilation=(2, 1),
+                                        machine={"padding": "generated"}),
     "padding all round": problem((1, 2, 2), padding=(1, 1, 1, 1), steps="kmin",
                                  machine={"padding": "generated"}),
 }  # fmt: skip
