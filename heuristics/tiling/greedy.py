@@ -20,7 +20,7 @@ share their halo in x or y), weights stay (likewise)."""
 
 def suits(problem: Problem) -> bool:
     """Whether the heuristic has plans for a problem."""
-    return problem.machine.kind == "dsp" and problem.minimise != "pareto"
+    return problem.machine.kind == "dsp" and problem.plain
 
 
 def plan(problem: Problem) -> Plan:

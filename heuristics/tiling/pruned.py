@@ -22,7 +22,7 @@ MAX_PADDED_WORK = 1.05
 
 def suits(problem: Problem) -> bool:
     """Whether the heuristic has plans for a problem."""
-    return problem.machine.kind == "dsp" and problem.minimise != "pareto"
+    return problem.machine.kind == "dsp" and problem.plain
 
 
 def plan(problem: Problem) -> Plan:

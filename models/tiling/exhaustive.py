@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tilewright.core.context import Outcome, RunContext
 from tilewright.spec.errors import OutOfTimeError
-from tilewright.tiling import MACHINES, Plan, Problem
+from tilewright.tiling import MACHINES, Plan, Problem, last_stage
 
 IN_PROCESS = True
 """It looks at its deadline often and needs no process that can be killed."""
@@ -17,7 +17,8 @@ IN_PROCESS = True
 def solve(problem: Problem, search: RunContext) -> Outcome:
     """Find and prove the optimum of a problem with one layer; of ``pareto``, the whole front."""
     try:
-        found = MACHINES[problem.machine.kind].exhaustive(problem, search.deadline)
+        stage = last_stage(problem, search.deadline)
+        found = None if stage is None else MACHINES[problem.machine.kind].exhaustive(stage, search.deadline)
     except OutOfTimeError:
         return Outcome("unknown")
     if found is None:

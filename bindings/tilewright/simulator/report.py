@@ -322,6 +322,11 @@ class Report:
         return int((self.macs > 0).sum())
 
     @property
+    def accesses(self) -> int:
+        """Elements moved from and to external memory."""
+        return sum(int(counts.sum()) for table in (self.loaded, self.written) for counts in table.values())
+
+    @property
     def peak(self) -> int:
         """Most elements on chip at one time under sequential execution, or under the static schedule."""
         for line in (self.sequential, self.scheduled):

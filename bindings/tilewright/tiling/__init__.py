@@ -9,6 +9,7 @@ from tilewright.core.room import Room, register
 from tilewright.tiling.evaluation import (
     MACHINES,
     best_bound,
+    last_stage,
     measured_objective,
     most_values,
     numeric_elements,
@@ -30,6 +31,7 @@ __all__ = [
     "Problem",
     "best_bound",
     "fault",
+    "last_stage",
     "measured_objective",
     "numeric_elements",
     "objective",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -16,7 +17,7 @@ from tilewright.spec.network import MAX_LAYERS
 from tilewright.tiling import dsp, npu
 from tilewright.tiling.machine_kind import MachineKind
 from tilewright.tiling.plan import Plan
-from tilewright.tiling.problem import Problem
+from tilewright.tiling.problem import UNITS, Problem
 
 MACHINES: dict[str, MachineKind] = {"dsp": dsp, "npu": npu}
 """What each kind of machine knows of a layer's plans."""
@@ -61,7 +62,14 @@ def _violation(problem: Problem, plan: Plan) -> str | None:
     layer = plan.layers[0]
     if not isinstance(layer, kind.LayerPlan):
         return f"kind of plan: the machine is of kind {problem.machine.kind}"
-    return kind.violation(problem, layer)
+    broken = kind.violation(problem, layer)
+    if broken is not None:
+        return broken
+    for name, most in problem.limits.at_most.given.items():
+        cost = kind.objective(problem.with_(objective={"minimise": name, "tolerance": 0.0}), layer)
+        if cost > most:
+            return f"limit of {name}: the plan has {cost:,} {UNITS[name]}, the limits allow {most:,}"
+    return None
 
 
 def objective(problem: Problem, plan: Plan) -> int:
@@ -151,7 +159,10 @@ def _simulate_front(problem: Problem, plan: Plan, options: dict[str, Any]) -> Re
 
 
 def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bool | None, str]]:
-    """Verify what an optimal plan claims beyond its objective: that a front is complete.
+    """Verify what an optimal plan claims beyond its objective.
+
+    That is for a front that it is complete, and for a list of objectives that those before the last are
+    within their tolerance, layer by layer.
 
     Parameters
     ----------
@@ -163,7 +174,7 @@ def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bo
     list of (what, holds, detail)
     """
     if problem.minimise != "pareto":
-        return []
+        return _recheck_list(problem, plan, deadline) if problem.before else []
     kind = _machine(problem)
     try:
         again = kind.exhaustive(problem, deadline)
@@ -174,6 +185,60 @@ def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bo
         for layers in (plan.layers, again.layers if again else ())
     )
     return front.recheck(claimed, found, again is not None and again.proven)
+
+
+def _recheck_list(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bool | None, str]]:
+    """Verify layer by layer that no objective before the last costs more than its tolerance allows."""
+    stages: dict[int, Problem | None] = {}
+    for (name, part), one in zip(problem.parts, plan.split(), strict=True):
+        try:
+            if id(part) not in stages:
+                stages[id(part)] = last_stage(part, deadline)
+        except OutOfTimeError:
+            return [("tolerance", None, "the objectives before the last are not proven in time")]
+        stage = stages[id(part)]
+        broken = "there is no plan" if stage is None else _violation(stage, one)
+        if broken is not None:
+            return [("tolerance", False, f"layer {name}: {broken}" if name else broken)]
+    return [("tolerance", True, f"{', '.join(name for name, _ in problem.before)}: within it")]
+
+
+def last_stage(problem: Problem, deadline: float) -> Problem | None:
+    """Return what is left of a list of objectives: the last one, with limits on those before it.
+
+    Each is minimised in its turn, and may then cost its least and the tolerance.
+
+    Parameters
+    ----------
+    problem
+        With one layer.
+    deadline
+        ``time.monotonic()`` until when the optima of all but the last are proven.
+
+    Returns
+    -------
+    Problem or None
+        The problem itself where it has one objective; None where there is no plan.
+
+    Raises
+    ------
+    OutOfTimeError
+        When the deadline passes.
+    """
+    at_most = problem.limits.at_most.given
+    for name, tolerance in problem.before:
+        found = _machine(problem).exhaustive(_alone(problem, name, at_most), deadline)
+        if found is None:
+            return None
+        if not found.proven:
+            raise OutOfTimeError
+        least = found.value + int(found.value * Fraction(str(tolerance)))
+        at_most[name] = min(least, at_most.get(name, least))
+    return _alone(problem, problem.minimise, at_most) if problem.before else problem
+
+
+def _alone(problem: Problem, name: str, at_most: dict[str, int]) -> Problem:
+    return problem.with_(objective={"minimise": name, "tolerance": 0.0}, limits={"at_most": at_most})
 
 
 def simulation_seconds(problem: Problem, steps: int) -> float:

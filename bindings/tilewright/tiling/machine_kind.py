@@ -19,6 +19,14 @@ from tilewright.simulator import Report
 from tilewright.spec.layer import Layer
 
 
+class CostLimits(Protocol):
+    """What plans may cost; see `tilewright.tiling.problem.Ceilings`."""
+
+    @property
+    def given(self) -> dict[str, int]:
+        """What a plan may cost at most, by what that counts."""
+
+
 class LayerLimits(Protocol):
     """What plans of a layer may do; see `tilewright.tiling.problem.TilingLimits`."""
 
@@ -29,6 +37,10 @@ class LayerLimits(Protocol):
     @property
     def partition(self) -> str:
         """The partition over the cores that plans are limited to, or ``any``."""
+
+    @property
+    def at_most(self) -> CostLimits:
+        """What plans may cost."""
 
 
 class LayerProblem(Protocol):

@@ -14,7 +14,10 @@ from tilewright.spec.network import Network
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.npu.machine import NpuMachine
 
-OBJECTIVES = {"dsp": ("accesses", "cycles", "energy", "pareto"), "npu": ("time",)}
+Share = Annotated[float, Field(ge=0, le=100)]
+Amount = Annotated[int, Field(ge=0, le=2**62)]
+
+OBJECTIVES = {"dsp": ("accesses", "cycles", "energy", "pareto"), "npu": ("time", "accesses")}
 """What can be minimised, the default first."""
 
 UNITS = {"accesses": "elements", "cycles": "cycles", "energy": "fJ", "pareto": "cycles", "time": "ps"}
@@ -35,14 +38,66 @@ class TilingObjective(Spec):
 
     Attributes
     ----------
-    minimise : {"accesses", "cycles", "energy", "pareto", "time"}
+    minimise : {"accesses", "cycles", "energy", "pareto", "time"}, or a list of them
         Elements moved from and to external memory; cycles of a DSP; femtojoules of a DSP; every trade-off of
-        throughput against memory efficiency (thesis, equation 5.24); picoseconds of an NPU.
+        throughput against memory efficiency (thesis, equation 5.24); picoseconds of an NPU. Of a list each
+        one is minimised among the plans that are good in those before it. Layers of a network are each
+        taken by themselves.
+    tolerance
+        How much more than its least each objective of a list but the last may cost, as a share of that: one
+        number for all of them, or one for each.
     """
 
     table_name: ClassVar[str] = "objective"
 
-    minimise: str | None = None
+    minimise: str | tuple[str, ...] | None = None
+    tolerance: Share | tuple[Share, ...] = 0.0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is minimised, the most important first; nothing where that is left to the machine."""
+        return (self.minimise,) if isinstance(self.minimise, str) else self.minimise or ()
+
+    @property
+    def tolerances(self) -> tuple[float, ...]:
+        """The tolerance of every objective but the last."""
+        given = self.tolerance
+        return given if isinstance(given, tuple) else (given,) * (len(self.names) - 1)
+
+    def model_post_init(self, _context: object) -> None:
+        """Refuse lists that say something twice or nothing, and tolerances of no objective."""
+        names, given = self.names, self.tolerance
+        if self.minimise == () or len(set(names)) < len(names):
+            raise InputError("minimise", list(names), "takes different objectives, the most important first")
+        if isinstance(given, tuple) and len(given) != len(names) - 1:
+            limit = f"takes one number, or one for each objective but the last, which are {len(names) - 1}"
+            raise InputError("tolerance", list(given), limit)
+        if given and len(names) < 2:
+            raise InputError("tolerance", given, "is for a list of objectives")
+
+
+class Ceilings(Spec):
+    """What a plan of a layer may cost at most, whatever is minimised; None for no limit.
+
+    Attributes
+    ----------
+    accesses
+        Elements moved from and to external memory.
+    cycles, energy
+        Cycles and femtojoules, of a DSP.
+    time
+        Picoseconds, of an NPU.
+    """
+
+    accesses: Amount | None = None
+    cycles: Amount | None = None
+    energy: Amount | None = None
+    time: Amount | None = None
+
+    @property
+    def given(self) -> dict[str, int]:
+        """Those that there are, by what they limit."""
+        return {name: most for name in type(self).model_fields if (most := getattr(self, name)) is not None}
 
 
 class TilingLimits(Spec):
@@ -55,12 +110,15 @@ class TilingLimits(Spec):
         ``kc``, ``oc``, ``oxyn``, ``oxyn/ox``. NPU: ``any``, ``IS``, ``OS``, ``WS``.
     partition
         NPU: ``any``, ``KS``, ``KS&OFM``, ``OFM``.
+    at_most
+        What the plan of a layer may cost at most.
     """
 
     table_name: ClassVar[str] = "limits"
 
     schedule: str = "any"
     partition: str = "any"
+    at_most: Ceilings = Ceilings()
 
 
 class Part(NamedTuple):
@@ -94,31 +152,68 @@ class Problem(Spec):
             raise InputError("batch", self.batch, "is for networks; a layer has a batch of its own")
         self._check_choices()
         if self.layer is not None:
-            self.machine.check(self.layer, self.minimise)
+            for name in self.objective.names or (self.minimise,):
+                self.machine.check(self.layer, name)
         elif self.network is not None and not self.parts:  # which are checked as they are built
             limit = "has no convolution and no fully connected layer, which are what is tiled"
             raise InputError("network.layers", [layer.name for layer in self.network.layers], limit)
 
     def _check_choices(self) -> None:
         """Refuse what this machine does not have, with what it has; a front is of a single layer."""
-        kind, network = self.machine.kind, self.network is not None
-        objectives = tuple(name for name in OBJECTIVES[kind] if not (network and name == "pareto"))
+        kind, network, limits = self.machine.kind, self.network is not None, self.limits
+        names = self.objective.names or (self.minimise,)
+        single = tuple(name for name in OBJECTIVES[kind] if name != "pareto")
+        objectives = single if network or names[1:] else OBJECTIVES[kind]
         for field, value, known in (
-            ("objective.minimise", self.minimise, objectives),
-            ("limits.schedule", self.limits.schedule, SCHEDULES[kind]),
-            ("limits.partition", self.limits.partition, PARTITIONS[kind]),
+            *(("objective.minimise", name, objectives) for name in names),
+            *((f"limits.at_most.{name}", name, single) for name in limits.at_most.given),
+            ("limits.schedule", limits.schedule, SCHEDULES[kind]),
+            ("limits.partition", limits.partition, PARTITIONS[kind]),
         ):
             if value in known:
                 continue
             there_are = f"a machine of kind {kind} has: {', '.join(known)}"
             if value == "pareto" and value in OBJECTIVES[kind]:
-                there_are = f"is for a single layer, not for a network; {there_are}"
+                alone = "a single layer, not for a network" if network else "itself, not for a list"
+                there_are = f"is for {alone}; {there_are}"
             raise InputError(field, value, there_are + did_you_mean(value, known))
+        if limits.at_most.given and (network or names == ("pareto",)):
+            others = "a network" if network else "a front"
+            raise InputError(
+                "limits.at_most", limits.at_most.given, f"is for a single plan, not for {others}"
+            )
 
     @property
     def minimise(self) -> str:
-        """What is minimised."""
-        return self.objective.minimise or OBJECTIVES[self.machine.kind][0]
+        """What is minimised, of a list the last one."""
+        return self.objective.names[-1] if self.objective.names else OBJECTIVES[self.machine.kind][0]
+
+    @property
+    def before(self) -> tuple[tuple[str, float], ...]:
+        """The objectives of a list that come before the last, each with its tolerance."""
+        return tuple(zip(self.objective.names, self.objective.tolerances, strict=False))
+
+    @property
+    def plain(self) -> bool:
+        """Whether one cost is minimised and none limited, as heuristics and formulations take it."""
+        return self.minimise != "pareto" and not self.before and not self.limits.at_most.given
+
+    def refuse_limits(self, who: str) -> None:
+        """Refuse lists of objectives and limits of cost, for methods that do not know them.
+
+        Raises
+        ------
+        InputError
+            Which says who does not know them.
+        """
+        if self.before:
+            names = list(self.objective.names)
+            raise InputError(
+                "objective.minimise", names, f"{who} take a single objective; exhaustive takes lists"
+            )
+        if self.limits.at_most.given:
+            limit = f"{who} do not limit costs; exhaustive does"
+            raise InputError("limits.at_most", self.limits.at_most.given, limit)
 
     @property
     def unit(self) -> str:

@@ -14,7 +14,7 @@ from tilewright.run.instance import read
 from tilewright.spec.layer import Layer
 from tilewright.tiling.npu import cut_of
 from tilewright.tiling.npu.cost import Cost, cost, time_ps, totals
-from tilewright.tiling.npu.exact import NEVER, FastestPlan, fastest_tile, tiles
+from tilewright.tiling.npu.exact import NEVER, BestPlan, best_tile, tiles
 from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
 from tilewright.tiling.npu.slices import Cut
@@ -49,16 +49,16 @@ class Chosen:
     """
 
     problem: Problem
-    cells: Mapping[tuple[str, str], FastestPlan]
+    cells: Mapping[tuple[str, str], BestPlan]
     blind: NpuPlan
-    apart: FastestPlan | None
+    apart: BestPlan | None
 
     @property
-    def best(self) -> FastestPlan:
+    def best(self) -> BestPlan:
         """The fastest plan."""
         return min(self.cells.values(), key=lambda found: found.value)
 
-    def fixed(self, strategy: str) -> FastestPlan | None:
+    def fixed(self, strategy: str) -> BestPlan | None:
         """Return the fastest plan with a partition or a schedule, None where no tile fits."""
         fitting = [found for key, found in self.cells.items() if strategy in key]
         return min(fitting, key=lambda found: found.value, default=None)
@@ -140,10 +140,10 @@ def choose(problem: Problem) -> Chosen:
     blind_machine = machine.model_copy(update={"burst_ps": 0})
     cells, blind = {}, None
     for partition, schedule in product(PARTITIONS, SCHEDULES):
-        found = fastest_tile(cut_of(layer, machine, partition), schedule)
+        found = best_tile(cut_of(layer, machine, partition), schedule)
         if found is not None:
             cells[partition, schedule] = found
-        free = fastest_tile(cut_of(layer, blind_machine, partition), schedule)
+        free = best_tile(cut_of(layer, blind_machine, partition), schedule)
         if free is not None and (blind is None or free.value < blind.value):
             blind = free
     assert blind is not None
@@ -154,7 +154,7 @@ def choose(problem: Problem) -> Chosen:
     return Chosen(problem, cells, blind.plan, fastest)
 
 
-def apart_from_is(cut: Cut) -> FastestPlan | None:
+def apart_from_is(cut: Cut) -> BestPlan | None:
     """Return the fastest plan with `OS` whose tiles have a part of a core's filters, if it has several."""
     grid, (steps, *_) = tiles(cut, "OS"), cut.steps
     if len(steps) > 1:
@@ -163,7 +163,7 @@ def apart_from_is(cut: Cut) -> FastestPlan | None:
         return None
     time = np.where(grid.fits, time_ps(cut, totals(cut, "OS", grid.steps)), NEVER)
     at = int(time.argmin())
-    return FastestPlan(int(time.flat[at]), grid.plan(cut, "OS", at))
+    return BestPlan(int(time.flat[at]), grid.plan(cut, "OS", at))
 
 
 def time_parts(layer: Chosen, plan: NpuPlan) -> tuple[int, int, int]:

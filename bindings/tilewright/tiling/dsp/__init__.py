@@ -11,6 +11,7 @@ import numpy as np
 from tilewright.core.bounds import Exact
 from tilewright.simulator import Report, Violation, execute
 from tilewright.simulator.reference import convolution, random_values
+from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
 from tilewright.tiling.dsp import bounds, cost, exact, thesis_model
 from tilewright.tiling.dsp.lowering import lower
@@ -70,7 +71,7 @@ def objective(problem: LayerProblem, plan: DspPlan) -> int:
 def measured_objective(problem: LayerProblem, report: Report) -> int:
     """Cost of a simulated plan."""
     machine = problem.machine
-    accesses = _accesses(report)
+    accesses = report.accesses
     if problem.minimise == "accesses":
         return accesses
     if problem.minimise == "energy":
@@ -169,11 +170,13 @@ def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
     if minimise == "pareto":
         front, proven = exact.pareto_front(nest, limit, local, deadline)
         return Exact(front[0].cycles, tuple(point.plan for point in front), proven) if front else None
-    if minimise == "accesses":
+    if minimise == "accesses" and not problem.limits.at_most.given:
         found = exact.fewest_accesses(nest, limit, deadline=deadline)
         proven = time.monotonic() <= deadline
     else:
-        found, proven = exact.cheapest(nest, minimise, limit, local, deadline)
+        found, proven = exact.cheapest(nest, minimise, limit, local, deadline, problem.limits.at_most.given)
+    if found is None and not proven:
+        raise OutOfTimeError
     return None if found is None else Exact(found.value, (found.plan,), proven)
 
 
@@ -181,8 +184,4 @@ def trade_off(problem: LayerProblem, report: Report) -> dict[str, int]:
     """Return the two numbers of a point of a Pareto front (equations 5.22 and 5.23, without constants)."""
     line = report.lockstep if problem.machine.double_buffering else report.sequential
     assert line is not None
-    return {"cycles": line.cycles, "accesses": _accesses(report)}
-
-
-def _accesses(report: Report) -> int:
-    return sum(int(counts.sum()) for table in (report.loaded, report.written) for counts in table.values())
+    return {"cycles": line.cycles, "accesses": report.accesses}

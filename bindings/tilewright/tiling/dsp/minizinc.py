@@ -67,13 +67,14 @@ def nest_of(problem: Problem) -> Nest:
     Raises
     ------
     InputError
-        For other machines and objectives.
+        For other machines and objectives, and where costs are limited.
     """
     others = "the declarative formulations do accesses on a machine of kind dsp; exhaustive does the others"
     if problem.machine.kind != "dsp":
         raise InputError("machine.kind", problem.machine.kind, others)
     if problem.minimise != "accesses":
         raise InputError("objective.minimise", problem.minimise, others)
+    problem.refuse_limits("the declarative formulations")
     return dsp.nest_of(problem.one_layer, problem.machine)
 
 

@@ -7,7 +7,7 @@ from tilewright.simulator import Report, Violation, execute
 from tilewright.simulator.reference import convolution, random_values
 from tilewright.tiling.machine_kind import LayerProblem
 from tilewright.tiling.npu import exact
-from tilewright.tiling.npu.cost import cost, published, time_ps
+from tilewright.tiling.npu.cost import cost, measure, published, time_ps
 from tilewright.tiling.npu.lowering import data, lower
 from tilewright.tiling.npu.plan import DIMENSIONS, NpuPlan
 from tilewright.tiling.npu.slices import Cut
@@ -37,20 +37,20 @@ def violation(problem: LayerProblem, plan: NpuPlan) -> str | None:
 
 
 def objective(problem: LayerProblem, plan: NpuPlan) -> int:
-    """Time of a valid plan in picoseconds by the closed form; the simulator must find the same."""
+    """Picoseconds or accesses of a valid plan by the closed form; the simulator must find the same."""
     cut = _cut(problem, plan)
-    return int(time_ps(cut, cost(cut, plan)))
+    return int(measure(cut, cost(cut, plan), problem.minimise))
 
 
 def measured_objective(problem: LayerProblem, report: Report) -> int:
-    """Time of a simulated plan in picoseconds."""
-    assert report.sequential is not None
-    return report.sequential.cycles
+    """Picoseconds or accesses of a simulated plan."""
+    return trade_off(problem, report)["time_ps" if problem.minimise == "time" else "accesses"]
 
 
 def trade_off(problem: LayerProblem, report: Report) -> dict[str, int]:
-    """Return the time, since nothing is traded for it."""
-    return {"time_ps": measured_objective(problem, report)}
+    """Return the time and the elements moved."""
+    assert report.sequential is not None
+    return {"time_ps": report.sequential.cycles, "accesses": report.accesses}
 
 
 def simulate(
@@ -80,7 +80,7 @@ def simulate(
             "partition": plan.partition,
             "schedule": plan.schedule,
             "tile": dict(zip(DIMENSIONS, cut.step(plan.tile), strict=True)),
-            "time_ps": measured_objective(problem, report),
+            **trade_off(problem, report),
             "bursts": total.bursts,
             "published_time_ps": time_ps(cut, full),
             "published_bursts": full.bursts,
@@ -89,8 +89,8 @@ def simulate(
 
 
 def best_bound(problem: LayerProblem) -> Bound:
-    """Return a lower bound on the time: that of tiles whose cores have room for all input maps."""
-    least = exact.least_time(problem)
+    """Return a lower bound: the cost of tiles whose cores have room for all input maps."""
+    least = exact.least(problem)
     if least is None:
         limits = problem.limits
         why = f"no tile fits partition {limits.partition} and schedule {limits.schedule}"
@@ -99,6 +99,6 @@ def best_bound(problem: LayerProblem) -> Bound:
 
 
 def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
-    """Return the fastest plan, or None if nothing is feasible; that takes milliseconds."""
-    found = exact.fastest(problem, deadline)
+    """Return the best plan, or None if nothing is feasible; that takes milliseconds."""
+    found = exact.best(problem, deadline)
     return None if found is None else Exact(found.value, (found.plan,))

@@ -99,6 +99,11 @@ def time_ps(cut: Cut, cost: Cost) -> Any:
     return cost.cycles * machine.cycle_ps + moved + cost.bursts * machine.burst_ps
 
 
+def measure(cut: Cut, cost: Cost, minimise: str) -> Any:
+    """Return the time of a cost in picoseconds, or its accesses."""
+    return time_ps(cut, cost) if minimise == "time" else cost.elements
+
+
 def cost(cut: Cut, plan: NpuPlan) -> Cost:
     """Return the cost of a plan, exactly as the simulator measures it."""
     return _one(totals(cut, plan.schedule, _numbers(cut, plan)))

@@ -7,7 +7,7 @@ T_M, and they are fewest with the largest T_M that fits.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.tiling.machine_kind import LayerLimits, LayerProblem
-from tilewright.tiling.npu.cost import Cost, time_ps, totals
+from tilewright.tiling.npu.cost import Cost, measure, totals
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
 from tilewright.tiling.npu.slices import Cut, cut_of
 
 NEVER = np.iinfo(np.int64).max
 
 
-class FastestPlan(NamedTuple):
-    """The best plan and its time in picoseconds."""
+class BestPlan(NamedTuple):
+    """The best plan and its cost."""
 
     value: int
     plan: NpuPlan
@@ -89,10 +89,10 @@ def largest_filter_step(cut: Cut, schedule: str, n: Any, r: Any, c: Any) -> Any:
     return np.minimum(most, filters)
 
 
-def fastest(problem: LayerProblem, deadline: float = float("inf")) -> FastestPlan | None:
-    """Return the fastest plan of a layer, None where no tile fits a schedule that is asked for.
+def best(problem: LayerProblem, deadline: float = float("inf")) -> BestPlan | None:
+    """Return the best plan of a layer, None where no tile fits a schedule that is asked for.
 
-    Of equally fast ones it is the first in the order of partitions, schedules, ascending T_R and T_C and
+    Of equally good ones it is the first in the order of partitions, schedules, ascending T_R and T_C and
     descending T_N.
 
     Raises
@@ -100,24 +100,38 @@ def fastest(problem: LayerProblem, deadline: float = float("inf")) -> FastestPla
     OutOfTimeError
         When the deadline, a ``time.monotonic()``, passes.
     """
-    best: FastestPlan | None = None
+    best: BestPlan | None = None
     for partition, schedule in choices(problem.limits):
         if time.monotonic() > deadline:
             raise OutOfTimeError
-        found = fastest_tile(cut_of(problem.one_layer, problem.machine, partition), schedule)
+        cut = cut_of(problem.one_layer, problem.machine, partition)
+        found = best_tile(cut, schedule, problem.minimise, problem.limits.at_most.given)
         if found is not None and (best is None or found.value < best.value):
             best = found
     return best
 
 
-def fastest_tile(cut: Cut, schedule: str) -> FastestPlan | None:
-    """Return the fastest plan of one partition and schedule."""
+def best_tile(
+    cut: Cut, schedule: str, minimise: str = "time", at_most: Mapping[str, int] | None = None
+) -> BestPlan | None:
+    """Return the best plan of one partition and schedule.
+
+    Parameters
+    ----------
+    at_most
+        What a plan may cost at most, by what that counts. No count grows with T_M, so that the largest that
+        fits is within such limits whenever a smaller one is.
+    """
     all_tiles = tiles(cut, schedule)
     if not all_tiles.fits.any():
         return None
-    time = np.where(all_tiles.fits, time_ps(cut, totals(cut, schedule, all_tiles.steps)), NEVER)
-    at = int(time.argmin())
-    return FastestPlan(int(time.flat[at]), all_tiles.plan(cut, schedule, at))
+    total = totals(cut, schedule, all_tiles.steps)
+    allowed = all_tiles.fits
+    for of, most in (at_most or {}).items():
+        allowed = allowed & (measure(cut, total, of) <= most)
+    value = np.where(allowed, measure(cut, total, minimise), NEVER)
+    at = int(value.argmin())
+    return BestPlan(int(value.flat[at]), all_tiles.plan(cut, schedule, at)) if allowed.flat[at] else None
 
 
 def relaxed(cut: Cut, schedule: str) -> tuple[Cost, NDArray[np.bool_]]:
@@ -132,13 +146,13 @@ def relaxed(cut: Cut, schedule: str) -> tuple[Cost, NDArray[np.bool_]]:
     return totals(cut, schedule, (np.maximum(most, 1), np.int64(cut.maps), r, c)), most > 0
 
 
-def least_time(problem: LayerProblem) -> int | None:
-    """Return a lower bound on the time of every plan, None if there is no plan."""
+def least(problem: LayerProblem) -> int | None:
+    """Return a lower bound on the cost of every plan, None if there is no plan."""
     least: int | None = None
     for partition, schedule in choices(problem.limits):
         cut = cut_of(problem.one_layer, problem.machine, partition)
         total, fits = relaxed(cut, schedule)
         if fits.any():
-            found = int(np.where(fits, time_ps(cut, total), NEVER).min())
+            found = int(np.where(fits, measure(cut, total, problem.minimise), NEVER).min())
             least = found if least is None else min(least, found)
     return least

@@ -14,7 +14,7 @@ import numpy as np
 
 from tilewright.spec.errors import InputError
 from tilewright.tiling import npu
-from tilewright.tiling.npu.cost import Counts, time_ps, totals
+from tilewright.tiling.npu.cost import Counts, measure, totals
 from tilewright.tiling.npu.exact import choices, largest_filter_step, relaxed
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
 from tilewright.tiling.npu.slices import Cut
@@ -34,8 +34,9 @@ def cuts(problem: Problem) -> dict[str, Cut]:
     Raises
     ------
     InputError
-        For other machines.
+        For other machines, and where costs are limited.
     """
+    problem.refuse_limits("the declarative formulations")
     if problem.machine.kind != "npu":
         limit = "this formulation is for a machine of kind npu; exhaustive does the others"
         raise InputError("machine.kind", problem.machine.kind, limit)
@@ -43,15 +44,17 @@ def cuts(problem: Problem) -> dict[str, Cut]:
 
 
 def prices(problem: Problem) -> tuple[int, int, int]:
-    """Return the picoseconds of a cycle, of an element moved and of a burst."""
+    """Return what a cycle, an element moved and a burst cost: picoseconds, or accesses."""
+    if problem.minimise == "accesses":
+        return 0, 1, 0
     machine = next(iter(cuts(problem).values())).machine
     return machine.cycle_ps, machine.element_bytes * machine.byte_ps, machine.burst_ps
 
 
 def scale(problem: Problem) -> tuple[int, int]:
-    """Return (offset, unit): a plan takes ``offset + unit * objective`` picoseconds.
+    """Return (offset, unit): a plan costs ``offset + unit * objective`` picoseconds or accesses.
 
-    All times are whole multiples of the unit: what the prices have in common, for every image and group.
+    All costs are whole multiples of the unit: what the prices have in common, for every image and group.
     """
     each = prices(problem)
     unit = (gcd(*each) or 1) * cuts(problem)["KS"].repeats
@@ -85,21 +88,21 @@ def known_plan(problem: Problem) -> NpuPlan | None:
     """Return a good plan by descent: rows and columns, then input maps, until nothing gets better."""
     best: tuple[int, NpuPlan] | None = None
     for partition, schedule in choices(problem.limits):
-        found = _descend(cuts(problem)[partition], schedule)
+        found = _descend(cuts(problem)[partition], schedule, problem.minimise)
         if found is not None and (best is None or found[0] < best[0]):
             best = found
     return None if best is None else best[1]
 
 
-def _descend(cut: Cut, schedule: str) -> tuple[int, NpuPlan] | None:
+def _descend(cut: Cut, schedule: str, minimise: str) -> tuple[int, NpuPlan] | None:
     _, ns, rs, cs = cut.steps
-    found = _best_of(cut, schedule, ns[:1], rs, cs)
+    found = _best_of(cut, schedule, minimise, ns[:1], rs, cs)
     while found is not None:
         before = found
         _, _, r, c = (np.array([step]) for step in found[1].tile)
-        found = min(found, _best_of(cut, schedule, ns, r, c) or found, key=_value)
+        found = min(found, _best_of(cut, schedule, minimise, ns, r, c) or found, key=_value)
         n = np.array([found[1].tile[1]])
-        found = min(found, _best_of(cut, schedule, n, rs, cs) or found, key=_value)
+        found = min(found, _best_of(cut, schedule, minimise, n, rs, cs) or found, key=_value)
         if found == before:
             break
     return found
@@ -109,17 +112,19 @@ def _value(found: tuple[int, NpuPlan]) -> int:
     return found[0]
 
 
-def _best_of(cut: Cut, schedule: str, n: Counts, r: Counts, c: Counts) -> tuple[int, NpuPlan] | None:
-    """Return the fastest plan of some steps, each with the most filters that fit."""
+def _best_of(
+    cut: Cut, schedule: str, minimise: str, n: Counts, r: Counts, c: Counts
+) -> tuple[int, NpuPlan] | None:
+    """Return the best plan of some steps, each with the most filters that fit."""
     grid = np.ix_(n, r, c)
     most = largest_filter_step(cut, schedule, *grid)
     if not (most > 0).any():
         return None
-    time = time_ps(cut, totals(cut, schedule, (np.maximum(most, 1), *grid)))
-    time = np.where(most > 0, time, np.iinfo(np.int64).max)
-    at = np.unravel_index(int(time.argmin()), time.shape)
+    value = measure(cut, totals(cut, schedule, (np.maximum(most, 1), *grid)), minimise)
+    value = np.where(most > 0, value, np.iinfo(np.int64).max)
+    at = np.unravel_index(int(value.argmin()), value.shape)
     tile = (int(most[at]), int(n[at[0]]), int(r[at[1]]), int(c[at[2]]))
-    return int(time[at]), NpuPlan(cut.partition, schedule, cut.step(tile))
+    return int(value[at]), NpuPlan(cut.partition, schedule, cut.step(tile))
 
 
 # MiniZinc --------------------------------------------------------------------------------------------------

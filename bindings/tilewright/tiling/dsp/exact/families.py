@@ -95,11 +95,13 @@ def _fitting(nest: Nest, lists: list[Counts], most_tiles: float) -> tuple[Counts
 
 
 def tile_limit(nest: Nest, minimise: str, value: int) -> float:
-    """Return how many tiles a plan can have whose cycles or energy are not above a value.
+    """Return how many tiles a plan can have whose cycles or energy are not above a value; else infinite.
 
     The core computes, and sets up every transfer: three for the first tile, and after that at least two for
     each, one where the input's new part may be nothing but padding (docs/tiling-bounds.md).
     """
+    if minimise == "accesses":
+        return inf
     machine = nest.machine
     setup, each = machine.dma_setup_cycles, 1 if machine.padding == "generated" else 2
     cycles = float(value)

@@ -15,7 +15,7 @@ from tilewright.tiling.dsp.traffic import Tiles
 
 
 def lower_bound(tiles: Tiles, accesses: Counts, transfers: Counts, minimise: str, local: int) -> Counts:
-    """Bound cycles or energy from below, given accesses and transfers.
+    """Bound cycles or energy from below, given accesses and transfers, or return the accesses.
 
     The first loads and the last write stand alone; in between, core and bus each have their work to do.
 
@@ -23,10 +23,12 @@ def lower_bound(tiles: Tiles, accesses: Counts, transfers: Counts, minimise: str
     ----------
     accesses, transfers : int, shape (..., tiles)
         Of each tile's schedules.
-    minimise : {"cycles", "energy"}
+    minimise : {"cycles", "energy", "accesses"}
     local
         Elements of local traffic of the layer (`local_traffic`).
     """
+    if minimise == "accesses":
+        return accesses
     nest, machine = tiles.nest, tiles.nest.machine
     bus, setup = machine.bus_elements_per_cycle, machine.dma_setup_cycles
     compute = -(-nest.macs // machine.macs_per_cycle)
@@ -69,7 +71,7 @@ class Way:
     plans: tuple[DspPlan, ...]
 
     def bound(self, minimise: str) -> int:
-        """Return a lower bound on the cycles or the energy of each of the plans."""
+        """Return a lower bound on the cycles, the energy or the accesses of each of the plans."""
         moved = np.array([self.accesses]), np.array([self.transfers])
         return int(lower_bound(self.tiles, *moved, minimise, self.local)[0])
 
