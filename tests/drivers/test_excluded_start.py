@@ -1,0 +1,96 @@
+"""A model that excludes a valid warm start is wrong, and is told so: exit status 4, model and constraint."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from formulations import need
+from tests import command
+
+LAYER = """room = "grouping"
+[layer]
+input = [1, 5, 5]
+kernels = 1
+kernel = [3, 3]
+[machine]
+group_size = 2
+[limits]
+steps = "kmin"
+"""
+
+MINIZINC = """include "ordered.mzn";
+constraint {name} step[1] = n_steps;
+"""
+"""What `ordered` says and one wrong thing more: the patch that every start has in its first steps is last."""
+
+PYOMO = '''"""The paper's program, in which the first patch is computed last."""
+
+from tilewright.models.grouping import s1
+from tilewright.models.grouping.s1 import read, size, start
+
+
+def build(problem, extras=True):
+    model = s1.build(problem)
+    {wrong}
+    return model
+'''
+
+
+def solved(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, *options: str
+) -> subprocess.CompletedProcess[str]:
+    """Solve with a formulation of the user's own, from the start that the zigzag heuristic finds."""
+    models = folder / "models" / "grouping"
+    models.mkdir(parents=True)
+    (models / file).write_text(text)
+    (folder / "layer.toml").write_text(LAYER)
+    monkeypatch.setenv("TILEWRIGHT_PATH", str(folder))
+    method = file.replace(".mzn", "@gecode").replace(".py", "@highs")
+    return command.run(folder, "solve", "layer.toml", "--with", method, *options)
+
+
+def check_told(done: subprocess.CompletedProcess[str], where: str) -> None:
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert f"the model late excludes a start that is valid: {where}" in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (':: "the first patch comes last"', 'constraint "the first patch comes last"'),
+        ("", 'constraint "late.mzn, line 2"'),
+        (':: "in two lines"\n ', 'constraint "in two lines"'),
+    ],
+)
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_gecode_names_the_constraint_that_excludes_a_valid_start(
+    name: str, told: str, threads: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need("gecode")
+    text = MINIZINC.format(name=name)
+    options = "--warm-start", "zigzag", "--threads", threads
+    check_told(solved(tmp_path, monkeypatch, "late.mzn", text, *options), told)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (
+            "model.first_patch_comes_last = pyo.Constraint(expr=model.P_g[0, max(model.STEPS)] == 1)",
+            "it breaks constraint first_patch_comes_last",
+        ),
+        (
+            "model.few = pyo.Constraint(model.STEPS, rule=lambda m, k: sum(m.P_g[:, k]) <= k)",
+            "it breaks constraint few[1]",
+        ),
+        ("model.P_g[0, 1].setub(0)", "P_g[0,1] = 1 is no value of that variable"),
+    ],
+)
+def test_highs_names_the_constraint_that_excludes_a_valid_start(
+    wrong: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need("highs")
+    text = "import pyomo.environ as pyo\n\n" + PYOMO.format(wrong=wrong)
+    check_told(solved(tmp_path, monkeypatch, "late.py", text, "--warm-start", "zigzag"), told)
