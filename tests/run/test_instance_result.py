@@ -391,7 +391,19 @@ def test_only_toml_files_hold_tables(refuses: Refuses, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["gone.toml", "../gone.toml", "\0.toml", "x" * 300 + ".toml"])
 def test_a_table_whose_file_is_gone(refuses: Refuses, name: str) -> None:
-    refuses(changed("machine", name))
+    error = refuses(changed("machine", name))
+    assert error.file is not None
+    assert error.file.endswith("broken.toml")
+    assert (error.field, error.value) == ("machine", name)
+    assert "no such file; it is looked for at " in str(error)
+
+
+def test_a_table_whose_file_is_a_folder(refuses: Refuses, tmp_path: Path) -> None:
+    (tmp_path / "m.toml").mkdir()
+    error = refuses(changed("machine", "m.toml"))
+    assert (error.field, error.value) == ("machine", "m.toml")
+    assert "broken.toml" in str(error)
+    assert "is not a file; it is looked for at " in str(error)
 
 
 def test_an_error_in_an_included_file_names_its_field(refuses: Refuses) -> None:

@@ -142,7 +142,11 @@ def _text(table: dict[str, Any], key: str, default: str | None) -> str:
 def _included(name: str, key: str, path: Path | None) -> dict[str, Any]:
     if path is None or Path(name).is_absolute() or Path(name).suffix != ".toml":
         raise InputError(key, name, "must be a table, or the relative path of a .toml file that holds it")
-    return load(path.parent / name)
+    file = path.parent / name
+    if not exists(file) or not file.is_file():
+        told = "is not a file" if exists(file) else "no such file"
+        raise InputError(key, name, f"{told}; it is looked for at {_short(file)}")
+    return load(file)
 
 
 def _list_of(table: dict[str, Any], key: str) -> Any:
