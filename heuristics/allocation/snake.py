@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tilewright.allocation import Plan, Problem
 from tilewright.allocation.placement import snake
 from tilewright.allocation.placement.unplaced import floor_of, pes_to_place
@@ -15,6 +17,11 @@ def suits(problem: Problem) -> bool:
 def plan(problem: Problem) -> Plan:
     """Place the PEs that are given, or that the least interval takes."""
     return placed(problem)
+
+
+def compile_kernels(bundled: Callable[[str], Problem]) -> None:
+    """Compile what it runs; see `tilewright.core.catalogue.kernel_file`."""
+    plan(bundled("mnist-tcpa-placed"))
 
 
 def placed(problem: Problem, deadline: float = float("inf")) -> Plan:

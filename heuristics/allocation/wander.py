@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from tilewright.allocation import Plan, Problem, violation
+from tilewright.allocation.placement import annealing
 from tilewright.allocation.placement.floor import distance
 from tilewright.allocation.placement.hop_bound import lower_bound
 from tilewright.allocation.placement.improvement import improve
@@ -37,3 +39,12 @@ def plan(problem: Problem, search: RunContext) -> Plan:
             search.on_plan(best)
         seconds, seed = 2 * seconds, seed + 1
     return best
+
+
+def compile_kernels(bundled: Callable[[str], Problem]) -> None:
+    """Compile what it runs; see `tilewright.core.catalogue.kernel_file`."""
+    placed = snake.plan(bundled("mnist-tcpa-placed"))
+    floor = floor_of(bundled("mnist-tcpa-placed"), placed)
+    annealing.seed(0)
+    state = annealing.build((floor.rows, floor.columns), placed.regions, floor.edges, floor.border)
+    annealing.anneal(state, 1, 1.0)

@@ -13,7 +13,7 @@ grown from a straight front in their middle, to one end forwards and to the othe
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -64,6 +64,11 @@ def plan(problem: Problem) -> Plan:
             plans.append(Plan.from_groups(problem, groups))
     chosen: Plan = best(problem, plans)
     return chosen
+
+
+def compile_kernels(bundled: Callable[[str], Problem]) -> None:
+    """Compile what it runs; see `tilewright.core.catalogue.kernel_file`."""
+    plan(bundled("s1-example2"))
 
 
 def ways_to_cut(problem: Problem) -> list[tuple[int, bool]]:

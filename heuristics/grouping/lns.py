@@ -94,6 +94,13 @@ def plan(problem: Problem, search: RunContext, attempts: int | None = None) -> P
     return run.plan()
 
 
+def compile_kernels(bundled: Callable[[str], Problem]) -> None:
+    """Compile what it runs; see `tilewright.core.catalogue.kernel_file`."""
+    beam.compile_kernels(bundled)
+    sweep.compile_kernels(bundled)
+    plan(bundled("s1-example2"), RunContext(), attempts=3)
+
+
 class _State(NamedTuple):
     """A plan under change: its value, groups and the loads of each pixel."""
 

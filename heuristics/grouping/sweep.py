@@ -12,6 +12,7 @@ twice.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -74,6 +75,11 @@ def plan(problem: Problem) -> Plan:
             plans.append(Plan.from_groups(problem, sweep(problem, window, n_steps, taste, 0)))
     chosen: Plan = best(problem, plans)
     return chosen
+
+
+def compile_kernels(bundled: Callable[[str], Problem]) -> None:
+    """Compile what it runs; see `tilewright.core.catalogue.kernel_file`."""
+    plan(bundled("s1-example2"))
 
 
 def border_lasts(problem: Problem, n_steps: int) -> bool:

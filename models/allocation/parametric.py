@@ -6,6 +6,8 @@ Why nothing is lost is argued in the modules of ``tilewright.allocation.exact`` 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tilewright.allocation import Plan, Problem
 from tilewright.allocation.exact.search import AllocationAnswer, answers
 from tilewright.core.context import Outcome, RunContext
@@ -32,6 +34,11 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
     if plan is None:
         return Outcome("infeasible" if proven else "unknown", bound=bound)
     return Outcome("optimal" if proven else "feasible", plan, bound)
+
+
+def compile_kernels(bundled: Callable[[str], Problem]) -> None:
+    """Compile what it runs; see `tilewright.core.catalogue.kernel_file`."""
+    solve(bundled("mnist-tcpa-latency"), RunContext())
 
 
 def _answer(problem: Problem, found: AllocationAnswer) -> Plan | None:

@@ -59,3 +59,10 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
     if value is None:
         return Outcome("unknown", bound=bound)
     return Outcome("feasible", plan, bound)
+
+
+def compile_kernels(_bundled: Callable[[str], Problem]) -> None:
+    """Compile what it runs; see `tilewright.core.catalogue.kernel_file`."""
+    # The smallest layer on which tables have to grow.
+    layer = {"input": [1, 8, 8], "kernels": 1, "kernel": [3, 3]}
+    solve(Problem.model_validate({"layer": layer, "machine": {"group_size": 3}}), RunContext())

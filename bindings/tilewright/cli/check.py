@@ -9,7 +9,7 @@ import click
 
 from tilewright.cli import arguments
 from tilewright.cli.arguments import SECONDS
-from tilewright.cli.outputs import printing
+from tilewright.cli.outputs import note_compiling, printing
 from tilewright.cli.tables import print_table
 
 MARKS = {"verified": "ok", "refuted": "WRONG", "not verified": "NOT VERIFIED", "told": "told"}
@@ -42,7 +42,9 @@ def check(instance: str, result: str, time_limit: float | None, as_json: bool) -
 
     problem = read(instance)
     answer = Result.read(result, problem.problem)
-    findings = run(problem, answer, time_limit=time_limit, started=arguments.STARTED)
+    findings = run(
+        problem, answer, time_limit=time_limit, started=arguments.STARTED, on_compile=note_compiling
+    )
     with printing():
         if as_json:
             click.echo(json.dumps([finding.to_json() for finding in findings]))

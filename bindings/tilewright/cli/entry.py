@@ -15,9 +15,10 @@ import click
 from tilewright.cli import arguments  # noqa: F401 (first, since the time limit counts from here)
 from tilewright.cli.check import check
 from tilewright.cli.compare import compare
+from tilewright.cli.doctor import doctor
 from tilewright.cli.emit import emit
 from tilewright.cli.import_ import import_
-from tilewright.cli.list_ import doctor, list_
+from tilewright.cli.list_ import list_
 from tilewright.cli.outputs import forget_output, note
 from tilewright.cli.reproduce import reproduce
 from tilewright.cli.simulate import simulate

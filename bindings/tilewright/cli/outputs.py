@@ -110,3 +110,8 @@ def note(message: str) -> None:
     """Tell people something beside the answer; nothing depends on its arrival."""
     with contextlib.suppress(OSError):
         click.echo(message, err=True)
+
+
+def note_compiling(message: str) -> None:
+    """Tell people what they wait for before anything else goes on."""
+    note(f"tilewright: {message}")

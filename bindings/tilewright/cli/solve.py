@@ -11,7 +11,7 @@ import click
 
 from tilewright.cli import arguments
 from tilewright.cli.arguments import SECONDS, WITH_HELP
-from tilewright.cli.outputs import Saving, check_outputs, printing
+from tilewright.cli.outputs import Saving, check_outputs, note_compiling, printing
 from tilewright.spec.errors import InputError
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def solve(
             threads=threads,
             seed=seed,
             progress=progress.show,
+            on_compile=progress.say,
             started=arguments.STARTED,
         )
     saving = Saving()
@@ -137,6 +138,13 @@ class _Progress:
     def __exit__(self, *_: object) -> None:
         if self.status is not None:
             self.status.stop()
+
+    def say(self, text: str) -> None:
+        """Show what goes on before there is anything else to show, on a terminal or not."""
+        if self.status is not None:
+            self.status.update(text)
+        else:
+            note_compiling(text)
 
     def show(self, seconds: float, objective: int | None, bound: int | None) -> None:
         if self.status is not None:

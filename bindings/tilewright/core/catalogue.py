@@ -156,8 +156,27 @@ def in_process(room: str, method: str) -> bool:
 
     It is found in the text, without importing what may be heavy.
     """
+    return _file_that_says(room, method, r"^IN_PROCESS = True$") is not None
+
+
+def kernel_file(room: str, method: str) -> Path | None:
+    """Return a method's file if it has a function ``compile_kernels``, without importing it.
+
+    That compiles all that the method runs compiled, on tiny problems: ``compile_kernels(bundled)`` is given a
+    function that returns the problem of an instance by its name.
+    """
+    return _file_that_says(room, method, r"^def compile_kernels\(")
+
+
+def constructs(room: str, method: str) -> bool:
+    """Whether a heuristic is constructive, as far as its text tells without importing it."""
+    return _file_that_says(room, method, r"^def plan\([^)]*\bsearch\b") is None
+
+
+def _file_that_says(room: str, method: str, line: str) -> Path | None:
+    """Return the file of a heuristic or an exact method if it has a line."""
     files = [path for path in (*models(room), *heuristic_files(room)) if path.stem == method]
-    return any(_says(path, path.stat().st_mtime_ns, r"^IN_PROCESS = True$") for path in files)
+    return next((path for path in files if _says(path, path.stat().st_mtime_ns, line)), None)
 
 
 @lru_cache(maxsize=1024)

@@ -16,12 +16,15 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core.caching import FunctionCache
+
+from tilewright.core import kernel_cache
 
 IMPORT = re.compile(r"^(?:from (tilewright[\w.]*) import (\([^)]*\)|[^\n]*)|import (tilewright[\w.]*))", re.M)
 """An import at the top of a module: those in functions cannot be reached from compiled code."""
@@ -40,6 +43,30 @@ inlined: Any = numba.njit(**_INNER, _nrt=False, forceinline=True)
 recursive: Any = numba.njit
 """For what calls itself, which numba cannot load again once it is compiled."""
 
+KEPT: dict[str, Path] = {}
+"""Folders of the compiled kernels of the modules that have been imported."""
+
+UNKEPT: list[Exception] = []
+"""Why compiled kernels could not be kept."""
+
+
+class _Cache(FunctionCache):  # type: ignore[misc]
+    """Numba's cache, whose faults are no faults of a call: of a broken file or a full disk, say."""
+
+    def load_overload(self, *arguments: Any) -> Any:
+        try:
+            return super().load_overload(*arguments)
+        except Exception:
+            with suppress(OSError):
+                self.flush()  # nothing is found in an index that is broken, or leads to what is
+            return None  # so it is compiled
+
+    def save_overload(self, *arguments: Any) -> None:
+        try:
+            super().save_overload(*arguments)
+        except Exception as error:
+            UNKEPT.append(error)
+
 
 def kernel(**options: Any) -> Callable[[Any], Any]:
     """Compile a function on its first call, or load it if its sources have been compiled as they are.
@@ -56,10 +83,21 @@ def kernel(**options: Any) -> Callable[[Any], Any]:
     """
 
     def decorate(function: Any) -> Any:
-        with _cache_folder(_place(function.__module__)):
-            return numba.njit(cache=True, **options)(function)
+        compiled = numba.njit(**options)(function)
+        place = _place(function.__module__)
+        if place is not None:
+            KEPT[function.__module__] = place
+            with _cache_folder(place), suppress(RuntimeError):  # numba's, if the folder cannot be made
+                compiled._cache = _Cache(function)
+        return compiled
 
     return decorate
+
+
+def compiled_files() -> list[Path]:
+    """Return the files of all kernels that are kept, and the sources that they are made of."""
+    files = {path for module in KEPT for path in sources(module).values()}
+    return sorted([*files, *(path for place in KEPT.values() for path in place.rglob("*.nb[ci]"))])
 
 
 def sources(module: str) -> dict[str, Path]:
@@ -77,7 +115,8 @@ def sources(module: str) -> dict[str, Path]:
         path = getattr(sys.modules.get(name), "__file__", None)
         if path is not None and name not in files:
             files[name] = Path(path)
-            waiting += _imported(Path(path))
+            if name != __name__:  # what this module imports finds files, and compiles nothing
+                waiting += _imported(Path(path))
     return files
 
 
@@ -91,32 +130,40 @@ def _imported(path: Path) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _place(module: str) -> Path:
-    """Return the folder for a module's compiled kernels; those of other contents are removed."""
+def _place(module: str) -> Path | None:
+    """Return the folder for a module's compiled kernels, None if there can be none.
+
+    Those of other contents are removed. What lies where it can only be read is copied.
+    """
     files = sources(module)
     content = hashlib.sha256()
     for name in sorted(files):
         content.update(name.encode() + b"\0" + files[name].read_bytes() + b"\0")
-    home = _home(files[module].parent)
+    folder = files[module].parent
+    home = kernel_cache.home(folder)
+    if home is None:
+        return None
     place = home / f"{module}-{content.hexdigest()[:16]}"
     if not place.is_dir():
         for stale in home.glob(f"{module}-*"):
-            shutil.rmtree(stale, ignore_errors=True)
+            if stale != place:  # which another process may just have made
+                shutil.rmtree(stale, ignore_errors=True)
+        for other in kernel_cache.homes(folder):
+            if (other / place.name).is_dir():
+                _copy(other / place.name, place)
+                break
     return place
 
 
-def _home(folder: Path) -> Path:
-    """Return where compiled code may be written: beside its source, in the user's cache, or for once only."""
-    if chosen := os.environ.get("NUMBA_CACHE_DIR"):
-        return Path(chosen)
-    if os.access(folder, os.W_OK):
-        return folder / "__pycache__"
-    users = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tilewright"
-    try:
-        users.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return Path(tempfile.gettempdir())
-    return users if os.access(users, os.W_OK) else Path(tempfile.gettempdir())
+def _copy(folder: Path, place: Path) -> None:
+    """Copy a folder so that the copy is there complete or not at all."""
+    with suppress(OSError, shutil.Error):
+        copy = tempfile.mkdtemp(dir=place.parent, prefix=f"{place.name}-")
+        try:
+            shutil.copytree(folder, copy, dirs_exist_ok=True)
+            os.rename(copy, place)
+        finally:
+            shutil.rmtree(copy, ignore_errors=True)
 
 
 @contextmanager

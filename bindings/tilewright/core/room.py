@@ -9,7 +9,7 @@ hooks that have one where the default does not fit; then `register` it and name 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
@@ -149,6 +149,16 @@ class Room(Protocol[ProblemT, PlanT]):
         Result files far larger than that are refused unread.
         """
         return 1_000_000
+
+    def compile_kernels(self, bundled: Callable[[str], ProblemT]) -> None:
+        """Compile what costs are computed with, where that is compiled, by computing one.
+
+        Parameters
+        ----------
+        bundled
+            Returns the problem of a bundled instance by its name.
+        """
+        return
 
     # Where the rest of a room lies: imported when it is used -------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tilewright.core.room import Room, register
@@ -20,6 +21,7 @@ from tilewright.fusion.execution import simulate
 from tilewright.fusion.plan import Group, Plan
 from tilewright.fusion.problem import Problem
 from tilewright.fusion.summary import rows, table
+from tilewright.fusion.tiles import best
 
 __all__ = [
     "ROOM",
@@ -59,6 +61,9 @@ class Fusion(Room[Problem, Plan]):
     portfolio = staticmethod(portfolio)
     rows = staticmethod(rows)
     table = staticmethod(table)
+
+    def compile_kernels(self, bundled: Callable[[str], Problem]) -> None:
+        best(bundled("squeezenet-fire"), (0,))
 
     def records(self, problem: Problem, report: dict[str, Any]) -> list[dict[str, Any]]:
         return list(report["facts"]["groups"])

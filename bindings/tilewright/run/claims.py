@@ -80,8 +80,7 @@ def prove(instance: Instance, claim: Claim, deadline: float, limit: float, took:
         Refuted if some method finds what contradicts the claim; verified if one proves it, which is told if
         it is the only one; else not verified.
     """
-    first = claim.method if claim.method and proves(instance.room, claim.method) else None
-    order = [*([first] if first else []), *routes(instance.problem, but=first)]
+    order = asked(instance, claim)
     attempts: list[Attempt] = []
     proven: Attempt | None = None
     for number, method in enumerate(order):
@@ -108,6 +107,12 @@ def prove(instance: Instance, claim: Claim, deadline: float, limit: float, took:
     enough = 2 * max(limit, took)
     told = f"{claim}, claimed by {claim.method}: {told}; {enough:.0f} s may be enough (--time-limit)"
     return Finding(claim.what, "not verified", told)
+
+
+def asked(instance: Instance, claim: Claim) -> list[str]:
+    """Return the methods that are asked to prove a claim, the one that makes it first."""
+    first = claim.method if claim.method and proves(instance.room, claim.method) else None
+    return [*([first] if first else []), *routes(instance.problem, but=first)]
 
 
 def _verified(claim: Claim, proven: Attempt, second: Attempt | None) -> Finding:

@@ -14,7 +14,7 @@ from tilewright.core import catalogue
 from tilewright.core.bounds import Bound
 from tilewright.core.context import CONSTRUCT, MAX_SECONDS, Outcome, RunContext, Status
 from tilewright.core.room import Room, room_of
-from tilewright.run import second_route
+from tilewright.run import compiling, second_route
 from tilewright.run.instance import Instance, digest, read
 from tilewright.run.methods import Listener, check_method, proves, run_method, takes_start
 from tilewright.run.result import Result, versions
@@ -123,6 +123,7 @@ def solve(
     seed: int = 0,
     on_plan: Callable[[Any, int], None] | None = None,
     progress: Progress | None = None,
+    on_compile: compiling.Tell | None = None,
     stop: threading.Event | None = None,
     started: float | None = None,
     confirm: bool = True,
@@ -142,7 +143,7 @@ def solve(
         A heuristic's name, a plan, a result of the same problem, ``auto`` for the best constructive
         heuristic, or ``none``.
     time_limit
-        Seconds for everything, counted from `started`.
+        Seconds for everything, counted from `started`, but for compiling what has not been compiled yet.
     threads
         Most processes and threads that work at a time; by default one per core.
     seed
@@ -151,6 +152,8 @@ def solve(
         Called with every better plan and its objective, as soon as it is found.
     progress
         Called several times a second with seconds, incumbent and bound.
+    on_compile
+        Called with a sentence before something is compiled, which takes up to a minute, once.
     stop
         When set, the best plan so far is returned; so it is on KeyboardInterrupt.
     started
@@ -186,12 +189,13 @@ def solve(
     if isinstance(method, str):
         check_method(room.name, method)
     incumbent = Incumbent(room, problem, started, on_plan)
-    run = _Run(incumbent, threads or os.cpu_count() or 1, seed, progress, stop)
+    run = _Run(incumbent, threads or os.cpu_count() or 1, seed, progress, stop, on_compile)
     interrupted = False
     try:
+        run.compile([])
         bound = room.best_bound(problem)
         judging = max(room.simulation_seconds(problem, bound.steps), JUDGING_SHARE * time_limit)
-        run.deadline = started + time_limit - min(0.25 * time_limit, judging)
+        run.deadline = incumbent.started + time_limit - min(0.25 * time_limit, judging)
         incumbent.raise_bound(bound.value, str(bound))
         incumbent.infeasible = bound.impossible is not None
         _run_phases(run, method, warm_start)
@@ -200,7 +204,7 @@ def solve(
     except (KeyboardInterrupt, _Interrupted):
         interrupted = True
     said = method if isinstance(method, str) else _name(method)
-    return _judge(run, name, said, interrupted, started + time_limit)
+    return _judge(run, name, said, interrupted, incumbent.started + time_limit)
 
 
 def _name(method: Method) -> str:
@@ -239,9 +243,10 @@ class _Run:
         seed: int,
         progress: Progress | None,
         stop: threading.Event | None,
+        on_compile: compiling.Tell | None = None,
     ) -> None:
         self.room, self.incumbent, self.threads, self.seed = incumbent.room, incumbent, threads, seed
-        self.progress, self.stop = progress, stop
+        self.progress, self.stop, self.on_compile = progress, stop, on_compile
         self.deadline = float("inf")
         self.optional = self.alone = False
         self.failures: list[str] = []
@@ -249,6 +254,17 @@ class _Run:
         self.confirmed_by: str | None = None
         self.versions: dict[str, str] = {}
         self._last = 0.0
+
+    def compile(self, methods: list[str]) -> float:
+        """Have compiled what the room and some methods need; return for how many seconds the clock stood."""
+        began = time.monotonic()
+        try:
+            compiling.ensure(compiling.units(self.room.name, methods), self.on_compile, self._look_for_stop)
+        finally:
+            stood = time.monotonic() - began
+            self.incumbent.started += stood
+            self.deadline += stood
+        return stood
 
     def phase(
         self,
@@ -274,7 +290,8 @@ class _Run:
         self.alone = len(methods) == 1 and methods != [CONSTRUCT] and not optional
         if self.incumbent.closed:
             return
-        deadline = self.deadline if until is None else min(until, self.deadline)
+        stood = self.compile(methods)
+        deadline = self.deadline if until is None else min(until + stood, self.deadline)
         if here and len(methods) == 1 and self.try_here(methods[0], start, deadline):
             return
         share = max(1, self.threads // len(methods))
@@ -383,9 +400,12 @@ class _Run:
                 raise Disagreement(f"{method} calls a problem infeasible that has a valid plan")
             self.incumbent.infeasible, self.incumbent.infeasible_by = True, method
 
-    def _on_tick(self) -> None:
+    def _look_for_stop(self) -> None:
         if self.stop is not None and self.stop.is_set():
             raise _Interrupted
+
+    def _on_tick(self) -> None:
+        self._look_for_stop()
         now = time.monotonic()
         if self.progress is not None and now - self._last > 0.2:
             self._last = now
@@ -431,10 +451,13 @@ def _resolve(run: _Run, warm_start: Any) -> Any:
 
 def _auto(run: _Run, start: Any) -> None:
     """Run the room's portfolio, phase by phase, each from the best plan so far."""
+    phases = run.room.portfolio(run.incumbent.problem, run.threads)
+    if not run.incumbent.closed:
+        run.compile([method for _, methods in phases for method in methods])  # side by side
     begin = time.monotonic()
     total = run.deadline - begin
     spent = 0.0
-    for share, methods in run.room.portfolio(run.incumbent.problem, run.threads):
+    for share, methods in phases:
         spent += share
         run.phase(methods, run.incumbent.plan or start, begin + spent * total, optional=True)
 
@@ -459,6 +482,7 @@ def _confirm(run: _Run, method: str | Method, own: Bound) -> None:
     took, left = now - incumbent.started, run.deadline - now
     asked = second_route.asked(incumbent.problem, claimant, incumbent.infeasible, took, left)
     for other, seconds in asked:
+        run.compile([other])
         found = Incumbent(run.room, incumbent.problem, time.monotonic(), None)
         found.raise_bound(own.value, str(own))
         again = _Run(found, run.threads, run.seed, None, run.stop)

@@ -21,6 +21,7 @@ from typing import Any
 
 from tilewright import drivers
 from tilewright.core import catalogue
+from tilewright.core.kernel_cache import TEMPORARY
 from tilewright.core.locations import PACKAGE
 from tilewright.run.processes import kill_marked
 
@@ -52,7 +53,12 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path.strip(os.pathsep), "TMPDIR": self._scratch.name},
+            env={
+                **os.environ,
+                "PYTHONPATH": path.strip(os.pathsep),
+                "TMPDIR": self._scratch.name,
+                TEMPORARY: tempfile.gettempdir(),
+            },
             start_new_session=True,
         )
         assert (

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.core import catalogue
 from tilewright.core.bounds import Bound
 from tilewright.core.context import MAX_SECONDS
 from tilewright.core.room import Room
-from tilewright.run import claims, consistency
+from tilewright.run import claims, compiling, consistency
 from tilewright.run.finding import Finding, exit_status, verdict
 from tilewright.run.instance import Instance
 from tilewright.run.methods import methods
@@ -38,6 +38,7 @@ def check(
     numeric: bool = True,
     time_limit: float | None = None,
     started: float | None = None,
+    on_compile: compiling.Tell | None = None,
 ) -> list[Finding]:
     """Check a result against its instance.
 
@@ -54,6 +55,8 @@ def check(
         Seconds for everything; by default `default_seconds`.
     started
         ``time.monotonic()`` from which the time limit counts.
+    on_compile
+        Called with a sentence before something is compiled, once, which the time limit does not count.
 
     Returns
     -------
@@ -67,7 +70,7 @@ def check(
     if not same:
         return findings
     limit = default_seconds(instance, result) if time_limit is None else time_limit
-    clock = _Clock(started + limit, limit)
+    clock = _Clock(started + limit, limit, on_compile).standing(instance.room, [])
     plan = None
     if result.plan is not None:
         of_plan = _Executed(instance, result, clock).findings(numeric)
@@ -109,10 +112,16 @@ def _count(report: dict[str, Any] | None, key: str) -> int:
 
 @dataclass(frozen=True)
 class _Clock:
-    """When time is up, and how much of it there was."""
+    """When time is up, how much of it there was, and who is told when it stands."""
 
     deadline: float
     limit: float
+    on_compile: compiling.Tell | None = None
+
+    def standing(self, room: str, methods: list[str]) -> _Clock:
+        """Have compiled what a room and some methods of it need; return the clock, which stood meanwhile."""
+        stood = compiling.ensure(compiling.units(room, methods), self.on_compile)
+        return replace(self, deadline=self.deadline + stood)
 
     @property
     def left(self) -> float:
@@ -234,6 +243,7 @@ def _check_claims(instance: Instance, result: Result, plan: Any, clock: _Clock) 
             findings.append(Finding(what, "refuted", f"{bound} is above the {own}, and nothing proves it"))
             continue
         claim = claims.Claim(what, bound, method, plan)
+        clock = clock.standing(instance.room, claims.asked(instance, claim))
         findings.append(claims.prove(instance, claim, clock.deadline, clock.limit, result.seconds))
     if result.status == "optimal" and plan is not None:
         room = catalogue.room(instance.room)

@@ -149,7 +149,7 @@ def _rows(
     for number, (label, instance) in enumerate(cells, start=1):
         result = _kept(results / f"{instance.name}.json", instance)
         if result is None:
-            result = solve(instance, "auto", time_limit=time_limit)
+            result = solve(instance, "auto", time_limit=time_limit, on_compile=say)
             if result.interrupted:
                 raise KeyboardInterrupt
             try:

@@ -1,0 +1,216 @@
+"""Compile the kernels that methods need while no clock runs, once, in processes that no deadline kills.
+
+A process of its own compiles, and numba keeps what it has compiled. Others that need the same wait for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+from typing import IO, Any
+
+from tilewright.core import catalogue, kernel_cache
+from tilewright.core.context import CONSTRUCT
+from tilewright.core.failures import told
+from tilewright.core.files import reason
+from tilewright.core.kernel_cache import Unit
+from tilewright.core.locations import PACKAGE
+from tilewright.core.room import Room
+from tilewright.run.instance import read
+
+Tell = Callable[[str], None]
+"""Called with a sentence for the user."""
+
+_given_up: set[object] = set()
+"""What could not be compiled ahead (`_as_it_is`); this process says so once, and does not try again."""
+
+
+def units(room: str, methods: Iterable[str]) -> list[Unit]:
+    """Return what some methods of a room need compiled, as far as their texts tell.
+
+    Parameters
+    ----------
+    methods
+        Names, with `CONSTRUCT` for all constructive heuristics.
+    """
+    names: list[str] = []
+    for method in methods:
+        all_of_them = [name for name in catalogue.heuristics(room) if catalogue.constructs(room, name)]
+        names += all_of_them if method == CONSTRUCT else [method]
+    found = []
+    if type(catalogue.room(room)).compile_kernels is not Room.compile_kernels:
+        found.append(Unit(room, "", Path(str(sys.modules[type(catalogue.room(room)).__module__].__file__))))
+    for name in dict.fromkeys(names):
+        source = catalogue.kernel_file(room, name)
+        if source is not None:
+            found.append(Unit(room, name, source))
+    return found
+
+
+def all_units() -> list[Unit]:
+    """Return what all methods of all rooms need compiled."""
+    return [
+        unit
+        for room in catalogue.ROOMS
+        for unit in units(room, [*catalogue.heuristics(room), *catalogue.exact_methods(room)])
+    ]
+
+
+def missing(wanted: Iterable[Unit]) -> list[Unit]:
+    """Return what is not compiled yet, or has been from other sources."""
+    return [unit for unit in wanted if not kernel_cache.is_compiled(unit)]
+
+
+def ensure(
+    wanted: Collection[Unit], tell: Tell | None = None, on_tick: Callable[[], None] | None = None
+) -> float:
+    """Compile what is not compiled yet.
+
+    Parameters
+    ----------
+    wanted
+        What must be compiled.
+    tell
+        Called before compiling begins, and if it fails: kernels are then compiled where they are used.
+    on_tick
+        Called several times a second; raises to stop.
+
+    Returns
+    -------
+    float
+        Seconds that it took, about 0 where all was compiled.
+    """
+    began = time.monotonic()
+    tell = tell or (lambda _text: None)
+    lacking = [unit for unit in missing(wanted) if _as_it_is(unit) not in _given_up]
+    if lacking and kernel_cache.home(PACKAGE) is None:
+        _given_up.update(map(_as_it_is, lacking))
+        tell(
+            "no folder can be written to, so compiled code cannot be kept: every process compiles it again, "
+            "within the time limit; the environment variable NUMBA_CACHE_DIR names a folder"
+        )
+    elif lacking:
+        tell(f"compiling {_names(lacking)}, once; the time limit does not count this")
+        try:
+            _compile(_batches(lacking), tell, on_tick or (lambda: None))
+        except OSError as error:  # no process more, or no temporary file
+            _give_up(lacking, reason(error), tell)
+    return time.monotonic() - began
+
+
+def _as_it_is(unit: Unit) -> object:
+    """Return a unit with the time of its file, which a user may mend while this process goes on."""
+    return unit, unit.source.stat().st_mtime_ns
+
+
+def _names(some: Iterable[Unit]) -> str:
+    return ", ".join(map(str, some))
+
+
+def _batches(lacking: Iterable[Unit]) -> list[list[Unit]]:
+    """Divide units among processes; a room's heuristics share kernels, so they stay together."""
+    batches: dict[str, list[Unit]] = {}
+    for unit in lacking:
+        batches.setdefault(_kind(unit), []).append(unit)
+    return list(batches.values())
+
+
+def _kind(unit: Unit) -> str:
+    """Return what distinguishes units that one process compiles from others."""
+    exact = unit.method in catalogue.exact_methods(unit.room)
+    return f"{unit.room}-{'exact' if exact else 'heuristics'}"
+
+
+def _compile(waiting: list[list[Unit]], tell: Tell, on_tick: Callable[[], None]) -> None:
+    """Run a process for each batch, as many at a time as there are processors; kill them if interrupted."""
+    running: list[tuple[list[Unit], subprocess.Popen[bytes], IO[bytes]]] = []
+    try:
+        while waiting or running:
+            while waiting and len(running) < (os.cpu_count() or 1):
+                said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (`_end` closes it)
+                batch = waiting.pop(0)
+                running.append((batch, _start(batch, said), said))
+            on_tick()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                running[0][1].wait(0.1)
+            for entry in [entry for entry in running if entry[1].poll() is not None]:
+                running.remove(entry)
+                _end(*entry, tell)
+    finally:
+        for _, process, said in running:
+            process.kill()
+            process.communicate()
+            said.close()
+
+
+def _start(batch: list[Unit], said: IO[bytes]) -> subprocess.Popen[bytes]:
+    path = os.pathsep.join([str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")])
+    return subprocess.Popen(
+        [sys.executable, "-m", "tilewright.run.compiling", batch[0].room, *(unit.method for unit in batch)],
+        stdin=subprocess.PIPE,  # it ends when this process does
+        stdout=said,
+        stderr=said,
+        env={**os.environ, "PYTHONPATH": path.strip(os.pathsep)},
+        start_new_session=True,  # Ctrl-C reaches the parent alone
+    )
+
+
+def _end(batch: list[Unit], process: subprocess.Popen[bytes], said: IO[bytes], tell: Tell) -> None:
+    """Say what went wrong, if anything did."""
+    process.communicate()
+    said.seek(0)
+    lines = said.read().decode(errors="replace").strip().splitlines()
+    said.close()
+    failed = missing(batch)
+    if failed:
+        _give_up(failed, lines[-1] if lines else f"exit status {process.returncode}", tell)
+
+
+def _give_up(failed: list[Unit], why: str, tell: Tell) -> None:
+    _given_up.update(map(_as_it_is, failed))
+    tell(f"compiling {_names(failed)} failed, and is done within the time limit: {why}")
+
+
+def main() -> None:
+    """Compile what is named: a room and its methods, of which an empty one is the room itself."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    room, *methods = sys.argv[1:]
+    wanted = [unit for unit in units(room, methods) if unit.method in methods]
+    with kernel_cache.lock(_kind(wanted[0])):
+        for unit in missing(wanted):
+            try:
+                compile_here(unit)
+            except (Exception, SystemExit) as error:  # a user's own file may do anything
+                print(told(error), flush=True)
+
+
+def _end_with_parent() -> None:
+    os.read(0, 1)
+    os._exit(1)
+
+
+def compile_here(unit: Unit) -> None:
+    """Compile a unit in this process, and note that it is done."""
+    # For start-up time: the command needs only the rest of this module, not the compiler.
+    from tilewright.core import jit
+
+    module: Any = catalogue.room(unit.room)
+    if unit.method in catalogue.heuristics(unit.room):
+        module = catalogue.heuristic(unit.room, unit.method)
+    elif unit.method:
+        module = catalogue.formulation(unit.room, unit.method)
+    module.compile_kernels(lambda name: read(name).problem)
+    if jit.UNKEPT:
+        raise jit.UNKEPT[0]
+    kernel_cache.note_compiled(unit, jit.compiled_files())
+
+
+if __name__ == "__main__":
+    main()

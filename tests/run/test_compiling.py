@@ -1,0 +1,272 @@
+"""Kernels are compiled once, before any clock starts, and what goes wrong with it takes no solve down."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tilewright as tw
+from tilewright.core import jit, kernel_cache
+from tilewright.run import compiling
+
+EXAMPLE = "s1-example2"
+
+HEURISTIC = """
+import os, time
+from tilewright.core.jit import kernel
+from tilewright.heuristics.grouping import zigzag
+
+@kernel()
+def three():
+    return 3
+
+def plan(problem):
+    assert three() == 3
+    return zigzag.plan(problem)
+
+def compile_kernels(bundled):
+    assert bundled("s1-example2").n_patches
+    with open(os.environ["COUNTED"], "a") as file:
+        file.write("compiled\\n")
+    {before}
+    assert three() == 3
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the file of a heuristic with a kernel, nothing of which is compiled yet."""
+    folder = tmp_path / "mine/heuristics/grouping"
+    folder.mkdir(parents=True)
+    path = folder / "with_a_kernel.py"
+    path.write_text(HEURISTIC.replace("{before}", "pass"))
+    monkeypatch.setenv("TILEWRIGHT_PATH", str(tmp_path / "mine"))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kernels"))
+    monkeypatch.setenv("COUNTED", str(tmp_path / "counted"))
+    monkeypatch.setattr(compiling, "_given_up", set())
+    return path
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tilewright", *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def times(tmp_path: Path) -> int:
+    path = tmp_path / "counted"
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def test_kernels_are_compiled_once_and_again_if_a_source_changes(mine: Path, tmp_path: Path) -> None:
+    told: list[str] = []
+    assert tw.solve(EXAMPLE, "with_a_kernel", on_compile=told.append).plan is not None
+    assert times(tmp_path) == 1 and len(told) == 1 and "with_a_kernel" in told[0]
+    tw.solve(EXAMPLE, "with_a_kernel", on_compile=told.append)
+    tw.compare([EXAMPLE], ["with_a_kernel", "zigzag"])
+    assert times(tmp_path) == 1 and len(told) == 1
+    mine.write_text(mine.read_text() + "# changed\n")
+    tw.solve(EXAMPLE, "with_a_kernel")
+    assert times(tmp_path) == 2
+    for compiled in (tmp_path / "kernels").rglob("*.nbc"):
+        compiled.unlink()
+    tw.solve(EXAMPLE, "with_a_kernel")
+    assert times(tmp_path) == 3
+
+
+def test_compiling_takes_nothing_of_the_time_limit(mine: Path) -> None:
+    mine.write_text(HEURISTIC.replace("{before}", "time.sleep(6)"))
+    result = tw.solve(EXAMPLE, "with_a_kernel", time_limit=5)
+    assert result.plan is not None and result.seconds < 6
+
+
+def test_the_command_says_what_it_waits_for(mine: Path, tmp_path: Path) -> None:
+    out, err = start(tmp_path, "solve", EXAMPLE, "--with", "with_a_kernel", "--json").communicate(timeout=300)
+    assert json.loads(out)["plan"] is not None
+    assert "compiling grouping with_a_kernel" in err
+
+
+def test_processes_that_need_the_same_wait_for_one(mine: Path, tmp_path: Path) -> None:
+    mine.write_text(HEURISTIC.replace("{before}", "time.sleep(2)"))
+    running = [start(tmp_path, "solve", EXAMPLE, "--with", "with_a_kernel") for _ in range(3)]
+    for process in running:
+        out, err = process.communicate(timeout=300)
+        assert process.returncode == 0, err + out
+    assert times(tmp_path) == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "end"), [("solve", signal.SIGINT), ("compare", signal.SIGINT), ("solve", signal.SIGKILL)]
+)
+def test_who_ends_a_command_ends_what_it_compiles(
+    mine: Path, tmp_path: Path, command: str, end: signal.Signals
+) -> None:
+    mine.write_text(HEURISTIC.replace("{before}", "time.sleep(1000)"))
+    process = start(tmp_path, command, EXAMPLE, "--with", "with_a_kernel")
+    while not times(tmp_path):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(end)
+    out, err = process.communicate(timeout=60)  # until all who hold the pipes have ended
+    if end == signal.SIGINT:
+        assert process.returncode in (1, 130) and "interrupted" in out + err and "Traceback" not in err
+    with kernel_cache.lock("grouping-heuristics"):  # which who compiles holds to its end
+        mine.write_text(HEURISTIC.replace("{before}", "pass"))
+    assert tw.solve(EXAMPLE, "with_a_kernel").plan is not None
+    assert times(tmp_path) == 2
+
+
+def test_a_file_that_is_broken_is_compiled_again(mine: Path, tmp_path: Path) -> None:
+    def compiled() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in (tmp_path / "kernels").rglob("*.nb[ci]")}
+
+    assert tw.solve(EXAMPLE, "with_a_kernel").plan is not None
+    whole = compiled()
+    assert len(whole) == 2
+    for path in whole:
+        path.write_bytes(path.read_bytes()[:100])
+        result = tw.solve(EXAMPLE, "with_a_kernel")
+        assert result.plan is not None and result.failures == []
+        assert {path.name: len(content) for path, content in compiled().items()} == {
+            path.name: len(content) for path, content in whole.items()
+        }
+
+
+def test_a_full_disk_costs_time_alone(mine: Path, tmp_path: Path) -> None:
+    """No file can grow beyond a kilobyte: the index of a kernel may, the kernel may not."""
+    command = [sys.executable, "-m", "tilewright", "solve", EXAMPLE, "--with", "with_a_kernel"]
+    for _ in range(2):
+        done = subprocess.run(
+            ["sh", "-c", 'ulimit -f 2; exec "$@"', "sh", *command],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0 and "feasible" in done.stdout, done.stderr + done.stdout
+        assert "failed, and is done within the time limit" in done.stderr and "OSError" in done.stderr
+    assert times(tmp_path) == 2
+
+
+def test_what_can_only_be_read_is_used(mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where an installation has been compiled by somebody else."""
+    tw.solve(EXAMPLE, "with_a_kernel")
+    kept, copied = tmp_path / "kernels", tmp_path / "copied"
+    monkeypatch.setattr(kernel_cache, "homes", lambda _folder: [kept, copied])
+    monkeypatch.setattr(kernel_cache, "_writable", lambda folder: folder == copied)
+    copied.mkdir()
+    tw.solve(EXAMPLE, "with_a_kernel")
+    assert times(tmp_path) == 1
+    place = jit._place("tilewright.heuristics.grouping.with_a_kernel")
+    assert place is not None and place.parent == copied
+    assert sorted(path.name for path in place.rglob("*.nbc")) == sorted(
+        path.name for path in kept.rglob("*.nbc")
+    )
+    assert [path.name for path in copied.iterdir()] == [place.name]
+
+
+def test_what_fails_is_said_and_done_where_it_is_used(mine: Path) -> None:
+    mine.write_text(HEURISTIC.replace("{before}", "raise ValueError('not today')"))
+    told: list[str] = []
+    assert tw.solve(EXAMPLE, "with_a_kernel", on_compile=told.append).plan is not None
+    assert len(told) == 2 and "not today" in told[1]
+    tw.solve(EXAMPLE, "with_a_kernel", on_compile=told.append)
+    assert len(told) == 2  # once is enough
+    mine.write_text(HEURISTIC.replace("{before}", "pass"))
+    tw.solve(EXAMPLE, "with_a_kernel", on_compile=told.append)
+    assert len(told) == 3
+
+
+def test_where_nothing_can_be_written_it_is_compiled_each_time(
+    mine: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(kernel_cache, "homes", lambda _folder: [tmp_path / "counted/below a file"])
+    monkeypatch.setattr(kernel_cache, "_temporary", lambda: tmp_path / "counted/below a file")
+    (tmp_path / "counted").touch()
+    told: list[str] = []
+    for _ in range(2):
+        assert tw.solve(EXAMPLE, "with_a_kernel", on_compile=told.append).plan is not None
+    assert len(told) == 1 and "NUMBA_CACHE_DIR" in told[0]
+    assert times(tmp_path) == 0
+
+
+def test_methods_without_kernels_wait_for_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+
+    def never(*_: Any) -> None:
+        raise AssertionError("something is compiled")
+
+    monkeypatch.setattr(compiling, "_compile", never)
+    for name, method in (("alexnet-conv3-64k", "auto"), (EXAMPLE, "zigzag"), ("mnist-tcpa", "paper")):
+        assert tw.solve(name, method).plan is not None
+
+
+def test_temporary_folders_of_others_are_not_trusted(tmp_path: Path) -> None:
+    folder = tmp_path / "kernels"
+    assert not kernel_cache.is_private(folder)
+    folder.mkdir(mode=0o700)
+    assert kernel_cache.is_private(folder)
+    folder.chmod(0o777)
+    assert not kernel_cache.is_private(folder)
+    folder.chmod(0o700)
+    (tmp_path / "link").symlink_to(folder)
+    assert not kernel_cache.is_private(tmp_path / "link")
+
+
+EVERY_KERNEL = """
+import sys
+from tilewright.core import jit
+from tilewright.run import compiling
+
+room, method = sys.argv[1:]
+[unit] = [each for each in compiling.units(room, [method]) if each.method == method]
+compiling.compile_here(unit)
+for name in jit.KEPT:
+    for value in vars(sys.modules[name]).values():
+        if type(getattr(value, "_cache", None)) is jit._Cache:
+            print(value.py_func.__module__, value.py_func.__name__, len(value.signatures))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", compiling.all_units(), ids=str)
+def test_nothing_is_left_to_compile(unit: kernel_cache.Unit) -> None:
+    """All kernels that a method imports are called by its `compile_kernels`."""
+    done = subprocess.run(
+        [sys.executable, "-c", EVERY_KERNEL, unit.room, unit.method],
+        capture_output=True,
+        text=True,
+        env=os.environ,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines
+    # What `beam` and `sweep` share imports the kernels of both.
+    own = [line for line in lines if unit.method not in ("beam", "sweep") or f"_{unit.method}_kernel" in line]
+    assert own and not [line for line in own if line.endswith(" 0")], lines
+
+
+def test_methods_with_kernels_say_so() -> None:
+    """Who imports a kernel has `compile_kernels`, or the room has it."""
+    assert {str(unit) for unit in compiling.all_units()} == {
+        "allocation parametric",
+        "allocation snake",
+        "allocation wander",
+        "fusion",
+        "grouping beam",
+        "grouping exact",
+        "grouping lns",
+        "grouping sweep",
+    }
