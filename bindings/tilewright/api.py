@@ -148,21 +148,25 @@ def compare(
     jobs: int = 1,
     seed: int = 0,
     on_entry: Callable[[Entry], None] | None = None,
+    on_compile: Callable[[str], None] | None = None,
 ) -> list[Entry]:
     """Solve instances with several methods under the same time limit.
 
     Parameters
     ----------
     instances
-        Of one room.
+        Of one or several rooms.
     methods
-        By default the constructive heuristics and ``auto``.
+        Each is run on the instances of the rooms that have it. By default the constructive heuristics and
+        ``auto`` of each room.
     time_limit
         Seconds for each run.
     jobs
         Runs at a time; each has its share of the cores.
     on_entry
         Called when a run has ended.
+    on_compile
+        Called with a sentence before something is compiled, which comes first and counts for no run.
 
     Returns
     -------
@@ -171,13 +175,13 @@ def compare(
     """
     found = [each if isinstance(each, Instance) else read(each) for each in instances]
     return _comparison.compare(
-        found,
-        list(methods) if methods is not None else _comparison.default_methods(found),
+        _comparison.plan_runs(found, methods),
         time_limit=time_limit,
         jobs=jobs,
         threads=max(1, (os.cpu_count() or 1) // jobs),
         seed=seed,
         on_entry=on_entry or (lambda _entry: None),
+        on_compile=on_compile,
         stop=threading.Event(),
     )
 

@@ -175,6 +175,8 @@ class Window:
         No limit but `capacity` is kept. There must be at least one patch for each step. For the
         parameters see `_sweep_kernel.grow_by_group`.
         """
+        timetable = timetable.view()
+        timetable.flags.writeable = False  # a type of argument more would be compiled once more
         steps, _ = _sweep_kernel.grow_by_group(
             self.pixels, self.owners, self.near, self.needs, self.before, capacity, timetable, n_steps,
             width, tries, style, seed,

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilewright.cli.arguments import SECONDS
-from tilewright.cli.outputs import Saving, check_outputs, note, printing
+from tilewright.cli.outputs import Saving, check_outputs, note, note_compiling, printing
 from tilewright.cli.tables import print_table
 from tilewright.spec.errors import SolverMissingError
 
 if TYPE_CHECKING:
     from tilewright.run.compare import Entry
+    from tilewright.run.instance import Instance
 
 EXIT_FOUND_NOTHING = 1
 
@@ -29,7 +30,7 @@ EXIT_FOUND_NOTHING = 1
     "methods",
     default=None,
     metavar="A,B,...",
-    help="Methods, or `all`. [the constructive heuristics and auto]",
+    help="Methods, or `all`; each is run where its room has it. [the constructive heuristics and auto]",
 )
 @click.option("--time-limit", type=SECONDS, default=60.0, metavar="S", help="Seconds for each run. [60]")
 @click.option("--jobs", type=click.IntRange(1, 256), default=1, metavar="N", help="Runs at a time. [1]")
@@ -54,28 +55,20 @@ def compare(
     """Compare methods on INSTANCES under the same time limit, with cores / jobs threads each."""
     from tilewright.run import compare as comparing
     from tilewright.run.instance import read
-    from tilewright.run.methods import check_method
-    from tilewright.run.methods import methods as all_methods
 
     problems = [read(name) for name in instances]
-    room = problems[0].room
-    if methods is None:
-        names = comparing.default_methods(problems, lambda name, error: note(f"{name}: {error}"))
-    else:
-        names = all_methods(room) if methods == "all" else [name.strip() for name in methods.split(",")]
-    for problem in problems:
-        for name in names:
-            check_method(problem.room, name)
+    named = None if methods is None else [name.strip() for name in methods.split(",")]
+    runs = comparing.plan_runs(problems, named, lambda name, error: note(f"{name}: {error}"))
     check_outputs(output, plot, inputs=[path for problem in problems for path in problem.files])
     entries = comparing.compare(
-        problems,
-        names,
+        runs,
         time_limit=time_limit,
         jobs=jobs,
         threads=max(1, (os.cpu_count() or 1) // jobs),
         seed=seed,
         on_entry=lambda entry: note(f"{entry.instance} {entry.method}: done"),
         stop=threading.Event(),
+        on_compile=note_compiling,
     )
     rows = [_entry_json(entry) for entry in entries]
     saving = _save(rows, output, plot)
@@ -83,8 +76,7 @@ def compare(
         if as_json:
             click.echo(json.dumps(rows, allow_nan=False))
         else:
-            units = {problem.problem.unit for problem in problems}
-            _print_comparison(entries, units.pop() if len(units) == 1 else "")
+            _print_rooms(problems, entries, named or [])
     saving.finish()
     missing = [entry.error for entry in entries if isinstance(entry.error, SolverMissingError)]
     found = any(entry.result is not None and entry.result.exit_status == 0 for entry in entries)
@@ -110,12 +102,28 @@ def _entry_json(entry: Entry) -> dict[str, Any]:
     if entry.result is not None:
         return entry.result.to_json()
     return {
+        "room": entry.room,
         "instance": entry.instance,
         "method": entry.method,
         "objective": None,
         "bound": None,
         "error": str(entry.error),
     }
+
+
+def _print_rooms(problems: list[Instance], entries: list[Entry], named: list[str]) -> None:
+    """Print a table for each room, and which of the named methods it lacks."""
+    rooms = list(dict.fromkeys(problem.room for problem in problems))
+    for number, room in enumerate(rooms):
+        if len(rooms) > 1:
+            click.echo(("\n" if number else "") + room)
+        own = [entry for entry in entries if entry.room == room]
+        units = {problem.problem.unit for problem in problems if problem.room == room}
+        if own:
+            _print_comparison(own, units.pop() if len(units) == 1 else "")
+        lacking = [name for name in named if name != "all" and name not in {entry.method for entry in own}]
+        if lacking:
+            click.echo(f"not in this room: {', '.join(lacking)}")
 
 
 def _print_comparison(entries: list[Entry], unit: str) -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
 from tilewright.core import catalogue
+from tilewright.core.context import CONSTRUCT
+from tilewright.core.kernel_cache import Unit
+from tilewright.run import compiling
 from tilewright.run.instance import Instance
+from tilewright.run.methods import check_method, takes_start
+from tilewright.run.methods import methods as all_methods
 from tilewright.run.result import Result
 from tilewright.run.solve import solve
-from tilewright.spec.errors import SolverMissingError, TilewrightError
+from tilewright.spec.errors import SolverMissingError, TilewrightError, UnknownNameError
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,7 @@ class Entry:
     method: str
     result: Result | None
     error: TilewrightError | None = None
+    room: str = ""
 
     @property
     def remark(self) -> str:
@@ -36,16 +42,65 @@ class Entry:
         return "interrupted" if self.result.interrupted else ""
 
 
-def default_methods(
-    instances: Sequence[Instance], on_failure: Callable[[str, Exception], None] = lambda _name, _error: None
-) -> list[str]:
-    """Return the constructive heuristics that take all instances, and ``auto``.
+Run = tuple[Instance, str]
+"""An instance and a method."""
+
+OnFailure = Callable[[str, Exception], None]
+"""Called with a heuristic that cannot be imported, and why."""
+
+
+def plan_runs(
+    instances: Sequence[Instance],
+    methods: Sequence[str] | None = None,
+    on_failure: OnFailure = lambda _name, _error: None,
+) -> list[Run]:
+    """Return every instance with each method that its room has.
 
     Parameters
     ----------
-    on_failure
-        Called with a heuristic that cannot be imported, and why.
+    instances
+        Of one or several rooms.
+    methods
+        Names; ``all`` stands for all of a room. By default a room's constructive heuristics that take all its
+        instances, and ``auto``.
+
+    Raises
+    ------
+    UnknownNameError
+        If no room has a method; names for each room an instance, and the methods that there are.
     """
+    by_room: dict[str, list[Instance]] = {}
+    for instance in instances:
+        by_room.setdefault(instance.room, []).append(instance)
+    if methods is None:
+        chosen = {room: _default_methods(own, on_failure) for room, own in by_room.items()}
+    elif "all" in methods:
+        chosen = {room: all_methods(room) for room in by_room}
+    else:
+        having = {name: _rooms_with(name, [own[0] for own in by_room.values()]) for name in methods}
+        chosen = {room: [name for name in methods if room in having[name]] for room in by_room}
+    return [(instance, name) for instance in instances for name in chosen[instance.room]]
+
+
+def _rooms_with(method: str, instances: Sequence[Instance]) -> list[str]:
+    """Return the rooms that have a method, of those of some instances; there must be one."""
+    found: list[str] = []
+    refused: list[UnknownNameError] = []
+    for instance in instances:
+        try:
+            check_method(instance.room, method)
+            found.append(instance.room)
+        except UnknownNameError as error:
+            error.args = (f"{instance.name}: {error}",)
+            refused.append(error)
+    if not found:
+        refused[0].args = ("\n".join(map(str, refused)),)
+        raise refused[0]
+    return found
+
+
+def _default_methods(instances: Sequence[Instance], on_failure: OnFailure) -> list[str]:
+    """Return the constructive heuristics that take all instances of a room, and ``auto``."""
     quick = catalogue.constructive(instances[0].room, on_failure)
     suited = []
     for module in quick:
@@ -59,8 +114,7 @@ def default_methods(
 
 
 def compare(
-    instances: Iterable[Instance],
-    methods: list[str],
+    runs: Sequence[Run],
     *,
     time_limit: float,
     jobs: int,
@@ -68,11 +122,16 @@ def compare(
     seed: int,
     on_entry: Callable[[Entry], None],
     stop: threading.Event,
+    on_compile: compiling.Tell | None = None,
 ) -> list[Entry]:
-    """Solve every instance with every method; entries come in that order, whatever ends first.
+    """Solve instances with methods; entries come in the order of the runs, whatever ends first.
+
+    What the methods need compiled is compiled before the first run, so that none loses time to it.
 
     Parameters
     ----------
+    runs
+        What `plan_runs` returns.
     jobs
         Runs at a time.
     threads
@@ -81,18 +140,31 @@ def compare(
         Called when a run has ended.
     stop
         Ends running solves with their best plan and skips those that have not begun.
+    on_compile
+        Called with a sentence before something is compiled.
     """
-    runs = [(instance, method) for instance in instances for method in methods]
+    needed = [unit for instance, method in runs for unit in _compiled(instance, method, threads)]
+    compiling.ensure(list(dict.fromkeys(needed)), on_compile)
     entries: dict[int, Entry] = {}
 
     def work(instance: Instance, method: str) -> Entry:
         if stop.is_set():
-            return Entry(instance.name, method, None, TilewrightError("interrupted before it began"))
+            return Entry(
+                instance.name, method, None, TilewrightError("interrupted before it began"), instance.room
+            )
         try:
-            result = solve(instance, method, time_limit=time_limit, threads=threads, seed=seed, stop=stop)
+            result = solve(
+                instance,
+                method,
+                time_limit=time_limit,
+                threads=threads,
+                seed=seed,
+                stop=stop,
+                on_compile=on_compile,
+            )
         except TilewrightError as error:
-            return Entry(instance.name, method, None, error)
-        return Entry(instance.name, method, result)
+            return Entry(instance.name, method, None, error, instance.room)
+        return Entry(instance.name, method, result, room=instance.room)
 
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         futures = {pool.submit(work, *run): number for number, run in enumerate(runs)}
@@ -105,3 +177,13 @@ def compare(
             for future, number in futures.items():
                 entries[number] = future.result()
     return [entries[number] for number in range(len(runs))]
+
+
+def _compiled(instance: Instance, method: str, threads: int) -> list[Unit]:
+    """Return what a run uses compiled, and what its start does."""
+    room = catalogue.room(instance.room)
+    if method == "auto":
+        phases = room.portfolio(instance.problem, threads)
+        return compiling.units(room.name, [CONSTRUCT, *(each for _, phase in phases for each in phase)])
+    start = [CONSTRUCT] if takes_start(room.name, method) else []
+    return compiling.units(room.name, [method, *start])
