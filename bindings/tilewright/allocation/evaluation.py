@@ -11,6 +11,7 @@ from tilewright.allocation.bounds import bound_on_splits
 from tilewright.allocation.exact.search import exhaustive
 from tilewright.allocation.geometry import Scan
 from tilewright.allocation.lowering import INPUT, Lowering, engines_of, tensor_elements, weights_of
+from tilewright.allocation.measures import measures
 from tilewright.allocation.placement.floor import distance
 from tilewright.allocation.placement.floor import violation as misplaced
 from tilewright.allocation.placement.hop_bound import lower_bound
@@ -183,10 +184,14 @@ def simulate(
     if broken is not None:
         rule, _, told = broken.partition(": ")
         return Report.refused(Violation(rule, 0, "plan", "a plan within the limits", told or broken))
-    scan = Scan(problem)
-    if not plan.front:
-        return _simulate(schedule(problem, plan, scan), numeric, overlapped, seed, deadline)
-    return _simulate_front(problem, plan, scan, numeric, overlapped, seed, deadline)
+    scan, options = Scan(problem), (numeric, overlapped, seed, deadline)
+    if plan.front:
+        report = _simulate_front(problem, plan, scan, *options)
+    else:
+        report = _simulate(schedule(problem, plan, scan), *options)
+    if report.violation is None:
+        report.measures = measures(report)
+    return report
 
 
 def _simulate(times: Schedule, numeric: bool, overlapped: bool, seed: int, deadline: float) -> Report:

@@ -39,11 +39,12 @@ def simulate(
     if plot is not None:
         draw = catalogue.room(problem.room).plot.draw
         saving.save(plot, lambda: draw(problem.problem, answer.plan, report, Path(plot)))
+    clock = "ps" if problem.problem.unit == "ps" else "cycles"
     with printing():
         if as_json:
-            click.echo(json.dumps({**report.summary(), "per_step": report.per_step()}))
+            steps_told = [row | {f"serial_{clock}": row["cycles"]} for row in report.per_step()]
+            click.echo(json.dumps({**report.summary(), "per_step": steps_told}))
         else:
-            clock = "ps" if problem.problem.unit == "ps" else "cycles"
             _print_steps(report.per_step(), steps, clock)
             _print_totals(report, clock)
             for path in saving.written:

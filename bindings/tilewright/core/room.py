@@ -249,6 +249,11 @@ class Pictures(Protocol):
 _BY_TYPE: dict[type, Room[Any, Any]] = {}
 
 
+def unit_of(problem: Any) -> str:
+    """Return what a problem's objective counts, for files; where people need not be told, it is cycles."""
+    return problem.unit or "cycles"
+
+
 def register(room: Room[ProblemT, PlanT]) -> Room[ProblemT, PlanT]:
     """Make a room known by the type of its problems; return it."""
     _BY_TYPE[room.problem_type] = room

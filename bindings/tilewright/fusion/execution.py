@@ -15,6 +15,7 @@ from tilewright.fusion.exact.schedule_kernel import WHAT
 from tilewright.fusion.fused_group import FusedGroup
 from tilewright.fusion.lowering import Lowering, name_of, parameters_of
 from tilewright.fusion.machine import HOST
+from tilewright.fusion.measures import measures
 from tilewright.fusion.plan import Group, Plan, Tile
 from tilewright.fusion.problem import Problem
 from tilewright.fusion.schedule import GroupSchedule
@@ -70,6 +71,7 @@ def simulate(
     report = Report.chain(names, reports)
     if report.violation is None:
         report.facts = _facts(problem, plan, report)
+        report.measures = measures(report)
     return report
 
 

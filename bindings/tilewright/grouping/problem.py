@@ -113,6 +113,11 @@ class Problem(Spec):
         """What the objective counts: nothing to name, as there is one objective only."""
         return ""
 
+    @property
+    def minimise(self) -> str:
+        """What is minimised."""
+        return self.objective.minimise
+
     def model_post_init(self, _context: object) -> None:
         """Refuse machines that cannot compute a single patch and step counts that do not exist."""
         machine, layer = self.machine, self.layer

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from tilewright.core.bounds import Bound
+from tilewright.core.room import unit_of
 from tilewright.core.version import __version__
 from tilewright.run.finding import Finding, verdict
 from tilewright.run.methods import methods, proves
@@ -35,7 +36,7 @@ AUTHORS_WORD = (
 )
 """Fields that say how a result came about: they must be possible, and nothing in a file can prove them."""
 
-MEANWHILE = {"numeric", "overlapped_cycles"}
+MEANWHILE = {"numeric", "overlapped_cycles", "overlapped_ps"}
 """Keys of a report that depend on how the plan was simulated."""
 
 
@@ -67,6 +68,16 @@ def status(result: Result) -> Finding:
         if result.status != "unknown" or not refused or len(result.report) != 2:
             return Finding("status", "refuted", f"{detail}, and a report of a plan that is not there")
     return verdict("status", right, detail)
+
+
+def naming(result: Result, problem: Any) -> list[Finding]:
+    """Check what objective and bound are said to be, where the file says it."""
+    found = []
+    for what, ours in (("minimise", problem.minimise), ("unit", unit_of(problem))):
+        told = getattr(result, what)
+        if told is not None:
+            found.append(verdict(what, told == ours, f"the objective is {ours}, told is {told}"))
+    return found
 
 
 def method(result: Result, own: Bound) -> Finding:
@@ -161,9 +172,12 @@ def _impossible(points: Sequence[tuple[Any, ...]], seconds: float) -> str | None
 def differences(result: Result, ours: dict[str, Any]) -> list[str]:
     """Return the keys of a result's report that differ from ours, dotted.
 
-    Keys that the file lacks count, unless another version of tilewright wrote it. How the plan was simulated
-    does not count where the file says that it was not simulated like that.
+    Keys that the file lacks count, unless another version of tilewright wrote it; a file that has no
+    `measures` at all is of an older form. How the plan was simulated does not count where the file says that
+    it was not simulated like that.
     """
+    if isinstance(result.report, dict) and "measures" not in result.report:
+        ours = {key: value for key, value in ours.items() if key != "measures"}
     lenient = result.versions.get("tilewright") not in (None, __version__)
     return _differences(result.report, ours, lenient)
 

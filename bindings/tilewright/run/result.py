@@ -41,6 +41,9 @@ NOT_SIMULATED = (
 )
 """What a reader is told of a plan that the simulator has not executed."""
 
+NAMING = ("minimise", "unit")
+"""Fields that name what `objective` and `bound` are."""
+
 STATUSES = ("optimal", "feasible", "infeasible", "unknown")
 
 
@@ -50,6 +53,8 @@ class Result:
 
     Attributes
     ----------
+    minimise, unit
+        What `objective` and `bound` are of, and what they count; None in files that do not say so.
     simulated
         Whether `objective` is the simulator's; where a simulation did not fit the time, it is the closed
         form's, and there is no report.
@@ -80,6 +85,8 @@ class Result:
     versions: dict[str, str] = field(default_factory=dict)
     simulated: bool = True
     confirmed_by: str | None = None
+    minimise: str | None = None
+    unit: str | None = None
     problem: Any = field(default=None, repr=False, compare=False)
 
     def of(self, instance: Instance) -> Result:
@@ -193,7 +200,8 @@ class Result:
         """Return the content of a result file."""
         data = {"format": FORMAT} | {f.name: getattr(self, f.name) for f in _stored()}
         data["plan"] = None if self.plan is None else self.plan.to_json()
-        return data
+        # Nothing is said where an older file says nothing.
+        return {key: value for key, value in data.items() if key not in NAMING or value is not None}
 
     def write(self, path: str | Path) -> None:
         """Write the file atomically."""
@@ -320,6 +328,8 @@ _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "versions": (lambda v: isinstance(v, dict) and all(map(_is_text, v.values())), "an object of texts"),
     "simulated": (lambda v: isinstance(v, bool), "true or false"),
     "confirmed_by": (_or_null(_is_name), f"{_NAME}, or null"),
+    "minimise": (_is_name, _NAME),
+    "unit": (_is_name, _NAME),
 }
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from tilewright.core import catalogue
 from tilewright.core.bounds import Bound
 from tilewright.core.context import CONSTRUCT, MAX_SECONDS, Outcome, RunContext, Status
-from tilewright.core.room import Room, room_of
+from tilewright.core.room import Room, room_of, unit_of
 from tilewright.run import compiling, second_route
 from tilewright.run.instance import Instance, digest, read
 from tilewright.run.methods import Listener, check_method, proves, run_method, takes_start
@@ -578,5 +578,7 @@ def _judge(run: _Run, name: str, method: str, interrupted: bool, until: float) -
         trace=incumbent.trace,
         versions=versions(run.versions),
         confirmed_by=run.confirmed_by,
+        minimise=problem.minimise,
+        unit=unit_of(problem),
         problem=problem,
     )

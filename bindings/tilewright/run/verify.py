@@ -77,6 +77,7 @@ def check(
         findings += of_plan
         plan = result.plan if of_plan[0].state == "verified" else None
     findings += [
+        *consistency.naming(result, instance.problem),
         consistency.status(result),
         consistency.trace(result),
         *consistency.confirmed_by(result),

@@ -218,6 +218,8 @@ class Report:
         Of a chain: the name and the report of each layer.
     facts
         What a room adds to the totals.
+    measures
+        What a room measured of a valid plan, with units in the names (docs/formats.md).
     """
 
     violation: Violation | None
@@ -238,6 +240,7 @@ class Report:
     streamed: int = 0
     layers: tuple[tuple[str, Report], ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
+    measures: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def refused(cls, violation: Violation) -> Report:
@@ -365,6 +368,8 @@ class Report:
         }
         if self.facts:
             totals["facts"] = self.facts
+        if self.measures:
+            totals["measures"] = self.measures
         if self.layers:
             found = {id(report): report for _, report in self.layers}
             summaries = {key: report.summary() for key, report in found.items()}

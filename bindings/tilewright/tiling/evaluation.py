@@ -16,6 +16,7 @@ from tilewright.spec.layer import Layer
 from tilewright.spec.network import MAX_LAYERS
 from tilewright.tiling import dsp, npu
 from tilewright.tiling.machine_kind import MachineKind
+from tilewright.tiling.measures import measures
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import UNITS, Problem
 
@@ -117,6 +118,13 @@ def simulate(
         ``time.monotonic()`` at which to give up with an ``OutOfTimeError``.
     """
     options = {"numeric": numeric, "overlapped": overlapped, "seed": seed, "deadline": deadline}
+    report = _execute(problem, plan, options)
+    if report.violation is None:
+        report.measures = measures(problem, report)
+    return report
+
+
+def _execute(problem: Problem, plan: Plan, options: dict[str, Any]) -> Report:
     if plan.front != (problem.minimise == "pareto"):
         needed = "a front" if problem.minimise == "pareto" else "a plan for each layer"
         return Report.refused(Violation("kind of plan", 0, "plan", needed, "a plan of another kind"))

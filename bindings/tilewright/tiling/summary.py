@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.core.room import Rows
+from tilewright.tiling.dsp.machine import GIVEN
 from tilewright.tiling.problem import Problem
 
 
@@ -111,8 +112,15 @@ def _total_time(problem: Problem, layers: list[dict[str, Any]]) -> Rows:
     seconds = cycles / problem.machine.clock_mhz / 1e6
     return [
         ("duration", f"{cycles:,} cycles, {1e3 * seconds:.2f} ms at {problem.machine.clock_mhz} MHz"),
-        ("energy", f"{energy / 1e12:.3f} mJ"),
+        ("energy", f"{energy / 1e12:.3f} mJ{_prices(problem)}"),
     ]
+
+
+def _prices(problem: Problem) -> str:
+    """Say whose prices of energy these are, where the machine's table does not give all of them."""
+    assert problem.machine.kind == "dsp"
+    source = problem.machine.energy.source
+    return "" if source == GIVEN else f", prices {source}"
 
 
 def _layer(problem: Problem, report: dict[str, Any]) -> Rows:
@@ -143,7 +151,7 @@ def _layer(problem: Problem, report: dict[str, Any]) -> Rows:
         ),
         ("efficiency", f"{facts['ops_per_byte']:.1f} Ops/byte, {facts['gops_per_second']:.2f} GOps/s"),
         ("duration", f"{facts['cycles']:,} cycles"),
-        ("energy", f"{facts['energy_fj'] / 1e9:,.1f} uJ"),
+        ("energy", f"{facts['energy_fj'] / 1e9:,.1f} uJ{_prices(problem)}"),
     ]
     if "published_accesses" in facts:
         accesses, cycles = facts["published_accesses"], facts["published_cycles"]

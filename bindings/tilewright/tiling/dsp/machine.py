@@ -13,6 +13,12 @@ from tilewright.spec.layer import Layer
 MAX_BYTES = 2**40
 """Largest memory."""
 
+THESIS = "of the DSP of the IDSP thesis (table 7.9, equation 7.2)"
+"""Whose prices of energy the default ones are."""
+
+GIVEN = "as given"
+"""What is said of prices that are the user's own."""
+
 Bytes = Annotated[int, Field(ge=1, le=MAX_BYTES)]
 Cycles = Annotated[int, Field(ge=0, le=1_000_000)]
 Rate = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -41,6 +47,22 @@ class Energy(Spec):
     local_access_bytes: Rate = 64
     dram_fj_per_access: Femtojoules = 2_600_000
     dram_access_bytes: Rate = 8
+
+    @property
+    def source(self) -> str:
+        """Whose prices these are: given, or where nothing else is, those of the thesis's DSP."""
+        parts = {"core": ("core_fj_per_cycle",)} | {
+            name: (f"{name}_fj_per_access", f"{name}_access_bytes") for name in ("local", "dram")
+        }
+        given = [
+            name
+            for name, fields in parts.items()
+            if any(getattr(self, field) != type(self).model_fields[field].default for field in fields)
+        ]
+        if len(given) == len(parts):
+            return GIVEN
+        thesis = ", ".join(name for name in parts if name not in given)
+        return f"{', '.join(given)} {GIVEN}; {thesis} {THESIS}" if given else THESIS
 
 
 class DspMachine(Spec):

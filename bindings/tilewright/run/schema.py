@@ -1,0 +1,525 @@
+"""What the command line prints with ``--json`` and writes into result files, as a JSON Schema.
+
+``python -m tilewright.run.schema`` prints the schema that stands in docs/tilewright.schema.json.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from tilewright.core.context import Status
+from tilewright.run.finding import State
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+Room = Literal["grouping", "tiling", "allocation", "fusion"]
+Count = Annotated[int, Field(ge=0)]
+Duration = Literal["serial", "lockstep", "scheduled"]
+Amounts = dict[str, Count]
+Counts = list[int]
+Former = Field(default=None, deprecated=True, description="Former form; `measures` says it with units.")
+
+
+class Table(BaseModel):
+    """A table that has these keys and no others."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+
+# Measures -------------------------------------------------------------------------------------------
+
+
+class Executed(Table):
+    """What the simulator counts in every room."""
+
+    steps: Count
+    """Steps that compute something."""
+    macs: Count
+    """Multiply-accumulates; in `fusion` those of convolutions only."""
+    transfers: Count
+    """Load actions and write-back actions."""
+    loaded_elements: Amounts
+    """Elements loaded from external memory, by operand or tensor, those without any left out."""
+    written_elements: Amounts
+    """Elements written to external memory."""
+    streamed_elements: Count
+    """Elements that engines exchanged with on-chip memories while they computed."""
+    peak_elements: Count
+    """Most elements on chip at one time."""
+    most_loads_of_an_element: Count
+    """How often the most loaded element was loaded."""
+
+
+class InCycles(Executed):
+    """Executed on a machine whose times are cycles."""
+
+    serial_cycles: Count | None = None
+    """One action after the other, without any overlap."""
+    lockstep_cycles: Count | None = None
+    """Double-buffered, tile by tile: transfers of the next tile beside the computation of this one."""
+    scheduled_cycles: Count | None = None
+    """By the static schedule that the plan has; in `allocation` of all `executed_frames` together."""
+    overlapped_cycles: Count | None
+    """Every engine on a clock of its own; null where that was not simulated."""
+
+
+class Lasting(InCycles):
+    """A plan that takes a number of cycles."""
+
+    duration_cycles: Count
+    """What the plan takes on its machine, of a network all layers together."""
+    duration_of: Duration
+    """Which of the other numbers of cycles the duration is."""
+
+
+class Grouping(Lasting):
+    """Of a grouping."""
+
+
+class DspTotals(Lasting):
+    """Of tiles on a DSP, of one layer or of all layers of a network."""
+
+    accesses_elements: Count
+    """Elements moved from and to external memory."""
+    energy_fj: Count
+    """Energy of core, external memory and local traffic, in femtojoules."""
+    energy_prices: str
+    """Whose prices of energy these are: the instance's, or those of the thesis's DSP."""
+    gops_per_second: float
+    """10^9 operations per second; a MAC is two operations."""
+    ops_per_byte: float
+    """Operations for each byte moved from or to external memory."""
+    least_accesses_elements: Count
+    """Fewest accesses of any schedule."""
+    least_accesses_by: str
+    """What proves them."""
+
+
+class DspPoint(Table):
+    """A plan of a Pareto front."""
+
+    duration_cycles: Count
+    accesses_elements: Count
+
+
+class DspLayer(DspTotals):
+    """Of one layer on a DSP."""
+
+    schedule: str
+    tile: Amounts
+    """Iterations of each loop in a tile."""
+    buffers_elements: Amounts
+    """Elements of one copy of each buffer."""
+    published_accesses_elements: float | None = None
+    """Accesses as the thesis's formulas count them, edge tiles as full ones; for its schedules."""
+    published_cycles: float | None = None
+    """Cycles, likewise."""
+    front: list[DspPoint] | None = None
+    """Points of a Pareto front, fastest first; the other measures are of its first plan."""
+
+
+class DspNetwork(DspTotals):
+    """Of a network on a DSP."""
+
+    layers: dict[str, DspLayer]
+    """By name, in order."""
+
+
+class NpuTotals(Executed):
+    """Of tiles on a multicore NPU, whose times are picoseconds; of one layer or of all of a network."""
+
+    serial_ps: Count
+    """One stage after the other, as the cores go on together."""
+    overlapped_ps: Count | None
+    """Every engine on a clock of its own; null where that was not simulated."""
+    duration_ps: Count
+    """What the plan takes on its machine."""
+    duration_of: Duration
+    bursts: Count
+    """Of external memory."""
+    published_ps: Count
+    """Time as the paper's formulas count it, edge tiles as full ones."""
+    published_bursts: Count
+
+
+class NpuLayer(NpuTotals):
+    """Of one layer on an NPU."""
+
+    partition: str
+    schedule: str
+    tile: Amounts
+
+
+class NpuNetwork(NpuTotals):
+    """Of a network on an NPU."""
+
+    layers: dict[str, NpuLayer]
+    """By name, in order."""
+
+
+class PipelinePoint(Table):
+    """A plan of a Pareto front."""
+
+    interval_cycles: Count
+    pes: Count
+    latency_cycles: Count
+
+
+class PipelineLayer(Table):
+    """Of a layer of a pipeline, on its first frame."""
+
+    pes: Count
+    split: Counts
+    """Among how many PEs filters, input maps and rows are divided."""
+    units: Counts
+    """On how many filters and maps the units of a PE work."""
+    work_cycles: Count
+    """In which the layer computes a beat."""
+    pace_cycles: Count
+    """From beat to beat, waits included."""
+    start_cycles: Count
+    """When it begins."""
+    busy_cycles: Count
+    """From its start to its end, waits included."""
+    load_cycles: Count
+    """For which a frame keeps it busy, without waits."""
+    weights_elements: Count
+    buffer_words: Count
+    """Reserved for its output."""
+    held_words: Count
+    """Most of its output that was held."""
+
+
+class PublishedPipeline(Table):
+    """As the paper's equations 3 to 13 have it."""
+
+    interval_cycles: Count
+    latency_cycles: Count
+    frames_per_second: float
+
+
+class Pipeline(InCycles):
+    """Of an allocation."""
+
+    interval_cycles: Count
+    """From frame to frame."""
+    latency_cycles: Count
+    """From a frame's first pixel to its last output."""
+    pes: Count
+    executed_frames: Count
+    frames_per_second: float
+    storage_words: Count
+    """All buffers and weights."""
+    pacing: str
+    published: PublishedPipeline
+    distance_hops: Count | None = None
+    """Between the regions of consecutive layers, where they are placed."""
+    least_distance_hops: Count | None = None
+    layers: dict[str, PipelineLayer]
+    """By name, in order."""
+    front: list[PipelinePoint] | None = None
+    """Points of a Pareto front; the other measures are of its first plan."""
+    executed_plans: Count | None = None
+    """How many of them were executed."""
+
+
+class FusedTile(Table):
+    """How a group is cut up (docs/formats.md, Plans)."""
+
+    rows: Count
+    columns: Count
+    kernels: Count
+    channels: Count
+    halo: str
+    order: str
+    parameters: str
+
+
+class FusedTotals(Table):
+    """Of a group of operations, or of all groups."""
+
+    duration_cycles: Count
+    """What it takes on its machine."""
+    loaded_bytes: Count
+    saved_bytes: Count
+    traffic_bytes: Count
+    """Loaded and saved."""
+    energy_nj: Count
+    """Energy by the machine's prices, in nanojoules; 0 where nothing has a price."""
+    memory_bytes: Count
+    """All buffers of the group, of a plan those of its largest group."""
+    macs: Count
+    """Of convolutions."""
+
+
+class FusedGroup(FusedTotals):
+    """Of a group of operations that run fused."""
+
+    operations: list[str]
+    tile: FusedTile
+    buffers_bytes: Counts
+    """For maps that are loaded, for those that are computed, for parameters."""
+    busy_cycles: Amounts
+    """By engine."""
+    largest_computed: dict[str, Counts]
+    """By operation: most rows, columns and channels that are computed at a time."""
+
+
+class Fusion(Lasting, FusedTotals):
+    """Of a fusion."""
+
+    duration_ms: float
+    gops_per_second: float
+    ops_per_byte: float
+    operations: Count
+    """Of the coarse graph."""
+    on_host: list[str]
+    """Operations left to the host, which are counted nowhere."""
+    groups: dict[str, FusedGroup]
+    """By the names of their operations, joined by a plus sign, in order."""
+
+
+Measures = Grouping | DspNetwork | DspLayer | NpuNetwork | NpuLayer | Pipeline | Fusion
+
+
+# Reports --------------------------------------------------------------------------------------------
+
+
+class Totals(Table):
+    """The former form of a report's counts, whose names do not tell units; on an NPU `cycles` are ps."""
+
+    valid: bool
+    """Whether no rule was broken, and the numbers, if any, are right."""
+    violation: str | None
+    """The first rule that was broken: step, tensor, what was needed, what was there."""
+    numeric: bool | None = None
+    """Whether real integers gave the reference's result; null where none were moved."""
+    steps: Annotated[Any, Former]
+    cycles: Annotated[Any, Former]
+    overlapped_cycles: Annotated[Any, Former]
+    lockstep_cycles: Annotated[Any, Former]
+    scheduled_cycles: Annotated[Any, Former]
+    loaded: Annotated[Any, Former]
+    written: Annotated[Any, Former]
+    transfers: Annotated[Any, Former]
+    streamed: Annotated[Any, Former]
+    macs: Annotated[Any, Former]
+    peak_memory: Annotated[Any, Former]
+    most_loads: Annotated[Any, Former]
+    facts: Annotated[Any, Former]
+    layers: Annotated[Any, Former]
+
+
+class Report(Totals):
+    """What the simulator says of a plan."""
+
+    measures: Measures | None = None
+    """All that was measured of a valid plan; missing in older files, and of a plan that breaks a rule."""
+
+
+class Step(Table):
+    """A step of an executed plan; elements by tensor, those without any left out."""
+
+    step: Count
+    label: str
+    freed: Amounts
+    written: Amounts
+    loaded: Amounts
+    computed: Amounts
+    footprint: Amounts
+    """What each tensor occupies when the step holds most."""
+    serial_cycles: Count | None = None
+    """Without overlap; null where the plan has a static schedule."""
+    serial_ps: Count | None = None
+    """Likewise, on an NPU."""
+    cycles: Annotated[Any, Former]
+
+
+class Simulation(Report):
+    """What ``simulate --json`` prints."""
+
+    per_step: list[Step]
+
+
+# Results --------------------------------------------------------------------------------------------
+
+TracePoint = Annotated[list[float | int | None], Field(min_length=3, max_length=3)]
+
+
+class Result(Table):
+    """A result file, and what ``solve --json`` prints."""
+
+    format: Literal[1]
+    room: Room
+    instance: str
+    """Name of what was solved."""
+    instance_sha256: str
+    """Of the problem's values."""
+    method: str
+    """As given with ``--with``."""
+    status: Status
+    minimise: str | None = None
+    """What the objective is; missing in older files."""
+    unit: str | None = None
+    """What objective and bound count; missing in older files."""
+    objective: int | None
+    """Cost of the plan; null without one."""
+    bound: int | None
+    """Proven lower bound of the cost of every plan."""
+    gap: float | int | None
+    """(objective - bound) / objective."""
+    seconds: float | int
+    seed: int
+    warm_start: str | None
+    plan: dict[str, Any] | None
+    """Decisions only (docs/formats.md, Plans); of a network in the order of `report.measures.layers`."""
+    report: Report | None
+    bound_by: str | None = None
+    """What proves the bound: a method, or the room's bound."""
+    grounds: str | None = None
+    """What a method's proof rests on, in a sentence."""
+    failures: list[str] = []
+    interrupted: bool = False
+    trace: list[TracePoint] = []
+    """``[seconds, objective, bound]`` from the first plan to the end."""
+    versions: dict[str, str] = {}
+    simulated: bool = True
+    """Whether the objective is the simulator's; else it is the closed form's, and there is no report."""
+    confirmed_by: str | None = None
+    """A second method that proved the same."""
+
+
+class Failed(Table):
+    """An entry of ``compare --json`` without a result."""
+
+    instance: str
+    method: str
+    objective: None
+    bound: None
+    error: str
+
+
+class Finding(Table):
+    """A finding of ``check --json``."""
+
+    what: str
+    holds: bool
+    state: State
+    detail: str
+
+
+# Other commands -------------------------------------------------------------------------------------
+
+
+class Memory(Table):
+    """Bytes of on-chip buffers of an emitted program."""
+
+    planned_bytes: Count
+    """Of all copies, every element as wide as the machine says."""
+    emitted_bytes: Count
+    """Of the C buffers in as many copies."""
+    copy_bytes: Count
+    """Of one copy, which the file declares."""
+    copies: Count
+    memory_bytes: Count
+    """What the machine has."""
+    fits: bool
+    plan_bits: Count
+    element_bits: Count
+    accumulator_bits: Count
+
+
+class Emitted(Table):
+    """What ``emit --json`` prints."""
+
+    instance: str
+    memory: Memory
+    warning: str | None
+    """By how much the emitted buffers exceed the memory, and why."""
+    source: str
+
+
+class RoomRow(Table):
+    """A room in ``list``."""
+
+    room: Room
+    decides: str
+
+
+class ModelRow(Table):
+    """A formulation in ``list``."""
+
+    room: Room
+    model: str
+    solvers: str
+    what: str
+
+
+class HeuristicRow(Table):
+    """A heuristic in ``list``."""
+
+    room: Room
+    heuristic: str
+    what: str
+
+
+class SolverRow(Table):
+    """A solver in ``list``."""
+
+    solver: str
+    installed: bool
+    version: str
+    install: str
+    wrong: str
+    broken: bool
+
+
+class InstanceRow(Table):
+    """A bundled instance in ``list``."""
+
+    room: Room
+    instance: str
+    source: str
+
+
+class Lists(Table):
+    """What ``list --json`` prints; with a name, that list alone."""
+
+    rooms: list[RoomRow]
+    models: list[ModelRow]
+    heuristics: list[HeuristicRow]
+    solvers: list[SolverRow]
+    instances: list[InstanceRow]
+
+
+OneList = list[RoomRow] | list[ModelRow] | list[HeuristicRow] | list[SolverRow] | list[InstanceRow]
+
+Document = Result | Simulation | list[Result | Failed] | list[Finding] | Emitted | Lists | OneList
+"""Anything that is printed or written."""
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of anything that is printed or written; each form is one of its ``$defs``."""
+    found = TypeAdapter(Document).json_schema(mode="validation")
+    _without_titles(found)
+    about = {"title": "JSON of tilewright", "description": (__doc__ or "").split("\n")[0]}
+    return {"$schema": DIALECT, **about, **found}
+
+
+def _without_titles(value: Any) -> None:
+    """Remove the titles that repeat the names of fields."""
+    if isinstance(value, dict):
+        if isinstance(value.get("title"), str):
+            del value["title"]
+        for each in value.values():
+            _without_titles(each)
+    elif isinstance(value, list):
+        for each in value:
+            _without_titles(each)
+
+
+if __name__ == "__main__":
+    print(json.dumps(schema(), indent=1))

@@ -1,0 +1,81 @@
+"""What was measured of executed tilings, units in the names: of a layer, a front or a network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.core.measures import of_execution, renamed
+from tilewright.simulator import Report
+from tilewright.tiling.problem import Problem
+
+DSP = {
+    "schedule": "schedule",
+    "step": "tile",
+    "buffers": "buffers_elements",
+    "cycles": "duration_cycles",
+    "accesses": "accesses_elements",
+    "energy_fj": "energy_fj",
+    "gops_per_second": "gops_per_second",
+    "ops_per_byte": "ops_per_byte",
+    "least_accesses": "least_accesses_elements",
+    "least_accesses_by": "least_accesses_by",
+    "published_accesses": "published_accesses_elements",
+    "published_cycles": "published_cycles",
+}
+NPU = {
+    "partition": "partition",
+    "schedule": "schedule",
+    "tile": "tile",
+    "time_ps": "duration_ps",
+    "bursts": "bursts",
+    "published_time_ps": "published_ps",
+    "published_bursts": "published_bursts",
+}
+"""What the facts of a layer are called among its measures."""
+
+SUMMED = {
+    "dsp": ("duration_cycles", "accesses_elements", "energy_fj", "least_accesses_elements"),
+    "npu": ("duration_ps", "bursts", "published_ps", "published_bursts"),
+}
+"""Measures of a network that are sums over its layers."""
+
+
+def measures(problem: Problem, report: Report) -> dict[str, Any]:
+    """Return the measures of a valid plan; of a front those of its first plan, with the points of all."""
+    if problem.network is None:
+        return _of_layer(problem, report)
+    known: dict[int, dict[str, Any]] = {}
+    for (_, part), (_, layer) in zip(problem.parts, report.layers, strict=True):
+        if id(layer) not in known:
+            known[id(layer)] = _of_layer(part, layer)
+    layers = {name: known[id(layer)] for name, layer in report.layers}
+    return _executed(problem, report) | _of_network(problem, list(layers.values())) | {"layers": layers}
+
+
+def _executed(problem: Problem, report: Report) -> dict[str, Any]:
+    machine = problem.machine
+    if machine.kind == "npu":  # whose tensors are parts of operands: "input TLE0"
+        return of_execution(report, "ps", lambda tensor: tensor.split()[0]) | {"duration_of": "serial"}
+    duration_of = "lockstep" if machine.double_buffering else "serial"
+    return of_execution(report) | {"duration_of": duration_of, "energy_prices": machine.energy.source}
+
+
+def _of_layer(problem: Problem, report: Report) -> dict[str, Any]:
+    found = _executed(problem, report) | renamed(report.facts, DSP if problem.machine.kind == "dsp" else NPU)
+    if "front" in report.facts:
+        found["front"] = [renamed(point, DSP) for point in report.facts["front"]]
+    return found
+
+
+def _of_network(problem: Problem, layers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    machine = problem.machine
+    total = {key: sum(layer[key] for layer in layers) for key in SUMMED[machine.kind]}
+    if machine.kind == "npu":
+        return total
+    operations = 2 * sum(layer["macs"] for layer in layers)
+    return total | {
+        "gops_per_second": machine.clock_mhz * operations / total["duration_cycles"] / 1000,
+        "ops_per_byte": operations / (total["accesses_elements"] * machine.element_bytes),
+        "least_accesses_by": ", ".join(dict.fromkeys(layer["least_accesses_by"] for layer in layers)),
+    }

@@ -1,0 +1,346 @@
+"""All JSON that is printed or written is as docs/tilewright.schema.json says, and as `check` verifies."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import re
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from command import run
+
+from tilewright.core import catalogue
+from tilewright.run import result as result_module
+from tilewright.run import schema
+from tilewright.run.instance import Instance, read
+from tilewright.run.result import Result
+from tilewright.run.solve import solve
+from tilewright.run.verify import check, exit_status
+
+DOCS = Path(__file__).parents[2] / "docs"
+OLD = Path(__file__).with_name("old-form.json")
+"""A result as it was written before there were measures."""
+
+LAYER = "input = [4, 9, 11]\nkernels = 6\nkernel = [3, 3]\n"
+NETWORK = f"""
+[[network.layers]]
+name = "first"
+{LAYER}
+[[network.layers]]
+name = "again"
+input = [6, 7, 9]
+kernels = 6
+kernel = [3, 3]
+padding = [1, 1, 1, 1]
+[[network.layers]]
+name = "third"
+input = [6, 7, 9]
+kernels = 6
+kernel = [3, 3]
+"""
+DSP = '[machine]\nkind = "dsp"\nmemory_bytes = 1500\n'
+NPU = '[machine]\nkind = "npu"\n'
+ARRAY = "[machine]\narray = [2, 3]\nclock_mhz = 50\n"
+ENGINES = """[machine]
+conv_array = [4, 4, 2]
+clock_mhz = 300
+input_bytes = 2000
+output_bytes = 2000
+parameter_bytes = 2000
+load_mb_per_s = 900
+save_mb_per_s = 900
+operands_per_cycle = 16
+"""
+INSTANCES = {
+    "grouping": 'room = "grouping"\n[layer]\ninput = [1, 5, 5]\nkernels = 2\nkernel = [3, 3]\n'
+    "[machine]\ngroup_size = 3\n",
+    "dsp": f'room = "tiling"\n[layer]\n{LAYER}{DSP}',
+    "dsp single": f'room = "tiling"\n[layer]\n{LAYER}{DSP}double_buffering = false\n'
+    '[limits]\nschedule = "thesis"\n[objective]\nminimise = "energy"\n',
+    "dsp front": f'room = "tiling"\n[layer]\n{LAYER}{DSP}[objective]\nminimise = "pareto"\n',
+    "dsp network": f'room = "tiling"\n{NETWORK}{DSP}',
+    "npu": f'room = "tiling"\n[layer]\n{LAYER}{NPU}',
+    "npu network": f'room = "tiling"\n{NETWORK}{NPU}',
+    "allocation": f'room = "allocation"\n{NETWORK}{ARRAY}',
+    "allocation front": f'room = "allocation"\n{NETWORK}{ARRAY}[objective]\nminimise = "pareto"\n',
+    "allocation placed": f'room = "allocation"\n{NETWORK}{ARRAY}[objective]\nminimise = "distance"\n',
+    "fusion": f'room = "fusion"\n{NETWORK}{ENGINES}',
+}
+ALL = pytest.mark.parametrize("name", INSTANCES)
+
+
+@cache
+def definitions() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((DOCS / "tilewright.schema.json").read_text())
+    return found
+
+
+def valid(data: Any, form: str) -> Any:
+    """Assert that data has one of the forms of the schema, or is a list of such, and return it."""
+    one = {"$ref": f"#/$defs/{form}", "$defs": definitions()["$defs"]}
+    for each in data if isinstance(data, list) else [data]:
+        jsonschema.Draft202012Validator(one).validate(each)
+    jsonschema.Draft202012Validator(definitions()).validate(data)
+    return data
+
+
+@pytest.fixture
+def tilewright(tmp_path: Path) -> Callable[..., Any]:
+    return lambda *arguments: run(tmp_path, *arguments)
+
+
+def written(name: str, folder: Path) -> str:
+    (folder / "instance.toml").write_text(INSTANCES[name])
+    return "instance.toml"
+
+
+def read_text(text: str) -> Instance:
+    with tempfile.TemporaryDirectory() as folder:
+        (path := Path(folder) / "instance.toml").write_text(text)
+        return read(path)
+
+
+def read_back(data: Any) -> Result:
+    with tempfile.TemporaryDirectory() as folder:
+        (path := Path(folder) / "result.json").write_text(json.dumps(data))
+        return Result.read(path)
+
+
+def said(done: Any, status: int = 0) -> Any:
+    assert done.returncode == status, done.stderr
+    return json.loads(done.stdout)
+
+
+# The schema -----------------------------------------------------------------------------------------
+
+
+def test_the_schema_in_docs_is_that_of_the_source() -> None:
+    told = "python -m tilewright.run.schema > docs/tilewright.schema.json"
+    assert definitions() == schema.schema(), f"outdated; {told}"
+    jsonschema.Draft202012Validator.check_schema(definitions())
+
+
+def test_the_schema_has_the_fields_of_results_and_the_rooms() -> None:
+    properties = definitions()["$defs"]["Result"]["properties"]
+    stored = {field.name for field in dataclasses.fields(Result)} - {"problem"}
+    assert set(properties) == stored | {"format"}
+    assert tuple(properties["room"]["enum"]) == catalogue.ROOMS
+    assert tuple(properties["status"]["enum"]) == result_module.STATUSES
+
+
+def test_former_keys_are_marked() -> None:
+    report = definitions()["$defs"]["Report"]["properties"]
+    former = {key for key, field in report.items() if field.get("deprecated")}
+    assert set(report) - former == {"valid", "violation", "numeric", "measures"}
+    assert definitions()["$defs"]["Step"]["properties"]["cycles"]["deprecated"]
+
+
+def test_the_example_in_the_docs_is_what_is_measured() -> None:
+    (example,) = re.findall(r"```json\n(.*?)```", (DOCS / "formats.md").read_text(), re.DOTALL)
+    result = solve(read("alexnet-conv3-64k"), "exhaustive", confirm=False)
+    assert result.report is not None
+    measured = result.report["measures"]
+    assert {key: measured[key] for key in json.loads(example)} == json.loads(example)
+
+
+def test_the_docs_name_every_measure_of_an_execution() -> None:
+    text = (DOCS / "formats.md").read_text()
+    forms = definitions()["$defs"]
+    named = {"steps", "macs", "transfers", "most_loads_of_an_element"}
+    for form in ("Grouping", "NpuNetwork"):
+        assert not [key for key in forms[form]["properties"] if key not in named and f"`{key}`" not in text]
+
+
+# What commands print ----------------------------------------------------------------------------------
+
+
+@ALL
+def test_all_that_is_said_of_a_result(name: str, tilewright: Callable[..., Any], tmp_path: Path) -> None:
+    instance = written(name, tmp_path)
+    options = ("--time-limit", "30", "--threads", "1", "-o", "result.json", "--json")
+    result = valid(said(tilewright("solve", instance, *options)), "Result")
+    assert json.loads((tmp_path / "result.json").read_text()) == result
+    assert result["minimise"] and result["unit"]
+    measured = result["report"]["measures"]
+    found = valid(said(tilewright("simulate", instance, "result.json", "--json")), "Simulation")
+    clock = "ps" if name.startswith("npu") else "cycles"
+    assert found["measures"].pop(f"overlapped_{clock}") or name == "fusion"
+    for key, value in measured.items():
+        assert key in ("layers", f"overlapped_{clock}") or found["measures"][key] == value
+    if "layers" not in measured or name.startswith("npu"):
+        assert all(f"serial_{clock}" in step for step in found["per_step"])
+    checked = tilewright("check", instance, "result.json", "--time-limit", "60", "--json")
+    findings = valid(json.loads(checked.stdout), "Finding")
+    assert checked.returncode in (0, 5), findings
+    states = {finding["what"]: finding["state"] for finding in findings}
+    assert states["report"] == states["minimise"] == states["unit"] == "verified"
+
+
+def test_what_there_is_not_and_what_is_wrong(tilewright: Callable[..., Any], tmp_path: Path) -> None:
+    """Nothing feasible, a refused plan, one that is not simulated, and findings of every state."""
+    fully = '[layer]\nkind = "fc"\ninputs = 4000\noutputs = 1\n'
+    (tmp_path / "fc.toml").write_text(f'room = "tiling"\n{fully}{DSP}[limits]\nschedule = "intra"\n')
+    none = valid(said(tilewright("solve", "fc.toml", "-o", "none.json", "--json"), 1), "Result")
+    assert (none["status"], none["report"]) == ("infeasible", None)
+    tight = INSTANCES["grouping"].replace("size = 3", "size = 1").replace("5, 5", "7, 7")
+    (tmp_path / "tight.toml").write_text(tight + "[limits]\nreloads = 2\n")
+    refused = valid(said(tilewright("solve", "tight.toml", "--with", "zigzag", "--json"), 1), "Result")
+    assert set(refused["report"]) == {"valid", "violation"}
+    large = "[layer]\ninput = [64, 200, 200]\nkernels = 64\nkernel = [3, 3]\n"
+    (tmp_path / "large.toml").write_text(
+        f'room = "tiling"\n{large}[machine]\nkind = "dsp"\nmemory_bytes = 120\n'
+    )
+    options = ("--time-limit", "3", "-o", "late.json", "--json")
+    late = valid(said(tilewright("solve", "large.toml", *options)), "Result")
+    assert (late["simulated"], late["report"]) == (False, None)
+    states = set()
+    for instance, result in (("large.toml", "late.json"), ("fc.toml", "none.json")):
+        checked = tilewright("check", instance, result, "--time-limit", "4", "--json")
+        states |= {finding["state"] for finding in valid(json.loads(checked.stdout), "Finding")}
+    (tmp_path / "late.json").write_text(json.dumps(late | {"unit": "bytes"}))
+    checked = tilewright("check", "large.toml", "late.json", "--time-limit", "4", "--json")
+    findings = valid(said(checked, 1), "Finding")
+    assert {finding["state"] for finding in findings} | states == {
+        *("verified", "refuted", "not verified", "told")
+    }
+
+
+def test_a_plan_that_breaks_a_rule(tilewright: Callable[..., Any], tmp_path: Path) -> None:
+    instance = written("dsp", tmp_path)
+    result = said(tilewright("solve", instance, "--json"))
+    result["plan"]["tile"] = {"g": 1, "n": 1, "c": 6, "y": 7, "x": 9, "k": 4}
+    (tmp_path / "broken.json").write_text(json.dumps(result))
+    found = valid(said(tilewright("simulate", instance, "broken.json", "--json"), 1), "Simulation")
+    assert found["violation"] and "measures" not in found
+
+
+def test_comparisons_lists_and_emitted_programs(tilewright: Callable[..., Any], tmp_path: Path) -> None:
+    instance = written("dsp", tmp_path)
+    done = tilewright("compare", instance, "--with", "manual,tiles@nowhere", "--json")
+    assert done.returncode == 2
+    done = tilewright("compare", instance, "--with", "manual,exhaustive", "-o", "all.json", "--json")
+    rows = valid(said(done), "Result")
+    assert json.loads((tmp_path / "all.json").read_text()) == rows
+    failed = {"instance": "a", "method": "b", "objective": None, "bound": None, "error": "no such solver"}
+    jsonschema.Draft202012Validator(definitions()).validate([*rows, failed])
+    tilewright("solve", instance, "-o", "result.json")
+    valid(said(tilewright("emit", instance, "result.json", "--json")), "Emitted")
+    lists = valid(said(tilewright("list", "--json")), "Lists")
+    for what, rows in lists.items():
+        assert valid(said(tilewright("list", what, "--json")), f"{what[:-1].capitalize()}Row") == rows
+
+
+# Names and units ------------------------------------------------------------------------------------
+
+
+def test_every_number_of_cycles_says_which_it_is() -> None:
+    """With and without overlap; of an NPU there are picoseconds, and nothing called cycles."""
+    text = INSTANCES["dsp"].replace("accesses", "cycles")
+    problem = read_text(text)
+    summary = solve(problem, "exhaustive").report
+    assert summary is not None
+    measured = summary["measures"]
+    assert measured["serial_cycles"] == summary["cycles"] > measured["lockstep_cycles"]
+    assert measured["lockstep_cycles"] == measured["duration_cycles"] == summary["facts"]["cycles"]
+    assert measured["duration_of"] == "lockstep"
+    npu = solve(read_text(INSTANCES["npu network"])).report
+    assert npu is not None
+    measured = npu["measures"]
+    assert not [key for key in measured if "cycles" in key]
+    assert measured["duration_ps"] == measured["serial_ps"] == npu["cycles"]
+
+
+@pytest.mark.parametrize("name", ["dsp network", "npu network"])
+def test_a_network_has_totals_and_its_layers_by_name(name: str) -> None:
+    result = solve(read_text(INSTANCES[name]))
+    assert result.report is not None
+    measured = result.report["measures"]
+    assert list(measured["layers"]) == ["first", "again", "third"]
+    summed = {
+        "dsp network": ("accesses_elements", "energy_fj", "duration_cycles"),
+        "npu network": ("duration_ps", "bursts"),
+    }
+    for key in summed[name]:
+        assert measured[key] == sum(layer[key] for layer in measured["layers"].values())
+    assert result.objective == measured["duration_ps" if name.startswith("npu") else "accesses_elements"]
+
+
+def test_prices_of_energy_say_whose_they_are() -> None:
+    thesis = "of the DSP of the IDSP thesis (table 7.9, equation 7.2)"
+    some = "core_fj_per_cycle = 1\n"
+    every = f"{some}local_fj_per_access = 1\ndram_fj_per_access = 2\n"
+    for given, prices in (
+        ("", thesis),
+        (some, f"core as given; local, dram {thesis}"),
+        (every, "as given"),
+    ):
+        for layers in (f"[layer]\n{LAYER}", NETWORK):
+            minimise = '[objective]\nminimise = "energy"\n'
+            result = solve(read_text(f'room = "tiling"\n{layers}{DSP}[machine.energy]\n{given}{minimise}'))
+            assert result.report is not None
+            assert result.report["measures"]["energy_prices"] == prices
+            (line,) = [line for line in result.summary().splitlines() if line.startswith("energy ")]
+            assert line.endswith("J" if prices == "as given" else f"J, prices {prices}")
+
+
+# Reading and verifying --------------------------------------------------------------------------------
+
+
+@ALL
+def test_no_measure_can_be_changed(name: str) -> None:
+    """Every number, text, list and table among the measures is verified; so are objective's name and unit."""
+    instance = read_text(INSTANCES[name])
+    data = json.loads(json.dumps(solve(instance, time_limit=20, threads=1).to_json()))
+    lies = [data | {"minimise": "fun"}, data | {"unit": "apples"}]
+    places = list(leaves(data["report"]["measures"]))
+    for number, path in enumerate(places):
+        if number % max(1, len(places) // 8) and path[-1] not in ("duration_of", "serial_ps"):
+            continue
+        lie = copy.deepcopy(data)
+        holder = lie["report"]["measures"]
+        for step in path[:-1]:
+            holder = holder[step]
+        value = holder[path[-1]]
+        if path[-1] in ("overlapped_cycles", "overlapped_ps"):
+            value = 0
+        holder[path[-1]] = value + 1 if isinstance(value, int | float) else f"{value} or so"
+        lies.append(lie)
+    lies.append(copy.deepcopy(data))
+    lies[-1]["report"]["measures"]["joules"] = 1
+    lies.append(copy.deepcopy(data))
+    del lies[-1]["report"]["measures"]["steps"]
+    for lie in lies:
+        assert exit_status(check(instance, read_back(lie), numeric=False, time_limit=20)) == 1
+
+
+def test_a_file_of_the_older_form_is_verified_and_its_lies_are_refuted() -> None:
+    old = json.loads(OLD.read_text())
+    instance = read_text(INSTANCES["dsp network"])
+    assert "measures" not in old["report"] and "unit" not in old
+    valid(old, "Result")
+    result = read_back(old)
+    assert exit_status(check(instance, result, time_limit=60)) == 0
+    assert result.to_json() == old
+    for key in ("cycles", "transfers", "peak_memory"):
+        lie = copy.deepcopy(old)
+        lie["report"][key] += 1
+        assert exit_status(check(instance, read_back(lie), time_limit=60)) == 1
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Any:
+    """Yield the paths of all values that are no tables and no lists."""
+    inner = (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
+    )
+    if inner is None:
+        yield path
+        return
+    for key, each in inner:
+        yield from leaves(each, (*path, key))
