@@ -7,8 +7,10 @@ import inspect
 import pytest
 
 from tilewright.core import catalogue
+from tilewright.core.context import CONSTRUCT
 from tilewright.core.room import MiniZincBridge, Pictures, Room, register, room_of
 from tilewright.run.instance import read
+from tilewright.run.methods import methods, proves
 from tilewright.spec.errors import InputError, UnknownNameError
 
 REQUIRED = (
@@ -77,7 +79,8 @@ def test_a_further_room_is_known_once_it_is_registered() -> None:
 
     attic = register(Attic())
     assert room_of(Problem()) is attic
-    assert (attic.layer_kinds, attic.constructs_first) == (("conv", "fc"), True)
+    assert attic.layer_kinds == ("conv", "fc")
+
     problem = Problem()
     assert attic.parts(problem) == [("", problem)]
     assert (attic.rows(problem, {}), attic.table(problem, {}), attic.recheck(problem, 0, 0.0)) == (
@@ -94,3 +97,14 @@ def test_what_is_no_room_is_refused() -> None:
         room_of(3)
     with pytest.raises(UnknownNameError, match="there are: grouping, tiling"):
         catalogue.room("attic")
+
+
+@every_room
+def test_portfolios_name_methods_of_their_room(name: str) -> None:
+    room = catalogue.room(name)
+    for path in catalogue.instances(name):
+        parts = room.portfolio(read(path).problem)
+        known = (CONSTRUCT, *methods(name))
+        assert set(parts.methods) <= set(known)
+        assert parts.proving is None or proves(name, parts.proving)
+        assert parts.constructs_first == (parts.improving in catalogue.heuristics(name))

@@ -50,7 +50,6 @@ class Allocation(Room[Problem, Plan]):
     )
     problem_type = Problem
     plan_type = Plan
-    constructs_first = False
 
     best_bound = staticmethod(best_bound)
     violation = staticmethod(violation)

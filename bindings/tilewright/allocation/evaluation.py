@@ -23,6 +23,7 @@ from tilewright.allocation.schedule import Schedule, schedule
 from tilewright.core import front
 from tilewright.core.bounds import Bound
 from tilewright.core.context import CONSTRUCT
+from tilewright.core.portfolio import Portfolio
 from tilewright.simulator import Report, Violation, execute
 from tilewright.simulator.program import Values
 from tilewright.simulator.reference import addition, convolution, pooling
@@ -369,9 +370,9 @@ def most_values(problem: Problem) -> int:
     return 10_000 * one if problem.minimise == "pareto" else one
 
 
-def portfolio(problem: Problem, threads: int) -> list[tuple[float, list[str]]]:
-    """Return what ``auto`` runs: the exact search; to place layers, improvement, beside the exact model."""
+def portfolio(problem: Problem) -> Portfolio:
+    """Return what ``auto`` runs: heuristics and the exact search; to place layers, `wander` and a model."""
     if problem.minimise == "distance":
-        exact = ["regions@gecode"] if problem.machine.pes <= MOST_PES_OF_THE_MODEL else []
-        return [(0.1, [CONSTRUCT]), (0.9, ["wander", *exact])]
-    return [(0.9, ["parametric"]), (0.1, [CONSTRUCT])]
+        small = problem.machine.pes <= MOST_PES_OF_THE_MODEL
+        return Portfolio("wander", "regions@gecode" if small else None)
+    return Portfolio(CONSTRUCT, "parametric")

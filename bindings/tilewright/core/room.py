@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from tilewright.core.bounds import Bound
+from tilewright.core.portfolio import Portfolio
 from tilewright.simulator import Report
 from tilewright.spec.errors import InputError
 
@@ -41,9 +42,6 @@ class Room(Protocol[ProblemT, PlanT]):
         The types of its problems and plans.
     layer_kinds
         Kinds of layers that become instances of their own where a room takes single layers.
-    constructs_first
-        Whether ``auto`` runs the constructive heuristics before its portfolio. False where the portfolio
-        begins with what needs no plan to start from.
     """
 
     name: str
@@ -52,7 +50,6 @@ class Room(Protocol[ProblemT, PlanT]):
     plan_type: type[PlanT]
 
     layer_kinds: tuple[str, ...] = ("conv", "fc")
-    constructs_first: bool = True
 
     # Required ----------------------------------------------------------------------------------------
 
@@ -110,8 +107,8 @@ class Room(Protocol[ProblemT, PlanT]):
         """Return how many elements a numeric simulation holds at a time."""
         ...
 
-    def portfolio(self, problem: ProblemT, threads: int) -> list[tuple[float, list[str]]]:
-        """Return what ``auto`` runs: phases of (share of the time, methods that run side by side)."""
+    def portfolio(self, problem: ProblemT) -> Portfolio:
+        """Return what ``auto`` runs."""
         ...
 
     # Optional ----------------------------------------------------------------------------------------

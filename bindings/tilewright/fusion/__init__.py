@@ -48,7 +48,6 @@ class Fusion(Room[Problem, Plan]):
     decides = "Fusion: which operations of a network are executed as one group, and with which tiles."
     problem_type = Problem
     plan_type = Plan
-    constructs_first = False
 
     best_bound = staticmethod(best_bound)
     violation = staticmethod(violation)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from math import prod
 
 from tilewright.core.context import CONSTRUCT
+from tilewright.core.portfolio import Portfolio
 from tilewright.fusion.bounds import lacking
 from tilewright.fusion.machine import HOST
 from tilewright.fusion.plan import Group, Plan
@@ -151,6 +152,6 @@ def most_values(problem: Problem) -> int:
     return 1_000 * (1 + len(problem.ops))
 
 
-def portfolio(problem: Problem, threads: int) -> list[tuple[float, list[str]]]:
-    """Return what ``auto`` runs: the exact search, and heuristics where it does not end in time."""
-    return [(0.9, ["downsets"]), (0.1, [CONSTRUCT])]
+def portfolio(problem: Problem) -> Portfolio:
+    """Return what ``auto`` runs: the heuristics and the exact search."""
+    return Portfolio(CONSTRUCT, "downsets")

@@ -7,17 +7,20 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tilewright.core import catalogue
 from tilewright.core.bounds import Bound
 from tilewright.core.context import CONSTRUCT, MAX_SECONDS, Outcome, RunContext, Status
+from tilewright.core.portfolio import Portfolio
 from tilewright.core.room import Room, room_of, unit_of
 from tilewright.run import compiling, second_route
 from tilewright.run.instance import Instance, digest, read
 from tilewright.run.methods import Listener, check_method, proves, run_method, takes_start
 from tilewright.run.result import Result, versions
+from tilewright.run.shares import Share, alike, shares, successors
 from tilewright.run.summary import relative_gap
 from tilewright.spec.errors import (
     Disagreement,
@@ -220,9 +223,7 @@ def _run_phases(run: _Run, method: str | Method, warm_start: Any) -> None:
     elif incumbent.infeasible and (method == "auto" or proves(room.name, method)):
         pass
     elif method == "auto":
-        # Heuristics come first, unless the room's portfolio begins with what needs no start.
-        starts = warm_start != "auto" or room.constructs_first
-        _auto(run, _resolve(run, warm_start) if starts else None)
+        _auto(run, warm_start)
     elif takes_start(room.name, method):
         # Who needs no start gets none, and who has one only where it helps.
         if warm_start != "auto" or not run.try_here(method, None, run.deadline):
@@ -272,7 +273,6 @@ class _Run:
         start: Any,
         until: float | None = None,
         *,
-        optional: bool = False,
         here: bool = True,
     ) -> None:
         """Run methods side by side until they end, time is up, or plan and bound meet.
@@ -281,40 +281,66 @@ class _Run:
         ----------
         until
             ``time.monotonic()`` of the phase's end, if it comes before the run's own.
-        optional
-            Whether methods are left out silently when their solver is not installed.
         here
             Whether a single method may be tried in this process first.
         """
-        self.optional = optional
-        self.alone = len(methods) == 1 and methods != [CONSTRUCT] and not optional
+        self.alone = len(methods) == 1 and methods != [CONSTRUCT]
         if self.incumbent.closed:
             return
         stood = self.compile(methods)
         deadline = self.deadline if until is None else min(until + stood, self.deadline)
         if here and len(methods) == 1 and self.try_here(methods[0], start, deadline):
             return
-        share = max(1, self.threads // len(methods))
-        problem = self.incumbent.problem.model_dump(mode="json")
-        jobs = [
-            {
-                "room": self.room.name,
-                "problem": problem,
-                "method": method,
-                "start": None if start is None else start.to_json(),
-                "seed": self.seed + number,
-                # A method that ends by itself can still say what it proved.
-                "deadline": deadline - GRACE_SECONDS,
-                "threads": share,
-                "bound": self.incumbent.bound,
-            }
-            for number, method in enumerate(methods)
-        ]
+        self._work(self._jobs(alike(methods, self.threads), start, deadline), deadline)
+
+    def portfolio(self, parts: Portfolio, start: Any) -> None:
+        """Run the parts of ``auto`` until they end, time is up, or plan and bound meet; see `run.shares`."""
+        self.optional, self.alone = True, False
+        incumbent = self.incumbent
+        if incumbent.closed:
+            return
+        if parts.proving is not None and self.try_here(parts.proving, start, self.deadline):
+            if incumbent.closed:
+                return
+            parts = replace(parts, proving=None)
+
+        def next_jobs(ended: dict[str, Any]) -> list[dict[str, Any]]:
+            share = Share(ended["method"], ended["threads"])
+            return self._jobs(successors(parts, share, self.threads), incumbent.plan, self.deadline)
+
+        divided = shares(parts, self.threads)
+        self._work(
+            self._jobs(divided, incumbent.plan or start, self.deadline),
+            self.deadline,
+            successors=next_jobs,
+            in_turns=len(divided) > self.threads,
+        )
+
+    def _work(self, jobs: list[dict[str, Any]], deadline: float, **how: Any) -> None:
+        """Let workers do jobs, as `supervisor.run` says."""
         if deadline > time.monotonic():
             # For start-up time: many searches need no process, and so none of what starting one imports.
             from tilewright.run import supervisor
 
-            supervisor.run(jobs, deadline, self._on_event, self._on_tick)
+            supervisor.run(jobs, deadline, self._on_event, self._on_tick, **how)
+
+    def _jobs(self, shares: list[Share], start: Any, deadline: float) -> list[dict[str, Any]]:
+        """Return what workers are told, for the methods that share the threads."""
+        problem = self.incumbent.problem.model_dump(mode="json") if shares else None
+        return [
+            {
+                "room": self.room.name,
+                "problem": problem,
+                "method": share.method,
+                "start": None if start is None else start.to_json(),
+                "seed": self.seed + share.number,
+                # A method that ends by itself can still say what it proved.
+                "deadline": deadline - GRACE_SECONDS,
+                "threads": share.threads,
+                "bound": self.incumbent.bound,
+            }
+            for share in shares
+        ]
 
     def try_here(self, method: str, start: Any, deadline: float) -> bool:
         """Run a method that keeps its deadline in this process for a moment; return whether it has ended.
@@ -449,17 +475,14 @@ def _resolve(run: _Run, warm_start: Any) -> Any:
     return warm_start
 
 
-def _auto(run: _Run, start: Any) -> None:
-    """Run the room's portfolio, phase by phase, each from the best plan so far."""
-    phases = run.room.portfolio(run.incumbent.problem, run.threads)
+def _auto(run: _Run, warm_start: Any) -> None:
+    """Run the room's portfolio, from the start that was asked for."""
+    parts = run.room.portfolio(run.incumbent.problem)
     if not run.incumbent.closed:
-        run.compile([method for _, methods in phases for method in methods])  # side by side
-    begin = time.monotonic()
-    total = run.deadline - begin
-    spent = 0.0
-    for share, methods in phases:
-        spent += share
-        run.phase(methods, run.incumbent.plan or start, begin + spent * total, optional=True)
+        run.compile(list(parts.methods))
+    # Heuristics come first, unless they are a part themselves.
+    starts = warm_start != "auto" or parts.constructs_first
+    run.portfolio(parts, _resolve(run, warm_start) if starts else None)
 
 
 def _confirm(run: _Run, method: str | Method, own: Bound) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,8 @@ from tilewright import drivers
 from tilewright.core import catalogue
 from tilewright.core.kernel_cache import TEMPORARY
 from tilewright.core.locations import PACKAGE
-from tilewright.run.processes import kill_marked
+from tilewright.run.processes import kill_marked, resume_marked, suspend_marked
+from tilewright.run.turns import Turns
 
 Event = dict[str, Any]
 
@@ -70,6 +72,11 @@ class Worker:
         os.set_blocking(self.process.stderr.fileno(), False)
         self._said = b""
 
+    @property
+    def folder(self) -> str:
+        """The folder that marks the worker's processes."""
+        return self._scratch.name
+
     def begin(self, job: dict[str, Any]) -> None:
         """Hand over a job."""
         self.job, self.ended, self._said = job, False, b""
@@ -113,6 +120,18 @@ class Worker:
         with contextlib.suppress(BlockingIOError):
             while chunk := os.read(self.process.stderr.fileno(), 1 << 16):
                 self._said = (self._said + chunk)[-4000:]
+
+    def suspend(self) -> None:
+        """Let the worker and all that it has started rest."""
+        self.process.send_signal(signal.SIGSTOP)
+        if _spawns(self.job["method"]):
+            suspend_marked(self.folder)
+
+    def resume(self) -> None:
+        """Let the worker and all that it has started go on."""
+        self.process.send_signal(signal.SIGCONT)
+        if _spawns(self.job["method"]):
+            resume_marked(self.folder)
 
     def stop(self) -> None:
         """Kill the worker and all that it has started."""
@@ -188,8 +207,13 @@ def _solver(method: str) -> str:
 
 def _reusable(worker: Worker) -> bool:
     """Whether a worker's job has ended without leaving processes of a solver behind."""
-    solver = _solver(worker.job["method"])
-    return worker.ended and worker.process.poll() is None and not (solver and drivers.find(solver).spawns)
+    return worker.ended and worker.process.poll() is None and not _spawns(worker.job["method"])
+
+
+def _spawns(method: str) -> bool:
+    """Whether a method's solver runs in processes of its own."""
+    solver = _solver(method)
+    return bool(solver) and drivers.find(solver).spawns
 
 
 def run(
@@ -197,6 +221,9 @@ def run(
     deadline: float,
     on_event: Callable[[dict[str, Any], Event], bool],
     on_tick: Callable[[], None],
+    *,
+    successors: Callable[[dict[str, Any]], list[dict[str, Any]]] = lambda _job: [],
+    in_turns: bool = False,
 ) -> None:
     """Run jobs side by side until all end, the deadline passes, or `on_event` says that it is enough.
 
@@ -210,15 +237,16 @@ def run(
         Called with a job and one of its events; returns whether to stop them all.
     on_tick
         Called several times a second; raises to stop everything.
+    successors
+        Called with a job that has ended by itself; returns the jobs that begin in its place.
+    in_turns
+        Whether only one works at a time, as `Turns` says, rather than all.
     """
     workers: list[Worker] = []
     try:
-        for job in jobs:
-            workers.append(IDLE.take(_state(job["room"], job["method"])))
-            workers[-1].begin(job)
         with selectors.DefaultSelector() as selector:
-            for worker in workers:
-                selector.register(worker, selectors.EVENT_READ, worker)
+            _begin(jobs, workers, selector, in_turns)
+            turns = Turns(workers, time.monotonic(), deadline) if in_turns else None
             while selector.get_map():
                 wait = deadline - time.monotonic()
                 if wait <= 0:
@@ -233,12 +261,33 @@ def run(
                             return
                     if worker.ended:
                         selector.unregister(worker)
+                        _begin(successors(worker.job), workers, selector)
                 for worker in workers:
                     worker.listen()
+                if turns is not None:
+                    turns.look(time.monotonic())
                 on_tick()
     finally:
         for worker in workers:
             if _reusable(worker):
+                worker.resume()
                 IDLE.keep(worker)
             else:
                 worker.stop()
+
+
+def _begin(
+    jobs: list[dict[str, Any]],
+    workers: list[Worker],
+    selector: selectors.BaseSelector,
+    in_turns: bool = False,
+) -> None:
+    """Hand jobs to workers, which are added to a list as soon as they exist; and listen to these."""
+    begun = len(workers)
+    for job in jobs:
+        workers.append(IDLE.take(_state(job["room"], job["method"])))
+    folders = [worker.folder for worker in workers] if in_turns else []
+    for worker, job in zip(workers[begun:], jobs, strict=True):
+        partners = [folder for folder in folders if folder != worker.folder]
+        worker.begin(job | {"partners": partners})
+        selector.register(worker, selectors.EVENT_READ, worker)

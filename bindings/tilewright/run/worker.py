@@ -3,7 +3,8 @@
 Solvers and compiled searches run in here, so that a deadline, Ctrl-C or a crash of theirs never takes
 the command down. The parent writes a job as one JSON line to standard input, and reads events as JSON lines
 from standard output until one says how the job ended; then it may write the next job. Standard input's end
-means that the parent is gone.
+means that the parent is gone. Workers that take turns with this one may be suspended and notice nothing, so
+this one ends them, too: the job says in which folders their processes are.
 """
 
 from __future__ import annotations
@@ -38,12 +39,15 @@ def _read_jobs(jobs: queue.SimpleQueue[str]) -> None:
     """Hand jobs on while the method before may still run, so that the parent's end is noticed at once."""
     # The raw descriptor: a buffered reader's lock would be held at interpreter exit.
     unread = b""
+    suspended: list[str] = []
     while chunk := os.read(0, 1 << 16):
         *lines, unread = (unread + chunk).split(b"\n")
         for line in lines:
+            suspended = json.loads(line).get("partners", [])
             jobs.put(line.decode())
-    kill_marked(os.environ.get("TMPDIR", ""), but=os.getpid())
-    shutil.rmtree(os.environ.get("TMPDIR", ""), ignore_errors=True)
+    for folder in (*suspended, os.environ.get("TMPDIR", "")):
+        kill_marked(folder, but=os.getpid())
+        shutil.rmtree(folder, ignore_errors=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -51,7 +51,6 @@ class Tiling(Room[Problem, Plan]):
     )
     problem_type = Problem
     plan_type = Plan
-    constructs_first = False
 
     best_bound = staticmethod(best_bound)
     violation = staticmethod(violation)

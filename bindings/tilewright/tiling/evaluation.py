@@ -10,6 +10,7 @@ from typing import Any
 from tilewright.core import front
 from tilewright.core.bounds import Bound
 from tilewright.core.context import CONSTRUCT
+from tilewright.core.portfolio import Portfolio
 from tilewright.simulator import Report, Violation
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
@@ -270,6 +271,6 @@ def most_values(problem: Problem) -> int:
     return 400 * (MAX_LAYERS if problem.minimise == "pareto" else 1 + len(problem.parts))
 
 
-def portfolio(problem: Problem, threads: int) -> list[tuple[float, list[str]]]:
-    """Return what ``auto`` runs: the exact search, and heuristics where it does not end in time."""
-    return [(0.8, ["exhaustive"]), (0.2, [CONSTRUCT])]
+def portfolio(problem: Problem) -> Portfolio:
+    """Return what ``auto`` runs: the heuristics and the exact search."""
+    return Portfolio(CONSTRUCT, "exhaustive")
