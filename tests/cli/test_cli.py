@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from conftest import processor_time
 
@@ -364,6 +365,24 @@ def test_no_process_outlives_the_command(tmp_path, method, solver, signum):
     assert gone(marker), children(marker)
     if signum == signal.SIGKILL:
         assert (tmp_path / "r.json").read_text() == "precious"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGKILL])
+def test_no_process_that_waits_for_its_turn_outlives_the_command(tmp_path, signum):
+    (tmp_path / "slow.toml").write_text(SLOW.replace("14, 14", "12, 12"))
+    arguments = ["--threads", "1", "--warm-start", "strips", "--time-limit", "600"]
+    process, marker = start(tmp_path, "solve", "slow.toml", *arguments)
+    for _ in range(6000):
+        if any(psutil.Process(int(child.split()[0])).status() == "stopped" for child in children(marker)):
+            break
+        time.sleep(0.01)
+    else:
+        process.kill()
+        pytest.fail(f"none is suspended: {children(marker)}")
+    process.send_signal(signum)
+    process.communicate(timeout=60)
+    assert gone(marker), children(marker)
 
 
 @pytest.mark.parametrize("limit", [2.0, 5.0])
