@@ -129,7 +129,8 @@ class _Run:
         self.goal = Value(0, max(least, search.bound or 0))
         self.reported = value(problem, search.start) if search.start is not None else None
         self.last_report = -float("inf")
-        # Seconds per unit of work, updated by `learn`; the first guesses are high.
+        # Seconds of the processor per unit of work, updated by `learn`; the first guesses are high. By the
+        # clock, whoever must share it, or wait for a turn, would seem slow and attempt less and less.
         self.pace = {"regrow": 2e-6, "anneal": 1e-6, "cover": 1e-8, "restart": 1e-9}
         self.gained = dict.fromkeys(self.pace, 0.0)
         self.spent = dict.fromkeys(self.pace, 1e-3)
@@ -246,7 +247,7 @@ class _Run:
             name = names[self.rng.integers(len(names))]
         else:
             name = max(names, key=lambda n: self.gained[n] / self.spent[n])
-        before, began = self.value, time.monotonic()
+        before, began = self.value, time.thread_time()
         ways: dict[str, Callable[[], None]] = {
             "regrow": self.regrow,
             "anneal": self.anneal,
@@ -257,7 +258,7 @@ class _Run:
         self.done += 1
         gain = before.objective - self.value.objective + 1e6 * (before.violations - self.value.violations)
         self.gained[name] = 0.95 * self.gained[name] + gain
-        self.spent[name] = 0.95 * self.spent[name] + time.monotonic() - began
+        self.spent[name] = 0.95 * self.spent[name] + time.thread_time() - began
         self.report(now=False)
 
     def report(self, now: bool) -> None:
@@ -290,11 +291,11 @@ class _Run:
         width = int(np.exp(rng.uniform(np.log(6), np.log(100))))
         if self.timed:
             width = int(min(width, max(5, SLICE / (self.pace["regrow"] * len(patches)))))
-        began = time.monotonic()
+        began = time.thread_time()
         grown = window.grow(
             self.max_pixels, steps, problem.max_loads, width, [draw_beam_style(rng)], int(rng.integers(2**31))
         )
-        self.learn("regrow", len(patches) * width, time.monotonic() - began)
+        self.learn("regrow", len(patches) * width, time.thread_time() - began)
         if grown is not None:
             self.replace(first, length, turn, window, grown)
 
@@ -353,12 +354,12 @@ class _Run:
         if turn < 0:
             timetable = length - 1 - timetable
         timetable += rng.normal(0, 0.3 * rng.integers(3), len(timetable))
-        began = time.monotonic()
+        began = time.thread_time()
         grown = window.cover(
             problem.group_size, length, timetable, width, sweep.TRIES, draw_sweep_style(rng),
             int(rng.integers(2**31)),
         )  # fmt: skip
-        self.learn("cover", work * width, time.monotonic() - began)
+        self.learn("cover", work * width, time.thread_time() - began)
         self.replace(first, length, turn, window, grown)
 
     def draw_place(self) -> int:
@@ -470,14 +471,14 @@ class _Run:
         if self.timed:
             moves = int(np.clip(SLICE / self.pace["anneal"], 1000, 400_000))
         hot = heat or float(np.exp(rng.uniform(np.log(0.2), np.log(1.5))))
-        began = time.monotonic()
+        began = time.thread_time()
         found = _annealing_kernel.anneal(
             state, moves, hot, min(hot, 0.15), int(rng.integers(2**31)),
             _annealing_kernel.Limits(problem.max_loads, fewest, most_steps, LONGEST_STRETCH),
             _annealing_kernel.Weights(VIOLATION, weight), now + _annealing_kernel.FORBIDDEN * over + 1e-6,
             goal,
         )  # fmt: skip
-        self.learn("anneal", moves, time.monotonic() - began)
+        self.learn("anneal", moves, time.thread_time() - began)
         if found > now + _annealing_kernel.FORBIDDEN * over:
             return
         totals = state.best_totals
@@ -597,13 +598,13 @@ class _Run:
                 styles[0] = vary(style, rng)
         usual = bool(known) or rng.random() < 0.7
         middle = beam.middle(problem, *cut)
-        began = time.monotonic()
+        began = time.thread_time()
         n_steps = self.draw_steps(self.n_steps, problem.n_patches)
         groups = beam.grow(
             problem, self.near, self.max_pixels, *cut, n_steps, width, styles,
             int(rng.integers(2**31)), middle if usual else 0.5 - middle,
         )  # fmt: skip
-        self.learn("restart", tastes * width * beam.work(problem, cut[0]), time.monotonic() - began)
+        self.learn("restart", tastes * width * beam.work(problem, cut[0]), time.thread_time() - began)
         return groups, styles[0]
 
     def swept(self) -> list[Group]:
@@ -621,9 +622,9 @@ class _Run:
                 taste = sweep.draw_taste(rng)
             else:
                 taste = sweep.vary(self.sweeps[int(len(self.sweeps) * rng.random() ** 2)][1], rng)
-            began = time.monotonic()
+            began = time.thread_time()
             groups = sweep.sweep(problem, window, n_steps, taste, int(rng.integers(2**31)))
-            self.learn("cover", sweep.work(problem, n_steps), time.monotonic() - began)
+            self.learn("cover", sweep.work(problem, n_steps), time.thread_time() - began)
             price = self.price(value(problem, Plan.from_groups(problem, groups)))
             found.append((price, groups))
             self.sweeps = sorted([*self.sweeps, (price, taste)])[:POOL]
