@@ -14,6 +14,7 @@ import tilewright as tw
 from tilewright.core import catalogue
 from tilewright.core.portfolio import Portfolio
 from tilewright.grouping import Plan, Problem, objective
+from tilewright.run import solve as solving
 from tilewright.run import supervisor
 
 IMPROVING = """
@@ -139,3 +140,17 @@ def test_who_ends_while_it_waits_can_be_used_again() -> None:
     first, second = (tw.solve("s1-example2", threads=1, time_limit=60) for _ in range(2))
     assert (first.status, first.objective) == (second.status, second.objective) == ("optimal", 57)
     supervisor.IDLE.stop()
+
+
+def test_construction_is_not_ended_before_there_is_a_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy machine may take longer to start a process than construction should take."""
+    folder = tmp_path / "heuristics" / "grouping"
+    folder.mkdir(parents=True)
+    (folder / "rests_for_a_test.py").write_text("def plan(problem, search):\n    return search.start\n")
+    monkeypatch.setenv("TILEWRIGHT_PATH", str(tmp_path))
+    monkeypatch.setattr(solving, "CONSTRUCTION_SECONDS", 0.0)
+    monkeypatch.setattr(solving, "CONSTRUCTION_SHARE", 0.0)
+    result = tw.solve("s1-example2", "rests_for_a_test", time_limit=120)
+    assert result.status == "feasible" and result.failures == []

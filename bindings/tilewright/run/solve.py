@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import threading
@@ -53,8 +54,16 @@ QUICK_SECONDS = 0.5
 """How long a method that keeps its deadline may run in this process, before a worker gets the rest."""
 
 
+PATIENCE_SHARE = 0.5
+"""Share of the time that they may take as long as there is no plan at all, as on a busy machine."""
+
+
 class _Interrupted(Exception):
     """The caller's stop event is set."""
+
+
+class _Enough(Exception):
+    """What was begun has had its time and found a plan."""
 
 
 class Incumbent:
@@ -284,7 +293,7 @@ class _Run:
         here
             Whether a single method may be tried in this process first.
         """
-        self.alone = len(methods) == 1 and methods != [CONSTRUCT]
+        self.alone = len(methods) == 1
         if self.incumbent.closed:
             return
         stood = self.compile(methods)
@@ -292,6 +301,20 @@ class _Run:
         if here and len(methods) == 1 and self.try_here(methods[0], start, deadline):
             return
         self._work(self._jobs(alike(methods, self.threads), start, deadline), deadline)
+
+    def construct(self, until: float, latest: float) -> None:
+        """Run the constructive heuristics until a moment; if there is no plan by then, until there is one."""
+
+        def look() -> None:
+            self._on_tick()
+            if time.monotonic() >= until and self.incumbent.plan is not None:
+                raise _Enough
+
+        self.alone = False
+        if not self.incumbent.closed:
+            latest = min(latest, self.deadline)
+            with contextlib.suppress(_Enough):
+                self._work(self._jobs(alike([CONSTRUCT], self.threads), None, latest), latest, on_tick=look)
 
     def portfolio(self, parts: Portfolio, start: Any) -> None:
         """Run the parts of ``auto`` until they end, time is up, or plan and bound meet; see `run.shares`."""
@@ -316,13 +339,19 @@ class _Run:
             in_turns=len(divided) > self.threads,
         )
 
-    def _work(self, jobs: list[dict[str, Any]], deadline: float, **how: Any) -> None:
+    def _work(
+        self,
+        jobs: list[dict[str, Any]],
+        deadline: float,
+        on_tick: Callable[[], None] | None = None,
+        **how: Any,
+    ) -> None:
         """Let workers do jobs, as `supervisor.run` says."""
         if deadline > time.monotonic():
             # For start-up time: many searches need no process, and so none of what starting one imports.
             from tilewright.run import supervisor
 
-            supervisor.run(jobs, deadline, self._on_event, self._on_tick, **how)
+            supervisor.run(jobs, deadline, self._on_event, on_tick or self._on_tick, **how)
 
     def _jobs(self, shares: list[Share], start: Any, deadline: float) -> list[dict[str, Any]]:
         """Return what workers are told, for the methods that share the threads."""
@@ -448,7 +477,7 @@ def _resolve(run: _Run, warm_start: Any) -> Any:
         now = time.monotonic()
         until = now + max(CONSTRUCTION_SECONDS, CONSTRUCTION_SHARE * (run.deadline - now))
         if isinstance(warm_start, str) and warm_start == "auto":
-            run.phase([CONSTRUCT], None, until)
+            run.construct(until, max(until, now + PATIENCE_SHARE * (run.deadline - now)))
             return incumbent.plan
         if isinstance(warm_start, str) and warm_start in catalogue.heuristics(run.room.name):
             run.phase([warm_start], None, until)
