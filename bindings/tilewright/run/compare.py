@@ -143,7 +143,7 @@ def compare(
     on_compile
         Called with a sentence before something is compiled.
     """
-    needed = [unit for instance, method in runs for unit in _compiled(instance, method, threads)]
+    needed = [unit for instance, method in runs for unit in _compiled(instance, method)]
     compiling.ensure(list(dict.fromkeys(needed)), on_compile)
     entries: dict[int, Entry] = {}
 
@@ -179,11 +179,10 @@ def compare(
     return [entries[number] for number in range(len(runs))]
 
 
-def _compiled(instance: Instance, method: str, threads: int) -> list[Unit]:
+def _compiled(instance: Instance, method: str) -> list[Unit]:
     """Return what a run uses compiled, and what its start does."""
     room = catalogue.room(instance.room)
     if method == "auto":
-        phases = room.portfolio(instance.problem, threads)
-        return compiling.units(room.name, [CONSTRUCT, *(each for _, phase in phases for each in phase)])
+        return compiling.units(room.name, room.portfolio(instance.problem).methods)
     start = [CONSTRUCT] if takes_start(room.name, method) else []
     return compiling.units(room.name, [method, *start])
