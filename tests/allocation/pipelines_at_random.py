@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 @st.composite
 def networks(draw: st.DrawFn, most_layers: int = 5, side: int = 7) -> dict[str, Any]:
     """Draw the table of a network: convolutions (some depthwise, strided or dilated), pools and additions."""
-    shapes = {"input": (draw(st.integers(1, 3)), draw(st.integers(3, side)), draw(st.integers(3, side)))}
+    sides = st.sampled_from([1, *range(3, side + 1)])
+    shapes = {"input": (draw(st.integers(1, 3)), draw(sides), draw(sides))}
     layers: list[dict[str, Any]] = []
     for number in range(draw(st.integers(1, most_layers))):
         source = draw(st.sampled_from([*shapes])) if layers else "input"

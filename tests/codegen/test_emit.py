@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from axes import axes, layer_table
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -304,26 +305,19 @@ def test_every_order_and_reuse(tmp_path: Path) -> None:
 @st.composite
 def random_cases(draw: st.DrawFn) -> Case:
     groups = draw(st.sampled_from([1, 1, 2, 3]))
-    sides = []
-    for _ in range(2):
-        kernel = draw(st.integers(1, 4))
-        stride, dilation = draw(st.integers(1, 5)), draw(st.integers(1, 3))
-        extent = dilation * (kernel - 1) + 1
-        pads = [draw(st.integers(0, extent - 1)) for _ in range(2)]
-        length = extent + stride * draw(st.integers(0, 6)) + draw(st.integers(0, stride - 1))
-        sides.append((max(1, length - sum(pads)), kernel, stride, dilation, pads))
-    height, width = sides
+    small = st.integers(1, 3)
+    axis = axes(
+        st.integers(1, 7), kernel=st.integers(1, 4), stride=st.integers(1, 5), dilation=small, padding=9
+    )
     problem = make_problem(
-        {
-            "input": [groups * draw(st.integers(1, 4)), height[0], width[0]],
-            "kernels": groups * draw(st.integers(1, 4)),
-            "kernel": [height[1], width[1]],
-            "stride": [height[2], width[2]],
-            "dilation": [height[3], width[3]],
-            "padding": [*height[4], *width[4]],
-            "groups": groups,
-            "batch": draw(st.integers(1, 3)),
-        },
+        layer_table(
+            groups * draw(st.integers(1, 4)),
+            draw(axis),
+            draw(axis),
+            kernels=groups * draw(st.integers(1, 4)),
+            groups=groups,
+            batch=draw(small),
+        ),
         padding=draw(st.sampled_from(["loaded", "generated"])),
         element_bytes=draw(st.sampled_from([1, 2, 4, 8])),
         double_buffering=draw(st.booleans()),

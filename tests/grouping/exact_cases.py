@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+from axes import axes, layer_table
 from conftest import make_problem
 from hypothesis import assume
 from hypothesis import strategies as st
@@ -63,26 +64,20 @@ def tiny(draw: st.DrawFn, side: int = 4, work: int = 3000) -> Problem:
     rows = draw(st.integers(1, side))
     cols = draw(st.integers(1, 8 // rows))
     kernel = draw(st.sampled_from([(1, 1), (5, 5), None, None, None]))
-    axes = []
-    for axis, outputs in enumerate((rows, cols)):
-        length = kernel[axis] if kernel else draw(st.integers(1, 3))
-        stride = draw(st.sampled_from([1, 1, 2, 3]))
-        dilation = draw(st.sampled_from([1, 1, 2]))
-        extent = dilation * (length - 1) + 1
-        pads = [draw(st.integers(0, min(2, extent - 1))) for _ in range(2)]
-        plane = (outputs - 1) * stride + extent + draw(st.integers(0, stride - 1)) - sum(pads)
-        assume(plane >= 1)
-        axes.append((plane, length, stride, dilation, pads))
-    down, across = axes
-    layer = {
-        "input": [draw(st.integers(1, 3)), down[0], across[0]],
-        "batch": draw(st.integers(1, 2)),
-        "kernels": draw(st.integers(1, 2)),
-        "kernel": [down[1], across[1]],
-        "stride": [down[2], across[2]],
-        "dilation": [down[3], across[3]],
-        "padding": [*down[4], *across[4]],
-    }
+    down, across = (
+        draw(
+            axes(
+                st.just(outputs),
+                kernel=st.just(kernel[axis]) if kernel else st.integers(1, 3),
+                stride=st.sampled_from([1, 1, 2, 3]),
+                dilation=st.sampled_from([1, 1, 2]),
+                padding=2,
+            )
+        )
+        for axis, outputs in enumerate((rows, cols))
+    )
+    sizes = {"batch": draw(st.integers(1, 2)), "kernels": draw(st.integers(1, 2))}
+    layer = layer_table(draw(st.integers(1, 3)), down, across, **sizes)
     machine = {
         "group_size": draw(st.integers(1, 4)),
         "load": draw(st.sampled_from([1, 1, 2, 3, 7])),

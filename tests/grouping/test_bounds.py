@@ -10,6 +10,7 @@ from itertools import permutations
 import enumeration
 import numpy as np
 import pytest
+from axes import axes, layer_table
 from conftest import make_problem
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -31,22 +32,15 @@ from tilewright.grouping.problem import GroupingLimits
 from tilewright.spec.errors import InputError
 
 
-def line(draw: st.DrawFn, outputs: int) -> tuple[int, int, int, int, tuple[int, int]]:
-    """Draw an axis with so many outputs: input length, kernel, stride, dilation, padding."""
-    kernel, stride, dilation = (draw(st.integers(1, most)) for most in (4, 4, 3))
-    extent = dilation * (kernel - 1) + 1
-    pads = tuple(draw(st.integers(0, min(3, extent - 1))) for _ in range(2))
-    length = (outputs - 1) * stride + extent + draw(st.integers(0, stride - 1)) - sum(pads)
-    assume(length >= 1)
-    return length, kernel, stride, dilation, pads
-
-
 @st.composite
 def problems(draw: st.DrawFn, most_patches: int, side: int) -> Problem:
     rows = draw(st.integers(1, side))
     cols = draw(st.integers(1, min(side, most_patches // rows)))
-    (height, *down), (width, *across) = line(draw, rows), line(draw, cols)
-    channels = draw(st.integers(1, 3))
+    up_to_4 = st.integers(1, 4)
+    down, across = (
+        draw(axes(st.just(outputs), kernel=up_to_4, stride=up_to_4, dilation=st.integers(1, 3), padding=3))
+        for outputs in (rows, cols)
+    )
     machine = {
         "group_size": draw(st.integers(1, 4)),
         "load": draw(st.integers(0, 3)),
@@ -54,14 +48,7 @@ def problems(draw: st.DrawFn, most_patches: int, side: int) -> Problem:
         "kernels": draw(st.sampled_from(["preloaded", "step1"])),
         "padding": draw(st.sampled_from(["loaded", "generated"])),
     }
-    layer = {
-        "input": [channels, height, width],
-        "kernels": draw(st.integers(1, 2)),
-        "kernel": [down[0], across[0]],
-        "stride": [down[1], across[1]],
-        "dilation": [down[2], across[2]],
-        "padding": [*down[3], *across[3]],
-    }
+    layer = layer_table(draw(st.integers(1, 3)), down, across, kernels=draw(st.integers(1, 2)))
     limits = {"steps": draw(st.sampled_from(["free", "kmin"])), "reloads": 0}
     objective = {
         "minimise": draw(st.sampled_from(["loads", "duration"])),

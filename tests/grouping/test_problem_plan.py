@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from axes import axes, layer_table
 from conftest import make_problem
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
@@ -33,26 +34,17 @@ def pixels_of(problem: Problem, row: int, col: int) -> set[tuple[int, int]]:
 
 @st.composite
 def problems(draw: st.DrawFn, *, reloads: bool = False, memory: bool = True) -> Problem:
-    layer: dict[str, Any] = {"kernel": [], "stride": [], "dilation": [], "padding": []}
-    sides = []
-    for _ in range(2):
-        kernel, stride, dilation = (draw(st.integers(1, most)) for most in (4, 3, 3))
-        extent = dilation * (kernel - 1) + 1
-        pads = [draw(st.integers(0, min(2, extent - 1))) for _ in range(2)]
-        length = extent + stride * draw(st.integers(0, 4)) + draw(st.integers(0, stride - 1)) - sum(pads)
-        assume(length >= 1)
-        sides.append(length)
-        layer["kernel"].append(kernel)
-        layer["stride"].append(stride)
-        layer["dilation"].append(dilation)
-        layer["padding"] += pads
+    small = st.integers(1, 3)
+    axis = axes(st.integers(1, 5), kernel=st.integers(1, 4), stride=small, dilation=small, padding=2)
     groups = draw(st.integers(1, 2))
-    layer |= {
-        "input": [groups * draw(st.integers(1, 2)), *sides],
-        "kernels": groups * draw(st.integers(1, 2)),
-        "groups": groups,
-        "batch": draw(st.integers(1, 2)),
-    }
+    layer = layer_table(
+        groups * draw(st.integers(1, 2)),
+        draw(axis),
+        draw(axis),
+        kernels=groups * draw(st.integers(1, 2)),
+        groups=groups,
+        batch=draw(st.integers(1, 2)),
+    )
     machine = {
         "group_size": draw(st.integers(1, 5)),
         "load": draw(st.integers(0, 4)),

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.fusion import Plan, Problem, best_bound, measured_objective, objective, simulate, violation
+from tilewright.fusion.bounds import unfit
 from tilewright.fusion.candidates import candidates
-from tilewright.spec.errors import InputError
 
 NAMES = ["layerwise", "greedy", "dnnvm"]
 
 
 @st.composite
 def problems(draw: st.DrawFn) -> Problem:
-    """Draw networks, and accelerators whose buffers hold some of their maps and parameters."""
+    """Draw networks, and accelerators whose buffers hold a tile of each operation, and some maps."""
     table: dict[str, Any] = {
         "network": draw(networks()),
         "machine": {
@@ -38,11 +38,9 @@ def problems(draw: st.DrawFn) -> Problem:
         },
         "objective": {"minimise": draw(st.sampled_from(["cycles", "traffic", "energy"]))},
     }
-    try:
-        return Problem.model_validate(table)
-    except InputError:
-        assume(False)
-        raise
+    problem = Problem.model_validate(table)
+    assume(not unfit(problem))
+    return problem
 
 
 def solve(problem: Problem, **search: Any) -> tuple[Any, list[int], list[int]]:

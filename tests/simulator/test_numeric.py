@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from axes import axes, layer_table
 from conftest import make_problem
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
@@ -19,27 +20,16 @@ from tilewright.spec.layer import Layer
 @st.composite
 def layers(draw: st.DrawFn, outputs: int = 5) -> dict:
     """Layers with few outputs, so that a plan is drawn quickly."""
-    groups = draw(st.integers(1, 3))
-    sides = []
-    for _ in range(2):
-        kernel = draw(st.integers(1, 5))
-        stride, dilation = draw(st.integers(1, 3)), draw(st.integers(1, 3))
-        extent = dilation * (kernel - 1) + 1
-        pads = [draw(st.integers(0, min(2, extent - 1))) for _ in range(2)]
-        length = extent + stride * draw(st.integers(0, outputs - 1)) + draw(st.integers(0, stride - 1))
-        assume(length > sum(pads))
-        sides.append((length - sum(pads), kernel, stride, dilation, pads))
-    height, width = sides
-    return {
-        "input": [groups * draw(st.integers(1, 2)), height[0], width[0]],
-        "kernels": groups * draw(st.integers(1, 3)),
-        "kernel": [height[1], width[1]],
-        "stride": [height[2], width[2]],
-        "dilation": [height[3], width[3]],
-        "padding": [*height[4], *width[4]],
-        "groups": groups,
-        "batch": draw(st.integers(1, 2)),
-    }
+    groups, small = draw(st.integers(1, 3)), st.integers(1, 3)
+    axis = axes(st.integers(1, outputs), kernel=st.integers(1, 5), stride=small, dilation=small, padding=2)
+    return layer_table(
+        groups * draw(st.integers(1, 2)),
+        draw(axis),
+        draw(axis),
+        kernels=groups * draw(small),
+        groups=groups,
+        batch=draw(st.integers(1, 2)),
+    )
 
 
 @st.composite
