@@ -138,7 +138,7 @@ def test_columns_that_are_known_are_compared():
     assert (mean[0], signed[0]) == ("+9.1", "-9.1")
     lines.clear()
     print_comparison([lenet], lines.append, {})
-    assert "how far the model is off is not known" in lines[-1]
+    assert "docs/npu.md says what a reader of the table found" in lines[-1]
 
 
 # The page ---------------------------------------------------------------------------------------------------

@@ -123,7 +123,7 @@ def print_comparison(
         say(
             "Table II, fixed strategies: instances/published/tso-table2.toml has none of the paper's figures,"
         )
-        say("  as the text at hand leaves them out: how far the model is off is not known")
+        say("  as the text at hand leaves them out; docs/npu.md says what a reader of the table found")
         return
     constant = trivial(networks)
     say(
