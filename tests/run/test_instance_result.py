@@ -139,7 +139,8 @@ def test_a_machine_may_stand_in_a_file_of_its_own(tmp_path: Path) -> None:
     [
         ("layer.input", [2, -8, 8], "greater than or equal to 1"),
         ("layer.input", [0, 8, 8], "greater than or equal to 1"),
-        ("layer.input", [2, 8, 65537], "65536"),
+        ("layer.input", [2, 8, 4_000_001], "4000000"),
+        ("layer.input", [2**20 + 1, 8, 8], "1048576"),
         ("layer.input", [2, 8], "takes three numbers: channels, height, width"),
         ("layer.input", [2, 8, 8, 8], "takes three numbers: channels, height, width"),
         ("layer.input", 8, "takes three numbers: channels, height, width"),
@@ -154,7 +155,7 @@ def test_a_machine_may_stand_in_a_file_of_its_own(tmp_path: Path) -> None:
         ("layer.kernels", "4", "integer"),
         ("layer.kernels", 10**30, "65536"),
         ("layer.kernels", -(10**30), "greater than or equal to 1"),
-        ("layer.kernel", [3, 65], "64"),
+        ("layer.kernel", [3, 4097], "4096"),
         ("layer.kernel", [3, 9], "at most the padded input's 8"),
         ("layer.kernel", [0, 3], "greater than or equal to 1"),
         ("layer.stride", [0, 1], "greater than or equal to 1"),

@@ -267,7 +267,7 @@ def test_flattening_is_free_before_a_fully_connected_layer() -> None:
     assert folded(network(conv=CONV, flat=flat, fc=fc)) == {"conv": ("flat",), "fc": ()}
     net = network(conv=CONV, flat=flat, soft={"kind": "map", "op": "softmax", "input": [256, 1, 1]})
     assert folded(net) == {"conv": (), "flat": (), "soft": ()}
-    assert folded(network(flat=flat, fc=fc)) == {"flat": (), "fc": ()}
+    assert folded(network(flat=flat, fc=fc)) == {"fc": ()}  # the input is stored like that
     assert folded(network(conv=CONV, flat=flat)) == {"conv": ("flat",)}
 
 
@@ -501,3 +501,62 @@ def test_fusion_changes_no_value(net: Network) -> None:
     for found in fused:
         # The parts of a concatenation become outputs in its place.
         assert np.allclose(found, raw) if len(found) == len(raw) else np.isclose(sum(found), sum(raw))
+
+
+# Inputs ------------------------------------------------------------------------------------------
+
+
+TURNED = table("reshape", op="transpose", input=[8, 8, 4], output=[4, 8, 8])
+
+
+def test_a_reshape_that_alone_reads_the_input_is_the_order_in_which_it_is_stored() -> None:
+    net = network(turned=TURNED, conv=CONV)
+    assert folded(net) == {"conv": ()}
+    assert coarse(net).layers[0].input == (4, 8, 8)
+    flat = table("reshape", op="reshape", input=[256, 1, 1], output=[4, 8, 8])
+    assert folded(network(flat=flat, turned=table("reshape", output=[4, 8, 8]), conv=CONV)) == {"conv": ()}
+    other = table("opaque", op="Shape", input=[8, 8, 4], output=[1, 1, 1], inputs=["input"])
+    assert folded(network(turned=TURNED, conv=CONV, other=other)) == {"turned": (), "conv": (), "other": ()}
+    assert folded(network(turned=TURNED)) == {"turned": ()}
+
+
+def test_so_it_is_with_a_further_input() -> None:
+    net = network(
+        conv=CONV,
+        z={"kind": "input", "input": [8, 8, 4]},
+        turned=TURNED | {"inputs": ["z"]},
+        right=CONV,
+        sum=ADD | {"inputs": ["conv", "right"]},
+    )
+    assert folded(net) == {"conv": (), "z": ("turned",), "right": (), "sum": ()}
+    assert coarse(net).layers[1].input == (4, 8, 8)
+
+
+def test_the_first_layer_reads_the_networks_own_input() -> None:
+    net = network(
+        turned=TURNED,
+        z={"kind": "input", "input": [4, 8, 8]},
+        right=CONV | {"inputs": ["z"]},
+        conv=CONV | {"inputs": ["turned"]},
+        sum=ADD | {"inputs": ["conv", "right"]},
+    )
+    assert [layer.name for layer in coarse(net).layers] == ["conv", "z", "right", "sum"]
+
+
+def test_a_move_becomes_free_once_what_follows_it_is() -> None:
+    flat = table("reshape", op="flatten", input=[8, 8, 4], output=[256, 1, 1])
+    turned = table("reshape", op="transpose", output=[8, 8, 4])
+    fc = {"kind": "fc", "inputs": 256, "outputs": 10}
+    assert folded(network(conv=CONV, turned=turned, flat=flat, fc=fc)) == {
+        "conv": ("turned", "flat"),
+        "fc": (),
+    }
+
+
+def test_weights_of_several_layers_part_when_something_is_folded_into_one() -> None:
+    shared = CONV | {"weights": "conv", "inputs": ["input"]}
+    net = network(conv=CONV, other=shared)
+    assert (coarse(net).parameters, coarse(net)) == (net.parameters, net)
+    net = network(conv=CONV, other=shared, bn=norm())
+    assert coarse(net).convolutions[1].parameters == net.convolutions[0].parameters + 4
+    assert coarse(net).parameters == 2 * net.convolutions[0].parameters + 4

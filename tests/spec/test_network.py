@@ -12,7 +12,7 @@ from tilewright.core import catalogue
 from tilewright.run.instance import parse
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Layer
-from tilewright.spec.network import Add, NamedLayer, Network, Pool
+from tilewright.spec.network import Add, MatMul, NamedLayer, Network, Pool
 from tilewright.tiling import Problem
 
 LAYERS: list[dict[str, Any]] = [
@@ -219,7 +219,7 @@ def test_parameters_are_weights_biases_and_those_of_maps() -> None:
             {"op": "max"},
             "op",
             "max",
-            "kernels, kernel, stride, padding, dilation, groups, batch, name, inputs",
+            "kernels, kernel, stride, padding, dilation, groups, batch, name, inputs, bias, weights, bits",
         ),
         (1, {"op": "min"}, "op", "min", "'max' or 'average'"),
         (1, {"kernel": None}, "kernel", None, "is missing"),
@@ -229,7 +229,8 @@ def test_parameters_are_weights_biases_and_those_of_maps() -> None:
             {"kind": "pol"},
             "kind",
             "pol",
-            "must be one of: conv, fc, pool, add, mul, concat, map, pad, reshape, opaque",
+            "must be one of: conv, fc, pool, add, mul, concat, map, pad, reshape, input, matmul, function, "
+            "opaque",
         ),
         (1, {"kind": [1]}, "kind", [1], "must be one of: conv, fc, pool, add"),
         (1, {"name": "input"}, "name", "input", "the network's own input"),
@@ -324,3 +325,72 @@ def test_bundled_networks_are_graphs_with_one_output(name: str) -> None:
     macs = sum(layer.macs for layer in convolutions)
     weights = sum(layer.kernels * layer.macs_per_output for layer in convolutions)
     assert (len(convolutions), macs, weights) == TOTALS[name]
+
+
+# Inputs, matrices, functions ---------------------------------------------------------------------
+
+
+def test_a_product_of_two_matrices_of_the_image() -> None:
+    graph = network(
+        {"name": "q", "input": [6, 1, 5], "kernels": 6, "kernel": [1, 1]},
+        {"name": "k", "input": [6, 1, 5], "kernels": 6, "kernel": [1, 1], "inputs": ["input"]},
+        {"name": "p", "kind": "matmul", "inputs": ["q", "k"], "groups": 2, "depth": 3, "input": [6, 1, 5]}
+        | {"output": [10, 1, 5]},
+    )
+    graph.check_shapes()
+    product = graph.layers[2]
+    assert isinstance(product, MatMul)
+    assert (product.rows, product.columns, product.macs) == (5, 5, 2 * 5 * 3 * 5)
+    layer = product.unnamed(3)
+    assert (layer.macs, layer.input, layer.kernels, layer.groups) == (3 * product.macs, (18, 1, 5), 30, 6)
+    assert graph.macs == 5 * 6 * 12 + product.macs
+    assert [one.name for one in graph.convolutions] == ["q", "k", "p"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "limit"),
+    [
+        ({"depth": 4}, "layer.depth", "layer p: 30 values are no 2 groups of matrices"),
+        ({"output": [9, 1, 5]}, "layer.output", "layer p: 45 values are no 2 groups of matrices"),
+        ({"inputs": ["q"]}, "network.layers[1].inputs", "layer p, of kind matmul, needs at least 2"),
+        ({"inputs": ["q"] * 3}, "network.layers[1].inputs", "layer p, of kind matmul, reads 2"),
+    ],
+)
+def test_matrices_that_are_none(changes: dict[str, Any], field: str, limit: str) -> None:
+    product = {"name": "p", "kind": "matmul", "inputs": ["q", "q"], "groups": 2, "depth": 3}
+    product |= {"input": [6, 1, 5], "output": [10, 1, 5]}
+    conv = {"name": "q", "input": [6, 1, 5], "kernels": 6, "kernel": [1, 1]}
+    error = refused(lambda: network(conv, product | changes))
+    assert (error.field, limit in error.limit) == (field, True)
+
+
+def test_further_inputs() -> None:
+    one = {"input": [3, 6, 6], "kernels": 3, "kernel": [1, 1]}
+    further = {"name": "z", "kind": "input", "input": [2, 6, 6]}
+    graph = network({"name": "a", **one}, further, {"name": "b", "kind": "concat", "input": [5, 6, 6]}
+                    | {"inputs": ["a", "z"]})  # fmt: skip
+    graph.check_shapes()
+    assert graph.producers == ((-1,), (), (0, 1))
+    assert "cannot stand first" in refused(lambda: network(further, {"name": "a", **one})).limit
+    error = refused(lambda: network({"name": "a", **one}, further | {"inputs": ["a"]}))
+    assert error.limit == "layer z, of kind input, reads nothing"
+
+
+def test_weights_that_two_layers_use_are_counted_once() -> None:
+    one = {"input": [3, 6, 6], "kernels": 3, "kernel": [1, 1], "bias": True, "inputs": ["input"]}
+    graph = network({"name": "a", **one}, {"name": "b", **one, "weights": "a"})
+    assert (graph.parameters, graph.macs) == (12, 2 * 36 * 9)
+    for changes in ({"weights": "c"}, {"weights": "a", "kernels": 4}):
+        error = refused(
+            lambda changes=changes: network({"name": "a", **one}, {"name": "b", **one, **changes})
+        )
+        assert "layer b can use the weights of an earlier one with kernels of" in error.limit
+
+
+def test_functions_tell_their_work() -> None:
+    norm = {"name": "norm", "kind": "function", "op": "layer_norm", "macs": 90, "parameters": 12}
+    strange = {"name": "gru", "kind": "opaque", "op": "GRU", "macs": 7, "parameters": 5}
+    graph = network(norm | {"input": [6, 1, 5], "output": [6, 1, 5]}, strange
+                    | {"input": [6, 1, 5], "output": [9, 1, 5]})  # fmt: skip
+    graph.check_shapes()
+    assert (graph.macs, graph.parameters) == (97, 17)

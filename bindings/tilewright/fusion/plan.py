@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tilewright.spec.errors import InputError
-from tilewright.spec.layer import MAX_SIZE
+from tilewright.spec.layer import MAX_PLANE
 from tilewright.spec.network import MAX_LAYERS
 
 HALOS = ("recompute", "keep")
@@ -101,8 +101,8 @@ def _tile(data: Any, field: str, file: str | None) -> Tile:
     if not isinstance(data, dict) or set(data) != {*sizes, *choices}:
         raise InputError(field, data, f"must be an object with {', '.join((*sizes, *choices))}", file)
     for key in sizes:
-        if type(data[key]) is not int or not 1 <= data[key] <= MAX_SIZE:
-            raise InputError(f"{field}.{key}", data[key], f"must be an integer from 1 to {MAX_SIZE}", file)
+        if type(data[key]) is not int or not 1 <= data[key] <= MAX_PLANE:
+            raise InputError(f"{field}.{key}", data[key], f"must be an integer from 1 to {MAX_PLANE}", file)
     for key, known in choices.items():
         if data[key] not in known:
             raise InputError(f"{field}.{key}", data[key], f"must be one of: {', '.join(known)}", file)

@@ -33,8 +33,11 @@ from tilewright.spec.network import (
     Reshape,
 )
 
-COMPUTES = ("conv", "fc", "pool", "add", "mul", "map")
+COMPUTES = ("conv", "fc", "matmul", "pool", "add", "mul", "map")
 """Kinds whose outputs an activation can be computed on before they are stored."""
+
+WHOLE = ("matmul", "function", "opaque")
+"""Kinds that take each of their inputs in one piece."""
 
 PERMUTES = ("transpose", "space_to_depth", "depth_to_space")
 """Reshapes that change the order of values in memory."""
@@ -90,7 +93,7 @@ def coarse(network: Network) -> Network:
     graph = stages(network)[-1].graph
     layers: list[AnyLayer] = []
     before = OWN_INPUT
-    for name in _names(graph):
+    for name in _in_order(graph):
         operation = _operation(graph, name)
         changes: dict[str, Any] = {"inputs": None if operation.inputs == (before,) else operation.inputs}
         if _is_affine(operation.layer):
@@ -98,6 +101,15 @@ def coarse(network: Network) -> Network:
         layers.append(operation.layer.model_copy(update=changes))
         before = name
     return Network(name=network.name, source=network.source, layers=tuple(layers))
+
+
+def _in_order(graph: nx.DiGraph) -> list[str]:
+    """Return the names of the operations, one that reads the network's own input first."""
+    names = _names(graph)
+    if _operation(graph, names[0]).layer.kind == "input":
+        first = next((name for name in names if set(_operation(graph, name).inputs) == {OWN_INPUT}), None)
+        names.sort(key=lambda name: name != first)
+    return names
 
 
 def _raw(network: Network) -> nx.DiGraph:
@@ -146,6 +158,11 @@ def _inputs_without(graph: nx.DiGraph, name: str, consumer: str) -> tuple[str, .
     return tuple(source for each in inputs for source in (instead if each == name else (each,)))
 
 
+def _is_given(graph: nx.DiGraph, name: str) -> bool:
+    """Whether this is an input of the network."""
+    return name == OWN_INPUT or _operation(graph, name).layer.kind == "input"
+
+
 def _can_skip(graph: nx.DiGraph, name: str) -> bool:
     """Whether all consumers of an operation can read its inputs instead."""
     several = len(_operation(graph, name).inputs) > 1
@@ -154,7 +171,7 @@ def _can_skip(graph: nx.DiGraph, name: str) -> bool:
         inputs = _inputs_without(graph, name, consumer)
         if kind not in OPERANDS and len(set(inputs)) < len(inputs):
             return False
-        if several and kind in (*OPERANDS, "opaque"):
+        if several and kind in (*OPERANDS, *WHOLE):
             return False
     return True
 
@@ -169,7 +186,7 @@ def _writers(graph: nx.DiGraph, name: str, through: Sequence[str] = ("concat",))
     while readers:
         reader = readers.pop()
         for source in _operation(graph, reader).inputs:
-            if source == OWN_INPUT or set(graph.successors(source)) != {reader}:
+            if _is_given(graph, source) or set(graph.successors(source)) != {reader}:
                 return []
             passes = _operation(graph, source).layer.kind in through
             (readers if passes else found).append(source)
@@ -190,6 +207,18 @@ def _fuse_intrinsic(graph: nx.DiGraph) -> None:
             _fuse_after(graph, name)
         elif isinstance(layer, Padding):
             _fuse_padding(graph, name, layer)
+    _part_shared_weights(graph)
+
+
+def _part_shared_weights(graph: nx.DiGraph) -> None:
+    """Give layers weights of their own where something was folded into them that others do not share."""
+    for name in _names(graph):
+        operation = _operation(graph, name)
+        layer = operation.layer
+        if isinstance(layer, NamedLayer) and layer.weights is not None:
+            folded = (*operation.folded, *_operation(graph, layer.weights).folded)
+            if any(map(_is_affine, folded)):
+                _change(graph, name, layer=layer.model_copy(update={"weights": None}))
 
 
 def _is_affine(layer: AnyLayer) -> bool:
@@ -317,10 +346,34 @@ def _chain(graph: nx.DiGraph, name: str) -> list[str]:
 
 
 def _prune(graph: nx.DiGraph) -> None:
-    for name in _names(graph):
-        layer = _operation(graph, name).layer
-        if layer.kind == "concat" or (isinstance(layer, Reshape) and _is_free(graph, name, layer)):
-            _skip(graph, name)
+    left = -1
+    while left != (left := len(graph)):  # what is pruned may make what is before it free
+        for name in _names(graph):
+            layer = _operation(graph, name).layer
+            if isinstance(layer, Reshape) and _is_order_of_input(graph, name):
+                _store_input_as(graph, name, layer.output)
+            elif layer.kind == "concat" or (isinstance(layer, Reshape) and _is_free(graph, name, layer)):
+                _skip(graph, name)
+
+
+def _is_order_of_input(graph: nx.DiGraph, name: str) -> bool:
+    """Whether an input of the network can be stored at once as a reshape wants it, which alone reads it."""
+    inputs = _operation(graph, name).inputs
+    return (
+        len(inputs) == 1
+        and _is_given(graph, inputs[0])
+        and set(graph.successors(inputs[0])) == {name}
+        and graph.out_degree(name) > 0
+    )
+
+
+def _store_input_as(graph: nx.DiGraph, name: str, shape: tuple[int, int, int]) -> None:
+    """Fold a reshape into the input that it reads."""
+    (source,) = _operation(graph, name).inputs
+    if source != OWN_INPUT:
+        layer = _operation(graph, source).layer.model_copy(update={"input": shape})
+        _change(graph, source, layer=layer)
+    _fold(graph, name, [source] if source != OWN_INPUT else [])
 
 
 def _is_free(graph: nx.DiGraph, name: str, layer: Reshape) -> bool:
@@ -333,7 +386,8 @@ def _is_free(graph: nx.DiGraph, name: str, layer: Reshape) -> bool:
         if any(isinstance(reader, Map) and not _is_pointwise(reader) for reader in readers):
             return False  # which tells channels apart
     # A fully connected layer takes values in any shape, but a network's input has one shape for all.
-    flat = all(reader.kind == "fc" for reader in readers) and OWN_INPUT not in sources
+    given = any(_is_given(graph, source) for source in sources)
+    flat = all(reader.kind == "fc" for reader in readers) and not given
     return flat or layer.input == layer.output
 
 
@@ -343,4 +397,4 @@ def _skip(graph: nx.DiGraph, name: str) -> None:
     if not graph.out_degree(name) and not _writers(graph, name, ()):
         return  # an output of the network, which those before it do not become in its place
     if _can_skip(graph, name):
-        _fold(graph, name, [each for each in inputs if each != OWN_INPUT])
+        _fold(graph, name, [each for each in inputs if not _is_given(graph, each)])

@@ -13,14 +13,20 @@ from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
 
 MAX_SIZE = 65536
-"""Largest number of channels, rows, columns, kernels, groups and images."""
+"""Largest number of kernels, groups and images."""
 
-Size = Annotated[int, Field(ge=1, le=MAX_SIZE)]
-Small = Annotated[int, Field(ge=1, le=64)]
-Pad = Annotated[int, Field(ge=0, le=64)]
+MAX_CHANNELS = 2**20
+"""Largest number of input channels; a flattened map has as many as it had values."""
 
 MAX_PLANE = 4_000_000
 """Largest number of (padded) input positions of one channel that is accepted."""
+
+Size = Annotated[int, Field(ge=1, le=MAX_SIZE)]
+Channels = Annotated[int, Field(ge=1, le=MAX_CHANNELS)]
+Length = Annotated[int, Field(ge=1, le=MAX_PLANE)]
+Small = Annotated[int, Field(ge=1, le=64)]
+Extent = Annotated[int, Field(ge=1, le=4096)]
+Pad = Annotated[int, Field(ge=0, le=MAX_SIZE)]
 
 
 class Window(Spec):
@@ -137,12 +143,12 @@ class Layer(Window):
     table_name: ClassVar[str] = "layer"
 
     kind: Literal["conv", "fc"] = "conv"
-    input: tuple[Size, Size, Size]
+    input: tuple[Channels, Length, Length]
     kernels: Size
-    kernel: tuple[Small, Small]
-    stride: tuple[Small, Small] = (1, 1)
+    kernel: tuple[Extent, Extent]
+    stride: tuple[Extent, Extent] = (1, 1)
     padding: tuple[Pad, Pad, Pad, Pad] = (0, 0, 0, 0)
-    dilation: tuple[Small, Small] = (1, 1)
+    dilation: tuple[Extent, Extent] = (1, 1)
     groups: Size = 1
     batch: Size = 1
 
@@ -152,10 +158,10 @@ class Layer(Window):
         """Turn ``inputs`` and ``outputs`` of a fully connected layer into a convolution's fields."""
         if not isinstance(table, dict) or table.get("kind") != "fc" or "input" in table:
             return table
-        for key in ("inputs", "outputs"):
+        for key, most in (("inputs", MAX_CHANNELS), ("outputs", MAX_SIZE)):
             value = table.get(key)
-            if type(value) is not int or not 1 <= value <= MAX_SIZE:
-                limit = f"a fully connected layer needs it: an integer from 1 to {MAX_SIZE}"
+            if type(value) is not int or not 1 <= value <= most:
+                limit = f"a fully connected layer needs it: an integer from 1 to {most}"
                 raise InputError(f"layer.{key}", value, limit)
         rest = {key: value for key, value in table.items() if key not in ("inputs", "outputs")}
         return {**rest, "input": (table["inputs"], 1, 1), "kernels": table["outputs"], "kernel": (1, 1)}

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 
 from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
-from tilewright.spec.layer import Layer, Pad, Size, Window
+from tilewright.spec.layer import Layer, Length, Pad, Size, Window
 
 MAX_LAYERS = 10_000
 """Most layers of a network."""
@@ -22,8 +22,11 @@ OPERANDS = ("add", "mul")
 """Kinds whose inputs are operands of their own, two or more, instead of being concatenated."""
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
-Shape = tuple[Size, Size, Size]
+Extents = Annotated[int, Field(ge=1, le=2**24)]
+Shape = tuple[Extents, Extents, Extents]
 Count = Annotated[int, Field(ge=0, le=2**40)]
+Work = Annotated[int, Field(ge=0, le=2**60)]
+Bits = Annotated[int, Field(ge=1, le=64)]
 
 Affine = Literal["batch_norm", "scale", "bias"]
 Activation = Literal[
@@ -84,9 +87,15 @@ class NamedLayer(Node, Layer):
     ----------
     bias : bool
         Whether each kernel has a number that is added to all of its outputs.
+    weights : name, optional
+        An earlier layer whose kernels and bias it uses, too; they are counted once.
+    bits : (inputs, kernels, outputs), optional
+        Widths of quantised values, where it is known.
     """
 
     bias: bool = False
+    weights: Name | None = None
+    bits: tuple[Bits, Bits, Bits] | None = None
 
     @property
     def parameters(self) -> int:
@@ -119,8 +128,8 @@ class Pool(Node, Window):
     kind: Literal["pool"]
     op: Literal["max", "average"] = "max"
     input: Shape
-    kernel: tuple[Size, Size]  # up to the whole plane
-    stride: tuple[Size, Size] = (1, 1)
+    kernel: tuple[Length, Length]  # up to the whole plane
+    stride: tuple[Length, Length] = (1, 1)
     padding: tuple[Pad, Pad, Pad, Pad] = (0, 0, 0, 0)
     dilation: ClassVar[tuple[int, int]] = (1, 1)
 
@@ -217,8 +226,113 @@ class Reshape(Node):
             raise InputError("layer.output", list(self.output), limit)
 
 
+class Input(Node):
+    """A further input of the network, beside the one that layers call ``input``.
+
+    Attributes
+    ----------
+    input : (C, H, W)
+        Its shape.
+    """
+
+    kind: Literal["input"]
+    input: Shape
+
+    @property
+    def output(self) -> tuple[int, int, int]:
+        """Shape ``(C, H, W)`` of what is given."""
+        return self.input
+
+
+class MatMul(Node):
+    """A product of two matrices that both depend on the image, as in attention; groups of them, each apart.
+
+    It reads two layers. It takes what a convolution of 1x1 takes whose kernels are the second operand.
+
+    Attributes
+    ----------
+    input, output : (C, H, W)
+        Shapes of the first operand and of the product, channels first: of each group ``depth`` channels of
+        all rows, and ``columns`` channels of all rows.
+    groups : int
+        Pairs of matrices, such as the heads of attention.
+    depth : int
+        Columns of the first and rows of the second matrix, which are summed over.
+    batch : int
+        Images, each with matrices of its own.
+    """
+
+    kind: Literal["matmul"]
+    input: Shape
+    output: Shape
+    groups: Size = 1
+    depth: Size
+    batch: Size = 1
+
+    def model_post_init(self, _context: object) -> None:
+        """Refuse shapes that no matrices have."""
+        super().model_post_init(_context)
+        for field, shape, unit in (
+            ("depth", self.input, self.groups * self.depth),
+            ("output", self.output, self.groups * self.rows),
+        ):
+            if not unit or prod(shape) % unit:
+                limit = f"layer {self.name}: {prod(shape)} values are no {self.groups} groups of matrices"
+                raise InputError(f"layer.{field}", getattr(self, field), limit)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the first matrix and of the product."""
+        return prod(self.input) // (self.groups * self.depth)
+
+    @property
+    def columns(self) -> int:
+        """Columns of the second matrix and of the product."""
+        return prod(self.output) // (self.groups * self.rows)
+
+    @property
+    def macs(self) -> int:
+        """MACs of all images together."""
+        return self.batch * self.groups * self.rows * self.depth * self.columns
+
+    def unnamed(self, batch: int | None = None) -> Layer:
+        """Return the convolution of 1x1 that does the same, whose groups are those of all images.
+
+        Parameters
+        ----------
+        batch
+            Images processed together, when it is not what the network's file says.
+        """
+        groups = self.groups * (self.batch if batch is None else batch)
+        table = {"input": (groups * self.depth, 1, self.rows), "kernel": (1, 1)}
+        return Layer.model_validate({**table, "kernels": groups * self.columns, "groups": groups})
+
+
+class Function(Node):
+    """An operation that is understood and has no kind of its own: what it reads and gives, and its work.
+
+    Attributes
+    ----------
+    op : str
+        What it does, for example ``resize_linear``.
+    input, output : (C, H, W)
+        Shapes of the first of its inputs and of its output.
+    macs : int
+        Multiplications and additions for all images.
+    parameters : int
+        Numbers that were trained.
+    """
+
+    kind: Literal["function"]
+    op: Name
+    input: Shape
+    output: Shape
+    macs: Work = 0
+    parameters: Count = 0
+
+
 class Opaque(Node):
-    """An operation that is not understood: nothing is fused with it, and its work is not counted.
+    """An operation that is not understood: nothing is fused with it.
 
     Attributes
     ----------
@@ -226,12 +340,16 @@ class Opaque(Node):
         What it is called where it comes from.
     input, output : (C, H, W)
         Shapes of the first of its inputs and of its output.
+    macs, parameters : int
+        Those that are known of.
     """
 
     kind: Literal["opaque"]
     op: Name
     input: Shape
     output: Shape
+    macs: Work = 0
+    parameters: Count = 0
 
 
 def _conv_by_default(table: Any) -> Any:
@@ -239,7 +357,7 @@ def _conv_by_default(table: Any) -> Any:
 
 
 AnyLayer = Annotated[
-    NamedLayer | Pool | Add | Mul | Concat | Map | Padding | Reshape | Opaque,
+    NamedLayer | Pool | Add | Mul | Concat | Map | Padding | Reshape | Input | MatMul | Function | Opaque,
     Field(discriminator="kind"),
     BeforeValidator(_conv_by_default),
 ]
@@ -272,6 +390,7 @@ class Network(Spec):
             if layer.name in earlier:
                 raise InputError("network.layers", layer.name, "two layers have this name")
             names = layer.inputs or ()
+            self._check_sharing(layer, index)
             for name in names:
                 if name not in earlier and name != OWN_INPUT:
                     limit = (
@@ -279,36 +398,47 @@ class Network(Spec):
                         f'execution, or "{OWN_INPUT}", the network\'s own input'
                     )
                     raise InputError(f"{field}.inputs", name, limit)
-            count, least = 1 if layer.inputs is None else len(names), 2 if layer.kind in OPERANDS else 1
-            if count < least:
-                limit = f"layer {layer.name}, of kind {layer.kind}, needs at least {least}"
-                raise InputError(f"{field}.inputs", layer.inputs, limit)
-            if layer.kind not in OPERANDS and len(set(names)) < len(names):
-                limit = f"layer {layer.name} names an input twice, which only kinds add and mul may"
-                raise InputError(f"{field}.inputs", layer.inputs, limit)
+            _check_reads(layer, field)
             earlier.add(layer.name)
+        if self.layers[0].kind == "input":
+            limit = "a further input of the network cannot stand first, where the network's own input is read"
+            raise InputError("network.layers[0].kind", "input", limit)
+
+    def _check_sharing(self, layer: AnyLayer, index: int) -> None:
+        """Refuse weights of a layer that has others or none."""
+        if not isinstance(layer, NamedLayer) or layer.weights is None:
+            return
+        owner = next((each for each in self.layers[:index] if each.name == layer.weights), None)
+        if not isinstance(owner, NamedLayer) or owner.kernels_shape != layer.kernels_shape:
+            told = "x".join(map(str, layer.kernels_shape))
+            limit = f"layer {layer.name} can use the weights of an earlier one with kernels of {told} only"
+            raise InputError(f"network.layers[{index}].weights", layer.weights, limit)
 
     @property
-    def convolutions(self) -> tuple[NamedLayer, ...]:
-        """The convolutions and fully connected layers, in order."""
-        return tuple(layer for layer in self.layers if isinstance(layer, NamedLayer))
+    def convolutions(self) -> tuple[NamedLayer | MatMul, ...]:
+        """The convolutions, fully connected layers and matrix products, in order."""
+        return tuple(layer for layer in self.layers if isinstance(layer, NamedLayer | MatMul))
 
     @property
     def macs(self) -> int:
-        """MACs of all convolutions and fully connected layers."""
-        return sum(layer.macs for layer in self.convolutions)
+        """MACs of all layers of which they are known."""
+        return sum(macs_of(layer) for layer in self.layers)
 
     @property
     def parameters(self) -> int:
-        """Numbers that were trained, in all layers."""
-        return sum(layer.parameters for layer in self.layers if isinstance(layer, NamedLayer | Map))
+        """Numbers that were trained, in all layers; those that several use once."""
+        return sum(parameters_of(layer) for layer in self.layers)
 
     @cached_property
     def producers(self) -> tuple[tuple[int, ...], ...]:
         """For each layer, the indices of those that it reads; -1 stands for the network's own input."""
         index = {OWN_INPUT: -1} | {layer.name: index for index, layer in enumerate(self.layers)}
         return tuple(
-            (place - 1,) if layer.inputs is None else tuple(index[name] for name in layer.inputs)
+            tuple(index[name] for name in layer.inputs)
+            if layer.inputs is not None
+            else ()
+            if layer.kind == "input"
+            else (place - 1,)
             for place, layer in enumerate(self.layers)
         )
 
@@ -341,15 +471,49 @@ class Network(Spec):
                 raise InputError(f"network.layers[{index}].input", list(layer.input), limit)
 
 
+def macs_of(layer: AnyLayer) -> int:
+    """Return the MACs of a layer, all images together, as far as they are known."""
+    return layer.macs if isinstance(layer, NamedLayer | MatMul | Function | Opaque) else 0
+
+
+def parameters_of(layer: AnyLayer) -> int:
+    """Return the numbers of a layer that were trained, unless they are those of an earlier one."""
+    if isinstance(layer, NamedLayer):
+        return layer.parameters if layer.weights is None else 0
+    return layer.parameters if isinstance(layer, Map | Function | Opaque) else 0
+
+
+def _check_reads(layer: AnyLayer, field: str) -> None:
+    """Refuse too few inputs or too many, and one that stands twice where all are joined."""
+    names = layer.inputs or ()
+    count = len(names) if layer.inputs is not None else layer.kind != "input"
+    least, most = {"add": (2, None), "mul": (2, None), "input": (0, 0), "matmul": (2, 2)}.get(
+        layer.kind, (1, None)
+    )
+    if count < least:
+        limit = f"layer {layer.name}, of kind {layer.kind}, needs at least {least}"
+        raise InputError(f"{field}.inputs", layer.inputs, limit)
+    if most is not None and count > most:
+        limit = f"layer {layer.name}, of kind {layer.kind}, reads {most or 'nothing'}"
+        raise InputError(f"{field}.inputs", layer.inputs, limit)
+    if layer.kind not in (*OPERANDS, "matmul") and len(set(names)) < len(names):
+        limit = f"layer {layer.name} names an input twice, which only kinds add, mul and matmul may"
+        raise InputError(f"{field}.inputs", layer.inputs, limit)
+
+
 def _takes(layer: AnyLayer, given: list[tuple[int, int, int]]) -> bool:
     """Whether a layer takes values of these shapes."""
+    if layer.kind == "input":
+        return not given
+    if layer.kind == "matmul":
+        return given[0] == layer.input and prod(given[1]) == layer.groups * layer.depth * layer.columns
     if layer.kind == "add":
         return set(given) == {layer.input}
     if layer.kind == "mul":
         return {layer.input} <= set(given) <= {layer.input, (layer.input[0], 1, 1)}
     if layer.kind == "fc":
         return sum(map(prod, given)) == prod(layer.input)
-    if layer.kind == "opaque":
+    if layer.kind in ("opaque", "function"):
         return given[0] == layer.input
     channels = sum(shape[0] for shape in given)
     return {(channels, *shape[1:]) for shape in given} == {layer.input}
