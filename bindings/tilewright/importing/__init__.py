@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tilewright.importing.files import shortened, unique
+from tilewright.importing.functions import opaque
+from tilewright.importing.layouts import stored
 from tilewright.importing.model import Model, OnnxOperation, read
 from tilewright.importing.naming import UniqueNames
-from tilewright.importing.operators import Table, Unknown, Unshaped, layers, opaque, shape
+from tilewright.importing.operators import layers
+from tilewright.importing.shapes import Table, Unknown, Unshaped, any_shape
 from tilewright.spec.coarsening import coarse, stages
 from tilewright.spec.errors import InputError
-from tilewright.spec.network import OWN_INPUT, Map, NamedLayer, Network, Opaque
+from tilewright.spec.layer import Layer
+from tilewright.spec.network import OWN_INPUT, Function, Map, Network, Opaque, macs_of, parameters_of
 from tilewright.spec.validation import validated
 
 SHOWN = 8
@@ -42,7 +46,7 @@ def network(
     """
     path = Path(path)
     try:
-        return _network(path, read(path, sizes or {}), allow_unknown)
+        return _network(path, read(path, sizes or {}, allow_unknown=allow_unknown), allow_unknown)
     except InputError as error:
         raise error.in_file(str(path)) from None
 
@@ -51,11 +55,11 @@ def summary(network: Network) -> dict[str, Any]:
     """Count a network's layers, operations and parameters, by what the layers do, and its graphs' nodes."""
     operations: dict[str, dict[str, int]] = {}
     for layer in network.layers:
-        does = f"{layer.kind} {layer.op}" if isinstance(layer, Map | Opaque) else layer.kind
+        does = f"{layer.kind} {layer.op}" if isinstance(layer, Map | Function | Opaque) else layer.kind
         counts = operations.setdefault(does, {"layers": 0, "macs": 0, "parameters": 0})
         counts["layers"] += 1
-        counts["macs"] += layer.macs if isinstance(layer, NamedLayer) else 0
-        counts["parameters"] += layer.parameters if isinstance(layer, NamedLayer | Map) else 0
+        counts["macs"] += macs_of(layer)
+        counts["parameters"] += parameters_of(layer)
     return {
         "network": network.name,
         "source": network.source,
@@ -72,52 +76,65 @@ def summary(network: Network) -> dict[str, Any]:
 
 
 def _network(path: Path, model: Model, allow_unknown: bool) -> Network:
-    found = [_layers(operation, allow_unknown) for operation in model.operations]
+    operations = stored(model)
+    found = [_layers(operation, allow_unknown) for operation in operations]
     unknown = [
         (operation, reason)
-        for operation, reason in zip(model.operations, found, strict=True)
+        for operation, reason in zip(operations, found, strict=True)
         if isinstance(reason, Unknown)
         # What follows from an unknown shape is not worth telling.
         and not (isinstance(reason, Unshaped) and any(value.shape is None for value in operation.given))
     ]
     if unknown:
         raise _refusal(unknown, allow_unknown)
-    names = UniqueNames()
-    layer_of = {model.input.name: OWN_INPUT}  # by the tensor that it gives
-    tables: list[Table] = []
-    for operation, parts in zip(model.operations, found, strict=True):
+    graph = _Graph(model, operations)
+    for operation, parts in zip(operations, found, strict=True):
         assert not isinstance(parts, Unknown)
-        tables += _named(operation, parts, names, layer_of)
+        graph.add(operation, parts)
+    network = _validated(graph.tables, _name(path), _source(path, model))
+    network.check_shapes()
+    _check_outputs(network, operations, graph.layer_of)
+    return network
+
+
+def _name(path: Path) -> str:
+    return re.sub(r"[^\w.+-]+", "_", path.stem).strip(".-") or "network"
+
+
+def _source(path: Path, model: Model) -> str:
+    """Say where a network comes from, of which inputs, and what was assumed."""
+    sizes = " and ".join(
+        ("" if len(model.inputs) == 1 else f"{value.name} ") + "x".join(map(str, value.shape or ()))
+        for value in model.inputs
+    )
+    made_by = f" of {model.producer}" if model.producer else ""
+    source = f"{path.name}, an ONNX file{made_by}, for an input of {sizes}"
+    if model.assumed:
+        source += f"; sizes assumed to be those of what is read, of: {shortened(model.assumed, SHOWN)}"
+    return "".join(sign if sign.isprintable() else "?" for sign in source)[:LONGEST_SOURCE]
+
+
+def _validated(tables: list[Table], name: str, source: str) -> Network:
     before = OWN_INPUT
     for table in tables:
         if table["inputs"] == [before]:  # as when nothing is said
             del table["inputs"]
         before = table["name"]
-    sizes = "x".join(map(str, model.input.shape or ()))
-    made_by = f" of {model.producer}" if model.producer else ""
-    source = f"{path.name}, an ONNX file{made_by}, for an input of {sizes}"
-    table = {
-        "name": re.sub(r"[^\w.+-]+", "_", path.stem).strip(".-") or "network",
-        "source": "".join(sign if sign.isprintable() else "?" for sign in source)[:LONGEST_SOURCE],
-        "layers": tables,
-    }
     try:
-        network = validated(Network, table)
+        return validated(Network, {"name": name, "source": source, "layers": tables})
     except InputError as error:
         place = re.match(r"layers\[(\d+)\]", error.field)
         if place is None:
             raise
         limit = f"layer {tables[int(place[1])]['name']}: {error.limit}"
         raise InputError(error.field, error.value, limit) from None
-    network.check_shapes()
-    _check_outputs(network, model, layer_of)
-    return network
 
 
 def _layers(operation: OnnxOperation, allow_unknown: bool) -> list[Table] | Unknown:
     """Return the layers of an operation, or the reason why there are none."""
     try:
-        return layers(operation)
+        tables = layers(operation)
+        return _checked(tables) if allow_unknown else tables
     except Unknown as reason:
         if not allow_unknown:
             return reason
@@ -125,6 +142,18 @@ def _layers(operation: OnnxOperation, allow_unknown: bool) -> list[Table] | Unkn
         return opaque(operation)
     except Unknown as reason:
         return reason
+
+
+def _checked(tables: list[Table]) -> list[Table]:
+    """Return tables of layers that can be, each for itself."""
+    for table in tables:
+        inputs = ["input"] * (2 if table["kind"] in ("add", "mul", "matmul") else 1)
+        rest = {key: value for key, value in table.items() if key not in ("reads", "gives")}
+        try:
+            validated(Network, {"layers": [{"name": "layer", "inputs": inputs, **rest}]})
+        except InputError as error:
+            raise Unknown(str(error)) from None
+    return tables
 
 
 def _refusal(unknown: Sequence[tuple[OnnxOperation, Unknown]], allow_unknown: bool) -> InputError:
@@ -139,34 +168,85 @@ def _refusal(unknown: Sequence[tuple[OnnxOperation, Unknown]], allow_unknown: bo
     return InputError("graph.node.op_type", operators, f"no layer does: {told}{rest}")
 
 
-def _named(
-    operation: OnnxOperation, parts: Sequence[Table], names: UniqueNames, layer_of: dict[str, str]
-) -> list[Table]:
-    """Return an operation's layers with names and inputs, and note which layer gives which tensor."""
-    reads = [layer_of[value.name] for value in operation.given]
-    results = [value.name for value in operation.outputs if value is not None]
-    last = parts[-1]
-    does = last["op"] if last["kind"] in ("map", "reshape", "opaque") else last["kind"]
-    name = names.name(operation, does, reads[-1] if does == "concat" else reads[0])
-    if last["kind"] == "opaque":  # one layer for each output
-        called = [name, *(names.another(name) for _ in parts[1:])]
-        layer_of.update(zip(results, called, strict=True))
-        inputs = [list(dict.fromkeys(reads))] * len(parts)
-    else:
-        called = [*(names.another(name, f"/{part['kind']}") for part in parts[:-1]), name]
-        layer_of[results[0]] = name
-        inputs = [reads, *([one] for one in called[:-1])]
-    return [
-        {"name": one, "inputs": read, **part} for one, read, part in zip(called, inputs, parts, strict=True)
-    ]
+class _Graph:
+    """The layers of a network, named, with what each reads.
+
+    Attributes
+    ----------
+    layer_of
+        Which layer gives which tensor.
+    """
+
+    def __init__(self, model: Model, operations: Sequence[OnnxOperation]) -> None:
+        self.names = UniqueNames()
+        self.tables: list[Table] = []
+        self.inputs = {value.name: value for value in model.inputs}
+        first = next((value.name for each in operations for value in each.given), model.inputs[0].name)
+        self.layer_of = {first: OWN_INPUT}
+        self.owners: dict[tuple[str, ...], Table] = {}
+
+    def add(self, operation: OnnxOperation, parts: Sequence[Table]) -> None:
+        """Add an operation's layers."""
+        reads = list(self._reads(operation))
+        results = [value.name if value is not None else "" for value in operation.outputs]
+        if not parts:  # what is given is stored already
+            self.layer_of[results[0]] = reads[0]
+            return
+        last = parts[-1]
+        does = last["kind"] if last["kind"] == "pool" else str(last.get("op", last["kind"]))
+        name = self.names.name(operation, does, reads[-1] if does == "concat" else reads[0])
+        given: list[int | None] = [part.get("gives", 0 if part is last else None) for part in parts]
+        main = next(place for place, gives in enumerate(given) if gives is not None)
+        called = [
+            name
+            if place == main
+            else self.names.another(name, "" if given[place] is not None else f"/{part['kind']}")
+            for place, part in enumerate(parts)
+        ]
+        whole = last["kind"] in ("function", "opaque")
+        own = list(dict.fromkeys(reads)) if whole else reads
+        for place, part in enumerate(parts):
+            sources = part.get("reads", [place - 1])
+            inputs = [one for source in sources for one in (own if source < 0 else [called[source]])]
+            rest = {key: value for key, value in part.items() if key not in ("reads", "gives")}
+            table = {"name": called[place], "inputs": inputs, **rest}
+            self._share(operation, table, place)
+            self.tables.append(table)
+            gives = given[place]
+            if gives is not None:
+                self.layer_of[results[gives]] = called[place]
+
+    def _reads(self, operation: OnnxOperation) -> Iterator[str]:
+        """Yield the layers that an operation reads, further inputs of the network among them."""
+        for value in operation.given:
+            if value.name not in self.layer_of:
+                known = self.inputs[value.name]
+                name = self.names.unique(value.name)
+                self.names.stems[name] = ""
+                shape = any_shape(operation, known)
+                self.tables.append({"name": name, "kind": "input", "input": shape, "inputs": []})
+                self.layer_of[value.name] = name
+            yield self.layer_of[value.name]
+
+    def _share(self, operation: OnnxOperation, table: Table, place: int) -> None:
+        """Note whose weights a layer uses, too."""
+        if table["kind"] not in Layer.model_fields["kind"].annotation.__args__:  # type: ignore[union-attr]
+            return
+        trained = tuple(value.root or value.name for value in operation.fixed)
+        owner = self.owners.setdefault((*trained, str(place)), table)
+        geometry = ("kind", "kernels", "kernel", "groups", "bias")
+        if owner is not table and all(owner.get(key) == table.get(key) for key in geometry):
+            table["weights"] = owner["name"]
 
 
-def _check_outputs(network: Network, model: Model, layer_of: Mapping[str, str]) -> None:
+def _check_outputs(
+    network: Network, operations: Sequence[OnnxOperation], layer_of: Mapping[str, str]
+) -> None:
     """Refuse a network that computes other shapes than ONNX says."""
     layer = {layer.name: layer for layer in network.layers}
-    for operation in model.operations:
+    for operation in operations:
         for value in filter(None, operation.outputs):
-            found, expected = layer[layer_of[value.name]].output, shape(operation, value)
+            found, expected = layer[layer_of[value.name]].output, any_shape(operation, value)
             if found != expected:
                 limit = f"{operation.operator} {operation.name} gives {list(found)} as ONNX describes it"
                 raise InputError(f"shape of {value.name}", list(expected), limit)

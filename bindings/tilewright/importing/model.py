@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,9 @@ from onnx import (
 from onnx.reference import ReferenceEvaluator
 
 from tilewright.core.files import exists
+from tilewright.importing.quantised import Bits, bits, float_form
 from tilewright.spec.errors import InputError
-from tilewright.spec.layer import MAX_SIZE
+from tilewright.spec.layer import MAX_PLANE
 
 MAX_BYTES = 1_000_000_000
 """Largest ONNX file that is read."""
@@ -46,6 +47,18 @@ COMPUTED = re.compile(
     "Size|Slice|Split|Sqrt|Squeeze|Sub|Tile|Transpose|Unsqueeze|Where"
 )
 """Operators that exporters compute shapes with; none takes long for few numbers."""
+
+SAME_NUMBERS = (
+    "Cast",
+    "DequantizeLinear",
+    "Identity",
+    "QuantizeLinear",
+    "Reshape",
+    "Squeeze",
+    "Transpose",
+    "Unsqueeze",
+)
+"""Operators that give the numbers of their first input, in other types or another order."""
 
 PLAIN = (
     AttributeProto.INT,
@@ -69,12 +82,18 @@ class Value:
         Whether it is the same for all images, as weights and shapes are.
     data
         Its numbers, if it is fixed and they are few.
+    images
+        The dimension along which images lie, first in it if there are more in it; None if there is none.
+    root
+        Name of the tensor whose numbers it holds, perhaps in other types or another order.
     """
 
     name: str
     shape: tuple[int, ...] | None
     fixed: bool
     data: NDArray[Any] | None = None
+    images: int | None = 0
+    root: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,6 +110,12 @@ class OnnxOperation:
         In the operator's order; None for optional ones that are left out and outputs that nothing reads.
     batch
         Images.
+    fault
+        What ONNX says is wrong with it.
+    types
+        ONNX's numbers of the types of inputs and outputs, by tensors' names.
+    bits
+        Widths of inputs, weights and outputs, if it is quantised.
     """
 
     name: str
@@ -99,6 +124,9 @@ class OnnxOperation:
     inputs: tuple[Value | None, ...]
     outputs: tuple[Value | None, ...]
     batch: int
+    fault: str = ""
+    types: Mapping[str, int] = field(default_factory=dict)
+    bits: Bits | None = None
 
     @property
     def given(self) -> list[Value]:
@@ -119,36 +147,47 @@ class Model:
     ----------
     producer
         The program that wrote it.
-    input
-        The one input that depends on the image.
+    inputs
+        Those that outputs depend on, the one with images first.
+    outputs
+        Names of the tensors that the network gives.
     operations
         In an order of execution; those that nothing depends on are left out.
+    assumed
+        Names of tensors whose sizes nothing tells; they are taken to be those of what they are computed from.
     """
 
     producer: str
-    input: Value
+    inputs: tuple[Value, ...]
+    outputs: tuple[str, ...]
     operations: tuple[OnnxOperation, ...]
+    assumed: tuple[str, ...] = ()
 
 
-def read(path: Path, sizes: Mapping[str, Sequence[int]]) -> Model:
+def read(path: Path, sizes: Mapping[str, Sequence[int]], *, allow_unknown: bool = False) -> Model:
     """Read an ONNX file; weights may be missing, as only their shapes count.
 
     Parameters
     ----------
     sizes
-        Sizes of inputs whose dimensions the file leaves open, by their names.
+        Sizes of inputs, in place of those that the file states, and of tensors of which it states none, by
+        their names.
+    allow_unknown
+        Take operations that ONNX finds a mistake in, and sizes that nothing tells.
 
     Raises
     ------
     InputError
-        For files that are not ONNX, and graphs that are no networks of one input.
+        For files that are not ONNX, and graphs that are no networks.
     """
     proto = _parsed(path)
-    nodes = _live(proto.graph)
-    image = _input(proto.graph, nodes, sizes)
-    reader = _Reader(proto, nodes, image)
+    nodes = _live(proto.graph, allow_unknown)
+    images = _inputs(proto.graph, nodes, sizes)
+    reader = _Reader(proto, nodes, images, sizes, allow_unknown)
     operations = [operation for node in nodes if (operation := reader.operation(node)) is not None]
-    return Model(proto.producer_name, reader.values[image.name], tuple(operations))
+    given = tuple(reader.values[image.name] for image in images)
+    outputs = tuple(value.name for value in proto.graph.output)
+    return Model(proto.producer_name, given, outputs, tuple(operations), tuple(reader.assumed))
 
 
 def _parsed(path: Path) -> ModelProto:
@@ -207,21 +246,35 @@ def _name(node: NodeProto) -> str:
     return node.name or next(iter(node.output), "") or "without a name"
 
 
-def _live(graph: onnx.GraphProto) -> list[NodeProto]:
+def _captured(node: NodeProto) -> list[str]:
+    """Return the names that the subgraphs of a node take from around it."""
+    names: list[str] = []
+    for attribute in node.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            inside = _fixed_names(graph) | {value.name for value in graph.input}
+            for each in graph.node:
+                names += [name for name in (*each.input, *_captured(each)) if name and name not in inside]
+                inside.update(each.output)
+            names += [value.name for value in graph.output if value.name not in inside]
+    return list(dict.fromkeys(names))
+
+
+def _nested(node: NodeProto) -> bool:
+    return any(each.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for each in node.attribute)
+
+
+def _live(graph: onnx.GraphProto, allow_unknown: bool) -> list[NodeProto]:
     """Return the nodes that an output depends on, refusing graphs that cannot be executed in order."""
-    nested = [
-        f"{_name(node)} ({node.op_type})"
-        for node in graph.node
-        if any(
-            attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for attribute in node.attribute
+    nested = [f"{_name(node)} ({node.op_type})" for node in graph.node if _nested(node)]
+    if nested and not allow_unknown:
+        limit = (
+            "have subgraphs; what is executed must not depend on values; --allow-unknown keeps them as opaque"
         )
-    ]
-    if nested:
-        raise InputError("graph.node", nested, "have subgraphs; what is executed must not depend on values")
+        raise InputError("graph.node", nested, limit)
     known = _fixed_names(graph) | {value.name for value in graph.input}
     everything = {name for node in graph.node for name in node.output}
     for node in graph.node:
-        for name in filter(None, node.input):
+        for name in filter(None, (*node.input, *_captured(node))):
             if name in known:
                 continue
             if name in everything:
@@ -241,24 +294,36 @@ def _live(graph: onnx.GraphProto) -> list[NodeProto]:
     live = []
     for node in reversed(graph.node):
         if needed.intersection(filter(None, node.output)):
-            needed.update(node.input)
+            needed.update(node.input, _captured(node))
             live.append(node)
     return live[::-1]
 
 
-def _input(
-    graph: onnx.GraphProto, nodes: Iterable[NodeProto], sizes: Mapping[str, Sequence[int]]
-) -> onnx.ValueInfoProto:
-    """Return the network's input with all of its sizes."""
-    fixed, read = _fixed_names(graph), {name for node in nodes for name in node.input}
+def _inputs(
+    graph: onnx.GraphProto, nodes: Sequence[NodeProto], sizes: Mapping[str, Sequence[int]]
+) -> list[onnx.ValueInfoProto]:
+    """Return the network's inputs with all of their sizes, first the one that holds images."""
+    fixed = _fixed_names(graph)
+    read = {name for node in nodes for name in (*node.input, *_captured(node))}
     inputs = {value.name: value for value in graph.input if value.name not in fixed and value.name in read}
+    computed = {name for node in nodes for name in node.output}
     for name in sizes:
-        if name not in inputs:
+        if name not in inputs and name not in computed:
             raise InputError("--input", name, f"no such input; there are: {', '.join(inputs) or 'none'}")
-    if len(inputs) != 1:
-        limit = "a network has exactly one input that its outputs depend on"
-        raise InputError("graph.input", list(inputs), limit)
-    ((name, value),) = inputs.items()
+    if not inputs:
+        raise InputError("graph.input", [], "a network has an input that its outputs depend on")
+    found = [_sized(value, sizes) for value in inputs.values()]
+    found.sort(key=lambda value: len(value.type.tensor_type.shape.dim) < 2)
+    known = [each.dim_value for each in found[0].type.tensor_type.shape.dim]
+    if len(known) < 2:
+        limit = "must have a batch and channels, at least"
+        raise InputError(f"graph.input.{found[0].name}", known, limit)
+    return found
+
+
+def _sized(value: onnx.ValueInfoProto, sizes: Mapping[str, Sequence[int]]) -> onnx.ValueInfoProto:
+    """Return an input with all of its sizes."""
+    name = value.name
     if not value.type.HasField("tensor_type"):
         raise InputError("graph.input", name, "is no tensor")
     tensor = value.type.tensor_type
@@ -267,8 +332,8 @@ def _input(
         limit = f"has no shape; give it, for example --input {name}=1,3,224,224"
         raise InputError("graph.input", name, limit)
     given = list(sizes.get(name, stated or ()))
-    if stated is not None and not _fits(given, stated):
-        limit = f"the file has {name}={','.join(map(str, stated))}"
+    if stated is not None and len(given) != len(stated):
+        limit = f"the file has {name}={','.join(map(str, stated))}, of {len(stated)} dimensions"
         raise InputError("--input", f"{name}={','.join(map(str, given))}", limit)
     known = [size for size in given if isinstance(size, int)]
     if len(known) < len(given):
@@ -279,9 +344,8 @@ def _input(
         )
         limit = f"{' and '.join(anything)} can be of any size; give all, for example --input {name}={example}"
         raise InputError(f"graph.input.{name}", given, limit)
-    if len(known) < 2 or max(known) > MAX_SIZE:
-        limit = f"must have a batch and channels, at least, and no size above {MAX_SIZE}"
-        raise InputError(f"graph.input.{name}", known, limit)
+    if max(known, default=1) > MAX_PLANE:
+        raise InputError(f"graph.input.{name}", known, f"must have no size above {MAX_PLANE}")
     return helper.make_tensor_value_info(name, tensor.elem_type, known)
 
 
@@ -292,24 +356,38 @@ def _stated(tensor: TypeProto.Tensor) -> list[int | str] | None:
     return [each.dim_value if each.dim_value > 0 else each.dim_param or "?" for each in tensor.shape.dim]
 
 
-def _fits(given: Sequence[int | str], stated: Sequence[int | str]) -> bool:
-    if len(given) != len(stated):
-        return False
-    return all(has == size for has, size in zip(stated, given, strict=True) if isinstance(has, int))
-
-
 class _Reader:
     """Goes through the nodes in order and finds the shapes of what they compute."""
 
-    def __init__(self, proto: ModelProto, nodes: Iterable[NodeProto], image: onnx.ValueInfoProto) -> None:
-        self.proto = proto
-        self.batch = image.type.tensor_type.shape.dim[0].dim_value
+    def __init__(
+        self,
+        proto: ModelProto,
+        nodes: Sequence[NodeProto],
+        images: Sequence[onnx.ValueInfoProto],
+        sizes: Mapping[str, Sequence[int]],
+        allow_unknown: bool,
+    ) -> None:
+        self.proto, self.sizes, self.allow_unknown = proto, sizes, allow_unknown
+        self.batch = images[0].type.tensor_type.shape.dim[0].dim_value
         self.opsets = {entry.domain: entry.version for entry in proto.opset_import}
         graph = proto.graph
-        self.read = {value.name for value in graph.output}.union(*(node.input for node in nodes))
-        self.declared = {value.name: value.type for value in (*graph.value_info, *graph.output)}
-        self.types = {image.name: image.type}
-        self.values = {image.name: Value(image.name, _shape(image.type), fixed=False)}
+        stated = {value.name: _stated(value.type.tensor_type) or [] for value in graph.input}
+        changed = any(  # so that what the file states of all that follows is of other inputs
+            has != size and isinstance(has, int)
+            for name in sizes
+            for has, size in zip(stated.get(name, []), sizes[name], strict=False)
+        )
+        self.stated_batch = next(iter(stated[images[0].name]), None)
+        self.read = {value.name for value in graph.output}.union(
+            *((*node.input, *_captured(node)) for node in nodes)
+        )
+        told = () if changed else (*graph.value_info, *graph.output)
+        self.declared = {value.name: value.type for value in told}
+        self.assumed: list[str] = []
+        self.types: dict[str, TypeProto] = {}
+        self.values: dict[str, Value] = {}
+        for image in images:
+            self._keep(image.name, image.type, False)
         for tensor in graph.initializer:
             self._keep(tensor.name, helper.make_tensor_type_proto(tensor.data_type, tensor.dims), True)
             self._fill(tensor.name, tensor)
@@ -319,19 +397,24 @@ class _Reader:
 
     def operation(self, node: NodeProto) -> OnnxOperation | None:
         """Return what a node does for an image; None if it is the same for all, and done now."""
-        inputs = tuple(self.values[name] if name else None for name in node.input)
+        quantised, node = node, float_form(node, self.opsets[""])
+        inputs = tuple(self.values[name] if name else None for name in (*node.input, *_captured(node)))
         shaped = not node.domain and node.op_type in ("Shape", "Size")
         fixed = all(value is None or value.fixed or (shaped and value.shape is not None) for value in inputs)
-        types = self._inferred(node)
+        fault = ""
+        try:
+            types = self._inferred(node)
+        except InputError as error:
+            if not self.allow_unknown:
+                raise
+            types, fault = {}, error.limit
         standard = not node.domain and types is not None
         for name in filter(None, node.output):
-            found = (types or {}).get(name)
-            if _shape(found) is None:
-                found = self.declared.get(name, found)
-            self._keep(name, found, fixed)
+            self._keep(name, self._type(name, (types or {}).get(name), inputs), fixed)
         if fixed:
             if standard and COMPUTED.fullmatch(node.op_type):
                 self._compute(node)
+            self._trace(node)
             return None
         return OnnxOperation(
             _name(node),
@@ -340,7 +423,36 @@ class _Reader:
             inputs,
             tuple(self.values[name] if name in self.read else None for name in node.output),
             self.batch,
+            fault,
+            self._elements((*node.input, *node.output)),
+            bits(quantised, self._elements(quantised.input)),
         )
+
+    def _type(self, name: str, found: TypeProto | None, inputs: Sequence[Value | None]) -> TypeProto | None:
+        """Return the type of a tensor: as ONNX infers it, as the user or the file tells, or as is assumed."""
+        if _shape(found) is None and name in self.sizes:
+            element = found.tensor_type.elem_type if found is not None else TensorProto.FLOAT
+            return helper.make_tensor_type_proto(element or TensorProto.FLOAT, self.sizes[name])
+        if _shape(found) is None:
+            found = self.declared.get(name, found)
+        if _shape(found) is not None or not self.allow_unknown or name not in self.read:
+            return found
+        source = next((each for each in inputs if each is not None and not each.fixed and each.shape), None)
+        if source is None:
+            return found
+        self.assumed.append(name)
+        return self.types[source.name]
+
+    def _elements(self, names: Sequence[str]) -> dict[str, int]:
+        """Return ONNX's numbers of the types of tensors."""
+        return {name: self.types[name].tensor_type.elem_type for name in names if name in self.types}
+
+    def _trace(self, node: NodeProto) -> None:
+        """Note from which tensor one of the same numbers is made."""
+        if node.op_type in SAME_NUMBERS and node.input and node.output:
+            source = self.values[node.input[0]]
+            value = self.values[node.output[0]]
+            self.values[value.name] = replace(value, root=source.root or source.name)
 
     def _keep(self, name: str, type_: TypeProto | None, fixed: bool) -> None:
         if type_ is not None:
@@ -362,6 +474,8 @@ class _Reader:
     def _inferred(self, node: NodeProto) -> Mapping[str, TypeProto] | None:
         """Return the types of a node's outputs, as far as ONNX can tell; None for unknown operators."""
         names = [name for name in node.input if name]
+        if _nested(node):
+            return self._of_branches(node)
         try:
             schema = defs.get_schema(node.op_type, self.opsets.get(node.domain, 0), node.domain)
         except defs.SchemaError:
@@ -376,7 +490,7 @@ class _Reader:
                 {
                     name: numpy_helper.from_array(data, name)
                     for name in names
-                    if (data := self.values[name].data) is not None
+                    if (data := self._numbers(node, name)) is not None
                 },
                 opset_imports=list(self.proto.opset_import),
                 ir_version=self.proto.ir_version,
@@ -384,7 +498,51 @@ class _Reader:
         except Exception as error:  # of several kinds, one of them without a base of its own
             said = " ".join(str(error).split())
             raise InputError("graph.node", _name(node), f"is no valid {node.op_type}: {said}") from None
-        return types
+        pooled = self._pooled(node)
+        return types if pooled is None else {**types, node.output[0]: pooled}
+
+    def _of_branches(self, node: NodeProto) -> Mapping[str, TypeProto]:
+        """Return the types of what a choice gives, as one of its branches states them."""
+        graph = next(each.g for each in node.attribute if each.type == AttributeProto.GRAPH)
+        if node.op_type != "If":
+            return {}
+        return {name: value.type for name, value in zip(node.output, graph.output, strict=False)}
+
+    def _numbers(self, node: NodeProto, name: str) -> NDArray[Any] | None:
+        """Return the numbers of an input, of a shape with as many images as there are."""
+        data, source = self.values[name].data, self.values[node.input[0]]
+        if data is None or node.op_type != "Reshape" or name != node.input[1] or source.fixed:
+            return data
+        if self.stated_batch == self.batch or source.shape is None or source.shape[:1] != (self.batch,):
+            return data
+        if data.size > 1 and data.flat[0] == self.stated_batch and prod(data) != prod(source.shape):
+            return np.array([self.batch, *data.flat[1:]], dtype=data.dtype)
+        return data
+
+    def _pooled(self, node: NodeProto) -> TypeProto | None:
+        """Return what pooling gives that rounds up; None for all else.
+
+        A window that would begin behind the input is left out, as by onnxruntime; ONNX counts it.
+        """
+        told = {each.name: _attribute(each) for each in node.attribute}
+        if node.op_type not in ("MaxPool", "AveragePool", "LpPool") or not told.get("ceil_mode"):
+            return None
+        source = self.values[node.input[0]].shape
+        if source is None or told.get("auto_pad", "NOTSET") != "NOTSET":
+            return None
+        kernel, plane = told["kernel_shape"], source[2:]
+        count = len(plane)
+        strides, pads = told.get("strides", [1] * count), told.get("pads", [0] * 2 * count)
+        dilations = told.get("dilations", [1] * count)
+        sizes = list(source[:2])
+        for axis, size in enumerate(plane):
+            extent = dilations[axis] * (kernel[axis] - 1) + 1
+            rest = size + pads[axis] + pads[axis + count] - extent
+            outputs = -(-rest // strides[axis]) + 1
+            sizes.append(outputs - ((outputs - 1) * strides[axis] >= size + pads[axis]))
+        if min(sizes) < 1:
+            return None
+        return helper.make_tensor_type_proto(self.types[node.input[0]].tensor_type.elem_type, sizes)
 
     def _compute(self, node: NodeProto) -> None:
         """Compute a fixed tensor of few numbers, as exporters write shapes as sequences of operations."""

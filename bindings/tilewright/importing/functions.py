@@ -1,0 +1,163 @@
+"""ONNX operators without a kind of their own: what they are called, and their work."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from math import isqrt, prod
+
+from onnx import TensorProto
+
+from tilewright.importing.model import OnnxOperation, Value
+from tilewright.importing.shapes import Table, any_shape, shape
+
+MOVES = (
+    "Compress", "Concat", "DepthToSpace", "Expand", "Gather", "GatherElements", "GatherND", "Identity",
+    "OneHot", "Pad", "ReverseSequence", "ScatterElements", "ScatterND", "Slice", "SpaceToDepth",
+    "Split", "Tile", "Transpose", "Trilu", "Unsqueeze", "Upsample",
+)  # fmt: skip
+"""Operators that move values and compute none."""
+
+COMPARES = (
+    "And", "ArgMax", "ArgMin", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less",
+    "LessOrEqual", "Max", "Min", "Not", "Or", "TopK", "Where", "Xor",
+)  # fmt: skip
+
+VALUE_BY_VALUE = (
+    "Abs", "Acos", "Add", "Asin", "Atan", "BitShift", "Ceil", "Cos", "Cosh", "CumSum", "Div",
+    "DynamicQuantizeLinear", "Exp", "Floor", "Log", "Mean", "Mod", "Mul", "Neg", "PRelu", "Pow",
+    "Reciprocal", "Round", "Shrink", "Sign", "Sin", "Sinh", "Sqrt", "Sub", "Sum", "Tan",
+    "ThresholdedRelu",
+)  # fmt: skip
+"""Operators whose work is one operation for each value, which like an activation counts no MAC."""
+
+REDUCES = (
+    "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "ReduceL1", "ReduceL2", "ReduceLogSum",
+    "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum",
+    "ReduceSumSquare",
+)  # fmt: skip
+
+NORMALISES = (
+    "BatchNormalization", "GroupNormalization", "InstanceNormalization", "LRN", "LayerNormalization",
+    "LpNormalization", "MeanVarianceNormalization", "RMSNormalization",
+)  # fmt: skip
+
+POOLS = ("AveragePool", "LpPool", "MaxPool")
+PRODUCTS = ("Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul")
+RECURRENT = ("GRU", "LSTM", "RNN")
+
+UNDERSTOOD = frozenset(
+    (
+        *MOVES, *COMPARES, *VALUE_BY_VALUE, *REDUCES, *NORMALISES, *POOLS, *PRODUCTS, *RECURRENT,
+        "GridSample", "MaxUnpool", "Resize",
+    )
+)  # fmt: skip
+"""Operators that are functions where no kind of layer does what they do."""
+
+TRAINED = (
+    TensorProto.FLOAT,
+    TensorProto.FLOAT16,
+    TensorProto.BFLOAT16,
+    TensorProto.DOUBLE,
+    TensorProto.INT8,
+    TensorProto.UINT8,
+)
+"""Types of numbers that may have been trained."""
+
+WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+def function(operation: OnnxOperation) -> list[Table]:
+    """Return a layer for each output of an operation, the first with its work."""
+    own = shape(operation, operation.given[0])
+    name = WORDS.sub("_", operation.operator).lower()
+    if operation.operator in ("Resize", "Upsample"):
+        name = f"resize_{operation.attributes.get('mode', 'nearest')}"
+    return _each(operation, {"kind": "function", "op": name, "input": own}, loose=False)
+
+
+def opaque(operation: OnnxOperation) -> list[Table]:
+    """Return a layer for each output of an operation that is not understood, with the work that is known."""
+    own = any_shape(operation, operation.given[0])
+    return _each(operation, {"kind": "opaque", "op": operation.operator, "input": own}, loose=True)
+
+
+def _each(operation: OnnxOperation, table: Table, loose: bool) -> list[Table]:
+    work: Table = {"macs": macs(operation), "parameters": parameters(operation)}
+    tables: list[Table] = []
+    for place, value in enumerate(operation.outputs):
+        if value is not None:
+            output = (any_shape if loose else shape)(operation, value)
+            own = {} if tables else work
+            tables.append({**table, "output": output, **own, "gives": place, "reads": [-1]})
+    return tables
+
+
+def parameters(operation: OnnxOperation) -> int:
+    """Count the numbers that may have been trained; single ones are part of the operation."""
+    if operation.operator in ("Resize", "Upsample", "QuantizeLinear", "DequantizeLinear", "Pad", "Where"):
+        return 0
+    counts = [
+        prod(value.shape)
+        for value in operation.fixed
+        if value.shape is not None and operation.types.get(value.name) in TRAINED
+    ]
+    return sum(number for number in counts if number > 1)
+
+
+def macs(operation: OnnxOperation) -> int:
+    """Count multiplications and additions for all images, as far as they are known."""
+    first = _values(operation, 0)
+    results = [value.shape for value in operation.outputs if value is not None and value.shape is not None]
+    given = prod(results[0]) if results else 0
+    operator, attributes = operation.operator, operation.attributes
+    if operator in PRODUCTS:
+        return _products(operation, given)
+    if operator in RECURRENT:
+        kernels = [_shape(operation, place) for place in (1, 2)]
+        steps = first // kernels[0][-1] if kernels[0] and kernels[0][-1] else 0
+        return steps * sum(prod(each) for each in kernels if each)
+    if operator in POOLS:
+        return given * int(prod(attributes.get("kernel_shape", ())))
+    if operator in REDUCES:
+        return first
+    if operator in NORMALISES:  # average, variance, and what becomes of each value
+        return first * (4 if len(operation.inputs) > 1 else 3)
+    if operator in ("Resize", "Upsample"):
+        own, other = _shape(operation, 0), results[0] if results else ()
+        taps = {"linear": 2, "cubic": 4}.get(attributes.get("mode", "nearest"), 0)
+        changed = sum(a != b for a, b in zip(own, other, strict=False))
+        return given * int(taps**changed) if taps else 0
+    return given * 4 if operator == "GridSample" else 0
+
+
+def _shape(operation: OnnxOperation, place: int) -> tuple[int, ...]:
+    value: Value | None = operation.inputs[place] if place < len(operation.inputs) else None
+    return value.shape if value is not None and value.shape is not None else ()
+
+
+def _values(operation: OnnxOperation, place: int) -> int:
+    return prod(_shape(operation, place))
+
+
+def _products(operation: OnnxOperation, given: int) -> int:
+    """Count the MACs of a convolution or a product."""
+    kernels = _shape(operation, 1)
+    if operation.operator == "Conv":
+        return given * prod(kernels[1:]) if kernels else 0
+    if operation.operator == "ConvTranspose":
+        return _values(operation, 0) * prod(kernels[1:]) if kernels else 0
+    if operation.operator == "Einsum":
+        labels, _, _ = str(operation.attributes.get("equation", "")).replace(" ", "").partition("->")
+        extents: Counter[str] = Counter()
+        for place, each in enumerate(labels.split(",")):
+            if "." in each:
+                return 0
+            for label, size in zip(each, _shape(operation, place), strict=False):
+                extents[label] = max(extents[label], size)
+        return prod(extents.values()) if extents else 0
+    # The sizes of matrices of m x k, k x n and m x n make (m * k * n)^2, whatever the order of dimensions.
+    own, several = _shape(operation, 0), 1
+    if len(kernels) > 2 and len(own) > 2:
+        several = min(prod(own[:-2]), prod(kernels[:-2]))
+    return isqrt(prod(own) * prod(kernels) * given // max(1, several))

@@ -1,0 +1,87 @@
+"""Operators of quantised networks as the operators of floating-point ones that do the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from onnx import NodeProto, TensorProto, defs, helper
+
+Bits = tuple[int, int, int]
+
+WIDTHS = {
+    TensorProto.INT4: 4,
+    TensorProto.UINT4: 4,
+    TensorProto.INT8: 8,
+    TensorProto.UINT8: 8,
+    TensorProto.INT16: 16,
+    TensorProto.UINT16: 16,
+    TensorProto.FLOAT16: 16,
+    TensorProto.BFLOAT16: 16,
+    TensorProto.INT32: 32,
+    TensorProto.FLOAT: 32,
+}
+"""Bits of the types of numbers."""
+
+
+class _Form(NamedTuple):
+    """An operator in floating point, and which inputs it takes; bits of inputs and outputs if they differ."""
+
+    operator: str
+    inputs: Sequence[int] | slice
+    given: int | None = None
+    result: int | None = None
+
+
+MICROSOFT = "com.microsoft"
+
+FORMS: Mapping[tuple[str, str], _Form] = {
+    ("", "QLinearConv"): _Form("Conv", (0, 3, 8)),
+    ("", "ConvInteger"): _Form("Conv", (0, 1), result=32),
+    ("", "QLinearMatMul"): _Form("MatMul", (0, 3)),
+    ("", "MatMulInteger"): _Form("MatMul", (0, 1), result=32),
+    (MICROSOFT, "MatMulIntegerToFloat"): _Form("MatMul", (0, 1), result=32),
+    (MICROSOFT, "DynamicQuantizeMatMul"): _Form("MatMul", (0, 1), given=8, result=32),
+    (MICROSOFT, "QGemm"): _Form("Gemm", (0, 3, 6)),
+    (MICROSOFT, "QLinearAdd"): _Form("Add", (0, 3)),
+    (MICROSOFT, "QLinearMul"): _Form("Mul", (0, 3)),
+    (MICROSOFT, "QLinearConcat"): _Form("Concat", slice(2, None, 3)),
+    (MICROSOFT, "QLinearAveragePool"): _Form("AveragePool", (0,)),
+    (MICROSOFT, "QLinearGlobalAveragePool"): _Form("GlobalAveragePool", (0,)),
+    (MICROSOFT, "QLinearLeakyRelu"): _Form("LeakyRelu", (0,)),
+    (MICROSOFT, "QLinearSigmoid"): _Form("Sigmoid", (0,)),
+    (MICROSOFT, "QLinearSoftmax"): _Form("Softmax", (0,)),
+}
+"""Those by domain and operator; scales and zero points are what is left out of the inputs."""
+
+
+def float_form(node: NodeProto, opset: int) -> NodeProto:
+    """Return the node in floating point that does the same; itself if it is no quantised one."""
+    form = FORMS.get((node.domain, node.op_type))
+    if form is None or any(each.name == "channels_last" and each.i for each in node.attribute):
+        return node
+    given = list(node.input)
+    inputs = given[form.inputs] if isinstance(form.inputs, slice) else [
+        given[place] for place in form.inputs if place < len(given)
+    ]  # fmt: skip
+    made = helper.make_node(form.operator, inputs, list(node.output), name=node.name)
+    known = defs.get_schema(form.operator, opset, "").attributes
+    made.attribute.extend(each for each in node.attribute if each.name in known)
+    return made
+
+
+def bits(node: NodeProto, types: Mapping[str, int]) -> Bits | None:
+    """Return the widths of a quantised operator's inputs, weights and outputs, None for all others.
+
+    Parameters
+    ----------
+    types
+        ONNX's numbers of the types of tensors, by their names.
+    """
+    form = FORMS.get((node.domain, node.op_type))
+    if form is None or isinstance(form.inputs, slice) or len(form.inputs) < 2:
+        return None
+    given, weights = (WIDTHS.get(types.get(node.input[place], 0)) for place in form.inputs[:2])
+    if given is None or weights is None:
+        return None
+    return form.given or given, weights, form.result or given
