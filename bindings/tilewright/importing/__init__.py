@@ -76,7 +76,7 @@ def summary(network: Network) -> dict[str, Any]:
 
 
 def _network(path: Path, model: Model, allow_unknown: bool) -> Network:
-    operations = stored(model)
+    operations = stored(model).operations
     found = [_layers(operation, allow_unknown) for operation in operations]
     unknown = [
         (operation, reason)

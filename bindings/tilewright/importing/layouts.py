@@ -47,7 +47,7 @@ SAME = "tilewright.Same"
 
 
 @dataclass(frozen=True)
-class _Tensor:
+class Tensor:
     """A tensor of ONNX, what is stored of it, and in which order."""
 
     stored: Value
@@ -55,18 +55,18 @@ class _Tensor:
     value: Value
 
 
-def stored(model: Model) -> tuple[OnnxOperation, ...]:
+def stored(model: Model) -> Layouts:
     """Return the operations of a model on tensors as they are stored, with few transpositions."""
     chosen: dict[str, Order] = {}
-    best = _Layouts(model, chosen)
+    best = Layouts(model, chosen)
     for value in model.inputs:
         if best.moved == 0:
             break
         for order in _candidates(model, value):
-            tried = _Layouts(model, {**chosen, value.name: order})
+            tried = Layouts(model, {**chosen, value.name: order})
             if tried.moved < best.moved:
                 best, chosen = tried, {**chosen, value.name: order}
-    return tuple(best.operations)
+    return best
 
 
 def _candidates(model: Model, value: Value) -> list[Order]:
@@ -82,13 +82,15 @@ def _candidates(model: Model, value: Value) -> list[Order]:
     return list(dict.fromkeys(orders))[:4]
 
 
-class _Layouts:
+class Layouts:
     """Goes through a model's operations and decides in which order what they give is stored.
 
     Attributes
     ----------
     operations
         The operations, on stored tensors.
+    tensors
+        What is stored of each tensor, and in which order.
     moved
         Values that are moved by transpositions of anything but inputs.
     """
@@ -96,7 +98,7 @@ class _Layouts:
     def __init__(self, model: Model, orders: Mapping[str, Order]) -> None:
         self.operations: list[OnnxOperation] = []
         self.moved = 0
-        self.tensors: dict[str, _Tensor] = {}
+        self.tensors: dict[str, Tensor] = {}
         self.turned: dict[tuple[str, Order], Value] = {}
         self.base: dict[str, tuple[Value, Order]] = {}
         self.nodes: dict[str, str] = {}
@@ -106,7 +108,7 @@ class _Layouts:
             self.keep(value)
             if value.name in orders:  # stored like that, and a transposition says so
                 order = orders[value.name]
-                self.tensors[value.name] = _Tensor(self.ordered(value, order), order, value)
+                self.tensors[value.name] = Tensor(self.ordered(value, order), order, value)
         for operation in model.operations:
             unshaped = any(value.shape is None for value in (*operation.given, *_results(operation)))
             rule = RULES.get(operation.operator, as_written)
@@ -125,10 +127,10 @@ class _Layouts:
         if shape is not None:
             shape = _placed(shape, order)
         stored = replace(value, shape=shape, images=_images(shape, self.batch) if images == -1 else images)
-        self.tensors[value.name] = _Tensor(stored, order, value)
+        self.tensors[value.name] = Tensor(stored, order, value)
         return stored
 
-    def of(self, value: Value) -> _Tensor:
+    def of(self, value: Value) -> Tensor:
         """Return what is stored of a tensor."""
         return self.tensors[value.name]
 
@@ -228,7 +230,7 @@ def _images(shape: Sequence[int] | None, batch: int) -> int | None:
 # Rules: what an operation becomes ------------------------------------------------------------------
 
 
-def as_written(layouts: _Layouts, operation: OnnxOperation) -> None:
+def as_written(layouts: Layouts, operation: OnnxOperation) -> None:
     """Let an operation take and give tensors as ONNX writes them."""
     inputs = {value.name: layouts.written(value) for value in operation.given}
     layouts.add(
@@ -236,17 +238,17 @@ def as_written(layouts: _Layouts, operation: OnnxOperation) -> None:
     )
 
 
-def transposed(layouts: _Layouts, operation: OnnxOperation) -> None:
+def transposed(layouts: Layouts, operation: OnnxOperation) -> None:
     """Say of the same stored tensor that its dimensions are others."""
     (source,), (result,) = operation.given, _results(operation)
     tensor = layouts.of(source)
     perm = operation.attributes.get("perm", range(len(tensor.order))[::-1])
     order = tuple(tensor.order[axis] for axis in perm)
-    layouts.tensors[result.name] = _Tensor(tensor.stored, order, result)
+    layouts.tensors[result.name] = Tensor(tensor.stored, order, result)
     layouts.nodes[result.name] = operation.name
 
 
-def _like(layouts: _Layouts, operation: OnnxOperation, attributes: Mapping[str, Any]) -> None:
+def _like(layouts: Layouts, operation: OnnxOperation, attributes: Mapping[str, Any]) -> None:
     """Give what an operation computes in the order of its first input."""
     source = operation.given[0]
     tensor = layouts.of(source)
@@ -257,21 +259,24 @@ def _like(layouts: _Layouts, operation: OnnxOperation, attributes: Mapping[str, 
     layouts.add(operation, {source.name: tensor.stored}, outputs, **attributes)
 
 
-def pointwise(layouts: _Layouts, operation: OnnxOperation) -> None:
+def pointwise(layouts: Layouts, operation: OnnxOperation) -> None:
     """Compute each value, or along any dimension, in the order of the input."""
     first = operation.inputs[0]
     rank = len(first.shape or ()) if first is not None else -1
     if len(operation.given) != 1 or operation.given[0] is not first or not _all_of_rank(operation, rank):
         as_written(layouts, operation)
         return
-    _like(layouts, operation, {})
+    axis, mapped = operation.attributes.get("axis"), {}
+    if operation.operator in ("LogSoftmax", "Softmax") and axis is not None and -rank <= axis < rank:
+        mapped["axis"] = layouts.of(first).order[axis % rank]
+    _like(layouts, operation, mapped)
 
 
 def _all_of_rank(operation: OnnxOperation, rank: int) -> bool:
     return all(len(value.shape or ()) == rank for value in (*operation.given, *_results(operation)))
 
 
-def padded(layouts: _Layouts, operation: OnnxOperation) -> None:
+def padded(layouts: Layouts, operation: OnnxOperation) -> None:
     """Add zeros along the dimensions that a tensor is stored in."""
     first = operation.inputs[0]
     amounts, _, axes = (operation.inputs[1:] + (None,) * 3)[:3]
@@ -291,7 +296,7 @@ def padded(layouts: _Layouts, operation: OnnxOperation) -> None:
     _like(layouts, operation, {"pads": [pad for half in halves for pad in half]})
 
 
-def combined(layouts: _Layouts, operation: OnnxOperation) -> None:
+def combined(layouts: Layouts, operation: OnnxOperation) -> None:
     """Combine values at the same place, in the order that moves least."""
     (result,) = _results(operation)[:1]
     rank = len(result.shape or ())
@@ -308,13 +313,13 @@ def combined(layouts: _Layouts, operation: OnnxOperation) -> None:
     layouts.add(operation, inputs, [layouts.keep(result, order, images)])
 
 
-def _cheapest(layouts: _Layouts, values: Sequence[Value]) -> Order:
+def _cheapest(layouts: Layouts, values: Sequence[Value]) -> Order:
     """Return the order of one of some tensors that the others take least to be stored in."""
     orders = dict.fromkeys(layouts.of(value).order for value in values)
     return min(orders, key=lambda order: sum(layouts.cost(value, order) for value in values))
 
 
-def concatenated(layouts: _Layouts, operation: OnnxOperation) -> None:
+def concatenated(layouts: Layouts, operation: OnnxOperation) -> None:
     """Concatenate along a dimension that tensors are stored in."""
     (result,) = _results(operation)
     rank, axis = len(result.shape or ()), operation.attributes.get("axis", 1)
@@ -327,7 +332,7 @@ def concatenated(layouts: _Layouts, operation: OnnxOperation) -> None:
     layouts.add(operation, inputs, [layouts.keep(result, order, images)], axis=order[axis % rank])
 
 
-def reduced(layouts: _Layouts, operation: OnnxOperation) -> None:
+def reduced(layouts: Layouts, operation: OnnxOperation) -> None:
     """Reduce dimensions that a tensor is stored in."""
     (source,), (result,) = operation.given, _results(operation)
     tensor, rank = layouts.of(source), len(source.shape or ())
@@ -356,7 +361,7 @@ def reduced(layouts: _Layouts, operation: OnnxOperation) -> None:
     layouts.add(fewer, {source.name: tensor.stored}, [stored], axes=reduced_axes)
 
 
-def reshaped(layouts: _Layouts, operation: OnnxOperation) -> None:
+def reshaped(layouts: Layouts, operation: OnnxOperation) -> None:
     """Join and part dimensions as they are stored, if those that are joined are neighbours."""
     source, (result,) = operation.given[0], _results(operation)
     tensor = layouts.of(source)
@@ -438,7 +443,7 @@ def _images_after(
 # Matrices ------------------------------------------------------------------------------------------
 
 
-def multiplied(layouts: _Layouts, operation: OnnxOperation) -> None:
+def multiplied(layouts: Layouts, operation: OnnxOperation) -> None:
     """Multiply matrices with what is summed over before the rows, as channels stand before space."""
     first, second = operation.inputs[:2]
     if first is None or second is None or min(len(each.shape or ()) for each in (first, second)) < 2:
@@ -449,7 +454,7 @@ def multiplied(layouts: _Layouts, operation: OnnxOperation) -> None:
         _by_each_other(layouts, operation, first, second)
 
 
-def _by_weights(layouts: _Layouts, operation: OnnxOperation, source: Value, second: bool) -> None:
+def _by_weights(layouts: Layouts, operation: OnnxOperation, source: Value, second: bool) -> None:
     (result,), rank = _results(operation), len(source.shape or ())
     turned = operation.attributes.get("transB" if second else "transA", 0)
     summed = rank - 1 if second == bool(turned) else rank - 2
@@ -472,7 +477,7 @@ def _by_weights(layouts: _Layouts, operation: OnnxOperation, source: Value, seco
     layouts.add(operation, {source.name: stored}, [layouts.keep(result, places, stored.images)])
 
 
-def _by_each_other(layouts: _Layouts, operation: OnnxOperation, first: Value, second: Value) -> None:
+def _by_each_other(layouts: Layouts, operation: OnnxOperation, first: Value, second: Value) -> None:
     (result,), rank = _results(operation), len(first.shape or ())
     same = first.shape is not None and second.shape is not None and first.shape[:-2] == second.shape[:-2]
     if not same or operation.attributes.get("transA") or operation.attributes.get("transB"):
@@ -490,7 +495,7 @@ def _inverse(axes: Sequence[int]) -> Order:
     return tuple(axes.index(axis) for axis in range(len(axes)))
 
 
-def recurrent(layouts: _Layouts, operation: OnnxOperation) -> None:
+def recurrent(layouts: Layouts, operation: OnnxOperation) -> None:
     """Give what a recurrent layer computes with images first and time last."""
     outputs: list[Value | None] = []
     for value in operation.outputs:
@@ -502,7 +507,7 @@ def recurrent(layouts: _Layouts, operation: OnnxOperation) -> None:
     layouts.add(operation, {value.name: layouts.of(value).stored for value in operation.given}, outputs)
 
 
-RULES: Mapping[str, Callable[[_Layouts, OnnxOperation], None]] = {
+RULES: Mapping[str, Callable[[Layouts, OnnxOperation], None]] = {
     "Transpose": transposed,
     "Pad": padded,
     "Concat": concatenated,

@@ -28,7 +28,7 @@ from onnx import (
 from onnx.reference import ReferenceEvaluator
 
 from tilewright.core.files import exists
-from tilewright.importing.quantised import Bits, bits, float_form
+from tilewright.importing.quantised import Bits, bits, float_form, gives
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import MAX_PLANE
 
@@ -403,7 +403,9 @@ class _Reader:
         fixed = all(value is None or value.fixed or (shaped and value.shape is not None) for value in inputs)
         fault = ""
         try:
-            types = self._inferred(node)
+            types = (
+                self._inferred(node, self.types) if node is quantised else self._of_quantised(node, quantised)
+            )
         except InputError as error:
             if not self.allow_unknown:
                 raise
@@ -471,7 +473,7 @@ class _Reader:
             ) from None
         self.values[name] = Value(name, tuple(tensor.dims), True, data)
 
-    def _inferred(self, node: NodeProto) -> Mapping[str, TypeProto] | None:
+    def _inferred(self, node: NodeProto, given: Mapping[str, TypeProto]) -> Mapping[str, TypeProto] | None:
         """Return the types of a node's outputs, as far as ONNX can tell; None for unknown operators."""
         names = [name for name in node.input if name]
         if _nested(node):
@@ -480,13 +482,13 @@ class _Reader:
             schema = defs.get_schema(node.op_type, self.opsets.get(node.domain, 0), node.domain)
         except defs.SchemaError:
             return None
-        if any(name not in self.types for name in names):
+        if any(name not in given for name in names):
             return {}
         try:
             types: Mapping[str, TypeProto] = shape_inference.infer_node_outputs(
                 schema,
                 node,
-                {name: self.types[name] for name in names},
+                {name: given[name] for name in names},
                 {
                     name: numpy_helper.from_array(data, name)
                     for name in names
@@ -500,6 +502,17 @@ class _Reader:
             raise InputError("graph.node", _name(node), f"is no valid {node.op_type}: {said}") from None
         pooled = self._pooled(node)
         return types if pooled is None else {**types, node.output[0]: pooled}
+
+    def _of_quantised(self, node: NodeProto, quantised: NodeProto) -> Mapping[str, TypeProto] | None:
+        """Return the types of a quantised node's outputs, from those of the node in floating point."""
+        given = {
+            name: _of_element(self.types[name], TensorProto.FLOAT)
+            for name in node.input
+            if name in self.types
+        }
+        element = gives(quantised, self._elements(quantised.input))
+        types = self._inferred(node, given)
+        return types and {name: _of_element(type_, element) for name, type_ in types.items()}
 
     def _of_branches(self, node: NodeProto) -> Mapping[str, TypeProto]:
         """Return the types of what a choice gives, as one of its branches states them."""
@@ -580,6 +593,14 @@ def _shape(type_: TypeProto | None) -> tuple[int, ...] | None:
     if any(not dimension.HasField("dim_value") for dimension in dimensions):
         return None
     return tuple(dimension.dim_value for dimension in dimensions)
+
+
+def _of_element(type_: TypeProto, element: int) -> TypeProto:
+    """Return the type of a tensor of the same shape of other numbers."""
+    found = TypeProto()
+    found.CopyFrom(type_)
+    found.tensor_type.elem_type = element
+    return found
 
 
 def _attribute(attribute: AttributeProto) -> Any:

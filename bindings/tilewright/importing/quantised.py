@@ -25,23 +25,22 @@ WIDTHS = {
 
 
 class _Form(NamedTuple):
-    """An operator in floating point, and which inputs it takes; bits of inputs and outputs if they differ."""
+    """An operator in floating point, its inputs, and the type of what it gives, if not its input's."""
 
     operator: str
     inputs: Sequence[int] | slice
-    given: int | None = None
-    result: int | None = None
+    gives: int | None = None
 
 
 MICROSOFT = "com.microsoft"
 
 FORMS: Mapping[tuple[str, str], _Form] = {
     ("", "QLinearConv"): _Form("Conv", (0, 3, 8)),
-    ("", "ConvInteger"): _Form("Conv", (0, 1), result=32),
+    ("", "ConvInteger"): _Form("Conv", (0, 1), TensorProto.INT32),
     ("", "QLinearMatMul"): _Form("MatMul", (0, 3)),
-    ("", "MatMulInteger"): _Form("MatMul", (0, 1), result=32),
-    (MICROSOFT, "MatMulIntegerToFloat"): _Form("MatMul", (0, 1), result=32),
-    (MICROSOFT, "DynamicQuantizeMatMul"): _Form("MatMul", (0, 1), given=8, result=32),
+    ("", "MatMulInteger"): _Form("MatMul", (0, 1), TensorProto.INT32),
+    (MICROSOFT, "MatMulIntegerToFloat"): _Form("MatMul", (0, 1), TensorProto.FLOAT),
+    (MICROSOFT, "DynamicQuantizeMatMul"): _Form("MatMul", (0, 1), TensorProto.FLOAT),
     (MICROSOFT, "QGemm"): _Form("Gemm", (0, 3, 6)),
     (MICROSOFT, "QLinearAdd"): _Form("Add", (0, 3)),
     (MICROSOFT, "QLinearMul"): _Form("Mul", (0, 3)),
@@ -70,18 +69,27 @@ def float_form(node: NodeProto, opset: int) -> NodeProto:
     return made
 
 
-def bits(node: NodeProto, types: Mapping[str, int]) -> Bits | None:
-    """Return the widths of a quantised operator's inputs, weights and outputs, None for all others.
+def gives(node: NodeProto, types: Mapping[str, int]) -> int:
+    """Return ONNX's number of the type of what a quantised operator gives.
 
     Parameters
     ----------
     types
-        ONNX's numbers of the types of tensors, by their names.
+        Those of its inputs, by their names.
     """
+    form = FORMS[node.domain, node.op_type]
+    first = 2 if isinstance(form.inputs, slice) else 0
+    return form.gives or types.get(node.input[first], TensorProto.FLOAT)
+
+
+def bits(node: NodeProto, types: Mapping[str, int]) -> Bits | None:
+    """Return the widths of a quantised operator's inputs, weights and outputs, None for all others."""
     form = FORMS.get((node.domain, node.op_type))
     if form is None or isinstance(form.inputs, slice) or len(form.inputs) < 2:
         return None
-    given, weights = (WIDTHS.get(types.get(node.input[place], 0)) for place in form.inputs[:2])
-    if given is None or weights is None:
+    own, weights = (WIDTHS.get(types.get(node.input[place], 0)) for place in form.inputs[:2])
+    if own is None or weights is None:
         return None
-    return form.given or given, weights, form.result or given
+    # What is quantised as it comes is as wide as the weights.
+    result = WIDTHS.get(gives(node, types), own)
+    return min(own, weights) if own > 16 else own, weights, result
