@@ -204,6 +204,33 @@ def resnet(channels: int, *, overlapped: bool = False, numeric: bool = False) ->
     return run
 
 
+def counted_dsp() -> Callable[[], Report]:
+    """Return the execution of a plan of single outputs, of which most tiles are alike."""
+    sys.path.append(str(Path(__file__).parents[1] / "tiling"))
+    from layers import make
+
+    from tilewright.tiling import Plan, simulate
+    from tilewright.tiling.dsp.plan import DspPlan
+
+    layer = {"input": [64, 112, 112], "kernels": 256, "kernel": [3, 3], "padding": [1, 1, 1, 1]}
+    problem = make(layer, {"double_buffering": True, "padding": "generated"})
+    plan = Plan((DspPlan((1, 1, 1, 1, 1, 1), "nckyx", "halo"),))
+    return lambda: simulate(problem, plan, overlapped=False)
+
+
+def counted_npu() -> Callable[[], Report]:
+    """Return the execution of a plan of single outputs on an NPU, of which most tiles are alike."""
+    sys.path.append(str(Path(__file__).parents[1] / "tiling"))
+    from test_npu import make
+
+    from tilewright.tiling import Plan, simulate
+    from tilewright.tiling.npu.plan import NpuPlan
+
+    layer = {"input": [512, 226, 226], "kernels": 512, "kernel": [3, 3], "padding": [1, 1, 1, 1]}
+    problem = make(layer, {"tles": 4, "tlts": 8})
+    return lambda: simulate(problem, Plan((NpuPlan("KS", "OS", (1, 1, 1, 1)),)), overlapped=False)
+
+
 def numeric_tile() -> Callable[[], object]:
     import numpy as np
 
@@ -224,6 +251,8 @@ MEASURED: dict[str, tuple[str, Callable[[], Callable[[], object]]]] = {
     "million": ("1,000,001 steps made on the way", million_lazy),
     "weights": ("6,273 steps of a layer with 25088 x 4096 weights", fully_connected),
     "cores": ("3,001 steps on 32 cores", many_cores),
+    "alike": ("205,520,897 steps on a DSP, those that are alike counted", counted_dsp),
+    "alike-npu": ("418,414,593 steps on an NPU, those that are alike counted", counted_npu),
     "grouping": ("12,544 steps of a 226 x 226 layer in groups of patches", grouping),
     "overlapped": ("... with the event-driven timeline", grouping_overlapped),
     "pipeline": ("156,805 steps of ResNet-50 under a schedule", lambda: resnet(1)),

@@ -32,10 +32,10 @@ def of_execution(
     }
     return {
         "steps": report.n_steps,
-        "macs": int(report.macs.sum()),
+        "macs": report.total(report.macs),
         "transfers": report.transfers,
-        "loaded_elements": _elements(report.loaded, operand),
-        "written_elements": _elements(report.written, operand),
+        "loaded_elements": _elements(report, report.loaded, operand),
+        "written_elements": _elements(report, report.written, operand),
         "streamed_elements": report.streamed,
         "peak_elements": report.peak,
         "most_loads_of_an_element": max(report.most_loads.values(), default=0),
@@ -47,11 +47,11 @@ def of_execution(
     }
 
 
-def _elements(table: Mapping[str, Counts], operand: Callable[[str], str]) -> dict[str, int]:
+def _elements(report: Report, table: Mapping[str, Counts], operand: Callable[[str], str]) -> dict[str, int]:
     """Return the elements of each operand that has any."""
     found: dict[str, int] = {}
     for tensor, counts in table.items():
-        if total := int(counts.sum()):
+        if total := report.total(counts):
             found[operand(tensor)] = found.get(operand(tensor), 0) + total
     return found
 

@@ -145,7 +145,7 @@ def _draw_traffic(
         _stack_columns(axes, blocks.edges, parts, colours, sign)
         lengths.append(sum(parts.values(), np.zeros(len(blocks.starts))))
     loads, writes = (
-        sum(int(counts.sum()) for counts in table.values()) for table in (report.loaded, report.written)
+        sum(report.total(counts) for counts in table.values()) for table in (report.loaded, report.written)
     )
     axes.set_title(f"{title}: {loads:,} elements loaded, {writes:,} written back")
     mean = "" if blocks.length == 1 else ", mean"

@@ -30,8 +30,8 @@ class Block:
         Whether the cell is on chip, and whether DRAM has its data.
     loads, macs
         Loads and MACs that the cell had before.
-    adding
-        MACs that the event adds.
+    bringing, adding
+        Loads and MACs that the event adds.
     lost
         Whether the cell is freed, not stored, and may be computed anew.
     """
@@ -69,8 +69,10 @@ class Block:
         self._stores = self._latest((self.kind == WRITE) | self.compute)
         before = self._before(self._stores)
         self.stored = np.where(before >= 0, self.kind[before] == WRITE, cells.stored[self.cell])
-        self.loads = self._sum_before(self.load.astype(np.int64), self._begin) + cells.loads[self.cell]
-        self.adding = self.each[self.event]
+        often = 1 if columns.times is None else columns.times[first:last][self.event]
+        self.bringing = self.load * np.int64(often)
+        self.loads = self._sum_before(self.bringing, self._begin) + cells.loads[self.cell]
+        self.adding = self.each[self.event] * often
         self.lost = (self.kind == FREE) & ~self.stored & self.of_tensor(run.machine.recomputed)
         anew = self._before(self._latest(self.lost))
         self.macs = self._sum_before(self.adding, np.maximum(anew, self._begin))
@@ -154,10 +156,10 @@ class Block:
         run.net.add(occupant[~before], steps[place[~before]], change[~before])
         computes = np.flatnonzero(self.kinds[:events] == COMPUTE)
         np.add.at(run.macs, steps[computes], self.work[computes])
-        run.streamed += int(run.columns.streamed[self.forms[computes]].sum())
-        run.transfers += int(np.isin(self.kinds[:events], (WRITE, LOAD)).sum())
+        np.add.at(run.streamed, steps[computes], run.columns.streamed[self.forms[computes]])
+        np.add.at(run.transfers, steps[np.isin(self.kinds[:events], (WRITE, LOAD))], 1)
         loads = self.load & (self.event < loading)
-        np.maximum.at(run.most_loads, self.tensors[self.event[loads]], self.loads[loads] + 1)
+        np.maximum.at(run.most_loads, self.tensors[self.event[loads]], (self.loads + self.bringing)[loads])
         dynamic = np.zeros(events, dtype=np.int64)
         np.add.at(dynamic, place, np.where(run.machine.static[occupant], 0, change))
         dynamic = np.cumsum(dynamic) + run.dynamic
@@ -212,7 +214,7 @@ class Block:
         """Leave the state after the block to the next one."""
         cells, ends = self.run.cells, self._ends
         cell = self.cell[ends]
-        cells.loads[cell] = self.loads[ends] + self.load[ends]
+        cells.loads[cell] = self.loads[ends] + self.bringing[ends]
         cells.macs[cell] = np.where(self.lost[ends], 0, self.macs[ends] + self.adding[ends])
         here = self._changes[ends] >= self._begin[ends]
         rows = self._changes[ends[here]]

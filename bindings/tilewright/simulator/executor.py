@@ -12,8 +12,10 @@ from time import monotonic
 
 import numpy as np
 
+from tilewright.simulator.alike import SUMMED, counted
 from tilewright.simulator.block import Block
 from tilewright.simulator.columns import COMPUTE, FREE, LOAD, PRELOAD, WRITE, Marks, distinct
+from tilewright.simulator.nest import NestedSteps
 from tilewright.simulator.numeric import check_data, move
 from tilewright.simulator.overlapped import Accounts, overlapped_timeline
 from tilewright.simulator.program import Counts, Program, Values
@@ -31,6 +33,9 @@ from tilewright.spec.errors import OutOfTimeError
 
 MAX_NUMERIC_ELEMENTS = 100_000_000
 """Most elements of all tensors of a numeric run, which keeps each of them four times."""
+
+COUNT_ABOVE = 1 << 16
+"""Events of a loop nest above which tiles that are alike are executed once."""
 
 _BLOCK_EVENTS = 1 << 17
 _BLOCK_ROWS = 1 << 18
@@ -133,7 +138,10 @@ class _Run(RunState):
                 if violation := missing("not written back", away, needed, "it never left the chip"):
                     return violation
             there = np.isin(self.cells.by[cells], (LOAD, COMPUTE, PRELOAD))
-            if left := int(self.grid.elements[cells][there].sum()):
+            if there.any():
+                # Cells of a program that is counted may be smaller than what they stand for.
+                scheduled = self.schedule is not None
+                left = self.grid.elements[cells][there].sum() if scheduled else self.occupied[number]
                 return Violation(
                     "memory not empty", self.steps, tensor.name, "nothing on chip", f"{left} elements"
                 )
@@ -213,6 +221,51 @@ class _Run(RunState):
 
         return Rows([tensor.name for tensor in self.program.tensors], row)
 
+    def occupancy(self, tensor: int) -> Counts:
+        """Return what is on chip of a tensor at the end of each step."""
+        found: Counts = np.cumsum(self.net.row(tensor, self.steps)) + self.preloaded[tensor]
+        return found
+
+    def report(self, violation: Violation | None, times: Counts | None = None) -> Report:
+        """Return what was found, with the timelines of a valid program.
+
+        Parameters
+        ----------
+        times
+            For how many steps each executed step stands; None if for one.
+        """
+        steps, program = self.executed, self.program
+        report = Report(
+            violation=violation,
+            labels=self.columns.labels[:steps],
+            loaded=self.rows(LOAD),
+            freed=self.rows(FREE),
+            written=self.rows(WRITE),
+            computed=self.rows(COMPUTE),
+            footprint=self.footprint(),
+            macs=self.macs[:steps],
+            transfers=0,
+            most_loads={
+                tensor.name: int(loads)
+                for tensor, loads in zip(program.tensors, self.most_loads, strict=True)
+                if tensor.role in ("input", "kernels")
+            },
+            times=times,
+        )
+        report.transfers, report.streamed = map(report.total, (self.transfers[:steps], self.streamed[:steps]))
+        if violation is not None:
+            return report
+        timed, peak = Timed(self.columns, self.tied, times), reserved(program) + self.peak
+        if self.schedule is not None:
+            report.scheduled = scheduled_timeline(timed, self.schedule, peak)
+        else:
+            report.sequential = sequential_timeline(timed, peak)
+        if self.own is not None:
+            report.lockstep = lockstep_timeline(timed, self.computing, reserved(program) + self.lockstep_peak)
+        if self.overlapped:
+            report.overlapped = self.overlapped_timeline()
+        return report
+
     def overlapped_timeline(self) -> Timeline:
         """Return the timeline in which engines work on their own clocks."""
         machine, copies = self.machine, self.program.copies
@@ -235,6 +288,7 @@ def execute(
     data: Mapping[str, Values] | None = None,
     expected: Mapping[str, Values] | None = None,
     deadline: float = float("inf"),
+    count_above: int | None = None,
 ) -> Report:
     """Execute a program and report what happened.
 
@@ -261,6 +315,10 @@ def execute(
         What the named tensors must hold in DRAM at the end of a numeric run.
     deadline
         ``time.monotonic()`` at which to give up counting.
+    count_above
+        Events of a loop nest above which tiles that are alike are executed once and counted, if neither data
+        nor the overlapped timeline is asked for. The totals are the same; see `Report.times`. A violation
+        names the tensor, not the place in it. By default `COUNT_ABOVE`.
 
     Returns
     -------
@@ -277,39 +335,31 @@ def execute(
             raise ValueError(f"{tensor.name} is recomputed and must be an intermediate, not {tensor.role}")
     if data is not None:
         check_data(program, data)
+    nest = program.steps.nest if isinstance(program.steps, NestedSteps) else None
+    most = COUNT_ABOVE if count_above is None else count_above
+    if nest is not None and nest.size > most and data is None and not overlapped:
+        found = _execute_alike(program, lockstep, deadline)
+        if found is not None:
+            return found
     run = _Run(program, lockstep, overlapped, deadline)
-    violation = run.run()
-    steps = run.executed
-    report = Report(
-        violation=violation,
-        labels=run.columns.labels[:steps],
-        loaded=run.rows(LOAD),
-        freed=run.rows(FREE),
-        written=run.rows(WRITE),
-        computed=run.rows(COMPUTE),
-        footprint=run.footprint(),
-        macs=run.macs[:steps],
-        transfers=run.transfers,
-        streamed=run.streamed,
-        most_loads={
-            tensor.name: int(loads)
-            for tensor, loads in zip(program.tensors, run.most_loads, strict=True)
-            if tensor.role in ("input", "kernels")
-        },
-    )
-    if violation is not None:
-        return report
-    timed, peak = Timed(run.columns, run.tied), reserved(program) + run.peak
-    if run.schedule is not None:
-        report.scheduled = scheduled_timeline(timed, run.schedule, peak)
-    else:
-        report.sequential = sequential_timeline(timed, peak)
-    if lockstep and run.schedule is None:
-        report.lockstep = lockstep_timeline(timed, run.computing, reserved(program) + run.lockstep_peak)
-    if overlapped:
-        report.overlapped = run.overlapped_timeline()
-    if data is not None:
+    report = run.report(run.run())
+    if data is not None and report.violation is None:
         stored = move(program, data)
         if expected is not None:
             report.numeric = all(np.array_equal(stored[name], values) for name, values in expected.items())
     return report
+
+
+def _execute_alike(program: Program, lockstep: bool, deadline: float) -> Report | None:
+    """Execute the tiles of a loop nest that are not alike, None where that does not tell all."""
+    few = counted(program)
+    if few is None:
+        return None
+    run = _Run(few.program, lockstep, False, deadline)
+    if lockstep and not run.computing[:-1].all():
+        return None  # Transfers of steps that do not compute are those of the next one that does.
+    violation = run.run()
+    held = (run.occupancy(tensor) for tensor in range(len(program.tensors)))
+    if not few.steady(held, run.complete) or (violation is not None and violation.rule in SUMMED):
+        return None
+    return run.report(violation and few.told(violation), few.times(run.executed))

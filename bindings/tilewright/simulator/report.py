@@ -133,6 +133,8 @@ class Timeline:
     beside
         Cycles, by engine, that it spends on actions of other engines: the set-up of transfers that it
         programs, the elements that a compute streams over it (lockstep timeline only).
+    times
+        How often each action is done, if not once; it is shown the first time (`Report.times`).
     """
 
     cycles: int
@@ -143,11 +145,13 @@ class Timeline:
     tensor: Names
     peak: int
     beside: dict[str, int] = field(default_factory=dict)
+    times: Counts | None = None
 
     def busy(self) -> dict[str, int]:
         """Return the cycles that each engine works."""
         total = np.zeros(len(self.engine.names), dtype=np.int64)
-        np.add.at(total, self.engine.codes, self.finish - self.start)
+        often = 1 if self.times is None else self.times
+        np.add.at(total, self.engine.codes, (self.finish - self.start) * often)
         present = np.bincount(self.engine.codes, minlength=len(total)) > 0
         found = {name: int(total[code]) for code, name in enumerate(self.engine.names) if present[code]}
         for name, cycles in self.beside.items():
@@ -178,6 +182,7 @@ class Timeline:
             tensor=Names.chain([line.tensor for line in lines]),
             peak=max((line.peak for line in lines), default=0),
             beside=beside,
+            times=_join_times([(line.times, len(line.start)) for line in lines]),
         )
 
 
@@ -185,7 +190,8 @@ class Timeline:
 class Report:
     """The outcome of executing a program.
 
-    All counts are in elements. Arrays have one entry per executed step.
+    All counts are in elements. Arrays have one entry per executed step, which may stand for many that are
+    alike (`times`); `total` adds up.
 
     Attributes
     ----------
@@ -220,6 +226,8 @@ class Report:
         What a room adds to the totals.
     measures
         What a room measured of a valid plan, with units in the names (docs/formats.md).
+    times
+        For how many steps of the program each executed step stands; None if for one.
     """
 
     violation: Violation | None
@@ -241,6 +249,7 @@ class Report:
     layers: tuple[tuple[str, Report], ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
     measures: dict[str, Any] = field(default_factory=dict)
+    times: Counts | None = None
 
     @classmethod
     def refused(cls, violation: Violation) -> Report:
@@ -312,6 +321,7 @@ class Report:
             scheduled=line(lambda report: report.scheduled),
             streamed=sum(report.streamed for report in reports),
             layers=layers,
+            times=_join_times([(report.times, len(report.labels)) for report in reports]),
         )
 
     @property
@@ -322,12 +332,16 @@ class Report:
     @property
     def n_steps(self) -> int:
         """Steps that compute something."""
-        return int((self.macs > 0).sum())
+        return self.total(self.macs > 0)
+
+    def total(self, counts: NDArray[Any]) -> int:
+        """Add up numbers of all steps."""
+        return int(counts.sum() if self.times is None else (counts * self.times).sum())
 
     @property
     def accesses(self) -> int:
         """Elements moved from and to external memory."""
-        return sum(int(counts.sum()) for table in (self.loaded, self.written) for counts in table.values())
+        return sum(self.total(counts) for table in (self.loaded, self.written) for counts in table.values())
 
     @property
     def peak(self) -> int:
@@ -341,11 +355,10 @@ class Report:
         return int(total.max(initial=0))
 
     def step_cycles(self) -> Counts:
-        """Return the sequential duration of each step (definition 3)."""
+        """Return the sequential duration of each step (definition 3), once."""
         assert self.sequential is not None
-        ends = np.zeros(len(self.labels), dtype=np.int64)
-        np.maximum.at(ends, self.sequential.step, self.sequential.finish)
-        return np.diff(np.maximum.accumulate(ends), prepend=0)
+        line = self.sequential
+        return step_lengths(line.step, line.start, line.finish, len(self.labels))
 
     def summary(self) -> dict[str, Any]:
         """Return the totals, as they stand in a result file; a chain's with those of its layers."""
@@ -357,11 +370,11 @@ class Report:
             "overlapped_cycles": None if self.overlapped is None else self.overlapped.cycles,
             "lockstep_cycles": None if self.lockstep is None else self.lockstep.cycles,
             "scheduled_cycles": None if self.scheduled is None else self.scheduled.cycles,
-            "loaded": {name: int(counts.sum()) for name, counts in self.loaded.items()},
-            "written": {name: int(counts.sum()) for name, counts in self.written.items()},
+            "loaded": {name: self.total(counts) for name, counts in self.loaded.items()},
+            "written": {name: self.total(counts) for name, counts in self.written.items()},
             "transfers": self.transfers,
             "streamed": self.streamed,
-            "macs": int(self.macs.sum()),
+            "macs": self.total(self.macs),
             "peak_memory": self.peak,
             "most_loads": self.most_loads,
             "numeric": self.numeric,
@@ -394,11 +407,29 @@ class Report:
                 "footprint": at(self.footprint, step),
                 "cycles": None if cycles is None else int(cycles[step]),
             }
+            | ({} if self.times is None else {"times": int(self.times[step])})
             for step, label in enumerate(self.labels)
         ]
+
+
+def step_lengths(step: NDArray[np.integer[Any]], start: Counts, finish: Counts, steps: int) -> Counts:
+    """Return the cycles from the start of each step's first action to the end of its last."""
+    begins = np.full(steps, np.iinfo(np.int64).max)
+    ends = np.zeros(steps, dtype=np.int64)
+    np.minimum.at(begins, step, start)
+    np.maximum.at(ends, step, finish)
+    lengths: Counts = np.maximum(ends - begins, 0)
+    return lengths
 
 
 def _join(parts: Iterable[NDArray[Any]]) -> NDArray[Any]:
     """Concatenate arrays of integers, of which there may be none."""
     found = list(parts)
     return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+
+
+def _join_times(parts: Sequence[tuple[Counts | None, int]]) -> Counts | None:
+    """Concatenate numbers of times, of which None stands for so many ones."""
+    if all(times is None for times, _ in parts):
+        return None
+    return _join(np.ones(length, dtype=np.int64) if times is None else times for times, length in parts)

@@ -90,7 +90,7 @@ def _cell_rules(block: Block) -> Iterator[tuple[str, Marks, Explain]]:
     )
     yield (
         "reload limit",
-        block.load & (block.loads >= limit),
+        block.loads + block.bringing > limit,
         lambda rows: (
             f"at most {limit[rows[0]]} loads",
             f"load number {block.loads[rows].max() + 1}",

@@ -25,7 +25,7 @@ class CellState:
     def __init__(self, columns: Columns, grid: Grid) -> None:
         given = [tensor.role in ("input", "kernels") for tensor in columns.program.tensors]
         self.stored = np.repeat(np.array(given, dtype=np.bool_), np.diff(grid.tensor))
-        self.loads = np.zeros(grid.cells, dtype=np.int32)
+        self.loads = np.zeros(grid.cells, dtype=np.int64)
         self.macs = np.zeros(grid.cells, dtype=np.int64)
         self.changed = np.full(grid.cells, -1, dtype=np.int32)
         self.by = np.full(grid.cells, -1, dtype=np.int8)
@@ -115,6 +115,8 @@ class RunState:
         Elements by kind of event, tensor and step; and how many more a tensor has space for after it.
     schedule
         When all events run, of a program with a static schedule.
+    macs, transfers, streamed
+        Of each step.
     several
         Whether computes run on several engines, without a static schedule.
     """
@@ -131,8 +133,8 @@ class RunState:
         self.occupied, self.preloaded, self.most_loads = (np.zeros(tensors, dtype=np.int64) for _ in range(3))
         self.amounts = {kind: StepAmounts(tensors) for kind in (FREE, WRITE, LOAD, COMPUTE)}
         self.net = StepAmounts(tensors)
-        self.macs = np.zeros(self.steps, dtype=np.int64)
-        self.transfers = self.streamed = self.dynamic = self.peak = self.lockstep_peak = 0
+        self.macs, self.transfers, self.streamed = (np.zeros(self.steps, dtype=np.int64) for _ in range(3))
+        self.dynamic = self.peak = self.lockstep_peak = 0
         self.schedule = None if columns.start is None else Schedule(columns, columns.start)
         self.several = self.schedule is None and len(set(columns.engine[columns.kind == COMPUTE])) > 1
         self.readers = np.zeros((3, 0), dtype=np.int64)

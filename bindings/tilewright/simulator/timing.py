@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tilewright.simulator.columns import COMPUTE, FREE, LOAD, PRELOAD, READ, WRITE, Columns, Numbers
 from tilewright.simulator.program import Counts, Program
-from tilewright.simulator.report import Names, Timeline
+from tilewright.simulator.report import Names, Timeline, step_lengths
 
 _CHUNK = 1 << 18
 """Actions that are timed at once."""
@@ -34,10 +34,12 @@ class Timed:
     lane
         The engine, as what runs one action after the other within a stage; but all computes of a *tied*
         step, in which one engine's results are another one's operands, are on the lane of the first.
+    times
+        For how many steps each step stands; None if for one.
     """
 
-    def __init__(self, columns: Columns, tied: NDArray[np.bool_]) -> None:
-        self.program = columns.program
+    def __init__(self, columns: Columns, tied: NDArray[np.bool_], times: Counts | None = None) -> None:
+        self.program, self.times = columns.program, times
         kinds = columns.kind.astype(np.int8)[columns.form]
         self.event = np.flatnonzero((kinds == WRITE) | (kinds == LOAD) | (kinds == COMPUTE))
         self.kind = kinds[self.event]
@@ -69,6 +71,7 @@ class Timed:
             engine=Names([engine.name for engine in self.program.engines], self.engine),
             tensor=Names([tensor.name for tensor in self.program.tensors], self.tensor),
             peak=peak,
+            times=None if self.times is None else self.times[self.step],
         )
 
 
@@ -171,8 +174,15 @@ def _streaming(columns: Columns) -> Counts:
     return cycles
 
 
-def _run(phase: Numbers, lane: Numbers, cycles: Counts, now: int) -> tuple[Counts, int]:
+def _run(
+    phase: Numbers, lane: Numbers, cycles: Counts, now: int, times: Counts | None = None
+) -> tuple[Counts, int]:
     """Run phases in sequence, the lanes of a phase in parallel, the actions of a lane in sequence.
+
+    Parameters
+    ----------
+    times
+        How often the phase of each action is run, if not once; the actions are those of the first time.
 
     Returns
     -------
@@ -193,6 +203,8 @@ def _run(phase: Numbers, lane: Numbers, cycles: Counts, now: int) -> tuple[Count
     before = np.cumsum(cycles) - cycles
     offset = before - before[lanes][np.cumsum(opens) - 1]
     lengths = np.maximum.reduceat(np.add.reduceat(cycles, lanes), np.flatnonzero(turns[lanes]))
+    if times is not None:
+        lengths *= times[order][turns]
     ends = now + np.cumsum(lengths)
     start = np.empty(len(order), dtype=np.int64)
     start[order] = (ends - lengths)[np.cumsum(turns) - 1] + offset
@@ -217,6 +229,10 @@ def sequential_timeline(timed: Timed, peak: int) -> Timeline:
         start[chunk], now = _run(stage, timed.lane[chunk], cycles, now)
         finish[chunk] = start[chunk] + cycles
         first = last
+    if timed.times is not None:  # What is shown of a step that stands for many is the first time.
+        again = (timed.times - 1) * step_lengths(timed.step, start, finish, len(timed.times))
+        later = (np.cumsum(again) - again)[timed.step]
+        start, finish, now = start + later, finish + later, now + int(again.sum())
     return timed.timeline(start, finish, now, peak)
 
 
@@ -246,6 +262,9 @@ def lockstep_timeline(timed: Timed, computing: NDArray[np.bool_], peak: int) -> 
     n = int(computing.sum())
     phases = np.cumsum(computing, dtype=np.int32) - computing + 1
     own = phases[timed.step]  # The phase of an action's step; n + 1 for the epilog.
+    times = np.ones(n + 2, dtype=np.int64)
+    if timed.times is not None:
+        times[1:-1] = timed.times[computing]
     start, finish = (np.zeros(len(own), dtype=np.int64) for _ in range(2))
     beside = np.zeros(len(engines), dtype=np.int64)
     now = phase = 0
@@ -274,11 +293,12 @@ def lockstep_timeline(timed: Timed, computing: NDArray[np.bool_], peak: int) -> 
             np.concatenate([lanes, timed.lane[mine], bus[engine[streams]]]),
             np.concatenate([hosted[sets], cycles, streaming[streams]]),
             now,
+            times[np.concatenate([when[sets], when, when[streams]])],
         )
         start[mine] = begins[len(sets) : len(sets) + len(mine)]
         finish[mine] = start[mine] + cycles
-        np.add.at(beside, host[engine[sets]], hosted[sets])
-        np.add.at(beside, bus[engine[streams]], streaming[streams])
+        np.add.at(beside, host[engine[sets]], (hosted * times[when])[sets])
+        np.add.at(beside, bus[engine[streams]], (streaming * times[when])[streams])
         phase = end
     line = timed.timeline(start, finish, now, peak)
     line.beside = {engine.name: int(c) for engine, c in zip(engines, beside, strict=True) if c}

@@ -172,7 +172,7 @@ def _layer_sheet(problem: Problem, plan: Plan, report: Report, title: str | None
 
 def _layer_numbers(problem: Problem, plan: Plan, report: Report) -> list[str]:
     if report.violation is not None:
-        return [f"{int((report.macs > 0).sum()):,} tiles were computed"]
+        return [f"{report.n_steps:,} tiles were computed"]
     scale, unit = UNITS[problem.minimise]
     value = objective(problem, plan) * scale
     words = f"{value:,.0f}" if scale == 1 else f"{value:,.1f}"
@@ -213,12 +213,12 @@ def _operand(tensor: str) -> str:
     return "weights" if name == "kernels" else name
 
 
-def _totals(table: Mapping[str, Any]) -> dict[str, int]:
+def _totals(report: Report, table: Mapping[str, Any]) -> dict[str, int]:
     """Add up elements over steps and cores."""
     totals: dict[str, int] = {}
     for tensor, counts in table.items():
         name = _operand(tensor)
-        totals[name] = totals.get(name, 0) + int(counts.sum())
+        totals[name] = totals.get(name, 0) + report.total(counts)
     return totals
 
 
@@ -323,12 +323,12 @@ def _staying(plan: DspPlan, moving: Sequence[int]) -> str:
 def _traffic(axes: Axes, report: Report, compulsory: Mapping[str, int], letter: str = "") -> None:
     """Draw what is moved of each tensor, beside what every plan moves."""
     rows: list[tuple[str, int, str, int | None]] = []
-    for name, total in _totals(report.loaded).items():
+    for name, total in _totals(report, report.loaded).items():
         if total or name in ("input", "weights"):
             partial = name == "output"
             label = "partial sums, loaded" if partial else f"{name}, loaded"
             rows.append((label, total, _colour(name), 0 if partial else compulsory.get(name)))
-    for name, total in _totals(report.written).items():
+    for name, total in _totals(report, report.written).items():
         if total:
             rows.append((f"{name}, written", total, _colour(name), compulsory.get(name)))
     moved = sum(total for _, total, _, _ in rows)
@@ -460,7 +460,7 @@ def _layer_rows(axes: Axes, names: Sequence[str], *, label: bool) -> None:
 def _network_numbers(problem: Problem, report: Report) -> list[str]:
     if report.violation is not None or not report.layers:
         return []
-    macs = int(report.macs.sum())
+    macs = report.total(report.macs)
     moved = _moved(report)
     numbers = [f"{macs:,} MACs", f"{moved:,} accesses", f"{report.transfers:,} transfers"]
     cycles = _cycles(report)
@@ -474,7 +474,7 @@ def _network_numbers(problem: Problem, report: Report) -> list[str]:
 
 
 def _moved(report: Report) -> int:
-    return sum(int(counts.sum()) for table in (report.loaded, report.written) for counts in table.values())
+    return sum(report.total(counts) for table in (report.loaded, report.written) for counts in table.values())
 
 
 def _cycles(report: Report) -> int:
@@ -488,7 +488,9 @@ def _network_traffic(
 ) -> None:
     """Stack the traffic of each layer by tensor, with a tick for what every plan moves."""
     parts = {part.name: part.problem for part in problem.parts}
-    totals = {name: [_totals(table) for table in (one.loaded, one.written)] for name, one in executed.items()}
+    totals = {
+        name: [_totals(one, table) for table in (one.loaded, one.written)] for name, one in executed.items()
+    }
     present = dict.fromkeys(tensor for pair in totals.values() for table in pair for tensor in table)
     tensors = [*(name for name in TENSORS if name in present), *(n for n in present if n not in TENSORS)]
     least, moved = 0, 0
@@ -531,7 +533,7 @@ def _time_split(report: Report, problem: Problem) -> dict[str, float]:
     total = _cycles(report)
     if problem.machine.kind != "dsp":
         return {"other": report.facts.get("time_ps", total) * 1e-6}
-    compute = int((-(-report.macs // problem.machine.macs_per_cycle)).sum())
+    compute = report.total(-(-report.macs // problem.machine.macs_per_cycle))
     setup = problem.machine.dma_setup_cycles * report.transfers
     waiting = max(total - compute - setup, 0)
     return {"computing": compute, "DMA set-up": setup, "waiting for the bus": waiting}
@@ -542,7 +544,7 @@ def _network_rate(axes: Axes, names: Sequence[str], executed: Mapping[str, Repor
     rates = {}
     for name, one in executed.items():
         moved = _moved(one)
-        rates[name] = one.facts.get("ops_per_byte", int(one.macs.sum()) / moved if moved else 0.0)
+        rates[name] = one.facts.get("ops_per_byte", one.total(one.macs) / moved if moved else 0.0)
     in_bytes = any("ops_per_byte" in one.facts for one in executed.values())
     highest = max(rates.values(), default=1)
     for row, name in enumerate(names):

@@ -147,7 +147,7 @@ def _facts(problem: LayerProblem, plan: DspPlan, report: Report) -> dict[str, An
 def _busy(problem: LayerProblem, report: Report) -> int:
     """Cycles in which the core computes or sets up transfers."""
     machine = problem.machine
-    compute = int((-(-report.macs // machine.macs_per_cycle)).sum())
+    compute = report.total(-(-report.macs // machine.macs_per_cycle))
     return compute + int(machine.dma_setup_cycles) * report.transfers
 
 
