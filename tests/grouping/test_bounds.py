@@ -293,6 +293,14 @@ def test_tall_layers_are_bounded_as_fast_as_wide_ones() -> None:
     assert (fewest_pixels(tall) == fewest_pixels(wide)).all()
 
 
+def test_all_bounds_of_a_problem_share_one_table() -> None:
+    """It has an entry for each number of patches, and each takes all numbers of rows to fill in."""
+    layer = {"input": [1, 9, 7], "kernel": [3, 3]}
+    found = fewest_pixels(make_problem(layer))
+    assert fewest_pixels(make_problem(layer)) is found
+    assert not found.flags.writeable
+
+
 @given(problems(most_patches=9, side=4))
 @settings(max_examples=60)
 def test_no_group_holds_more_than_lemma_2_says(problem: Problem) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import ceil
 from typing import Any
 
@@ -306,8 +307,11 @@ def largest_group(problem: Problem, fewest: NDArray[np.int64]) -> int:
     return max(1, int(fits.max(initial=1)))
 
 
+@lru_cache(maxsize=4)
 def fewest_pixels(problem: Problem) -> NDArray[np.int64]:
     """Return the fewest pixels that any m patches need, for m = 0 .. n_patches (docs/bounds.md, lemma 1).
+
+    All bounds of a problem ask for it; the array is the same one each time and must not be changed.
 
     If the patches stand in r rows and c columns of the patch grid, r * c >= m, then a row with t of them
     covers at least ``step * t + rest`` pixel columns, and the same holds for columns.
@@ -328,13 +332,15 @@ def fewest_pixels(problem: Problem) -> NDArray[np.int64]:
     m = np.arange(problem.n_patches + 1, dtype=np.int64)
     fewest = np.full(len(m), np.iinfo(np.int64).max)
     for r in range(1, rows + 1):
-        c = -(-m // r)
-        columns = step_w * c + rest_w if rest_h >= 0 else np.full(len(m), width)
-        pixels = step_h * (step_w * m + rest_w * r) + rest_h * columns
-        fewest = np.where((m >= r) & (c <= cols), np.minimum(fewest, pixels), fewest)
+        few = m[r : r * cols + 1]  # Each row has a patch, and no row more than it has places.
+        columns = step_w * -(-few // r) + rest_w if rest_h >= 0 else width
+        pixels = step_h * (step_w * few + rest_w * r) + rest_h * columns
+        np.minimum(fewest[r : r * cols + 1], pixels, out=fewest[r : r * cols + 1])
     fewest[0] = 0
     # More patches never need fewer pixels, which also mends the slack of generated padding.
-    return np.maximum.accumulate(np.maximum(fewest, 0))
+    fewest = np.maximum.accumulate(np.maximum(fewest, 0))
+    fewest.flags.writeable = False
+    return fewest
 
 
 def fewest_waiting(problem: Problem, fewest: NDArray[np.int64], group: int) -> NDArray[np.int64]:
