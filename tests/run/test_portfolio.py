@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -154,3 +156,18 @@ def test_construction_is_not_ended_before_there_is_a_plan(
     monkeypatch.setattr(solving, "CONSTRUCTION_SHARE", 0.0)
     result = tw.solve("s1-example2", "rests_for_a_test", time_limit=120)
     assert result.status == "feasible" and result.failures == []
+
+
+def test_quick_heuristics_do_not_wait_for_what_slow_ones_import() -> None:
+    script = (
+        "import sys\n"
+        "from tilewright.core import catalogue\n"
+        "def failed(name, error):\n"
+        "    raise error\n"
+        "for module in catalogue.constructive('grouping', failed):\n"
+        "    print(module.__name__.rpartition('.')[2], 'numba' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    found = [line.split() for line in done.stdout.splitlines()]
+    assert [name for name, imported in found if imported == "True"] == ["beam", "sweep"]
+    assert {"row_by_row", "strips", "zigzag"} < {name for name, imported in found if imported == "False"}

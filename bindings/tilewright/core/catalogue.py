@@ -6,7 +6,7 @@ import importlib
 import inspect
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -90,20 +90,22 @@ def _import(kind: str, room: str, name: str) -> ModuleType:
     return module
 
 
-def constructive(room: str, on_failure: Callable[[str, Exception], None]) -> list[ModuleType]:
-    """Import a room's constructive heuristics; those that call themselves ``SLOW`` come last.
+def constructive(room: str, on_failure: Callable[[str, Exception], None]) -> Iterator[ModuleType]:
+    """Import a room's constructive heuristics one after the other, those with ``SLOW = True`` last.
 
-    One that cannot be imported, because a user has only just begun it, is reported and left out.
+    So the quick ones have run before what the slow ones need is imported. One that cannot be imported,
+    because a user has only just begun it, is reported and left out.
     """
-    modules = []
-    for name in heuristics(room):
+    names = [name for name in heuristics(room) if constructs(room, name)]
+    for name in sorted(names, key=lambda name: _file_that_says(room, name, r"^SLOW = True\b") is not None):
         try:
             module = heuristic(room, name)
-            if not searches(module):
-                modules.append(module)
+            improves = searches(module)
         except Exception as error:
             on_failure(name, error)
-    return sorted(modules, key=lambda module: getattr(module, "SLOW", False))
+            continue
+        if not improves:
+            yield module
 
 
 def searches(module: ModuleType) -> bool:
