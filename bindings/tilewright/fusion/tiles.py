@@ -123,9 +123,20 @@ def fits(problem: Problem, nodes: Sequence[int], whole: bool = False) -> bool:
     fused = problem.fused(nodes)
     key, answers = (fused.key, whole, "fits"), _answers(problem)
     if key not in answers:
-        answers[key] = _space(problem, fused, whole) is not None
+        quickly = not whole and _smallest_fits(problem, fused)
+        answers[key] = quickly or _space(problem, fused, whole) is not None
     answer: bool = answers[key]
     return answer
+
+
+def _smallest_fits(problem: Problem, fused: FusedGroup) -> bool:
+    """Whether the smallest tile of a single operation fits, which the last of its grids has.
+
+    In most machines it does; where not, a larger one may.
+    """
+    if len(fused.members) > 1 or problem.limits.halo == "keep":
+        return False
+    return bool(TileCosts.of(fused, Tile(1, 1, 1, 1)).fits().all())
 
 
 def enough(problem: Problem, nodes: Sequence[int]) -> dict[str, int]:
