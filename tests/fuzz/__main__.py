@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 
-from tests.fuzz import trials
+from tests.fuzz import problems, trials
 
 
 def main() -> int:
@@ -16,7 +16,9 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, help="of all campaigns together, in equal shares")
     parser.add_argument("--count", type=int, help="trials of each campaign; by default 20 without --minutes")
     parser.add_argument("--seed", type=int, default=0, help="of the first trial")
+    parser.add_argument("--methods", default="", help="pattern of the methods that solve problems: '*@*'")
     told = parser.parse_args()
+    problems.CHOSEN = told.methods
     chosen = told.campaigns or trials.names()
     if unknown := sorted(set(chosen) - set(trials.names())):
         parser.error(f"no such campaign: {', '.join(unknown)}; there are {', '.join(trials.names())}")

@@ -7,6 +7,7 @@ import random
 import time
 import traceback
 from collections.abc import Callable
+from fnmatch import fnmatch
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -37,6 +38,9 @@ SEARCH_SECONDS = 1.5
 
 WORKERS = 0.02
 """How often such a method has a process of its own, as users' have, and how often `check` runs it again."""
+
+CHOSEN = ""
+"""Pattern of the methods that are all taken, as ``*@*`` for the formulations; empty for a random choice."""
 
 LARGEST = 10**6
 """Cost beyond which HiGHS's tolerances are more than a unit, so that the last one may stay unproven."""
@@ -72,7 +76,8 @@ def attack(rng: random.Random, scratch: Path, room: str, table: Json, oracle: Mo
     tried = []
     every = methods(room)
     for method in rng.sample(every, len(every)):
-        if rng.random() > SLOW.get(_kind(room, method), 1.0):
+        often = fnmatch(method, CHOSEN) if CHOSEN else SLOW.get(_kind(room, method), 1.0)
+        if rng.random() > often:
             continue
         try:
             if Attempt(rng, scratch, instance, problem, best, oracle).of(method):
