@@ -350,8 +350,9 @@ def test_recurrent_layers_are_functions_with_their_work(file: Path) -> None:
 
 
 def test_quantised_operators_are_those_in_floating_point(file: Path) -> None:
-    eight = lambda name,
-    *shape: helper.make_tensor(name, TensorProto.INT8, shape, np.zeros(shape, np.int8))  # noqa: E731
+    def eight(name: str, *shape: int) -> TensorProto:
+        return helper.make_tensor(name, TensorProto.INT8, shape, np.zeros(shape, np.int8))
+
     scale, zero = numpy_helper.from_array(np.float32(0.1), "s"), numpy_helper.from_array(np.uint8(128), "z")
     nodes = [
         N("QuantizeLinear", ["x", "s", "z"], ["q"]),
@@ -522,7 +523,10 @@ def keras(file: Path) -> Path:
 
 def pytorch(file: Path) -> Path:
     """Write a small network as PyTorch does: shapes that are computed, constants that are nodes."""
-    constant = lambda name, value: N("Constant", [], [name], value=ints(name, *value))  # noqa: E731
+
+    def constant(name: str, value: list[int]) -> Node:
+        return N("Constant", [], [name], value=ints(name, *value))
+
     zero = N("Constant", [], ["zero"], value=helper.make_tensor("v", TensorProto.INT64, [], [0]))
     nodes = [
         N("Conv", ["x", "a"], ["/c"], pads=[1] * 4), N("HardSwish", ["/c"], ["/h"]),

@@ -480,7 +480,7 @@ class _Reader:
             return self._of_branches(node)
         try:
             schema = defs.get_schema(node.op_type, self.opsets.get(node.domain, 0), node.domain)
-        except defs.SchemaError:
+        except (defs.SchemaError, TypeError):  # of a version that is no version, too
             return None
         if any(name not in given for name in names):
             return {}

@@ -59,12 +59,18 @@ def float_form(node: NodeProto, opset: int) -> NodeProto:
     form = FORMS.get((node.domain, node.op_type))
     if form is None or any(each.name == "channels_last" and each.i for each in node.attribute):
         return node
+    least = 3 if isinstance(form.inputs, slice) else 1 + max(form.inputs[:2])
+    if len(node.input) < least:
+        return node  # which is not valid
     given = list(node.input)
     inputs = given[form.inputs] if isinstance(form.inputs, slice) else [
         given[place] for place in form.inputs if place < len(given)
     ]  # fmt: skip
     made = helper.make_node(form.operator, inputs, list(node.output), name=node.name)
-    known = defs.get_schema(form.operator, opset, "").attributes
+    try:
+        known = defs.get_schema(form.operator, opset, "").attributes
+    except (defs.SchemaError, TypeError):  # of a version that is none
+        return node
     made.attribute.extend(each for each in node.attribute if each.name in known)
     return made
 
@@ -86,6 +92,8 @@ def bits(node: NodeProto, types: Mapping[str, int]) -> Bits | None:
     """Return the widths of a quantised operator's inputs, weights and outputs, None for all others."""
     form = FORMS.get((node.domain, node.op_type))
     if form is None or isinstance(form.inputs, slice) or len(form.inputs) < 2:
+        return None
+    if len(node.input) <= form.inputs[1]:
         return None
     own, weights = (WIDTHS.get(types.get(node.input[place], 0)) for place in form.inputs[:2])
     if own is None or weights is None:
