@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -117,3 +118,19 @@ def test_copies_equal_what_is_built_at_once(kernels: int, kernel: int, stride: i
     assert stepwise == at_once
     assert stepwise.output_shape == at_once.output_shape
     assert copy.deepcopy(stepwise) == pickle.loads(pickle.dumps(stepwise)) == at_once
+
+
+def test_equal_problems_are_equal_whatever_has_been_derived_from_them() -> None:
+    """Cached arrays have no single truth value, so comparing them raised an error."""
+    first, second = (read("lenet5-conv1-g20").problem for _ in range(2))
+    for problem in (first, second):
+        derived = [
+            name
+            for name in dir(type(problem))
+            if isinstance(getattr(type(problem), name, None), cached_property)
+        ]
+        arrays = [value for name in derived if isinstance(value := getattr(problem, name), np.ndarray)]
+        assert arrays, "else nothing is tested"
+    assert first == second
+    assert hash(first) == hash(second)
+    assert first != second.with_(limits={"reloads": 3})

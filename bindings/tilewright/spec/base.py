@@ -59,6 +59,12 @@ class Spec(BaseModel):
         except RecursionError:
             raise InputError("file", cls.__name__.lower(), "is nested too deeply") from None
 
+    def __eq__(self, other: object) -> bool:
+        """Whether the fields are equal; what is derived from them, as arrays, is not looked at."""
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in type(self).model_fields)
+
     def with_(self, **changes: Any) -> Self:
         """Return a copy with other values, checked like the original.
 
