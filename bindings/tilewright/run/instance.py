@@ -164,5 +164,5 @@ def build(room: str, table: dict[str, Any]) -> Any:
 
 def digest(room: str, problem: Any) -> str:
     """Return the SHA-256 of a problem's canonical JSON."""
-    canonical = json.dumps({"room": room, **problem.model_dump(mode="json")}, sort_keys=True)
+    canonical = json.dumps({"room": room, **problem.told()}, sort_keys=True)
     return hashlib.sha256(canonical.encode()).hexdigest()

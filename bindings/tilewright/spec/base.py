@@ -32,6 +32,9 @@ class Spec(BaseModel):
     table_name: ClassVar[str] = ""
     """Name of the table that errors begin with, where a spec is a table of its own."""
 
+    later: ClassVar[tuple[str, ...]] = ()
+    """Fields that came after results had been written; `told` leaves them out at their defaults."""
+
     def __init__(self, /, **data: Any) -> None:
         try:
             super().__init__(**data)
@@ -64,6 +67,18 @@ class Spec(BaseModel):
         if type(other) is not type(self):
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in type(self).model_fields)
+
+    def told(self) -> dict[str, Any]:
+        """Return what a problem's digest is of: all values, as JSON has them, but for unused `later` fields.
+
+        So a new field with a default leaves the digest of every problem that there was as it is.
+        """
+        names = type(self).model_fields
+        return {
+            name: _told(value)
+            for name, field in names.items()
+            if (value := getattr(self, name)) != field.default or name not in self.later
+        }
 
     def with_(self, **changes: Any) -> Self:
         """Return a copy with other values, checked like the original.
@@ -108,6 +123,14 @@ def _changed(before: Any, value: Any) -> Any:
         return value
     kind = value.get("kind", getattr(before, "kind", None))
     return before.with_(**value) if kind == getattr(before, "kind", None) else dict(value)
+
+
+def _told(value: Any) -> Any:
+    if isinstance(value, Spec):
+        return value.told()
+    if isinstance(value, tuple):
+        return [_told(member) for member in value]
+    return {key: _told(member) for key, member in value.items()} if isinstance(value, dict) else value
 
 
 def _plain_value(value: object) -> object:

@@ -93,6 +93,8 @@ class NamedLayer(Node, Layer):
         Widths of quantised values, where it is known.
     """
 
+    later: ClassVar[tuple[str, ...]] = ("weights", "bits")
+
     bias: bool = False
     weights: Name | None = None
     bits: tuple[Bits, Bits, Bits] | None = None
@@ -343,6 +345,8 @@ class Opaque(Node):
     macs, parameters : int
         Those that are known of.
     """
+
+    later: ClassVar[tuple[str, ...]] = ("macs", "parameters")
 
     kind: Literal["opaque"]
     op: Name

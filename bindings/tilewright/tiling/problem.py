@@ -49,6 +49,7 @@ class TilingObjective(Spec):
     """
 
     table_name: ClassVar[str] = "objective"
+    later: ClassVar[tuple[str, ...]] = ("tolerance",)
 
     minimise: str | tuple[str, ...] | None = None
     tolerance: Share | tuple[Share, ...] = 0.0
@@ -115,6 +116,7 @@ class TilingLimits(Spec):
     """
 
     table_name: ClassVar[str] = "limits"
+    later: ClassVar[tuple[str, ...]] = ("at_most",)
 
     schedule: str = "any"
     partition: str = "any"
