@@ -23,6 +23,7 @@ from tilewright.run.instance import Instance, read
 from tilewright.run.result import Result
 from tilewright.run.solve import solve
 from tilewright.run.verify import check, exit_status
+from tilewright.spec.errors import OutOfTimeError
 
 DOCS = Path(__file__).parents[2] / "docs"
 OLD = Path(__file__).with_name("old-form.json")
@@ -183,7 +184,13 @@ def test_all_that_is_said_of_a_result(name: str, tilewright: Callable[..., Any],
     assert states["report"] == states["minimise"] == states["unit"] == "verified"
 
 
-def test_what_there_is_not_and_what_is_wrong(tilewright: Callable[..., Any], tmp_path: Path) -> None:
+def too_late(*_: Any, **__: Any) -> None:
+    raise OutOfTimeError
+
+
+def test_what_there_is_not_and_what_is_wrong(
+    tilewright: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing feasible, a refused plan, one that is not simulated, and findings of every state."""
     fully = '[layer]\nkind = "fc"\ninputs = 4000\noutputs = 1\n'
     (tmp_path / "fc.toml").write_text(f'room = "tiling"\n{fully}{DSP}[limits]\nschedule = "intra"\n')
@@ -193,19 +200,16 @@ def test_what_there_is_not_and_what_is_wrong(tilewright: Callable[..., Any], tmp
     (tmp_path / "tight.toml").write_text(tight + "[limits]\nreloads = 2\n")
     refused = valid(said(tilewright("solve", "tight.toml", "--with", "zigzag", "--json"), 1), "Result")
     assert set(refused["report"]) == {"valid", "violation"}
-    large = "[layer]\ninput = [64, 200, 200]\nkernels = 64\nkernel = [3, 3]\n"
-    (tmp_path / "large.toml").write_text(
-        f'room = "tiling"\n{large}[machine]\nkind = "dsp"\nmemory_bytes = 120\n'
-    )
-    options = ("--time-limit", "3", "-o", "late.json", "--json")
-    late = valid(said(tilewright("solve", "large.toml", *options)), "Result")
+    (tmp_path / "late.toml").write_text(INSTANCES["dsp"])
+    monkeypatch.setattr(type(catalogue.room("tiling")), "simulate", staticmethod(too_late))
+    late = valid(said(tilewright("solve", "late.toml", "-o", "late.json", "--json")), "Result")
     assert (late["simulated"], late["report"]) == (False, None)
     states = set()
-    for instance, result in (("large.toml", "late.json"), ("fc.toml", "none.json")):
+    for instance, result in (("late.toml", "late.json"), ("fc.toml", "none.json")):
         checked = tilewright("check", instance, result, "--time-limit", "4", "--json")
         states |= {finding["state"] for finding in valid(json.loads(checked.stdout), "Finding")}
     (tmp_path / "late.json").write_text(json.dumps(late | {"unit": "bytes"}))
-    checked = tilewright("check", "large.toml", "late.json", "--time-limit", "4", "--json")
+    checked = tilewright("check", "late.toml", "late.json", "--time-limit", "4", "--json")
     findings = valid(said(checked, 1), "Finding")
     assert {finding["state"] for finding in findings} | states == {
         *("verified", "refuted", "not verified", "told")

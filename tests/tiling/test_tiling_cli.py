@@ -168,8 +168,8 @@ NPU = "[machine]\nkind = 'npu'\n"
         (f"[layer]{LAYER}{MACHINE}", "cycle", "pareto; did you mean cycles?\n"),
         (NETWORK + MACHINE, "time", "kind dsp has: accesses, cycles, energy\n"),
         (NETWORK + MACHINE, "pareto", "single layer, not for a network; a machine of kind dsp has: accesses"),
-        (f"[layer]{LAYER}{NPU}", "latency", "kind npu has: time\n"),
-        (NETWORK + NPU, "pareto", "minimise = 'pareto': a machine of kind npu has: time\n"),
+        (f"[layer]{LAYER}{NPU}", "latency", "kind npu has: time, accesses\n"),
+        (NETWORK + NPU, "pareto", "minimise = 'pareto': a machine of kind npu has: time, accesses\n"),
     ],
 )
 def test_an_objective_that_a_machine_lacks_is_answered_with_those_that_it_has(

@@ -138,6 +138,8 @@ class NpuTotals(Executed):
     duration_ps: Count
     """What the plan takes on its machine."""
     duration_of: Duration
+    accesses_elements: Count
+    """Elements moved from and to external memory."""
     bursts: Count
     """Of external memory."""
     published_ps: Count
@@ -362,7 +364,7 @@ class Result(Table):
     """As given with ``--with``."""
     status: Status
     minimise: str | None = None
-    """What the objective is; missing in older files."""
+    """What the objective is, of a list the last; missing in older files."""
     unit: str | None = None
     """What objective and bound count; missing in older files."""
     objective: int | None

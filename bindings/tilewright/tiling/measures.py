@@ -28,6 +28,7 @@ NPU = {
     "schedule": "schedule",
     "tile": "tile",
     "time_ps": "duration_ps",
+    "accesses": "accesses_elements",
     "bursts": "bursts",
     "published_time_ps": "published_ps",
     "published_bursts": "published_bursts",
@@ -36,7 +37,7 @@ NPU = {
 
 SUMMED = {
     "dsp": ("duration_cycles", "accesses_elements", "energy_fj", "least_accesses_elements"),
-    "npu": ("duration_ps", "bursts", "published_ps", "published_bursts"),
+    "npu": ("duration_ps", "accesses_elements", "bursts", "published_ps", "published_bursts"),
 }
 """Measures of a network that are sums over its layers."""
 
