@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-from tilewright.importing.layouts import SAME, Layouts, stored
+from tilewright.importing.layouts import SAME, SEVERAL, Layouts, stored
 from tilewright.importing.model import Model, OnnxOperation, Value, read
 from tilewright.importing.operators import layers
 from tilewright.simulator import reference
@@ -81,7 +81,7 @@ def _execute(
     if operation.operator == SAME or operation.operator in ("Reshape", "Flatten", "Squeeze", "Unsqueeze"):
         return [found[operation.given[0].name].reshape(result.shape)]
     tables = layers(operation)
-    if tables[-1]["kind"] in ("conv", "fc", "matmul") or operation.operator == "ConvTranspose":
+    if {"conv", "fc", "matmul"} & {table["kind"] for table in tables}:
         return [_product(operation, tables, found, tensors).reshape(result.shape)]
     if tables[-1]["kind"] == "pool":
         return [_pooled(operation, tables[-1], found).reshape(result.shape)]
@@ -89,7 +89,11 @@ def _execute(
     for value in operation.inputs:
         if value is not None:
             fixed = value.fixed  # what layers compute are integers
-            array = _fixed(layouts, value, result, tensors) if fixed else found[value.name].astype(np.float32)
+            array = (
+                _fixed(operation, layouts, value, result, tensors)
+                if fixed
+                else found[value.name].astype(np.float32)
+            )
             given[value.name] = array
     inputs = [value.name if value is not None else "" for value in operation.inputs]
     names = [f"out{place}" for place, _ in enumerate(operation.outputs)]
@@ -113,10 +117,12 @@ def _execute(
     return computed
 
 
-def _fixed(layouts: Layouts, value: Value, result: Value, tensors: dict[str, Array]) -> Array:
+def _fixed(
+    operation: OnnxOperation, layouts: Layouts, value: Value, result: Value, tensors: dict[str, Array]
+) -> Array:
     """Return numbers of the file in the order of what they are combined with."""
     array = tensors[value.name]
-    if value.shape is None or array.shape == value.shape:
+    if array.size < 2 or operation.operator not in SEVERAL:
         return array
     order = next(each.order for each in layouts.tensors.values() if each.stored.name == result.name)
     whole = array.reshape((1,) * (len(order) - array.ndim) + array.shape)
@@ -146,7 +152,7 @@ def _product(
     if tables[-1]["kind"] == "matmul":
         left, right = (found[value.name] for value in operation.given)
         product = np.swapaxes(left, -1, -2) @ (
-            right if _rows_first(operation) else np.swapaxes(right, -1, -2)
+            right if _rows_first(operation, found, tensors) else np.swapaxes(right, -1, -2)
         )
         return np.swapaxes(product, -1, -2)
     values, parts = (
@@ -173,12 +179,16 @@ def _product(
     return np.moveaxis(joined.reshape(operation.batch, joined.shape[1], -1), 0, 1)
 
 
-def _rows_first(operation: OnnxOperation) -> bool:
-    """Whether what is summed over comes before the columns in the second operand."""
-    first, second = operation.given
-    assert first.shape is not None and second.shape is not None and operation.outputs[0] is not None
-    assert operation.outputs[0].shape is not None
-    return (second.shape[-2], second.shape[-1]) == (first.shape[-2], operation.outputs[0].shape[-2])
+def _rows_first(operation: OnnxOperation, found: dict[str, Array], tensors: dict[str, Array]) -> bool:
+    """Whether what is summed over comes first in the second operand, as the result tells."""
+    left, right = (found[value.name] for value in operation.given)
+    result = operation.outputs[0]
+    assert result is not None
+    try:
+        product = np.swapaxes(left, -1, -2) @ right
+    except ValueError:
+        return False
+    return np.array_equal(product, tensors[result.name])
 
 
 def _kernels(operation: OnnxOperation, layer: NamedLayer, tensors: dict[str, Array], part: int) -> Array:

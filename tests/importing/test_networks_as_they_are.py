@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import networks_at_random
 import numpy as np
 import onnx
 import onnx_execution
@@ -586,3 +587,23 @@ LIGHT = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data" / "ligh
 def test_shapes_of_the_networks_that_onnx_ships(path: Path) -> None:
     found = read(path, {})
     onnx_execution.check_shapes(found, onnx_execution.by_onnxruntime(path, found))
+
+
+# At random ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", range(0, 200, 25))
+def test_numbers_of_networks_at_random(file: Path, first: int) -> None:
+    """What is stored of each tensor, transposed as is said of it, is what onnxruntime computes."""
+    compared = 0
+    for seed in range(first, first + 25):
+        networks_at_random.save_network(seed, file)
+        try:
+            found = network(file)
+        except InputError as error:  # of images that are mixed, and of nothing but transpositions
+            assert "images" in error.limit or "at least 1" in error.limit, seed
+            continue
+        coarse(found)
+        onnx_execution.check_numbers(file)
+        compared += 1
+    assert compared > 20

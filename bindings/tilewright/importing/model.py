@@ -401,7 +401,7 @@ class _Reader:
         inputs = tuple(self.values[name] if name else None for name in (*node.input, *_captured(node)))
         shaped = not node.domain and node.op_type in ("Shape", "Size")
         fixed = all(value is None or value.fixed or (shaped and value.shape is not None) for value in inputs)
-        fault = ""
+        fault = "it has subgraphs" if _nested(node) else ""
         try:
             types = (
                 self._inferred(node, self.types) if node is quantised else self._of_quantised(node, quantised)
@@ -516,8 +516,8 @@ class _Reader:
 
     def _of_branches(self, node: NodeProto) -> Mapping[str, TypeProto]:
         """Return the types of what a choice gives, as one of its branches states them."""
-        graph = next(each.g for each in node.attribute if each.type == AttributeProto.GRAPH)
-        if node.op_type != "If":
+        graph = next((each.g for each in node.attribute if each.type == AttributeProto.GRAPH), None)
+        if node.op_type != "If" or graph is None:
             return {}
         return {name: value.type for name, value in zip(node.output, graph.output, strict=False)}
 
