@@ -255,7 +255,8 @@ def agree(program: Program, lockstep: bool) -> Report | None:
     if every.violation is not None:
         named = replace(every.violation, tensor=every.violation.tensor.split("[")[0])
         assert few.violation == named
-        of_every["violation"] = str(named)
+        # How often an element was loaded until then is not known.
+        of_every |= {"violation": str(named), "most_loads": {}}
     assert of_few == of_every
     if every.violation is None:
         _same_steps(program, every, few)

@@ -213,7 +213,8 @@ class Report:
     numeric
         Whether real data gave the reference's result bit for bit; None when it was not asked for.
     most_loads
-        By tensor that is never computed: how often its most loaded element was loaded.
+        By tensor that is never computed: how often its most loaded element was loaded. Empty where a program
+        whose tiles are counted (`times`) breaks a rule.
     lockstep
         Timeline of static double buffering, or None when it was not asked for.
     scheduled
