@@ -65,8 +65,8 @@ def test_an_npu_gets_bars_for_each_operand(tmp_path: Path) -> None:
     assert found is not None
     plan = Plan(found[1])
     report = simulate(problem, plan)
-    loaded = pictures._totals(report.loaded)
-    assert sum(loaded.values()) == sum(int(counts.sum()) for counts in report.loaded.values())
+    loaded = pictures._totals(report, report.loaded)
+    assert sum(loaded.values()) == sum(report.total(counts) for counts in report.loaded.values())
     assert set(loaded) == {"input", "weights", "output"}
     pictures.draw(problem, plan, report, tmp_path / "npu.png")
     assert (tmp_path / "npu.png").stat().st_size > 10_000
