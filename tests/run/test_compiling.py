@@ -53,6 +53,8 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kernels"))
     monkeypatch.setenv("COUNTED", str(tmp_path / "counted"))
     monkeypatch.setattr(compiling, "_given_up", set())
+    # What another test has imported lies in another folder.
+    monkeypatch.delitem(sys.modules, "tilewright.heuristics.grouping.with_a_kernel", raising=False)
     return path
 
 
