@@ -589,6 +589,35 @@ def test_shapes_of_the_networks_that_onnx_ships(path: Path) -> None:
     onnx_execution.check_shapes(found, onnx_execution.by_onnxruntime(path, found))
 
 
+# Rooms ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("room", "machine", "method"), [("allocation", "tcpa", "greedy"), ("fusion", "dnnvm-zu2", "greedy")]
+)
+def test_exports_are_solved_and_checked(
+    tilewright: Callable[..., Any], file: Path, room: str, machine: str, method: str
+) -> None:
+    keras(file)
+    told = ("--room", room, "--machine", machine)
+    assert tilewright("import", str(file), "-o", ".", *told).returncode == 0
+    done = tilewright("solve", f"net-{room}.toml", "--with", method, "-o", "r.json")
+    assert done.returncode == 0, done.stderr
+    checked = tilewright("check", f"net-{room}.toml", "r.json")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_several_inputs_are_fused_and_checked(tilewright: Callable[..., Any], file: Path) -> None:
+    nodes = [N("Conv", ["x", "w"], ["a"]), N("Conv", ["z", "v"], ["b"]), N("Add", ["a", "b"], ["y"])]
+    weights = [w("w", 4, 3, 3, 3), w("v", 4, 1, 3, 3)]
+    save(file, nodes, weights, inputs={"x": [1, 3, 8, 8], "z": [1, 1, 8, 8]})
+    told = ("--room", "fusion", "--machine", "dnnvm-zu2")
+    assert tilewright("import", str(file), "-o", ".", *told).returncode == 0
+    assert tilewright("solve", "net-fusion.toml", "--with", "greedy", "-o", "r.json").returncode == 0
+    checked = tilewright("check", "net-fusion.toml", "r.json")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
 # At random ----------------------------------------------------------------------------------------
 
 

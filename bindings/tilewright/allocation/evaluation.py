@@ -309,7 +309,7 @@ def _data(problem: Problem, frames: int, seed: int) -> tuple[dict[str, Values], 
     Sums that exceed 64 bits wrap around, alike in both.
     """
     rng = np.random.default_rng(seed)
-    given = (frames, *problem.network.layers[0].input)
+    given = (frames, *problem.stages[0].spec.input)
     data = {INPUT: rng.integers(-8, 9, given, dtype=np.int64)}
     found: list[Values] = []
     for stage in problem.stages:

@@ -385,7 +385,7 @@ class _Beats:
 
 
 def _input(problem: Problem) -> tuple[int, int, int]:
-    return problem.network.layers[0].input
+    return problem.stages[0].spec.input  # as it is stored, whatever reshapes stand before
 
 
 def tensor_elements(problem: Problem, frames: int) -> int:

@@ -41,9 +41,9 @@ class _Sizes(click.ParamType[tuple[str, tuple[int, ...]]]):
     type=_Sizes(),
     multiple=True,
     metavar="NAME=N,C,H,W",
-    help="Sizes of an input that the file leaves open.",
+    help="Sizes of an input, or of a tensor whose sizes nothing tells.",
 )
-@click.option("--allow-unknown", is_flag=True, help="Keep operations that no layer does as opaque ones.")
+@click.option("--allow-unknown", is_flag=True, help="Keep whatever no layer does as opaque layers.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 def import_(
     network: str,
@@ -90,6 +90,7 @@ def _print(summary: dict[str, Any]) -> None:
     print_table(
         [
             ("network", summary["network"]),
+            ("source", summary["source"]),
             (
                 "layers",
                 f"{summary['layers']:,}, {summary['unique']:,} unique convolutions and fully connected",
