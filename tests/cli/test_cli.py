@@ -14,6 +14,9 @@ import psutil
 import pytest
 from conftest import processor_time
 
+from tilewright.core.context import CONSTRUCT
+from tilewright.run import compiling
+
 EXAMPLE = "s1-example2"
 SLOW = """
 room = "grouping"
@@ -330,6 +333,8 @@ def test_a_false_claim_of_infeasibility_is_caught(tilewright, tmp_path, monkeypa
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_solve_saves_the_best_plan(tmp_path, signum):
     (tmp_path / "slow.toml").write_text(SLOW)
+    # Before all is compiled there is no plan that could be saved.
+    compiling.ensure(compiling.units("grouping", [CONSTRUCT, "lns", "exact"]))
     process, marker = start(tmp_path, "solve", "slow.toml", "-o", "r.json", "--time-limit", "600")
     work(process, marker, seconds=6)
     process.send_signal(signum)

@@ -550,8 +550,10 @@ def _alone(problem: Problem, number: int) -> Choice:
 
     If the limits and buffers leave it none, it is that of any halo, or in buffers that are large enough.
     """
-    free = problem.model_copy(update={"limits": FusionLimits()})
-    choice = best(problem, (number,)) or best(free, (number,))
+    choice = best(problem, (number,))
+    if choice is None:
+        free = problem.model_copy(update={"limits": FusionLimits()})
+        choice = best(free, (number,))
     if choice is None:
         sizes = {f"{name}_bytes": size for name, size in enough(free, (number,)).items()}
         larger = free.machine.model_copy(update=sizes)

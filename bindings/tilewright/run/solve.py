@@ -507,11 +507,12 @@ def _resolve(run: _Run, warm_start: Any) -> Any:
 def _auto(run: _Run, warm_start: Any) -> None:
     """Run the room's portfolio, from the start that was asked for."""
     parts = run.room.portfolio(run.incumbent.problem)
-    if not run.incumbent.closed:
-        run.compile(list(parts.methods))
     # Heuristics come first, unless they are a part themselves.
     starts = warm_start != "auto" or parts.constructs_first
-    run.portfolio(parts, _resolve(run, warm_start) if starts else None)
+    start = _resolve(run, warm_start) if starts else None
+    if not run.incumbent.closed:
+        run.compile(list(parts.methods))
+    run.portfolio(parts, start)
 
 
 def _confirm(run: _Run, method: str | Method, own: Bound) -> None:
