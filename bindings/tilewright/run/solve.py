@@ -304,6 +304,8 @@ class _Run:
 
     def construct(self, until: float, latest: float) -> None:
         """Run the constructive heuristics until a moment; if there is no plan by then, until there is one."""
+        stood = 0.0 if self.incumbent.closed else self.compile([CONSTRUCT])
+        until, latest = until + stood, latest + stood
 
         def look() -> None:
             self._on_tick()
