@@ -1,0 +1,283 @@
+"""What a loop nest costs: reads and writes of each operand at each level, cycles and energy, in closed form.
+
+A tile is fetched when the innermost loop outside that moves its operand goes on; loops inside of that one leave it
+where it is. So transfers are counted by the digits of a position, one for each node's loop: a transfer is made
+for each combination of the digits of loops that bring a new tile, and of the arrays' digits for the instances that
+it comes from or goes to.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import ceil, prod
+
+import numpy as np
+
+from tilewright.tiling.hierarchy.machine import OPERANDS, REDUCED, USES, Level
+from tilewright.tiling.hierarchy.nest import Nest, positions
+
+AXES = ("yr", "xs")
+"""Loops over outputs and over the kernel that together move the input, vertically and horizontally."""
+
+
+@dataclass
+class Traffic:
+    """Elements that are read and written at a level, of each operand; outputs that are not complete apart."""
+
+    read: Counter[str] = field(default_factory=Counter)
+    written: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass
+class Crossing:
+    """What an operand moves across the boundary from a memory to the next one further in that holds it.
+
+    Attributes
+    ----------
+    parent, child
+        Their nodes; the child of the last memory is the number of nodes, for the multipliers, which hold nothing.
+    outside, inside
+        What is read and written at the parent, and at the child.
+    """
+
+    operand: str
+    parent: int
+    child: int
+    outside: Traffic = field(default_factory=Traffic)
+    inside: Traffic = field(default_factory=Traffic)
+
+
+@dataclass
+class Volume:
+    """Elements of an operand that cross a boundary, all together.
+
+    Attributes
+    ----------
+    outer
+        Counted at the memory outside, where what goes to several instances is read once.
+    inner
+        Counted at all instances further in.
+    """
+
+    outer: int
+    inner: int
+
+
+class Cost:
+    """The cost of a valid nest."""
+
+    def __init__(self, nest: Nest) -> None:
+        self.nest = nest
+        self.nodes = nest.machine.nodes
+
+    @cached_property
+    def crossings(self) -> list[Crossing]:
+        """What crosses each boundary, of all instances."""
+        return self._crossings(pinned=False)
+
+    @cached_property
+    def busiest(self) -> list[Crossing]:
+        """What crosses each boundary at the first instance of each side, which has most to do."""
+        return self._crossings(pinned=True)
+
+    def _crossings(self, pinned: bool) -> list[Crossing]:
+        found = []
+        for operand in OPERANDS:
+            holders = [*self.nest.machine.holders[operand], len(self.nodes)]
+            for parent, child in zip(holders, holders[1:], strict=False):
+                found.append(self._crossing(operand, parent, child, pinned))
+        return found
+
+    def _crossing(self, operand: str, parent: int, child: int, pinned: bool) -> Crossing:
+        """Return what crosses the boundary from a holder to the next one, or to the multipliers."""
+        crossing = Crossing(operand, parent, child)
+        at_parent = self._volume(operand, parent, child, parent if pinned else None)
+        at_child = self._volume(operand, parent, child, child if pinned else None)
+        if operand != "output":
+            crossing.outside.read[operand] = at_parent.outer
+            crossing.inside.written[operand] = at_child.inner
+            return crossing
+        again = at_parent.outer - self._first(parent, child, pinned)
+        crossing.outside.read["partial"] = again
+        crossing.inside.written["partial"] = at_child.inner - self._outputs(child) if pinned else again
+        for counts, moved, node in (
+            (crossing.inside.read, at_child.inner, child),
+            (crossing.outside.written, at_parent.outer, parent),
+        ):
+            complete = 0 if self._summed_outside(node) else self._outputs(node if pinned else 0)
+            counts["output"], counts["partial"] = complete, moved - complete
+        return crossing
+
+    def at(self, node: int, *, busiest: bool = False) -> Traffic:
+        """Return what is read and written at a memory, by all its instances or by the first one."""
+        traffic = Traffic()
+        for crossing in self.busiest if busiest else self.crossings:
+            for end, counts in ((crossing.parent, crossing.outside), (crossing.child, crossing.inside)):
+                if end == node:
+                    traffic.read.update(counts.read)
+                    traffic.written.update(counts.written)
+        return traffic
+
+    def _first(self, parent: int, child: int, pinned: bool) -> int:
+        """Elements that come to a parent without a partial sum, so that the first to ask for them get none."""
+        if pinned:
+            return self._outputs(parent)
+        holders = self.nest.machine.holders["output"]
+        before = holders.index(parent)
+        if before == 0:
+            return self._outputs(0)
+        grandparent = holders[before - 1]
+        moved = self._volume("output", grandparent, parent, None)
+        return moved.inner - (moved.outer - self._first(grandparent, parent, False))
+
+    def _outputs(self, node: int) -> int:
+        """Elements of the output that the first instance at a node works on; node 0 has all."""
+        return prod(int(self._pinned(loop, node).sum()) for loop in USES["output"])
+
+    def _summed_outside(self, node: int) -> bool:
+        """Whether an array outside of a node adds up sums."""
+        return any(
+            self.nodes[i].axis is not None and any(self.nest.trips(i, loop) > 1 for loop in REDUCED)
+            for i in range(min(node, len(self.nodes)))
+        )
+
+    def _pinned(self, loop: str, node: int) -> np.ndarray:
+        """Positions of a loop that the first instance at a node works on."""
+        digits = self.nest.digits[loop]
+        arrays = [i for i in range(min(node, len(self.nodes))) if self.nodes[i].axis is not None]
+        return np.all(digits[arrays] == 0, axis=0) if arrays else np.ones(digits.shape[1], bool)
+
+    def _volume(self, operand: str, parent: int, child: int, pin: int | None) -> Volume:
+        """Return what crosses a boundary; of the first instance at the node `pin` alone, if there is one."""
+        kept = self._moving(operand, child)
+        outside = [i for i in range(parent) if self.nodes[i].axis is not None]
+        between = [i for i in range(parent, min(child, len(self.nodes))) if self.nodes[i].axis is not None]
+        return Volume(
+            *(
+                self._elements(operand, {loop: sorted({*kept[loop], *arrays}) for loop in kept}, pin)
+                for arrays in (outside, outside + between)
+            )
+        )
+
+    def _moving(self, operand: str, child: int) -> dict[str, list[int]]:
+        """For each loop, the memories' nodes whose iterations bring a new tile to a child."""
+        order = [
+            (i, loop)
+            for i in range(min(child, len(self.nodes)))
+            if self.nodes[i].axis is None
+            for loop, _ in self.nest.plan.nest[i]
+            if self.nest.trips(i, loop) > 1
+        ]
+        if child < len(self.nodes):
+            moving = [at for at, (_, loop) in enumerate(order) if loop in USES[operand]]
+            order = order[: moving[-1] + 1] if moving else []
+        return {loop: [i for i, other in order if other == loop] for loop in self.nest.extents}
+
+    def _elements(self, operand: str, kept: dict[str, list[int]], pin: int | None) -> int:
+        """Add up the elements of an operand over all combinations of the digits that are kept."""
+        groups = {loop: self._groups(loop, nodes, pin) for loop, nodes in kept.items()}
+        total = 1
+        for loop, contexts in groups.items():
+            if loop not in USES[operand]:
+                total *= sum(contexts.values())
+            elif operand != "input" or loop in "gnk":
+                total *= sum(len(members) * count for members, count in contexts.items())
+        if operand != "input":
+            return total
+        layer = self.nest.layer
+        for axis, (out, tap) in enumerate(AXES):
+            total *= sum(
+                count * others * positions(outputs, taps, layer.stride[axis], layer.dilation[axis])
+                for outputs, count in groups[out].items()
+                for taps, others in groups[tap].items()
+            )
+        return total
+
+    def _groups(self, loop: str, nodes: list[int], pin: int | None) -> Counter[tuple[int, ...]]:
+        """Return the positions that share digits, relative to their first, and how often each such set is there."""
+        at = np.arange(self.nest.extents[loop])
+        keys = np.zeros(len(at), np.int64)
+        for node in nodes:
+            keys = keys * (int(self.nest.digits[loop][node].max()) + 1) + self.nest.digits[loop][node]
+        if pin is not None:
+            chosen = self._pinned(loop, pin)
+            at, keys = at[chosen], keys[chosen]
+        found: Counter[tuple[int, ...]] = Counter()
+        for key in np.unique(keys):
+            members = at[keys == key]
+            found[tuple((members - members[0]).tolist())] += 1
+        return found
+
+    @cached_property
+    def steps(self) -> int:
+        """Combinations of iterations of the memories' loops: how often every multiplier is fed at most."""
+        memories = [i for i, node in enumerate(self.nodes) if node.axis is None]
+        return prod(sum(self._groups(loop, memories, None).values()) for loop in self.nest.extents)
+
+    @cached_property
+    def macs(self) -> int:
+        """Multiplications and additions."""
+        return prod(self.nest.extents.values())
+
+    @cached_property
+    def energy(self) -> int:
+        """Attojoules of all that is read, written and multiplied."""
+        machine = self.nest.machine
+        total = self.macs * attojoules(machine.mac_pj, 1)
+        for node in self._memories:
+            level, traffic = machine.levels[self.nodes[node].level], self.at(node)
+            written = (
+                level.write_pj_per_byte if level.write_pj_per_byte is not None else level.read_pj_per_byte
+            )
+            total += self._bits(traffic.read) * attojoules(level.read_pj_per_byte, 8)
+            total += self._bits(traffic.written) * attojoules(written, 8)
+        return total
+
+    @cached_property
+    def cycles(self) -> int:
+        """Cycles: ports of all memories work beside the multipliers, but for tiles that exist only once.
+
+        Filling and draining a memory without double buffering stops what is further in.
+        """
+        computing = -(-self.steps // self.nest.machine.macs_per_cycle)
+        serial = sum(
+            self._transfer_cycles(node)
+            for node in self._memories[1:]
+            if not self._level(node).double_buffering
+        )
+        ports = (self._port_cycles(self._level(node), self.at(node, busiest=True)) for node in self._memories)
+        return max(computing + serial, *ports)
+
+    @property
+    def _memories(self) -> list[int]:
+        return [i for i, node in enumerate(self.nodes) if node.axis is None]
+
+    def _level(self, node: int) -> Level:
+        return self.nest.machine.levels[self.nodes[node].level]
+
+    def _transfer_cycles(self, node: int) -> int:
+        """Cycles in which the first instance of a memory is filled and drained."""
+        cycles = 0
+        for crossing in self.busiest:
+            if crossing.child == node:
+                outside = self._port_cycles(self._level(crossing.parent), crossing.outside)
+                cycles += max(outside, self._port_cycles(self._level(node), crossing.inside))
+        return cycles
+
+    def _port_cycles(self, level: Level, traffic: Traffic) -> int:
+        """Cycles in which a level's port, or the busier of two, moves something."""
+        read, written = self._bits(traffic.read) / 8, self._bits(traffic.written) / 8
+        if level.bytes_per_cycle is not None:
+            return ceil((read + written) / level.bytes_per_cycle)
+        ports = ((read, level.read_bytes_per_cycle), (written, level.write_bytes_per_cycle))
+        return max(ceil(amount / rate) if rate is not None else 0 for amount, rate in ports)
+
+    def _bits(self, counts: Counter[str]) -> int:
+        return sum(count * int(getattr(self.nest.machine.bits, kind)) for kind, count in counts.items())
+
+
+def attojoules(picojoules: float | None, parts: int) -> int:
+    """Return a price as whole attojoules of one of some parts: of a bit where it is that of a byte."""
+    return round((picojoules or 0.0) * 1e6 / parts)

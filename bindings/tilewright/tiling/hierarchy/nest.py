@@ -1,0 +1,151 @@
+"""A plan's loop nest on a layer: the blocks of each node, and which limits of the machine they keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from itertools import product
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.spec.layer import Layer
+from tilewright.tiling.hierarchy.machine import LOOPS, REDUCED, USES, HierarchyMachine
+from tilewright.tiling.hierarchy.plan import HierarchyPlan
+
+
+def extents(layer: Layer) -> dict[str, int]:
+    """Iterations of each loop of a layer."""
+    maps, rows, columns = layer.output
+    sizes = (
+        layer.groups,
+        layer.batch,
+        maps // layer.groups,
+        rows,
+        columns,
+        layer.input[0] // layer.groups,
+        *layer.kernel,
+    )
+    return dict(zip(LOOPS, sizes, strict=True))
+
+
+def positions(outputs: Iterable[int], taps: Iterable[int], stride: int, dilation: int) -> int:
+    """Return how many rows of the padded input lie under some rows of output, for some rows of the kernel."""
+    return len({y * stride + r * dilation for y, r in product(outputs, taps)})
+
+
+class Nest:
+    """A loop nest.
+
+    Attributes
+    ----------
+    extents
+        Iterations of each loop of the layer.
+    blocks
+        Before each node, and last inside of all, the size of the block in each loop. The last block of a loop
+        is smaller where the steps do not divide the block outside.
+    """
+
+    def __init__(self, layer: Layer, machine: HierarchyMachine, plan: HierarchyPlan) -> None:
+        self.layer, self.machine, self.plan = layer, machine, plan
+        self.extents = extents(layer)
+        self.blocks = [dict(self.extents)]
+        for loops in plan.nest:
+            self.blocks.append({**self.blocks[-1], **dict(loops)})
+
+    def trips(self, node: int, loop: str) -> int:
+        """Return how often a node's loop runs, in a block that no border cuts off."""
+        return -(-self.blocks[node][loop] // self.blocks[node + 1][loop])
+
+    @cached_property
+    def digits(self) -> dict[str, NDArray[np.int64]]:
+        """For each loop, the iteration of each node's loop in which each position is reached, shape (nodes, extent)."""
+        found = {}
+        for loop, extent in self.extents.items():
+            at = np.arange(extent)
+            rows = []
+            for node in range(len(self.plan.nest)):
+                rows.append(at // self.blocks[node + 1][loop])
+                at = at % self.blocks[node + 1][loop]
+            found[loop] = np.array(rows)
+        return found
+
+    def violation(self) -> str | None:
+        """Say what is wrong with the nest, or None."""
+        return self._malformed() or self._overflow()
+
+    def _malformed(self) -> str | None:
+        nodes = self.machine.nodes
+        if len(self.plan.nest) != len(nodes):
+            return f"nest: the plan has {len(self.plan.nest)} lists of loops, the machine {len(nodes)} nodes"
+        for number, (node, loops) in enumerate(zip(nodes, self.plan.nest, strict=True)):
+            letters = [letter for letter, _ in loops]
+            if len(set(letters)) < len(letters):
+                return f"nest: {node.name} has a loop twice"
+            for letter, step in loops:
+                block = self.blocks[number][letter]
+                if step >= block:
+                    return f"nest: {node.name} goes through {block} {LOOPS[letter]} in steps of {step}"
+                if node.axis is not None and letter not in node.axis.loops:
+                    return f"fanout: {LOOPS[letter]} cannot be unrolled over {node.name}"
+            if node.axis is not None:
+                used = prod(self.trips(number, letter) for letter in letters)
+                if used > node.axis.size:
+                    return f"fanout: {node.name} has {node.axis.size} instances, {used} are used"
+        left = {LOOPS[loop]: size for loop, size in self.blocks[-1].items() if size > 1}
+        return f"nest: the innermost block is not one position: {left}" if left else None
+
+    def _overflow(self) -> str | None:
+        for number, node in enumerate(self.machine.nodes):
+            level = self.machine.levels[node.level]
+            if node.axis is not None or level.capacity_bytes is None:
+                continue
+            bits = {
+                operand: level.copies * self.held(operand, number) * self.held_bits(operand, number)
+                for operand in level.holds
+            }
+            if isinstance(level.capacity_bytes, int):
+                if sum(bits.values()) > 8 * level.capacity_bytes:
+                    needed = -(-sum(bits.values()) // 8)
+                    return (
+                        f"memory overflow: {level.name} needs {needed} bytes, it has {level.capacity_bytes}"
+                    )
+                continue
+            for operand, held in bits.items():
+                given = getattr(level.capacity_bytes, operand)
+                if held > 8 * given:
+                    return f"memory overflow: {level.name} needs {-(-held // 8)} bytes for {operand}, it has {given}"
+        return None
+
+    def held(self, operand: str, node: int) -> int:
+        """Elements of the largest tile of an operand that a memory holds."""
+        return self.elements(operand, self.blocks[node])
+
+    def elements(self, operand: str, block: dict[str, int]) -> int:
+        """Elements of an operand under a block."""
+        layer = self.layer
+        if operand != "input":
+            return prod(block[loop] for loop in USES[operand])
+        rows, columns = (
+            positions(range(block[out]), range(block[tap]), layer.stride[axis], layer.dilation[axis])
+            for axis, (out, tap) in enumerate(("yr", "xs"))
+        )
+        return block["g"] * block["n"] * block["k"] * rows * columns
+
+    def held_bits(self, operand: str, node: int) -> int:
+        """Width of an operand's elements in a memory; outputs are partial where they are not complete when they come."""
+        bits = self.machine.bits
+        if operand != "output" or self._come_complete(node):
+            return int(getattr(bits, operand))
+        return bits.partial
+
+    def _come_complete(self, node: int) -> bool:
+        """Whether outputs reach a memory from further in only when they are complete."""
+        inner = [holder for holder in self.machine.holders["output"] if holder > node]
+        last = inner[0] if inner else len(self.machine.nodes)
+        for number in range(last):
+            outside = self.machine.nodes[number].axis is None or number < node
+            if outside and any(self.trips(number, loop) > 1 for loop in REDUCED):
+                return False
+        return True
