@@ -1,10 +1,13 @@
 """The room's own exact method: every tile and schedule that can matter, enumerated with proof.
 
 What is enumerated and why nothing is lost is argued in docs/tiling.md; the searches are in
-``tilewright.tiling.dsp.exact`` and ``tilewright.tiling.npu.exact``.
+``tilewright.tiling.dsp.exact`` and ``tilewright.tiling.npu.exact``. That of hierarchies is in
+``tilewright.tiling.hierarchy.exact``, and argued in docs/hierarchy.md.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from tilewright.core.context import Outcome, RunContext
 from tilewright.spec.errors import OutOfTimeError
@@ -29,3 +32,11 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
         return Outcome("feasible", plan)
     search.on_bound(found.value)
     return Outcome("optimal", plan, found.value)
+
+
+def compile_kernels(_bundled: Callable[[str], Problem]) -> None:
+    """Compile what it runs; see `tilewright.core.catalogue.kernel_file`."""
+    levels = [{"name": "dram"}, {"name": "buffer", "capacity_bytes": 1000}]
+    machine = {"kind": "hierarchy", "levels": levels}
+    layer = {"input": [2, 2, 2], "kernels": 2, "kernel": [1, 1]}
+    solve(Problem.model_validate({"layer": layer, "machine": machine}), RunContext())

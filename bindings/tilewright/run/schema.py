@@ -162,6 +162,53 @@ class NpuNetwork(NpuTotals):
     """By name, in order."""
 
 
+class Loops(Table):
+    """The loops of a memory or of an axis of an array."""
+
+    node: str
+    loops: Amounts
+    """Iterations, outermost first."""
+
+
+class MovedElements(Table):
+    """What all instances of a memory read and write."""
+
+    read: Amounts
+    """By what it is: input, weights, output, or partial sums."""
+    written: Amounts
+
+
+class HierarchyTotals(InCycles):
+    """Of tiles on a hierarchy of memories, of one layer or of all layers of a network."""
+
+    duration_cycles: Count
+    """What the plan takes on its machine."""
+    accesses_elements: Count
+    """Elements read from and written to the memory that the objective names, or the outermost one."""
+    energy_aj: Count
+    """Energy of memories and MACs by the instance's prices, in attojoules."""
+    utilisation: float
+    """Share of all multipliers' cycles in which they multiply."""
+
+
+class HierarchyLayer(HierarchyTotals):
+    """Of one layer on a hierarchy."""
+
+    edp_nj_cycles: Count
+    """Energy times delay, in nanojoules times cycles."""
+    nest: list[Loops]
+    """The loop nest, outermost first."""
+    levels_elements: dict[str, MovedElements]
+    """By memory."""
+
+
+class HierarchyNetwork(HierarchyTotals):
+    """Of a network on a hierarchy."""
+
+    layers: dict[str, HierarchyLayer]
+    """By name, in order."""
+
+
 class PipelinePoint(Table):
     """A plan of a Pareto front."""
 
@@ -284,7 +331,9 @@ class Fusion(Lasting, FusedTotals):
     """By the names of their operations, joined by a plus sign, in order."""
 
 
-Measures = Grouping | DspNetwork | DspLayer | NpuNetwork | NpuLayer | Pipeline | Fusion
+Tilings = DspNetwork | DspLayer | NpuNetwork | NpuLayer | HierarchyNetwork | HierarchyLayer
+
+Measures = Grouping | Tilings | Pipeline | Fusion
 
 
 # Reports --------------------------------------------------------------------------------------------

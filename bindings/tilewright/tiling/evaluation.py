@@ -11,17 +11,18 @@ from tilewright.core import front
 from tilewright.core.bounds import Bound
 from tilewright.core.context import CONSTRUCT
 from tilewright.core.portfolio import Portfolio
-from tilewright.simulator import Report, Violation
+from tilewright.simulator import MAX_NUMERIC_ELEMENTS, Report, Violation
+from tilewright.simulator.level_numbers import MOST_MACS
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
 from tilewright.spec.network import MAX_LAYERS
-from tilewright.tiling import dsp, npu
+from tilewright.tiling import dsp, hierarchy, npu
 from tilewright.tiling.machine_kind import MachineKind
 from tilewright.tiling.measures import measures
 from tilewright.tiling.plan import Plan
-from tilewright.tiling.problem import UNITS, Problem
+from tilewright.tiling.problem import Problem
 
-MACHINES: dict[str, MachineKind] = {"dsp": dsp, "npu": npu}
+MACHINES: dict[str, MachineKind] = {"dsp": dsp, "npu": npu, "hierarchy": hierarchy}
 """What each kind of machine knows of a layer's plans."""
 
 
@@ -70,7 +71,7 @@ def _violation(problem: Problem, plan: Plan) -> str | None:
     for name, most in problem.limits.at_most.given.items():
         cost = kind.objective(problem.with_(objective={"minimise": name, "tolerance": 0.0}), layer)
         if cost > most:
-            return f"limit of {name}: the plan has {cost:,} {UNITS[name]}, the limits allow {most:,}"
+            return f"limit of {name}: the plan has {cost:,} {problem.units[name]}, the limits allow {most:,}"
     return None
 
 
@@ -263,7 +264,10 @@ def numeric_elements(problem: Problem) -> int:
         shapes = (layer.kernels_shape, layer.output_shape, (*layer.input_shape[:2], rows, columns))
         return sum(prod(shape) for shape in shapes)
 
-    return max(elements(part.one_layer) for _, part in problem.parts)
+    layers = [part.one_layer for _, part in problem.parts]
+    if problem.machine.kind == "hierarchy" and max(layer.macs for layer in layers) > MOST_MACS:
+        return MAX_NUMERIC_ELEMENTS + 1  # which is executed MAC by MAC
+    return max(map(elements, layers))
 
 
 def most_values(problem: Problem) -> int:

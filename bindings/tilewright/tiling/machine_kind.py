@@ -1,4 +1,4 @@
-"""The contract of a kind of machine, which a package of that name satisfies: ``dsp``, ``npu``.
+"""The contract of a kind of machine, which a package of that name satisfies: ``dsp``, ``npu``, ``hierarchy``.
 
 To add a kind:
 
@@ -57,6 +57,10 @@ class LayerProblem(Protocol):
     @property
     def minimise(self) -> str:
         """What is minimised, one of the kind's objectives."""
+
+    @property
+    def level(self) -> str:
+        """The memory whose accesses are counted, where a machine has several."""
 
     @property
     def limits(self) -> LayerLimits:

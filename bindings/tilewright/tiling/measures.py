@@ -33,11 +33,23 @@ NPU = {
     "published_time_ps": "published_ps",
     "published_bursts": "published_bursts",
 }
+HIERARCHY = {
+    "cycles": "duration_cycles",
+    "accesses": "accesses_elements",
+    "energy": "energy_aj",
+    "edp": "edp_nj_cycles",
+    "utilisation": "utilisation",
+    "nest": "nest",
+    "levels": "levels_elements",
+}
 """What the facts of a layer are called among its measures."""
+
+NAMES = {"dsp": DSP, "npu": NPU, "hierarchy": HIERARCHY}
 
 SUMMED = {
     "dsp": ("duration_cycles", "accesses_elements", "energy_fj", "least_accesses_elements"),
     "npu": ("duration_ps", "accesses_elements", "bursts", "published_ps", "published_bursts"),
+    "hierarchy": ("duration_cycles", "accesses_elements", "energy_aj"),
 }
 """Measures of a network that are sums over its layers."""
 
@@ -58,12 +70,14 @@ def _executed(problem: Problem, report: Report) -> dict[str, Any]:
     machine = problem.machine
     if machine.kind == "npu":  # whose tensors are parts of operands: "input TLE0"
         return of_execution(report, "ps", lambda tensor: tensor.split()[0]) | {"duration_of": "serial"}
+    if machine.kind == "hierarchy":
+        return of_execution(report)
     duration_of = "lockstep" if machine.double_buffering else "serial"
     return of_execution(report) | {"duration_of": duration_of, "energy_prices": machine.energy.source}
 
 
 def _of_layer(problem: Problem, report: Report) -> dict[str, Any]:
-    found = _executed(problem, report) | renamed(report.facts, DSP if problem.machine.kind == "dsp" else NPU)
+    found = _executed(problem, report) | renamed(report.facts, NAMES[problem.machine.kind])
     if "front" in report.facts:
         found["front"] = [renamed(point, DSP) for point in report.facts["front"]]
     return found
@@ -74,6 +88,9 @@ def _of_network(problem: Problem, layers: Sequence[dict[str, Any]]) -> dict[str,
     total = {key: sum(layer[key] for layer in layers) for key in SUMMED[machine.kind]}
     if machine.kind == "npu":
         return total
+    if machine.kind == "hierarchy":
+        macs = sum(layer["macs"] for layer in layers)
+        return total | {"utilisation": macs / (total["duration_cycles"] * machine.most_macs_per_cycle)}
     operations = 2 * sum(layer["macs"] for layer in layers)
     return total | {
         "gops_per_second": machine.clock_mhz * operations / total["duration_cycles"] / 1000,

@@ -24,7 +24,8 @@ def _bridge(problem: Problem) -> KindBridge:
 
 def suits(problem: Problem, formulation: Path) -> bool:
     """Whether a formulation is one for the problem's kind of machine, by what it includes."""
-    return f'include "{CORES[problem.machine.kind]}"' in formulation.read_text("utf-8")
+    core = CORES.get(problem.machine.kind)
+    return core is not None and f'include "{core}"' in formulation.read_text("utf-8")
 
 
 def size(problem: Problem) -> int:

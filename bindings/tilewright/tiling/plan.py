@@ -9,9 +9,10 @@ from typing import Any
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import MAX_LAYERS
 from tilewright.tiling.dsp.plan import DspPlan
+from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.npu.plan import NpuPlan
 
-LayerPlan = DspPlan | NpuPlan
+LayerPlan = DspPlan | NpuPlan | HierarchyPlan
 
 
 @dataclass(frozen=True)
@@ -61,5 +62,7 @@ class Plan:
 
 
 def _layer(data: Any, file: str | None) -> LayerPlan:
+    if isinstance(data, dict) and "nest" in data:
+        return HierarchyPlan.from_json(data, file)
     kind = NpuPlan if isinstance(data, dict) and "partition" in data else DspPlan
     return kind.from_json(data, file)

@@ -63,6 +63,7 @@ UNITS = {
     "energy": (1e-9, "µJ"),
     "pareto": (1.0, "cycles of the fastest"),
     "time": (1e-6, "µs"),
+    "edp": (1.0, "nJ cycles"),
 }
 """What objectives are shown in."""
 
@@ -151,7 +152,7 @@ def _layer_sheet(problem: Problem, plan: Plan, report: Report, title: str | None
     nest = _nest(problem)
     upper = 3.6 if dsp else 2.1
     bottom = top + upper + 0.75
-    figure = page.create(SHEET_WIDTH, bottom + 1.75)
+    figure = page.create(SHEET_WIDTH, bottom + (1.75 if problem.machine.kind != "hierarchy" else -0.5))
     right = LEFT + 0.75
     if nest is not None and isinstance(layer, DspPlan):
         plane = page.axes(LEFT, top, 3.0, upper - 0.25)
@@ -165,6 +166,8 @@ def _layer_sheet(problem: Problem, plan: Plan, report: Report, title: str | None
     if nest is not None and isinstance(layer, DspPlan):
         memory = page.axes(right, top + half + 1.0, SHEET_WIDTH - right - 1.7, upper - half - 1.25)
         _memory(memory, nest, layer)
+    if problem.machine.kind == "hierarchy":  # which is counted, not timed
+        return figure
     timeline = page.axes(LEFT, bottom, SHEET_WIDTH - LEFT - 0.9, 0.95)
     _timeline(timeline, problem, report, "(d) " if nest is not None else "(b) ")
     return figure
@@ -174,9 +177,13 @@ def _layer_numbers(problem: Problem, plan: Plan, report: Report) -> list[str]:
     if report.violation is not None:
         return [f"{report.n_steps:,} tiles were computed"]
     scale, unit = UNITS[problem.minimise]
+    if problem.unit == "aJ":
+        scale /= 1000
     value = objective(problem, plan) * scale
     words = f"{value:,.0f}" if scale == 1 else f"{value:,.1f}"
-    numbers = [f"objective {words} {unit}", f"{report.n_steps:,} tiles"]
+    numbers = [f"objective {words} {unit}"]
+    if problem.machine.kind != "hierarchy":
+        numbers.append(f"{report.n_steps:,} tiles")
     facts = report.facts
     for key, form in (
         ("cycles", "{:,} cycles"),

@@ -3,34 +3,50 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError, did_you_mean
 from tilewright.spec.layer import MAX_SIZE, Layer
 from tilewright.spec.network import Network
 from tilewright.tiling.dsp.machine import DspMachine
+from tilewright.tiling.hierarchy.machine import OBJECTIVES as HIERARCHY_OBJECTIVES
+from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.npu.machine import NpuMachine
 
 Share = Annotated[float, Field(ge=0, le=100)]
 Amount = Annotated[int, Field(ge=0, le=2**62)]
 
-OBJECTIVES = {"dsp": ("accesses", "cycles", "energy", "pareto"), "npu": ("time", "accesses")}
+OBJECTIVES = {
+    "dsp": ("accesses", "cycles", "energy", "pareto"),
+    "npu": ("time", "accesses"),
+    "hierarchy": HIERARCHY_OBJECTIVES,
+}
 """What can be minimised, the default first."""
 
 UNITS = {"accesses": "elements", "cycles": "cycles", "energy": "fJ", "pareto": "cycles", "time": "ps"}
 """What each objective counts."""
 
+HIERARCHY_UNITS = UNITS | {"energy": "aJ", "edp": "nJ cycles"}
+"""What objectives count on a hierarchy, whose prices are of single bits."""
+
 SCHEDULES = {
     "dsp": ("any", "thesis", "intra", "kc", "oc", "oxyn", "oxyn/ox"),
     "npu": ("any", "IS", "OS", "WS"),
+    "hierarchy": ("any",),
 }
 """Schedules that plans can be limited to."""
 
-PARTITIONS = {"dsp": ("any",), "npu": ("any", "KS", "KS&OFM", "OFM")}
+PARTITIONS = {"dsp": ("any",), "npu": ("any", "KS", "KS&OFM", "OFM"), "hierarchy": ("any",)}
 """Partitions over the cores that plans can be limited to."""
+
+ALONE = ("pareto", "edp")
+"""Objectives of a single layer, whose values for layers do not add up to that for a network."""
+
+FACTORS = {"dsp": ("even",), "npu": ("even",), "hierarchy": ("perfect",)}
+"""Sizes of tiles that plans can be limited to, the default first."""
 
 
 class TilingObjective(Spec):
@@ -38,14 +54,16 @@ class TilingObjective(Spec):
 
     Attributes
     ----------
-    minimise : {"accesses", "cycles", "energy", "pareto", "time"}, or a list of them
-        Elements moved from and to external memory; cycles of a DSP; femtojoules of a DSP; every trade-off of
-        throughput against memory efficiency (thesis, equation 5.24); picoseconds of an NPU. Of a list each
-        one is minimised among the plans that are good in those before it. Layers of a network are each
-        taken by themselves.
+    minimise : {"accesses", "cycles", "energy", "edp", "pareto", "time"}, or a list of them
+        Elements moved from and to external memory; cycles of a DSP or a hierarchy; femtojoules of a DSP,
+        attojoules of a hierarchy; energy times delay of a hierarchy; every trade-off of throughput against
+        memory efficiency (thesis, equation 5.24); picoseconds of an NPU. Of a list each one is minimised
+        among the plans that are good in those before it. Layers of a network are each taken by themselves.
     tolerance
         How much more than its least each objective of a list but the last may cost, as a share of that: one
         number for all of them, or one for each.
+    level
+        The memory of a hierarchy whose accesses are counted, by default the first.
     """
 
     table_name: ClassVar[str] = "objective"
@@ -53,6 +71,12 @@ class TilingObjective(Spec):
 
     minimise: str | tuple[str, ...] | None = None
     tolerance: Share | tuple[Share, ...] = 0.0
+    level: str | None = None
+
+    @model_serializer(mode="wrap")
+    def _brief(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what files of former versions cannot have said, which identifies their problems."""
+        return _told(serialise(self), "level")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -85,7 +109,7 @@ class Ceilings(Spec):
     accesses
         Elements moved from and to external memory.
     cycles, energy
-        Cycles and femtojoules, of a DSP.
+        Cycles and femtojoules of a DSP; cycles and attojoules of a hierarchy.
     time
         Picoseconds, of an NPU.
     """
@@ -113,6 +137,9 @@ class TilingLimits(Spec):
         NPU: ``any``, ``KS``, ``KS&OFM``, ``OFM``.
     at_most
         What the plan of a layer may cost at most.
+    factors
+        Hierarchy: ``perfect``, tiles divide the tile outside of them. DSP and NPU: ``even``, tiles of a loop
+        are as large as each other but for the last.
     """
 
     table_name: ClassVar[str] = "limits"
@@ -121,6 +148,17 @@ class TilingLimits(Spec):
     schedule: str = "any"
     partition: str = "any"
     at_most: Ceilings = Ceilings()
+    factors: str | None = None
+
+    @model_serializer(mode="wrap")
+    def _brief(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what files of former versions cannot have said, which identifies their problems."""
+        return _told(serialise(self), "factors")
+
+
+def _told(table: dict[str, Any], *fields: str) -> dict[str, Any]:
+    """Return a table without some fields where they are left open."""
+    return {name: value for name, value in table.items() if name not in fields or value is not None}
 
 
 class Part(NamedTuple):
@@ -142,7 +180,7 @@ class Problem(Spec):
     layer: Layer | None = None
     network: Network | None = None
     batch: Annotated[int, Field(ge=1, le=MAX_SIZE)] | None = None
-    machine: Annotated[DspMachine | NpuMachine, Field(discriminator="kind")]
+    machine: Annotated[DspMachine | NpuMachine | HierarchyMachine, Field(discriminator="kind")]
     objective: TilingObjective = TilingObjective()
     limits: TilingLimits = TilingLimits()
 
@@ -153,6 +191,7 @@ class Problem(Spec):
         if self.layer is not None and self.batch is not None:
             raise InputError("batch", self.batch, "is for networks; a layer has a batch of its own")
         self._check_choices()
+        self._check_level()
         if self.layer is not None:
             for name in self.objective.names or (self.minimise,):
                 self.machine.check(self.layer, name)
@@ -164,18 +203,19 @@ class Problem(Spec):
         """Refuse what this machine does not have, with what it has; a front is of a single layer."""
         kind, network, limits = self.machine.kind, self.network is not None, self.limits
         names = self.objective.names or (self.minimise,)
-        single = tuple(name for name in OBJECTIVES[kind] if name != "pareto")
+        single = tuple(name for name in OBJECTIVES[kind] if name not in ALONE)
         objectives = single if network or names[1:] else OBJECTIVES[kind]
         for field, value, known in (
             *(("objective.minimise", name, objectives) for name in names),
             *((f"limits.at_most.{name}", name, single) for name in limits.at_most.given),
             ("limits.schedule", limits.schedule, SCHEDULES[kind]),
             ("limits.partition", limits.partition, PARTITIONS[kind]),
+            ("limits.factors", limits.factors or FACTORS[kind][0], FACTORS[kind]),
         ):
             if value in known:
                 continue
             there_are = f"a machine of kind {kind} has: {', '.join(known)}"
-            if value == "pareto" and value in OBJECTIVES[kind]:
+            if value in ALONE and value in OBJECTIVES[kind]:
                 alone = "a single layer, not for a network" if network else "itself, not for a list"
                 there_are = f"is for {alone}; {there_are}"
             raise InputError(field, value, there_are + did_you_mean(value, known))
@@ -184,6 +224,23 @@ class Problem(Spec):
             raise InputError(
                 "limits.at_most", limits.at_most.given, f"is for a single plan, not for {others}"
             )
+
+    def _check_level(self) -> None:
+        """Refuse a level whose accesses cannot be counted."""
+        level, field = self.objective.level, "objective.level"
+        if level is None:
+            return
+        if self.machine.kind != "hierarchy":
+            raise InputError(field, level, "is for machines of kind hierarchy")
+        names = [one.name for one in self.machine.levels if not one.fanout]
+        if level not in names:
+            raise InputError(field, level, f"the machine has the memories {', '.join(names)}")
+
+    @property
+    def level(self) -> str:
+        """The memory of a hierarchy whose accesses are counted."""
+        levels = self.machine.levels if self.machine.kind == "hierarchy" else ()
+        return self.objective.level or next((level.name for level in levels), "")
 
     @property
     def minimise(self) -> str:
@@ -220,7 +277,12 @@ class Problem(Spec):
     @property
     def unit(self) -> str:
         """What the objective counts."""
-        return UNITS[self.minimise]
+        return self.units[self.minimise]
+
+    @property
+    def units(self) -> dict[str, str]:
+        """What each objective counts on the machine."""
+        return HIERARCHY_UNITS if self.machine.kind == "hierarchy" else UNITS
 
     @property
     def one_layer(self) -> Layer:

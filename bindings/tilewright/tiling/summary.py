@@ -36,6 +36,9 @@ def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
         return [header, *(_point(problem, point) for point in report["facts"]["front"])]
     if problem.network is None:
         return []
+    if problem.machine.kind == "hierarchy":
+        header = ("layer", "accesses", "cycles", "busy", "uJ")
+        return [header, *(_hierarchy_line(layer) for layer in report["layers"])]
     if problem.machine.kind == "npu":
         header = ("layer", "partition", "schedule", "tile", "loaded", "written", "us")
         return [header, *(_npu_line(layer) for layer in report["layers"])]
@@ -89,6 +92,38 @@ def _npu_line(layer: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
+def _hierarchy_line(layer: dict[str, Any]) -> tuple[str, ...]:
+    facts = layer["facts"]
+    return (
+        layer["name"],
+        f"{facts['accesses']:,}",
+        f"{facts['cycles']:,}",
+        f"{100 * facts['utilisation']:.1f} %",
+        f"{facts['energy'] / 1e12:,.2f}",
+    )
+
+
+def _hierarchy_layer(facts: dict[str, Any]) -> Rows:
+    """Show the loops of each node, and what each memory moves."""
+    shown = []
+    for node in facts["nest"]:
+        loops = ", ".join(f"{name} {trips}" for name, trips in node["loops"].items()) or "-"
+        moved = facts["levels"].get(node["node"])
+        told = ""
+        if moved is not None:
+            read, written = (sum(moved[way].values()) for way in ("read", "written"))
+            told = f"; {read:,} elements read, {written:,} written"
+        shown.append((node["node"], loops + told))
+    return [
+        *shown,
+        (
+            "duration",
+            f"{facts['cycles']:,} cycles, PEs are busy for {100 * facts['utilisation']:.1f} % of them",
+        ),
+        ("energy", f"{facts['energy'] / 1e12:,.3f} uJ"),
+    ]
+
+
 def _amounts(table: dict[str, int]) -> str:
     """Show how many elements of each operand; on an NPU all TLEs together."""
     total: dict[str, int] = {}
@@ -108,7 +143,10 @@ def _total_time(problem: Problem, layers: list[dict[str, Any]]) -> Rows:
         total = sum(layer["facts"]["time_ps"] for layer in layers)
         return [("time", f"{total / 1e6:,.0f} us")]
     cycles = sum(layer["facts"]["cycles"] for layer in layers)
-    energy = sum(layer["facts"]["energy_fj"] for layer in layers)
+    hierarchy = problem.machine.kind == "hierarchy"
+    energy = sum(
+        layer["facts"]["energy"] // 1000 if hierarchy else layer["facts"]["energy_fj"] for layer in layers
+    )
     seconds = cycles / problem.machine.clock_mhz / 1e6
     return [
         ("duration", f"{cycles:,} cycles, {1e3 * seconds:.2f} ms at {problem.machine.clock_mhz} MHz"),
@@ -125,6 +163,8 @@ def _prices(problem: Problem) -> str:
 
 def _layer(problem: Problem, report: dict[str, Any]) -> Rows:
     facts = report["facts"]
+    if problem.machine.kind == "hierarchy":
+        return _hierarchy_layer(facts)
     loaded, written = _amounts(report["loaded"]), _amounts(report["written"])
     if problem.machine.kind == "npu":
         tile = ", ".join(f"{name} {size}" for name, size in facts["tile"].items())

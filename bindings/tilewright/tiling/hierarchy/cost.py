@@ -1,9 +1,9 @@
-"""What a loop nest costs: reads and writes of each operand at each level, cycles and energy, in closed form.
+"""What a loop nest moves: reads and writes of each operand at each level, in closed form.
 
-A tile is fetched when the innermost loop outside that moves its operand goes on; loops inside of that one leave it
-where it is. So transfers are counted by the digits of a position, one for each node's loop: a transfer is made
-for each combination of the digits of loops that bring a new tile, and of the arrays' digits for the instances that
-it comes from or goes to.
+A tile is fetched when the innermost loop outside that moves its operand goes on; loops inside of that one
+leave it where it is. So transfers are counted by the digits of a position, one for each node: a transfer
+is made for each combination of the digits of loops that bring a new tile, and of the arrays' digits for the
+instances that it comes from or goes to.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import ceil, prod
+from itertools import pairwise
+from math import prod
 
 import numpy as np
 
-from tilewright.tiling.hierarchy.machine import OPERANDS, REDUCED, USES, Level
-from tilewright.tiling.hierarchy.nest import Nest, positions
-
-AXES = ("yr", "xs")
-"""Loops over outputs and over the kernel that together move the input, vertically and horizontally."""
+from tilewright.simulator.levels import INSIDE, OUTSIDE, READ, WRITTEN
+from tilewright.tiling.hierarchy.machine import OPERANDS, REDUCED, USES
+from tilewright.tiling.hierarchy.measure import KINDS, Moved
+from tilewright.tiling.hierarchy.nest import AXES, Nest, positions
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Crossing:
     Attributes
     ----------
     parent, child
-        Their nodes; the child of the last memory is the number of nodes, for the multipliers, which hold nothing.
+        Their nodes; the child of the last memory is the number of nodes, for the multipliers.
     outside, inside
         What is read and written at the parent, and at the child.
     """
@@ -86,7 +86,7 @@ class Cost:
         found = []
         for operand in OPERANDS:
             holders = [*self.nest.machine.holders[operand], len(self.nodes)]
-            for parent, child in zip(holders, holders[1:], strict=False):
+            for parent, child in pairwise(holders):
                 found.append(self._crossing(operand, parent, child, pinned))
         return found
 
@@ -121,7 +121,7 @@ class Cost:
         return traffic
 
     def _first(self, parent: int, child: int, pinned: bool) -> int:
-        """Elements that come to a parent without a partial sum, so that the first to ask for them get none."""
+        """Elements that come to a parent without a partial sum, so that who asks first gets none."""
         if pinned:
             return self._outputs(parent)
         holders = self.nest.machine.holders["output"]
@@ -196,7 +196,7 @@ class Cost:
         return total
 
     def _groups(self, loop: str, nodes: list[int], pin: int | None) -> Counter[tuple[int, ...]]:
-        """Return the positions that share digits, relative to their first, and how often each such set is there."""
+        """Return the positions that share digits, relative to their first, and how often each such set is."""
         at = np.arange(self.nest.extents[loop])
         keys = np.zeros(len(at), np.int64)
         for node in nodes:
@@ -217,67 +217,20 @@ class Cost:
         return prod(sum(self._groups(loop, memories, None).values()) for loop in self.nest.extents)
 
     @cached_property
-    def macs(self) -> int:
-        """Multiplications and additions."""
-        return prod(self.nest.extents.values())
-
-    @cached_property
-    def energy(self) -> int:
-        """Attojoules of all that is read, written and multiplied."""
-        machine = self.nest.machine
-        total = self.macs * attojoules(machine.mac_pj, 1)
-        for node in self._memories:
-            level, traffic = machine.levels[self.nodes[node].level], self.at(node)
-            written = (
-                level.write_pj_per_byte if level.write_pj_per_byte is not None else level.read_pj_per_byte
-            )
-            total += self._bits(traffic.read) * attojoules(level.read_pj_per_byte, 8)
-            total += self._bits(traffic.written) * attojoules(written, 8)
-        return total
-
-    @cached_property
-    def cycles(self) -> int:
-        """Cycles: ports of all memories work beside the multipliers, but for tiles that exist only once.
-
-        Filling and draining a memory without double buffering stops what is further in.
-        """
-        computing = -(-self.steps // self.nest.machine.macs_per_cycle)
-        serial = sum(
-            self._transfer_cycles(node)
-            for node in self._memories[1:]
-            if not self._level(node).double_buffering
-        )
-        ports = (self._port_cycles(self._level(node), self.at(node, busiest=True)) for node in self._memories)
-        return max(computing + serial, *ports)
-
-    @property
-    def _memories(self) -> list[int]:
-        return [i for i, node in enumerate(self.nodes) if node.axis is None]
-
-    def _level(self, node: int) -> Level:
-        return self.nest.machine.levels[self.nodes[node].level]
-
-    def _transfer_cycles(self, node: int) -> int:
-        """Cycles in which the first instance of a memory is filled and drained."""
-        cycles = 0
-        for crossing in self.busiest:
-            if crossing.child == node:
-                outside = self._port_cycles(self._level(crossing.parent), crossing.outside)
-                cycles += max(outside, self._port_cycles(self._level(node), crossing.inside))
-        return cycles
-
-    def _port_cycles(self, level: Level, traffic: Traffic) -> int:
-        """Cycles in which a level's port, or the busier of two, moves something."""
-        read, written = self._bits(traffic.read) / 8, self._bits(traffic.written) / 8
-        if level.bytes_per_cycle is not None:
-            return ceil((read + written) / level.bytes_per_cycle)
-        ports = ((read, level.read_bytes_per_cycle), (written, level.write_bytes_per_cycle))
-        return max(ceil(amount / rate) if rate is not None else 0 for amount, rate in ports)
-
-    def _bits(self, counts: Counter[str]) -> int:
-        return sum(count * int(getattr(self.nest.machine.bits, kind)) for kind, count in counts.items())
-
-
-def attojoules(picojoules: float | None, parts: int) -> int:
-    """Return a price as whole attojoules of one of some parts: of a bit where it is that of a byte."""
-    return round((picojoules or 0.0) * 1e6 / parts)
+    def moved(self) -> Moved:
+        """All that is moved, as a simulation counts it."""
+        shape = len(self.nodes), 2, 2, 4
+        tables = []
+        for crossings in (self.crossings, self.busiest):
+            table = np.zeros(shape, np.int64)
+            for crossing in crossings:
+                ends = (
+                    (crossing.parent, OUTSIDE, crossing.outside),
+                    (crossing.child, INSIDE, crossing.inside),
+                )
+                for node, end, traffic in ends:
+                    if node < len(self.nodes):
+                        for way, counts in ((READ, traffic.read), (WRITTEN, traffic.written)):
+                            table[node, end, way] += [counts[kind] for kind in KINDS]
+            tables.append(table)
+        return Moved(tables[0], tables[1], self.steps)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from functools import cached_property
+from math import prod
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
 from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
+from tilewright.spec.layer import Layer
 
-OPERANDS = ("input", "weights", "output")
+Operand = Literal["input", "weights", "output"]
+
+OPERANDS: tuple[Operand, ...] = ("input", "weights", "output")
 
 LOOPS = {
     "g": "groups",
@@ -30,14 +34,16 @@ USES = {"input": "gnyxkrs", "weights": "gckrs", "output": "gncyx"}
 REDUCED = "krs"
 """The loops over which products are added up."""
 
+OBJECTIVES = ("accesses", "cycles", "energy", "edp")
+"""What can be minimised, the default first."""
+
 MOST_LEVELS = 8
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,31}$")]
-Operand = Literal["input", "weights", "output"]
 LoopName = Literal[
     "groups", "batch", "output_maps", "rows", "columns", "input_maps", "kernel_rows", "kernel_columns"
 ]
-Bytes = Annotated[int, Field(ge=1, le=2**40)]
+Bytes = Annotated[int, Field(ge=0, le=2**40)]
 Rate = Annotated[float, Field(gt=0, le=1e6)]
 Picojoules = Annotated[float, Field(ge=0, le=1e6)]
 Bits = Annotated[int, Field(ge=1, le=128)]
@@ -55,9 +61,9 @@ class Widths(Spec):
 class OperandBytes(Spec):
     """A capacity for each operand."""
 
-    input: Annotated[int, Field(ge=0, le=2**40)] = 0
-    weights: Annotated[int, Field(ge=0, le=2**40)] = 0
-    output: Annotated[int, Field(ge=0, le=2**40)] = 0
+    input: Bytes = 0
+    weights: Bytes = 0
+    output: Bytes = 0
 
 
 class Fanout(Spec):
@@ -72,7 +78,7 @@ class Fanout(Spec):
     """
 
     size: Annotated[int, Field(ge=1, le=2**20)]
-    over: tuple[LoopName, ...]
+    over: Annotated[tuple[LoopName, ...], Field(min_length=1)]
 
     @property
     def loops(self) -> str:
@@ -113,24 +119,62 @@ class Level(Spec):
     write_bytes_per_cycle: Rate | None = None
     fanout: tuple[Fanout, ...] = ()
 
-    def model_post_init(self, _context: object) -> None:
-        """Refuse an array that is a memory, too, and ports that are told twice."""
-        if self.fanout:
-            told = self.model_fields_set - {"name", "fanout"}
-            if told:
-                raise InputError(
-                    min(told), getattr(self, min(told)), "is for memories; this level is an array"
-                )
-        elif not self.holds:
-            raise InputError("holds", [], "a memory holds at least one operand")
-        if self.bytes_per_cycle is not None and (self.read_bytes_per_cycle or self.write_bytes_per_cycle):
-            limit = "is of one port; give this or those of two ports, not both"
-            raise InputError("bytes_per_cycle", self.bytes_per_cycle, limit)
-
     @property
     def copies(self) -> int:
         """How often every tile exists."""
         return 2 if self.double_buffering else 1
+
+
+def _check_level(level: Level) -> None:
+    """Refuse an array that is a memory, too, operands that are held twice, and ports that are told twice."""
+    field = f"machine.levels.{level.name}"
+    if level.fanout:
+        for name, value in Level(name=level.name):
+            told = getattr(level, name)
+            if name != "fanout" and told != value:
+                raise InputError(f"{field}.{name}", told, "is for memories; this level is an array")
+        loops = [loop for axis in level.fanout for loop in axis.over]
+        if any(len(set(axis.over)) < len(axis.over) for axis in level.fanout):
+            raise InputError(f"{field}.fanout.over", loops, "names a loop twice for one axis")
+        return
+    if not level.holds or len(set(level.holds)) < len(level.holds):
+        limit = "a memory holds at least one operand, each once"
+        raise InputError(f"{field}.holds", list(level.holds), limit)
+    if level.bytes_per_cycle is not None and (level.read_bytes_per_cycle or level.write_bytes_per_cycle):
+        limit = "is of one port; give this or those of two ports, not both"
+        raise InputError(f"{field}.bytes_per_cycle", level.bytes_per_cycle, limit)
+
+
+def loop_sizes(layer: Layer) -> tuple[int, ...]:
+    """Return the iterations of each loop of a layer."""
+    maps, rows, columns = layer.output
+    return (
+        layer.groups,
+        layer.batch,
+        maps // layer.groups,
+        rows,
+        columns,
+        layer.input[0] // layer.groups,
+        *layer.kernel,
+    )
+
+
+class Source(NamedTuple):
+    """Where the tiles of an operand come from that a node's loops move.
+
+    Attributes
+    ----------
+    parent
+        The node of the memory.
+    straight
+        Whether they go to the multipliers, without a memory between.
+    reaches
+        Whether no array lies between the memory and the node.
+    """
+
+    parent: int
+    straight: bool
+    reaches: bool
 
 
 class Node(NamedTuple):
@@ -178,16 +222,17 @@ class HierarchyMachine(Spec):
         names = [level.name for level in self.levels]
         for i, level in enumerate(self.levels):
             if names.index(level.name) != i:
-                raise InputError(f"machine.levels.{i + 1}.name", level.name, "is the name of another level")
+                raise InputError("machine.levels.name", level.name, "is the name of two levels")
+            _check_level(level)
             if i and not level.fanout and level.capacity_bytes is None:
                 limit = "is needed by every memory but the first"
                 raise InputError(f"machine.levels.{level.name}.capacity_bytes", None, limit)
         first, last = self.levels[0], self.levels[-1]
         if first.fanout or first.capacity_bytes is not None or set(first.holds) != set(OPERANDS):
             limit = "the first level is a memory without capacity_bytes that holds every operand"
-            raise InputError(f"machine.levels.{first.name}", first.name, limit)
+            raise InputError("machine.levels.name", first.name, limit)
         if last.fanout:
-            raise InputError(f"machine.levels.{last.name}.fanout", last.name, "the last level is a memory")
+            raise InputError("machine.levels.name", last.name, "the last level is a memory, not an array")
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -212,3 +257,82 @@ class HierarchyMachine(Spec):
             )
             for operand in OPERANDS
         }
+
+    def check(self, layer: Layer, minimise: str) -> None:
+        """Refuse objectives that are not priced, and a layer of which not even the smallest tile fits.
+
+        Raises
+        ------
+        InputError
+            Names the level, the operand that does not fit, and what would be enough.
+        """
+        if minimise in ("energy", "edp"):
+            prices = (self.mac_pj, *(level.read_pj_per_byte for level in self.levels))
+            if not any(price is not None for price in prices):
+                limit = "needs prices: machine.mac_pj, or read_pj_per_byte of a level"
+                raise InputError("objective.minimise", minimise, limit)
+        for level in self.levels[1:]:
+            if not level.fanout:
+                self._check_memory(level)
+
+    def _check_memory(self, level: Level) -> None:
+        """Refuse a memory that cannot hold one element of each of its operands."""
+        widths = {"input": self.bits.input, "weights": self.bits.weights, "output": self.bits.partial}
+        needed = {operand: level.copies * widths[operand] for operand in OPERANDS if operand in level.holds}
+        field, twice = f"machine.levels.{level.name}.capacity_bytes", " twice" * level.double_buffering
+        if isinstance(level.capacity_bytes, OperandBytes):
+            for operand, bits in needed.items():
+                given = getattr(level.capacity_bytes, operand)
+                if bits > 8 * given:
+                    one = f"one element of {bits // level.copies} bits{twice}"
+                    limit = (
+                        f"the {operand} of the smallest tile does not fit, {one}: {-(-bits // 8)} bytes do"
+                    )
+                    raise InputError(f"{field}.{operand}", given, limit)
+            return
+        held = 0
+        assert level.capacity_bytes is not None
+        for operand, bits in needed.items():
+            held += bits
+            if held > 8 * level.capacity_bytes:
+                each = ", ".join(f"{name} {size // level.copies}" for name, size in needed.items())
+                limit = (
+                    f"the {operand} of the smallest tile does not fit: one element of each operand ({each} "
+                    f"bits){twice} needs {-(-sum(needed.values()) // 8)} bytes"
+                )
+                raise InputError(field, level.capacity_bytes, limit)
+
+    @property
+    def most_macs_per_cycle(self) -> int:
+        """MACs of all innermost instances in a cycle."""
+        return self.macs_per_cycle * prod(node.axis.size for node in self.nodes if node.axis is not None)
+
+    @cached_property
+    def sources(self) -> tuple[dict[str, Source], ...]:
+        """For each node, where the tiles of each operand come from that its loops move."""
+        found = []
+        for i in range(len(self.nodes)):
+            sources = {}
+            for operand, holders in self.holders.items():
+                parent = max(holder for holder in holders if holder <= i)
+                between = (self.nodes[j].axis is None for j in range(parent, i))
+                sources[operand] = Source(parent, holders[-1] <= i, all(between))
+            found.append(sources)
+        return tuple(found)
+
+    @cached_property
+    def allowed(self) -> tuple[str, ...]:
+        """The loops that each node may have.
+
+        What passes by a memory inside of an array is not moved by that memory's loops; on its way straight to
+        the multipliers it would be read again in each iteration, too. A memory outside does all that as well.
+        """
+        found = []
+        for node, sources in zip(self.nodes, self.sources, strict=True):
+            allowed = "".join(LOOPS) if node.axis is None else node.axis.loops
+            for operand, source in sources.items():
+                if node.axis is None and not source.reaches:
+                    moving = LOOPS if source.straight else USES[operand]
+                    allowed = "".join(loop for loop in allowed if loop not in moving)
+            found.append(allowed)
+        return tuple(found)

@@ -4,35 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.spec.layer import Layer
-from tilewright.tiling.hierarchy.machine import LOOPS, REDUCED, USES, HierarchyMachine
+from tilewright.tiling.hierarchy.machine import LOOPS, REDUCED, USES, HierarchyMachine, loop_sizes
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
+
+AXES = (("y", "r"), ("x", "s"))
+"""Loops over outputs and over the kernel that together move the input, vertically and horizontally."""
 
 
 def extents(layer: Layer) -> dict[str, int]:
-    """Iterations of each loop of a layer."""
-    maps, rows, columns = layer.output
-    sizes = (
-        layer.groups,
-        layer.batch,
-        maps // layer.groups,
-        rows,
-        columns,
-        layer.input[0] // layer.groups,
-        *layer.kernel,
-    )
-    return dict(zip(LOOPS, sizes, strict=True))
+    """Return the iterations of each loop of a layer."""
+    return dict(zip(LOOPS, loop_sizes(layer), strict=True))
 
 
 def positions(outputs: Iterable[int], taps: Iterable[int], stride: int, dilation: int) -> int:
     """Return how many rows of the padded input lie under some rows of output, for some rows of the kernel."""
     return len({y * stride + r * dilation for y, r in product(outputs, taps)})
+
+
+def window(outputs: int, taps: int, stride: int, dilation: int) -> int:
+    """Return `positions` of the first outputs and the first rows of the kernel."""
+    places: dict[int, list[int]] = {}
+    for tap in range(taps):
+        place, rest = divmod(tap * dilation, stride)
+        places.setdefault(rest, []).append(place)
+    return sum(
+        outputs + sum(min(outputs, after - before) for before, after in pairwise(starts))
+        for starts in places.values()
+    )
 
 
 class Nest:
@@ -60,7 +65,7 @@ class Nest:
 
     @cached_property
     def digits(self) -> dict[str, NDArray[np.int64]]:
-        """For each loop, the iteration of each node's loop in which each position is reached, shape (nodes, extent)."""
+        """For each loop, the iteration of a node that reaches each position, shape (nodes, extent)."""
         found = {}
         for loop, extent in self.extents.items():
             at = np.arange(extent)
@@ -73,9 +78,10 @@ class Nest:
 
     def violation(self) -> str | None:
         """Say what is wrong with the nest, or None."""
-        return self._malformed() or self._overflow()
+        return self.malformed() or self.overflow()
 
-    def _malformed(self) -> str | None:
+    def malformed(self) -> str | None:
+        """Say where the plan is no loop nest of the machine, or None."""
         nodes = self.machine.nodes
         if len(self.plan.nest) != len(nodes):
             return f"nest: the plan has {len(self.plan.nest)} lists of loops, the machine {len(nodes)} nodes"
@@ -96,7 +102,20 @@ class Nest:
         left = {LOOPS[loop]: size for loop, size in self.blocks[-1].items() if size > 1}
         return f"nest: the innermost block is not one position: {left}" if left else None
 
-    def _overflow(self) -> str | None:
+    def outside_of_space(self) -> str | None:
+        """Say why the nest is none of those that are searched, or None."""
+        for number, (node, allowed) in enumerate(zip(self.machine.nodes, self.machine.allowed, strict=True)):
+            for letter, step in self.plan.nest[number]:
+                block, loop = self.blocks[number][letter], LOOPS[letter]
+                if block % step:
+                    return f"factors: {node.name} cuts {block} {loop} in steps of {step}, no divisor"
+                if letter not in allowed:
+                    passes = "which would move what passes by it from outside of the array"
+                    return f"loops: {node.name} goes through {loop}, {passes}"
+        return None
+
+    def overflow(self) -> str | None:
+        """Say which memory overflows, or None."""
         for number, node in enumerate(self.machine.nodes):
             level = self.machine.levels[node.level]
             if node.axis is not None or level.capacity_bytes is None:
@@ -115,7 +134,8 @@ class Nest:
             for operand, held in bits.items():
                 given = getattr(level.capacity_bytes, operand)
                 if held > 8 * given:
-                    return f"memory overflow: {level.name} needs {-(-held // 8)} bytes for {operand}, it has {given}"
+                    needed = -(-held // 8)
+                    return f"memory overflow: {level.name} needs {needed} bytes for {operand}, it has {given}"
         return None
 
     def held(self, operand: str, node: int) -> int:
@@ -128,13 +148,13 @@ class Nest:
         if operand != "input":
             return prod(block[loop] for loop in USES[operand])
         rows, columns = (
-            positions(range(block[out]), range(block[tap]), layer.stride[axis], layer.dilation[axis])
-            for axis, (out, tap) in enumerate(("yr", "xs"))
+            window(block[out], block[tap], layer.stride[axis], layer.dilation[axis])
+            for axis, (out, tap) in enumerate(AXES)
         )
         return block["g"] * block["n"] * block["k"] * rows * columns
 
     def held_bits(self, operand: str, node: int) -> int:
-        """Width of an operand's elements in a memory; outputs are partial where they are not complete when they come."""
+        """Width of an operand's elements in a memory; outputs are partial where they come incomplete."""
         bits = self.machine.bits
         if operand != "output" or self._come_complete(node):
             return int(getattr(bits, operand))

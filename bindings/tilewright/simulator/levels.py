@@ -1,0 +1,261 @@
+"""Loop nests on a hierarchy of memories and arrays: level by level, tiles that are alike counted together.
+
+The nest is executed from the outermost loop inwards. What an iteration moves depends on which loop has gone
+on, not on how far it is; so all iterations in which the same one goes on are one, and a block is executed
+once for each state in which it can be found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+Counts = NDArray[np.int64]
+
+INPUT, WEIGHTS, OUTPUT, PARTIAL = range(4)
+"""Columns of counts: two operands that are read, complete outputs, and sums that are not complete."""
+
+READ, WRITTEN = range(2)
+
+OUTSIDE, INSIDE = range(2)
+"""Ends of a transfer: a memory is the outer one for tiles of the next one, the inner one for its own."""
+
+Block = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A memory, or one axis of an array of all places further in.
+
+    Attributes
+    ----------
+    memory
+        Whether it is a memory.
+    holds
+        The operands that it keeps, as numbers.
+    loops
+        Letter and number of iterations, outermost first; each divides the block.
+    """
+
+    name: str
+    memory: bool
+    holds: frozenset[int]
+    loops: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class LevelProgram:
+    """A loop nest on a hierarchy.
+
+    Attributes
+    ----------
+    places
+        Outermost first. The first is a memory that holds everything.
+    extents
+        Iterations of each loop of the layer.
+    uses
+        For each operand, input, weights and output, the loops that move it.
+    elements
+        Returns the elements of an operand under a block.
+    """
+
+    places: tuple[Place, ...]
+    extents: Block
+    uses: tuple[str, str, str]
+    elements: Callable[[int, Block], int]
+
+    @cached_property
+    def reduced(self) -> str:
+        """The loops over which products are added up."""
+        return "".join(loop for loop in self.extents if loop not in self.uses[OUTPUT])
+
+    def holders(self, operand: int) -> list[int]:
+        """Return the places that hold an operand, outermost first."""
+        return [i for i, place in enumerate(self.places) if place.memory and operand in place.holds]
+
+    def blocks(self) -> list[dict[str, int]]:
+        """Return the block that enters each place, and last the one that is multiplied."""
+        found = [dict(self.extents)]
+        for place in self.places:
+            block = dict(found[-1])
+            for loop, trips in place.loops:
+                block[loop] //= trips
+            found.append(block)
+        return found
+
+
+@dataclass(frozen=True)
+class State:
+    """How a block is found when its execution begins.
+
+    Attributes
+    ----------
+    moved
+        The operands whose tile is another one than before.
+    fresh
+        Whether nothing has been added to its outputs yet, where they come from.
+    leads
+        Whether sums are brought back to this instance; others of its group begin with nothing.
+    """
+
+    moved: frozenset[int]
+    fresh: bool
+    leads: bool = True
+
+
+@dataclass
+class Tally:
+    """What was counted.
+
+    Attributes
+    ----------
+    every, first : shape (places, 2, 2, 4)
+        Elements moved at all instances of a memory, and at the first one, by `OUTSIDE`, `READ` and `INPUT`.
+    steps
+        How often the multipliers are fed.
+    """
+
+    every: Counts
+    first: Counts
+    steps: int = 0
+
+    def add(self, other: Tally, times: int) -> None:
+        """Add what another execution counted, some times after one another."""
+        self.every += times * other.every
+        self.first += times * other.first
+        self.steps += times * other.steps
+
+
+@dataclass
+class Execution:
+    """One execution of a program."""
+
+    program: LevelProgram
+    known: dict[tuple[int, State], Tally] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        program = self.program
+        self.blocks = program.blocks()
+        self.holders = [program.holders(operand) for operand in range(3)]
+        # For each operand: the places whose loops fetch tiles, with where these come from.
+        self.fetching: list[dict[int, int]] = [{} for _ in range(3)]
+        self.straight: list[int | None] = [None] * 3
+        for operand, holders in enumerate(self.holders):
+            for parent, child in zip(holders, [*holders[1:], len(program.places)], strict=True):
+                last = parent
+                while last + 1 < child and program.places[last + 1].memory:
+                    last += 1
+                self.fetching[operand][last] = parent
+                if child == len(program.places):
+                    self.straight[operand] = last
+        self.sums_outside = [False]
+        for place in program.places:
+            adds = not place.memory and any(loop in program.reduced for loop, _ in place.loops)
+            self.sums_outside.append(self.sums_outside[-1] or adds)
+
+    def run(self) -> Tally:
+        """Execute all."""
+        return self._run(0, State(frozenset(range(3)), True))
+
+    def _nothing(self) -> Tally:
+        shape = len(self.program.places), 2, 2, 4
+        return Tally(np.zeros(shape, np.int64), np.zeros(shape, np.int64))
+
+    def _run(self, number: int, state: State) -> Tally:
+        """Execute the block that enters a place."""
+        if number == len(self.program.places):
+            return Tally(self._nothing().every, self._nothing().first, 1)
+        if (number, state) not in self.known:
+            place = self.program.places[number]
+            self.known[number, state] = (self._repeat if place.memory else self._unroll)(number, state)
+        return self.known[number, state]
+
+    def _unroll(self, number: int, state: State) -> Tally:
+        """Execute a block at all instances side by side."""
+        loops = self.program.places[number].loops
+        instances = prod(trips for _, trips in loops)
+        leaders = prod(trips for loop, trips in loops if loop not in self.program.reduced)
+        leading = self._run(number + 1, state)
+        found = Tally(leaders * leading.every, leading.first.copy(), leading.steps)
+        if instances > leaders:
+            others = self._run(number + 1, State(state.moved, state.fresh, False))
+            found.every += (instances - leaders) * others.every
+        return found
+
+    def _repeat(self, number: int, state: State) -> Tally:
+        """Execute a memory's loops."""
+        place, found = self.program.places[number], self._nothing()
+        state = self._enter(number, state, found)
+        for position in range(-1, len(place.loops)):
+            for times, inner in self._iterations(place, position, state):
+                if times:
+                    self._fetch(number, inner, times, found)
+                    found.add(self._run(number + 1, inner), times)
+        return found
+
+    def _enter(self, number: int, state: State, found: Tally) -> State:
+        """Take over the tiles of a memory that are another one than before; return what is found inside."""
+        if number == 0:
+            return state
+        leads, fresh = state.leads, state.fresh
+        for operand in self.program.places[number].holds:
+            amount = self.program.elements(operand, self.blocks[number])
+            if operand != OUTPUT:
+                self._count(found, number, INSIDE, WRITTEN, operand, amount * (operand in state.moved))
+                continue
+            if OUTPUT in state.moved:
+                if not state.leads:
+                    fresh = True
+                if not fresh:
+                    self._count(found, number, INSIDE, WRITTEN, PARTIAL, amount)
+                # A tile that begins with nothing is one of those that leave complete, once each.
+                complete = state.fresh and not self.sums_outside[number]
+                self._count(found, number, INSIDE, READ, OUTPUT if complete else PARTIAL, amount)
+            leads = True
+        return State(state.moved, fresh, leads)
+
+    def _iterations(self, place: Place, position: int, state: State) -> list[tuple[int, State]]:
+        """Return the iterations in which the loop at a position goes on: how many, and what is found inside.
+
+        Those further in begin anew; at position -1 all do.
+        """
+        uses, reduced = self.program.uses, self.program.reduced
+        again = place.loops[max(position, 0) :]
+        moved = {operand for operand in range(3) if any(loop in uses[operand] for loop, _ in again)}
+        if position < 0:
+            return [(1, State(state.moved | moved, state.fresh, state.leads))]
+        loop, trips = place.loops[position]
+        outer = place.loops[:position]
+        times = (trips - 1) * prod(each for _, each in outer)
+        first = 0
+        if state.fresh and loop not in reduced:
+            first = (trips - 1) * prod(each for letter, each in outer if letter not in reduced)
+        return [
+            (first, State(frozenset(moved), True, state.leads)),
+            (times - first, State(frozenset(moved), False, state.leads)),
+        ]
+
+    def _fetch(self, number: int, state: State, times: int, found: Tally) -> None:
+        """Count what an iteration fetches for the memories further in, or for the multipliers."""
+        block = self.blocks[number + 1]
+        for operand in range(3):
+            parent = self.fetching[operand].get(number)
+            if parent is None or not (operand in state.moved or self.straight[operand] == number):
+                continue
+            amount = times * self.program.elements(operand, block)
+            if operand != OUTPUT:
+                self._count(found, parent, OUTSIDE, READ, operand, amount)
+                continue
+            if not state.fresh:
+                self._count(found, parent, OUTSIDE, READ, PARTIAL, amount)
+            complete = state.fresh and not self.sums_outside[parent]
+            self._count(found, parent, OUTSIDE, WRITTEN, OUTPUT if complete else PARTIAL, amount)
+
+    def _count(self, found: Tally, number: int, end: int, way: int, column: int, amount: int) -> None:
+        found.every[number, end, way, column] += amount
+        found.first[number, end, way, column] += amount

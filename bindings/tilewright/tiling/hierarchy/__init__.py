@@ -1,0 +1,156 @@
+"""Tiling on a hierarchy of memories and arrays: validity, cost, exact search, simulation of a plan."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.core.bounds import Bound, Exact
+from tilewright.simulator import Report, Violation
+from tilewright.simulator.level_numbers import MOST_MACS, NotThereError, NumericRun
+from tilewright.simulator.levels import READ, WRITTEN, Execution
+from tilewright.simulator.reference import convolution, random_values
+from tilewright.tiling.hierarchy.cost import Cost
+from tilewright.tiling.hierarchy.exact.lattice import MOST, Lattice
+from tilewright.tiling.hierarchy.exact.tables import Tables
+from tilewright.tiling.hierarchy.lowering import lower
+from tilewright.tiling.hierarchy.machine import LOOPS, OBJECTIVES, HierarchyMachine
+from tilewright.tiling.hierarchy.measure import KINDS, Measure, Moved, shown
+from tilewright.tiling.hierarchy.nest import Nest
+from tilewright.tiling.hierarchy.plan import HierarchyPlan
+from tilewright.tiling.machine_kind import LayerProblem
+
+LayerPlan = HierarchyPlan
+
+
+def violation(problem: LayerProblem, plan: HierarchyPlan) -> str | None:
+    """Say what is wrong with a plan, or None for a valid one."""
+    nest = Nest(problem.one_layer, problem.machine, plan)
+    return nest.malformed() or nest.outside_of_space() or nest.overflow()
+
+
+def objective(problem: LayerProblem, plan: HierarchyPlan) -> int:
+    """Cost of a valid plan by the closed form; the simulator must find the same."""
+    moved = Cost(Nest(problem.one_layer, problem.machine, plan)).moved
+    measure = Measure(problem.one_layer, problem.machine, moved)
+    return shown(problem.minimise, measure.value(problem.minimise, problem.level))
+
+
+def measured_objective(problem: LayerProblem, report: Report) -> int:
+    """Cost of a simulated plan."""
+    return int(report.facts[problem.minimise])
+
+
+def trade_off(problem: LayerProblem, report: Report) -> dict[str, int]:
+    """Return the numbers that are traded for each other."""
+    return {"cycles": report.facts["cycles"], "energy": report.facts["energy"]}
+
+
+def simulate(
+    problem: LayerProblem,
+    plan: HierarchyPlan,
+    *,
+    numeric: bool = False,
+    overlapped: bool = True,
+    seed: int = 0,
+    deadline: float = float("inf"),
+) -> Report:
+    """Execute a plan: the only judge of what it costs and whether it is right."""
+    layer, machine = problem.one_layer, problem.machine
+    broken = violation(problem, plan)
+    if broken is not None:
+        rule, _, found = broken.partition(": ")
+        return Report.refused(Violation(rule, 0, "plan", "a plan within the limits", found))
+    nest = Nest(layer, machine, plan)
+    tally = Execution(lower(nest)).run()
+    moved = Moved(tally.every, tally.first, tally.steps)
+    measure = Measure(layer, machine, moved)
+    report = Report(
+        violation=None,
+        labels=["layer"],
+        loaded=_outermost(moved, READ, KINDS),
+        freed={},
+        written=_outermost(moved, WRITTEN, ("output", "partial")),
+        computed={"output": np.array([prod(layer.output_shape)])},
+        footprint=_footprint(nest),
+        macs=np.array([layer.macs]),
+        transfers=0,
+    )
+    report.facts = {
+        minimise: shown(minimise, measure.value(minimise, problem.level)) for minimise in OBJECTIVES
+    }
+    if numeric and layer.macs <= MOST_MACS:
+        report.numeric = _computes(nest, seed, deadline)
+    report.facts |= {
+        "utilisation": layer.macs / (measure.cycles * machine.most_macs_per_cycle),
+        "nest": _described(nest),
+        "levels": _levels(machine, moved),
+    }
+    return report
+
+
+def _computes(nest: Nest, seed: int, deadline: float) -> bool:
+    """Whether a nest computes its layer with real integers, tile by tile."""
+    values, kernels = random_values(nest.layer, seed)
+    try:
+        result = NumericRun(lower(nest), nest.layer, deadline).run(values, kernels)
+    except NotThereError:
+        return False
+    return bool(np.array_equal(result, convolution(nest.layer, values, kernels)))
+
+
+def _outermost(moved: Moved, way: int, kinds: tuple[str, ...]) -> dict[str, NDArray[np.int64]]:
+    """Return what is moved from or to the outermost memory, by what it is."""
+    counts = moved.every[0, :, way].sum(axis=0)
+    return {kind: np.array([counts[KINDS.index(kind)]]) for kind in kinds if counts[KINDS.index(kind)]}
+
+
+def _footprint(nest: Nest) -> dict[str, NDArray[np.int64]]:
+    """Return the elements of each operand that an instance of each memory holds, but the first."""
+    found = {}
+    for i, node in enumerate(nest.machine.nodes[1:], 1):
+        level = nest.machine.levels[node.level]
+        for operand in level.holds if node.axis is None else ():
+            found[f"{level.name} {operand}"] = np.array([level.copies * nest.held(operand, i)])
+    return found
+
+
+def _described(nest: Nest) -> list[dict[str, Any]]:
+    """Return the loops of each node with their iterations, outermost first."""
+    return [
+        {"node": node.name, "loops": {LOOPS[loop]: nest.trips(i, loop) for loop, _ in nest.plan.nest[i]}}
+        for i, node in enumerate(nest.machine.nodes)
+    ]
+
+
+def _levels(machine: HierarchyMachine, moved: Moved) -> dict[str, Any]:
+    """Return the elements that all instances of each memory read and write, by what they are."""
+    return {
+        node.name: {
+            name: dict(zip(KINDS, moved.every[i, :, way].sum(axis=0).tolist(), strict=True))
+            for name, way in (("read", READ), ("written", WRITTEN))
+        }
+        for i, node in enumerate(machine.nodes)
+        if node.axis is None
+    }
+
+
+def best_bound(problem: LayerProblem) -> Bound:
+    """Return a lower bound: every memory is filled with what it needs at least, and no PE ever waits."""
+    name = "compulsory traffic"
+    if Lattice(problem.one_layer).many > MOST:
+        return Bound(name, 0)
+    tables = Tables(problem.one_layer, problem.machine, problem.minimise, problem.level)
+    return Bound(name, shown(problem.minimise, tables.least()))
+
+
+def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
+    """Return the best plan of a layer, or None if nothing is feasible."""
+    from tilewright.tiling.hierarchy.exact import search  # for start-up time: numba
+
+    given = problem.one_layer, problem.machine, problem.minimise, problem.level, deadline
+    found = search.best_plan(*given, problem.limits.at_most.given)
+    return None if found is None else Exact(shown(problem.minimise, found.value), (found.plan,), found.proven)

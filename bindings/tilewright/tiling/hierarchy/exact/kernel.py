@@ -1,0 +1,562 @@
+"""The compiled step of the exact search: from plans of what is further in to those of the next node."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.core import jit
+from tilewright.tiling.hierarchy.exact.charges import SPENT, STEPS
+from tilewright.tiling.hierarchy.exact.lattice import FAR
+from tilewright.tiling.hierarchy.measure import TICKS
+
+Table = NDArray[np.int64]
+Marks = NDArray[np.bool_]
+
+SPENDING, CYCLES, PRODUCT = 0, 1, 2
+"""What is minimised: what is spent, cycles, or the product of both."""
+
+WAITING = 3
+"""Kind of quantity beside those of charges: ticks that the multipliers wait for."""
+
+ANY, SHORT = 3, 4
+"""Orders of loops beside those that let one operand stay: none has to, and outputs stay for a short time."""
+
+MOVES = 2
+"""Bit of a partial plan for the first operand: its tile has not moved yet. Bit 1: sums are incomplete."""
+
+ADDED = 16
+"""Among the bits: the outermost array that adds up sums, times this."""
+
+LARGE = 4.0e18
+"""Totals stay below this."""
+
+INSIDE, FETCHED, OUTPUT, ENDING = 0, 1, 4, 5
+"""Rows of a partial plan's values: charges for one block inside, for each fetch of a tile that is still to be
+counted, of three operands, and for outputs whose sums begin there, and end there."""
+
+G, K, R, S = 0, 5, 6, 7
+"""Numbers of loops."""
+
+
+class Node(NamedTuple):
+    """What the search knows of a node; see `Charges`, and `node_tables` for the rest."""
+
+    number: int
+    memory: bool
+    size: int
+    allowed: Marks
+    outer: Table
+    inner: Table
+    first_out: Table
+    first_in: Table
+    last_out: Table
+    last_in: Table
+    holds: Marks
+    straight: Marks
+    reaches: Marks
+    next_outer: Table
+    next_straight: Marks
+    instances: float
+    constant: Table
+    at_most: Table
+    most_cycles: int
+    kinds: Table
+    goal: int
+    macs_per_cycle: int
+    both_ways: bool
+    tracks: bool
+
+
+class Blocks(NamedTuple):
+    """Blocks that may enter a node: see `Lattice` and `Tables`.
+
+    Attributes
+    ----------
+    divisors
+        How many divisors each divisor of a loop's extent has.
+    strides
+        Of the lattice.
+    """
+
+    place: Table
+    elements: Table
+    whole: Marks
+    fits_complete: Marks
+    fits_partial: Marks
+    times: Table
+    moved: Table
+    rest: Table
+    divisors: Table
+    strides: Table
+
+
+class Plans(NamedTuple):
+    """Partial plans, together with those of the same block.
+
+    Attributes
+    ----------
+    start
+        First plan of each block, and the number of plans.
+    group
+        By number in the lattice: that of the block here, -1 where there is none.
+    least
+        Of each quantity, the least that a plan is charged in all.
+    """
+
+    place: Table
+    elements: Table
+    start: Table
+    group: Table
+    least: NDArray[np.float64]
+    values: Table
+    bits: Table
+
+
+class Found(NamedTuple):
+    """Partial plans that are found: their values, and how they were made."""
+
+    values: Table
+    bits: Table
+    block: Table
+    before: Table
+    order: Table
+    least: NDArray[np.float64]
+
+
+@jit.lean
+def is_better(spent: int, cycles: int, goal: int, high_best: int, low_best: int) -> bool:
+    """Whether a cost is less than the best one, which is ``high_best * 2**31 + low_best``."""
+    if goal == SPENDING:
+        high, low = spent >> 31, spent & (2**31 - 1)
+    elif goal == CYCLES:
+        high, low = cycles >> 31, cycles & (2**31 - 1)
+    else:
+        if spent <= 0:
+            return True
+        upper, lower = spent >> 31, spent & (2**31 - 1)
+        if float(upper) * float(cycles) > 8.0e18 or cycles >= 2**32:
+            return float(spent) * float(cycles) < (float(high_best) * 2.0**31 + low_best) * (1 + 1e-9)
+        carried = lower * cycles
+        high, low = upper * cycles + (carried >> 31), carried & (2**31 - 1)
+    return high < high_best or (high == high_best and low < low_best)
+
+
+@jit.lean
+def bound(values: Any, bits: int, b: int, node: Any, blocks: Any) -> tuple[int, int]:
+    """Return the least that any plan spends and takes which has a partial plan inside.
+
+    Where that is more than it may be, both are endless.
+    """
+    spent, steps, port, waiting = 0, 0, 0, 0
+    times = blocks.times[b]
+    for q in range(len(node.kinds)):
+        kind = node.kinds[q]
+        if kind != SPENT and node.instances > 1:
+            least = values[INSIDE, q] * (times / node.instances) * (1 - 1e-12)
+            least += float(values[OUTPUT, q] + values[ENDING, q]) * blocks.moved[b, 2] + blocks.rest[b, q]
+            total = int(min(least, LARGE))
+        else:
+            fixed = blocks.rest[b, q]
+            if kind == SPENT:
+                fixed += node.constant[bits // ADDED, q]
+            else:
+                fixed += (values[OUTPUT, q] + values[ENDING, q]) * blocks.moved[b, 2]
+            total, most = values[INSIDE, q] * times, 0
+            rough, saved = float(values[INSIDE, q]) * times, 0.0
+            for o in range(3):
+                if bits & (MOVES << o):
+                    each = values[FETCHED + o, q] + blocks.elements[b, o] * node.next_outer[o, q]
+                    rough += max(0.0, float(each) * times)
+                    total += each * times
+                    if each > 0 and not node.next_straight[o]:
+                        most = max(most, each * (times - blocks.moved[b, o]))
+                        saved = max(saved, float(each) * (times - blocks.moved[b, o]))
+            if rough > LARGE:  # where integers may be too small
+                total = int(min(rough * (1 - 1e-9) - saved + fixed, LARGE))
+            else:
+                total += fixed - most
+        if kind == SPENT:
+            if total > node.at_most[q]:
+                return FAR, FAR
+            spent = total if q == 0 else spent
+        elif kind == STEPS:
+            steps = total
+        elif kind == WAITING:
+            waiting = total
+        else:
+            port = max(port, total)
+    cycles = -(-steps // node.macs_per_cycle)
+    if cycles <= 4 * 10**10:
+        cycles = -(-max(cycles * TICKS + waiting, port) // TICKS)
+    return (FAR, FAR) if cycles > node.most_cycles else (spent, cycles)
+
+
+@jit.lean
+def is_promising(b: int, node: Any, blocks: Any, least: Any, high_best: int, low_best: int) -> bool:
+    """Whether a plan with a block can be better than the best one, whatever is inside."""
+    spent, cycles, steps, port, waiting = 0, 0, 0.0, 0.0, 0.0
+    for q in range(len(node.kinds)):
+        kind = node.kinds[q]
+        total = least[q] + blocks.rest[b, q]
+        if node.holds[2] and node.inner[2, q] < 0:
+            total += float(blocks.elements[b, 2] * node.inner[2, q]) * blocks.times[b]
+        total = max(0.0, total * (1 - 1e-9) - 1.0)
+        if kind == SPENT:
+            spent = int(min(total, LARGE)) if q == 0 else spent
+        elif kind == STEPS:
+            steps = total
+        elif kind == WAITING:
+            waiting = total
+        else:
+            port = max(port, total)
+    cycles = int(min(max(steps / node.macs_per_cycle * TICKS + waiting, port) / TICKS * (1 - 1e-9), 4e10))
+    return bool(is_better(spent, cycles, node.goal, high_best, low_best))
+
+
+@jit.lean
+def dominates(first: Any, second: Any, node: Any) -> bool:
+    """Whether a partial plan is nowhere worse than another one."""
+    for q in range(len(node.kinds)):
+        rows = 4 if node.kinds[q] == SPENT else 6
+        for row in range(rows):
+            if first[row, q] > second[row, q]:
+                return False
+    return True
+
+
+@jit.lean
+def keep(found: Any, first: int, count: int, node: Any) -> int:
+    """Keep a new plan, the last one, if no other one dominates it, and drop those that it dominates."""
+    for i in range(first, count):
+        if found.bits[i] == found.bits[count] and dominates(found.values[i], found.values[count], node):
+            return count
+    at = first
+    for i in range(first, count + 1):
+        same = i < count and found.bits[i] == found.bits[count]
+        if same and dominates(found.values[count], found.values[i], node):
+            continue
+        if at < i:
+            for row in range(6):
+                for q in range(len(node.kinds)):
+                    found.values[at, row, q] = found.values[i, row, q]
+            found.bits[at], found.block[at], found.before[at] = found.bits[i], found.block[i], found.before[i]
+            found.order[at], found.least[at] = found.order[i], found.least[i]
+        at += 1
+    return at
+
+
+@jit.lean
+def unrolled(before: Any, bits: int, trips: Any, node: Any, values: Any) -> int:
+    """Unroll loops over an array; return the new bits."""
+    every = 1
+    for loop in range(8):
+        every *= trips[loop]
+    adds = trips[K] * trips[R] * trips[S] > 1
+    for q in range(len(node.kinds)):
+        spends = node.kinds[q] == SPENT
+        for row in range(4):
+            values[row, q] = before[row, q] * every if spends else before[row, q]
+        values[OUTPUT, q] = before[OUTPUT, q]
+        values[ENDING, q] = 0 if adds else before[ENDING, q]
+    return bits % ADDED + ADDED * node.number if adds and node.tracks else bits
+
+
+@jit.lean
+def fetches_of(o: int, order: int, trips: Any, every: int, still: int, node: Any) -> int:
+    """Return how often a memory's loops fetch a tile of an operand."""
+    if node.straight[o]:
+        return every
+    if order == o:
+        return every // still
+    if order == SHORT and o == 2:
+        return int(every // shortest(trips))
+    if every == still:
+        return 1
+    return every
+
+
+@jit.lean
+def fetch(before: Any, o: int, fetches: int, inside: int, adds: bool, node: Any, values: Any) -> bool:
+    """Count the fetches of an operand's tile, none if it does not move yet; whether they can be counted.
+
+    Parameters
+    ----------
+    fetches
+        How often, 0 where the tile only comes from the memory that holds it.
+    inside
+        Elements of the tile.
+    adds
+        Whether the tile comes from there at all.
+    """
+    for q in range(len(node.kinds)):
+        each = before[FETCHED + o, q]
+        if adds:
+            each += inside * node.outer[o, q]
+            if o == 2:
+                values[OUTPUT, q] += inside * node.first_out[q]
+                values[ENDING, q] += inside * node.last_out[q]
+        if fetches:
+            if float(each) * fetches + values[INSIDE, q] > LARGE:
+                return False
+            values[INSIDE, q] += fetches * each
+            each = 0
+        values[FETCHED + o, q] = each
+    return True
+
+
+@jit.lean
+def repeated(
+    before: Any, bits: int, trips: Any, order: int, inside: Any, outside: Any, node: Any, values: Any
+) -> int:
+    """Repeat what is inside by a memory's loops; return the new bits, -1 where it is too much to count.
+
+    Parameters
+    ----------
+    inside, outside
+        Elements of each operand under the block inside, and under the memory's own.
+    """
+    n_y_x, reduced = trips[1] * trips[3] * trips[4], trips[K] * trips[R] * trips[S]
+    every = trips[G] * trips[2] * n_y_x * reduced
+    for q in range(len(node.kinds)):
+        if float(before[INSIDE, q]) * every > LARGE:
+            return -1
+        values[INSIDE, q] = before[INSIDE, q] * every
+        values[OUTPUT, q], values[ENDING, q] = before[OUTPUT, q], before[ENDING, q]
+    new = bits
+    for o in range(3):
+        still = trips[2] if o == 0 else n_y_x if o == 1 else reduced
+        pending = bits & (MOVES << o) != 0
+        moved = every > still or node.straight[o] or node.number == 0
+        resolved = pending and node.reaches[o] and moved
+        # Tiles that no loop of a memory moves which holds them come from there, too.
+        adds = resolved or (pending and node.holds[o])
+        fetches = fetches_of(o, order, trips, every, still, node) if resolved else 0
+        if not fetch(before, o, fetches, inside[o], adds, node, values):
+            return -1
+        if resolved:
+            new &= ~(MOVES << o)
+        if node.holds[o]:
+            new |= MOVES << o
+    outputs = every // reduced
+    for q in range(len(node.kinds)):
+        values[OUTPUT, q] *= outputs
+        values[ENDING, q] *= outputs
+        for o in range(3):
+            if node.holds[o]:
+                values[FETCHED + o, q] += outside[o] * node.inner[o, q]
+        if node.holds[2]:
+            values[OUTPUT, q] += outside[2] * node.first_in[q]
+            values[ENDING, q] += outside[2] * node.last_in[q]
+    if node.holds[2]:  # whose tile may be complete again
+        return new & ~1
+    return new | 1 if reduced > 1 else new
+
+
+@jit.lean
+def shortest(trips: Any) -> int:
+    """Return the fewest iterations of a loop over which sums are added up, if it has several."""
+    fewest = FAR
+    for loop in (K, R, S):
+        if trips[loop] > 1:
+            fewest = min(fewest, trips[loop])
+    return fewest
+
+
+@jit.lean
+def list_orders(bits: int, trips: Any, node: Any, orders: Any) -> int:
+    """List the orders of a memory's loops that differ in what they cost; return their number."""
+    orders[0] = ANY
+    if not node.memory:
+        return 1
+    n_y_x, reduced = trips[1] * trips[3] * trips[4], trips[K] * trips[R] * trips[S]
+    every = trips[G] * trips[2] * n_y_x * reduced
+    count, other = 0, ANY
+    for o in range(3):
+        still = trips[2] if o == 0 else n_y_x if o == 1 else reduced
+        matters = bits & (MOVES << o) and node.reaches[o] and not node.straight[o]
+        if still == 1:
+            continue
+        if matters and every > still:
+            orders[count] = o
+            count += 1
+        else:
+            other = o
+    if count == 0:
+        orders[0] = other
+        return 1
+    if node.both_ways:
+        # Where fetching outputs more often may be worth it.
+        if other != ANY or trips[G] > 1:
+            orders[count] = other
+            count += 1
+        if reduced > 1 and shortest(trips) < reduced:
+            orders[count] = SHORT
+            count += 1
+    return count
+
+
+@jit.lean
+def trips_of(outside: Any, inside: Any, ratios: Any, trips: Any) -> None:
+    """Find how often a block is in another one."""
+    for loop in range(8):
+        trips[loop] = ratios[loop, outside[loop], inside[loop]]
+
+
+@jit.lean
+def may_hold(outside: Any, inside: Any, ratios: Any, node: Any) -> bool:
+    """Whether a node may have the loops from one block to another one."""
+    used = 1
+    for loop in range(8):
+        trips = ratios[loop, outside[loop], inside[loop]]
+        if trips == 0 or (trips > 1 and not node.allowed[loop]):
+            return False
+        used *= trips
+    return bool(node.memory or used <= node.size)
+
+
+@jit.lean
+def list_inside(place: Any, blocks: Any, plans: Any, ratios: Any, node: Any, groups: Any, space: Any) -> int:
+    """List the groups of plans whose block a node can hold inside of another one; return their number."""
+    divide = 1
+    for loop in range(8):
+        if node.allowed[loop]:
+            divide *= blocks.divisors[loop, place[loop]]
+    many, count = len(plans.start) - 1, 0
+    if node.memory and divide > many:
+        for group in range(many):
+            if may_hold(place, plans.place[group], ratios, node):
+                groups[count] = group
+                count += 1
+        return count
+    # All divisors of the block, loop by loop: their numbers in the lattice, and how often they are in it.
+    space[0, 0, 0], space[0, 1, 0] = 0, 1
+    count = 1
+    for loop in range(8):
+        before, after = loop % 2, 1 - loop % 2
+        more = 0
+        for i in range(count):
+            for inside in range(place[loop], -1, -1):
+                trips = ratios[loop, place[loop], inside]
+                if trips == 0:
+                    continue
+                if trips > 1 and not node.allowed[loop]:
+                    break
+                used = space[before, 1, i] * trips
+                if not node.memory and used > node.size:
+                    break
+                space[after, 0, more] = space[before, 0, i] + inside * blocks.strides[loop]
+                space[after, 1, more] = used
+                more += 1
+        count = more
+    found = 0
+    for i in range(count):
+        group = plans.group[space[0, 0, i]]
+        if group >= 0:
+            groups[found] = group
+            found += 1
+    return found
+
+
+@jit.lean
+def extend(
+    b: int,
+    group: int,
+    plan: int,
+    trips: Any,
+    orders: Any,
+    node: Any,
+    blocks: Any,
+    plans: Any,
+    high_best: int,
+    low_best: int,
+    cut: float,
+    found: Any,
+    first: int,
+    count: int,
+) -> int:
+    """Add a node's loops to a plan, in all orders; return how many plans there are, -1 without room."""
+    bits, before = plans.bits[plan], plans.values[plan]
+    if node.memory and node.number > 0:
+        sums = bits & 1 or trips[K] * trips[R] * trips[S] > 1
+        complete = blocks.whole[b] and not sums
+        if not (blocks.fits_complete[b] if complete else blocks.fits_partial[b]):
+            return count
+    for each in range(list_orders(bits, trips, node, orders)):
+        if count == len(found.bits):
+            return -1
+        values, order = found.values[count], orders[each]
+        if node.memory:
+            inside, outside = plans.elements[group], blocks.elements[b]
+            new = repeated(before, bits, trips, order, inside, outside, node, values)
+            if new < 0:
+                continue
+        else:
+            new = unrolled(before, bits, trips, node, values)
+        spent, cycles = bound(values, new, b, node, blocks)
+        if not is_better(spent, cycles, node.goal, high_best, low_best):
+            continue
+        least = float(spent) if node.goal == SPENDING else float(cycles)
+        if node.goal == PRODUCT:
+            least *= float(max(spent, 1))
+        if least < cut:
+            found.bits[count], found.block[count], found.before[count] = new, b, plan
+            found.order[count], found.least[count] = order, least
+            count = keep(found, first, count, node)
+    return count
+
+
+@jit.kernel(nogil=True)
+def expand(
+    node: Any,
+    blocks: Any,
+    first: int,
+    work: int,
+    plans: Any,
+    ratios: Any,
+    high_best: int,
+    low_best: int,
+    cut: float,
+    found: Any,
+    count: int,
+) -> tuple[int, int]:
+    """Find the partial plans of some blocks.
+
+    Parameters
+    ----------
+    first
+        The first block.
+    work
+        Number of pairs of blocks after which to return.
+    high_best, low_best, cut
+        Plans that cannot be less than these are left out.
+    found, count
+        Where plans go, and how many are there.
+
+    Returns
+    -------
+    next, count
+        The first block that is left; its plans did not fit if it is `first` again.
+    """
+    trips, orders = np.ones(8, np.int64), np.zeros(5, np.int64)
+    inside, space = np.zeros(len(plans.start), np.int64), np.zeros((2, 2, len(plans.group)), np.int64)
+    done = 0
+    for b in range(first, len(blocks.times)):
+        if done > work:
+            return b, count
+        mine = count
+        done += 20
+        if not is_promising(b, node, blocks, plans.least, high_best, low_best):
+            continue
+        for each in range(list_inside(blocks.place[b], blocks, plans, ratios, node, inside, space)):
+            group = inside[each]
+            trips_of(blocks.place[b], plans.place[group], ratios, trips)
+            done += 1 + plans.start[group + 1] - plans.start[group]
+            for plan in range(plans.start[group], plans.start[group + 1]):
+                args = b, group, plan, trips, orders, node, blocks, plans
+                count = extend(*args, high_best, low_best, cut, found, mine, count)
+                if count < 0:
+                    return b, mine
+    return len(blocks.times), count

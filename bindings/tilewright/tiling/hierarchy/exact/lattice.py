@@ -1,0 +1,126 @@
+"""All blocks whose sizes divide a layer's loops, as points of a lattice, with what they hold."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.spec.layer import Layer
+from tilewright.tiling.hierarchy.machine import LOOPS, OPERANDS, USES, HierarchyMachine, Level
+from tilewright.tiling.hierarchy.nest import AXES, extents, window
+
+Table = NDArray[np.int64]
+
+LETTERS = "".join(LOOPS)
+MOST = 2_000_000
+"""Most blocks of a layer that are looked at."""
+
+FAR = 2**61
+"""Stands for what cannot be."""
+
+
+def divisors(number: int) -> list[int]:
+    """Return all divisors, ascending."""
+    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    return sorted({*small, *(number // d for d in small)})
+
+
+class Lattice:
+    """Blocks of a layer.
+
+    Attributes
+    ----------
+    divisors
+        Of each loop's extent.
+    shape
+        How many there are.
+    """
+
+    def __init__(self, layer: Layer) -> None:
+        self.layer = layer
+        self.extents = extents(layer)
+        self.divisors = [divisors(extent) for extent in self.extents.values()]
+        self.shape = tuple(map(len, self.divisors))
+        self.many = prod(self.shape)
+
+    @cached_property
+    def index(self) -> Table:
+        """The divisor's number in each loop, shape (blocks, 8)."""
+        return np.stack(np.unravel_index(np.arange(self.many), self.shape), axis=1).astype(np.int64)
+
+    @cached_property
+    def strides(self) -> Table:
+        """How far apart blocks are that differ in one divisor, by loop."""
+        return np.array([prod(self.shape[i + 1 :]) for i in range(len(self.shape))])
+
+    @cached_property
+    def sizes(self) -> Table:
+        """Size of each block in each loop, shape (blocks, 8)."""
+        return np.stack([np.array(d)[self.index[:, i]] for i, d in enumerate(self.divisors)], axis=1)
+
+    @cached_property
+    def elements(self) -> Table:
+        """Elements of each operand under each block, shape (blocks, 3)."""
+        size = dict(zip(LETTERS, self.sizes.T, strict=True))
+        area = size["g"] * size["n"] * size["k"]
+        for axis, (out, tap) in enumerate(AXES):
+            number = LETTERS.index(out), LETTERS.index(tap)
+            stride, dilation = self.layer.stride[axis], self.layer.dilation[axis]
+            outs, taps = (self.divisors[i] for i in number)
+            table = np.array([[window(each, tap, stride, dilation) for tap in taps] for each in outs])
+            area = area * table[self.index[:, number[0]], self.index[:, number[1]]]
+        others = [np.prod([size[loop] for loop in USES[operand]], axis=0) for operand in OPERANDS[1:]]
+        return np.stack([area, *others], axis=1)
+
+    @cached_property
+    def ratios(self) -> Table:
+        """How often one divisor of a loop is in another, 0 where it does not divide it."""
+        most = max(self.shape)
+        table = np.zeros((len(LETTERS), most, most), np.int64)
+        for i, each in enumerate(self.divisors):
+            sizes = np.array(each)
+            quotient, rest = np.divmod(sizes[:, None], sizes[None, :])
+            table[i, : len(each), : len(each)] = np.where(rest == 0, quotient, 0)
+        return table
+
+    def times(self, loops: str) -> Table:
+        """Return how often each block is in the layer, along some loops."""
+        which = [LETTERS.index(loop) for loop in loops]
+        whole = np.array(list(self.extents.values()))
+        return np.asarray(np.prod(whole[which] // self.sizes[:, which], axis=1))
+
+    def fits(self, machine: HierarchyMachine, level: Level, output_bits: int) -> NDArray[np.bool_]:
+        """Return whether each block fits into a memory, with outputs of some width."""
+        if level.capacity_bytes is None:
+            return np.ones(self.many, np.bool_)
+        widths = [machine.bits.input, machine.bits.weights, output_bits]
+        held = [name in level.holds for name in OPERANDS]
+        bits = level.copies * self.elements * np.array(widths) * np.array(held)
+        if isinstance(level.capacity_bytes, int):
+            return np.asarray(bits.sum(axis=1) <= 8 * level.capacity_bytes)
+        capacity = np.array([getattr(level.capacity_bytes, name) for name in OPERANDS])
+        return np.asarray((bits <= 8 * capacity).all(axis=1))
+
+    def least_around(self, values: Table, most: list[int]) -> Table:
+        """Return, for each block, the least value of all blocks that it divides.
+
+        Parameters
+        ----------
+        values : shape (blocks, columns)
+        most
+            How often the block may be in the other one, by loop.
+        """
+        table = values.reshape(*self.shape, -1)
+        for axis, limit in enumerate(most):
+            if limit == 1 or self.shape[axis] == 1:
+                continue
+            sizes = self.divisors[axis]
+            parts = []
+            for size in sizes:
+                around = [i for i, other in enumerate(sizes) if other % size == 0 and other // size <= limit]
+                parts.append(table.take(around, axis=axis).min(axis=axis))
+            table = np.stack(parts, axis=axis)
+        return table.reshape(self.many, -1)

@@ -1,0 +1,318 @@
+"""The exact search: partial plans from the innermost memory outwards, those that can be best of each block.
+
+docs/hierarchy.md argues why none is lost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.simulator.levels import Execution
+from tilewright.spec.errors import OutOfTimeError
+from tilewright.spec.layer import Layer
+from tilewright.tiling.hierarchy.exact import kernel
+from tilewright.tiling.hierarchy.exact.charges import OUTPUT, SPENT, STEPS
+from tilewright.tiling.hierarchy.exact.lattice import FAR, LETTERS, MOST, Lattice
+from tilewright.tiling.hierarchy.exact.tables import Tables
+from tilewright.tiling.hierarchy.lowering import lower
+from tilewright.tiling.hierarchy.machine import OPERANDS, HierarchyMachine
+from tilewright.tiling.hierarchy.measure import Measure, Moved
+from tilewright.tiling.hierarchy.nest import Nest
+from tilewright.tiling.hierarchy.plan import HierarchyPlan
+
+Table = NDArray[np.int64]
+
+BEAM = 300
+"""Partial plans of each node that the first, incomplete pass keeps."""
+
+WORK = 20_000_000
+"""Pairs of blocks between two looks at the clock."""
+
+IRRELEVANT = {"input": "c", "weights": "nyx", "output": "krs"}
+"""Loops that do not move an operand. No loop is in two of these sets."""
+
+
+class BestPlan(NamedTuple):
+    """The best plan, its value, and whether it is proven."""
+
+    value: int
+    plan: HierarchyPlan
+    proven: bool
+
+
+class Stage(NamedTuple):
+    """The partial plans of a node, and how they were made from those of the next one inwards.
+
+    Attributes
+    ----------
+    block
+        The number of each plan's block in the lattice.
+    """
+
+    block: Table
+    values: Table
+    bits: Table
+    before: Table
+    order: Table
+    least: NDArray[np.float64]
+
+
+class Search:
+    """A search for one layer on one machine."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables, self.lattice, self.charges = tables, tables.lattice, tables.charges
+        self.machine, self.constant = tables.machine, tables.constant
+        kinds = [kernel.WAITING if one.serial else one.kind for one in self.charges.quantities]
+        self.kinds = np.array(kinds)
+        goals = {"cycles": kernel.CYCLES, "edp": kernel.PRODUCT}
+        self.goal = goals.get(tables.minimise, kernel.SPENDING)
+
+    def _node(self, i: int) -> kernel.Node:
+        """Return what the kernel knows of a node."""
+        charges, machine = self.charges, self.machine
+        node = machine.nodes[i]
+        memory = node.axis is None
+        level = machine.levels[node.level]
+        outward = i > 0 and machine.nodes[i - 1].axis is None
+        next_outer = np.zeros_like(charges.outer[i])
+        next_straight = charges.straight[i - 1] if i else np.ones(3, np.bool_)
+        if outward:
+            next_outer = charges.outer[i - 1] * charges.reaches[i - 1][:, None]
+        added = [self.constant[j] for j in charges.arrays(0, i)]
+        at_most = [self.tables.at_most.get(one.name, FAR) for one in charges.quantities]
+        return kernel.Node(
+            number=i,
+            memory=memory,
+            size=0 if node.axis is None else node.axis.size,
+            allowed=charges.allowed[i],
+            outer=charges.outer[i],
+            inner=charges.inner[i],
+            first_out=charges.first_out[i],
+            first_in=charges.first_in[i],
+            last_out=charges.last_out[i],
+            last_in=charges.last_in[i],
+            holds=np.array([memory and i > 0 and operand in level.holds for operand in OPERANDS]),
+            straight=charges.straight[i],
+            reaches=charges.reaches[i],
+            next_outer=np.ascontiguousarray(next_outer),
+            next_straight=next_straight,
+            instances=float(self.tables.instances(i)),
+            constant=np.array([np.min([one, *added], axis=0) for one in self.constant]),
+            at_most=np.where(self.kinds == SPENT, at_most, FAR),
+            most_cycles=min(self.tables.at_most.get("cycles", FAR), FAR),
+            kinds=self.kinds,
+            goal=self.goal,
+            macs_per_cycle=machine.macs_per_cycle,
+            both_ways=bool((charges.inner[:, OUTPUT] < 0).any()),
+            tracks=bool((self.constant != self.constant[0]).any()),
+        )
+
+    # Passes ------------------------------------------------------------------------------------------
+
+    def run(self, deadline: float) -> BestPlan | None:
+        """Return the best plan, None where there is none.
+
+        Raises
+        ------
+        OutOfTimeError
+            If nothing is known when the deadline passes.
+        """
+        best: BestPlan | None = None
+        for beam in (BEAM, None):
+            try:
+                stages = self._pass(None if best is None else best.value, beam, deadline)
+            except OutOfTimeError:
+                if best is None:
+                    raise
+                return best._replace(proven=False)
+            least = stages[-1].least if stages else np.zeros(0)
+            for row in np.argsort(least, kind="stable").tolist():
+                if best is not None and least[row] > best.value * (1 + 1e-9):
+                    break
+                plan = self._plan(stages, row)
+                found = self.value(plan)
+                if best is None or found < best.value:
+                    best = BestPlan(found, plan, True)
+        return best
+
+    def value(self, plan: HierarchyPlan) -> int:
+        """Return what a plan costs."""
+        tables = self.tables
+        tally = Execution(lower(Nest(tables.layer, self.machine, plan))).run()
+        moved = Moved(tally.every, tally.first, tally.steps)
+        return Measure(tables.layer, self.machine, moved).value(tables.minimise, tables.level)
+
+    def _pass(self, best: int | None, beam: int | None, deadline: float) -> list[Stage]:
+        """Return the stages of all nodes, innermost first; nothing if no plan is better than the best."""
+        limit = 2**92 if self.goal == kernel.PRODUCT else FAR
+        known = divmod(limit if best is None else best, 2**31)
+        stages = [self._innermost()]
+        for i in reversed(range(len(self.machine.nodes))):
+            stages.append(self._step(i, stages[-1], known, beam, deadline))
+            if not len(stages[-1].bits):
+                return []
+        return stages
+
+    def _innermost(self) -> Stage:
+        """Return the plan of one multiplication."""
+        values = np.zeros((1, 6, len(self.kinds)), np.int64)
+        values[0, kernel.INSIDE, self.kinds == STEPS] = 1
+        bits = np.array([7 * kernel.MOVES + kernel.ADDED * len(self.machine.nodes)])
+        zero = np.zeros(1, np.int64)
+        return Stage(zero, values, bits, zero, zero, np.zeros(1))
+
+    def _step(
+        self, i: int, inside: Stage, known: tuple[int, int], beam: int | None, deadline: float
+    ) -> Stage:
+        """Return the partial plans of a node from those of the next one inwards."""
+        lattice, tables, rest = self.lattice, self.tables, self.tables.rest[i]
+        chosen = np.flatnonzero(tables.entering(i)) if i else np.array([lattice.many - 1])
+        chosen = chosen[np.argsort(rest[chosen, 0], kind="stable")]
+        blocks = kernel.Blocks(
+            place=lattice.index[chosen],
+            elements=lattice.elements[chosen],
+            whole=tables.whole[chosen],
+            fits_complete=tables.fits[i][0][chosen],
+            fits_partial=tables.fits[i][1][chosen],
+            times=tables.every[chosen],
+            moved=tables.moved[chosen],
+            rest=rest[chosen],
+            divisors=(lattice.ratios > 0).sum(axis=2),
+            strides=lattice.strides,
+        )
+        order, plans = self._grouped(i, inside)
+        found = self._expand(self._node(i), blocks, plans, known, beam, deadline)
+        return found._replace(block=chosen[found.block], before=order[found.before])
+
+    def _grouped(self, i: int, inside: Stage) -> tuple[Table, kernel.Plans]:
+        """Return the partial plans inside of a node, sorted by their blocks, and their order."""
+        lattice, tables = self.lattice, self.tables
+        order = np.argsort(inside.block, kind="stable")
+        blocks, start = np.unique(inside.block[order], return_index=True)
+        group = np.full(lattice.many, -1)
+        group[blocks] = np.arange(len(blocks))
+        values = inside.values[order]
+        each = inside.block[order]
+        spends = self.kinds == SPENT
+        instances = np.where(spends, 1.0, float(tables.instances(i + 1)))
+        total = values[:, kernel.INSIDE] * (tables.every[each][:, None] / instances)
+        outputs = values[:, kernel.OUTPUT] + values[:, kernel.ENDING]
+        total += np.where(spends, self.constant.min(axis=0), outputs * tables.moved[each, OUTPUT][:, None])
+        # What is brought again need not be brought to instances that begin with nothing.
+        brought = np.minimum(values[:, kernel.FETCHED + OUTPUT], 0) * tables.every[each][:, None]
+        total += np.where(spends, brought, 0)
+        plans = kernel.Plans(
+            place=lattice.index[blocks],
+            elements=lattice.elements[blocks],
+            start=np.append(start, len(order)),
+            group=group,
+            least=total.min(axis=0),
+            values=values,
+            bits=inside.bits[order],
+        )
+        return order, plans
+
+    def _expand(
+        self,
+        node: kernel.Node,
+        blocks: kernel.Blocks,
+        plans: kernel.Plans,
+        known: tuple[int, int],
+        beam: int | None,
+        deadline: float,
+    ) -> Stage:
+        found = self._room(1 << 14)
+        first = count = 0
+        cut = np.inf
+        while first < len(blocks.times):
+            if time.monotonic() > deadline:
+                raise OutOfTimeError
+            after, count = kernel.expand(
+                node, blocks, first, WORK, plans, self.lattice.ratios, *known, cut, found, count
+            )
+            if beam is not None and count > 4 * beam:
+                best = np.sort(np.argpartition(found.least[:count], beam)[:beam])
+                cut = float(found.least[best].max())
+                for name in kernel.Found._fields:
+                    table = getattr(found, name)
+                    table[:beam] = table[best]
+                count = beam
+            elif after < len(blocks.times) and (after == first or 2 * count > len(found.bits)):
+                larger = self._room(2 * len(found.bits))
+                for name in kernel.Found._fields:
+                    getattr(larger, name)[:count] = getattr(found, name)[:count]
+                found = larger
+            first = after
+        if beam is not None and count > beam:
+            best = np.sort(np.argpartition(found.least[:count], beam)[:beam])
+            return Stage(*(getattr(found, name)[best] for name in Stage._fields))
+        return Stage(*(getattr(found, name)[:count].copy() for name in Stage._fields))
+
+    def _room(self, many: int) -> kernel.Found:
+        """Return space for partial plans."""
+        values = np.zeros((many, 6, len(self.kinds)), np.int64)
+        bits, block, before, order = np.zeros((4, many), np.int64)
+        return kernel.Found(values, bits, block, before, order, np.zeros(many))
+
+    # Plans -------------------------------------------------------------------------------------------
+
+    def _plan(self, stages: list[Stage], row: int) -> HierarchyPlan:
+        """Return the plan of a row of the last stage."""
+        nest = []
+        for number in range(len(stages) - 1, 0, -1):
+            stage, inside = stages[number], stages[number - 1]
+            outer = self.lattice.sizes[stage.block[row]]
+            order, row = int(stage.order[row]), int(stage.before[row])
+            inner = self.lattice.sizes[inside.block[row]]
+            trips = dict(zip(LETTERS, (outer // inner).tolist(), strict=True))
+            steps = dict(zip(LETTERS, inner.tolist(), strict=True))
+            nest.append(tuple((loop, steps[loop]) for loop in arranged(order, trips)))
+        return HierarchyPlan(tuple(nest))
+
+
+def arranged(order: int, trips: dict[str, int]) -> list[str]:
+    """Return the loops with several iterations, outermost first, in one of the search's orders."""
+    loops = [loop for loop in LETTERS if trips[loop] > 1]
+    if order == kernel.ANY:
+        last = "g"
+    elif order == kernel.SHORT:
+        sums = [loop for loop in "krs" if trips[loop] > 1]
+        last = min(sums, key=lambda loop: trips[loop])
+    else:
+        last = IRRELEVANT[OPERANDS[order]]
+    return sorted(loops, key=lambda loop: loop in last)
+
+
+def best_plan(
+    layer: Layer,
+    machine: HierarchyMachine,
+    minimise: str,
+    level: str,
+    deadline: float = float("inf"),
+    at_most: Mapping[str, int] | None = None,
+) -> BestPlan | None:
+    """Return the best plan of a layer, None where none fits.
+
+    Parameters
+    ----------
+    level
+        The memory whose accesses are counted.
+    deadline
+        ``time.monotonic()`` after which the best plan so far is returned, not as proven.
+    at_most
+        What a plan may cost, of accesses, cycles and energy.
+
+    Raises
+    ------
+    OutOfTimeError
+        If none is known when the deadline passes, or the layer has more blocks than are looked at.
+    """
+    if Lattice(layer).many > MOST:
+        raise OutOfTimeError
+    return Search(Tables(layer, machine, minimise, level, at_most)).run(deadline)

@@ -1,0 +1,139 @@
+"""What the exact search knows of a problem before it begins: blocks, charges, bounds on what is outside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.spec.layer import Layer
+from tilewright.tiling.hierarchy.exact.charges import OUTPUT, SPENT, STEPS, Charges
+from tilewright.tiling.hierarchy.exact.lattice import FAR, LETTERS, Lattice
+from tilewright.tiling.hierarchy.machine import OPERANDS, REDUCED, USES, HierarchyMachine
+from tilewright.tiling.hierarchy.measure import TICKS, attojoules
+
+Table = NDArray[np.int64]
+
+
+class Tables:
+    """A problem as the search sees it.
+
+    Attributes
+    ----------
+    constant : shape (nodes + 1, quantities)
+        What every plan spends besides its charges; see `Charges`.
+    at_most
+        What plans may cost.
+    every, moved
+        How often each block is in the layer, along all loops and along those that move each operand.
+    whole
+        Whether a block has all that is added up.
+    fits
+        For each node, the blocks that fit, with complete outputs and with partial ones.
+    rest
+        For each node, the least that is charged for all boundaries outside of each block that enters it.
+    """
+
+    def __init__(
+        self,
+        layer: Layer,
+        machine: HierarchyMachine,
+        minimise: str,
+        level: str,
+        at_most: Mapping[str, int] | None = None,
+    ) -> None:
+        self.layer, self.machine, self.minimise, self.level = layer, machine, minimise, level
+        self.at_most = dict(at_most or {})
+        self.lattice = Lattice(layer)
+        self.charges = Charges(machine, (minimise, *self.at_most), level)
+        self.kinds = np.array([one.kind for one in self.charges.quantities])
+        macs = layer.macs * attojoules(machine.mac_pj, 1)
+        spent = [macs if one.name == "energy" else 0 for one in self.charges.quantities]
+        self.constant = self.charges.constant * int(self.lattice.elements[-1, OUTPUT]) + np.array(spent)
+        self.every = self.lattice.times(LETTERS)
+        self.moved = np.stack([self.lattice.times(USES[operand]) for operand in OPERANDS], axis=1)
+        extents = np.array(list(self.lattice.extents.values()))
+        reduced = [LETTERS.index(loop) for loop in REDUCED]
+        self.whole = (self.lattice.sizes[:, reduced] == extents[reduced]).all(axis=1)
+        self.fits: list[tuple[NDArray[np.bool_], NDArray[np.bool_]]] = []
+        self.rest: list[Table] = []
+        for i, node in enumerate(machine.nodes):
+            complete = partial = np.ones(self.lattice.many, np.bool_)
+            if node.axis is None:
+                widths = (machine.bits.output, machine.bits.partial)
+                memory = machine.levels[node.level]
+                complete, partial = (self.lattice.fits(machine, memory, width) for width in widths)
+            self.fits.append((complete, partial))
+            self.rest.append(self._rest(i))
+
+    def entering(self, i: int) -> NDArray[np.bool_]:
+        """Return the blocks that may enter a node."""
+        complete, partial = self.fits[i]
+        return np.where(self.whole, complete | partial, partial) & (self.rest[i] < FAR).all(axis=1)
+
+    def instances(self, i: int) -> int:
+        """Return the most instances of a node."""
+        return prod(axis.size for node in self.machine.nodes[:i] if (axis := node.axis) is not None)
+
+    def least(self) -> int:
+        """Return a bound on the objective, in its own parts, that holds for every plan."""
+        last = len(self.machine.nodes)
+        outside = self._rest(last)[0]
+        spent = max(0, int(self.constant[:, 0].min() + outside[0])) if self.kinds[0] == SPENT else 0
+        most = self.instances(last) * self.machine.macs_per_cycle
+        waiting = [one.serial for one in self.charges.quantities]
+        ticks = TICKS * -(-self.layer.macs // most) + sum(outside[waiting].tolist())
+        ports = outside[(self.kinds != SPENT) & (self.kinds != STEPS)]
+        cycles = -(-max(ticks, *ports.tolist(), 0) // TICKS)
+        if self.minimise == "cycles":
+            return int(cycles)
+        return int(spent * cycles) if self.minimise == "edp" else spent
+
+    def _rest(self, i: int) -> Table:
+        """Return the least that is charged for the boundaries outside of each block that enters a node."""
+        many = len(self.charges.quantities)
+        if i == 0:
+            outside = np.full((self.lattice.many, many), FAR)
+            outside[-1] = 0
+            return outside
+        node, outer = self.machine.nodes[i - 1], self.rest[i - 1].copy()
+        outer[~self.entering(i - 1)] = FAR
+        if node.axis is None and i > 1:
+            outer = np.minimum(outer + self._least_inside(i - 1), FAR)
+        size = node.axis.size if node.axis is not None else FAR
+        most = [size if allowed else 1 for allowed in self.charges.allowed[i - 1]]
+        return self.lattice.least_around(outer, most)
+
+    def _least_inside(self, i: int) -> Table:
+        """Return the least that filling a memory costs, for each of its blocks."""
+        total = np.zeros((self.lattice.many, len(self.charges.quantities)), np.float64)
+        node = self.machine.nodes[i]
+        outward = self.machine.nodes[i - 1].axis is None
+        instances = self.instances(i)
+        savings = np.zeros_like(total)
+        for o, operand in enumerate(OPERANDS):
+            if operand not in self.machine.levels[node.level].holds:
+                continue
+            each = self.charges.inner[i, o].astype(np.float64)
+            if outward and self.charges.reaches[i - 1, o]:
+                each = each + self.charges.outer[i - 1, o]
+            each = self.lattice.elements[:, [o]] * each
+            full = self.every[:, None]
+            total += each * full
+            saving = each * (full - self.moved[:, [o]])
+            savings = np.maximum(savings, saving)
+        total = total - savings
+        timed = self.kinds != SPENT
+        if instances > 1:
+            total[:, timed] = 0
+        else:
+            once = self.charges.first_in[i] + self.charges.last_in[i]
+            if outward and self.charges.reaches[i - 1, OUTPUT]:
+                once = once + self.charges.first_out[i - 1] + self.charges.last_out[i - 1]
+            if "output" in self.machine.levels[node.level].holds:
+                total += self.lattice.elements[-1, OUTPUT] * np.where(timed, once, 0)
+        total = total * (1 - 1e-9) - 1
+        total[total < 0] *= 1 + 4e-9
+        return np.clip(total, -FAR, FAR).astype(np.int64)

@@ -1,0 +1,22 @@
+"""Lower a plan to what the simulator executes level by level."""
+
+from __future__ import annotations
+
+from tilewright.simulator.levels import LevelProgram, Place
+from tilewright.tiling.hierarchy.machine import OPERANDS, USES
+from tilewright.tiling.hierarchy.nest import Nest
+
+
+def lower(nest: Nest) -> LevelProgram:
+    """Return the program of a nest whose steps divide its blocks."""
+    places = []
+    for i, node in enumerate(nest.machine.nodes):
+        holds = () if node.axis is not None else nest.machine.levels[node.level].holds
+        loops = tuple((loop, nest.trips(i, loop)) for loop, _ in nest.plan.nest[i])
+        places.append(Place(node.name, node.axis is None, frozenset(map(OPERANDS.index, holds)), loops))
+    return LevelProgram(
+        places=tuple(places),
+        extents=nest.extents,
+        uses=(USES["input"], USES["weights"], USES["output"]),
+        elements=lambda operand, block: nest.elements(OPERANDS[operand], dict(block)),
+    )

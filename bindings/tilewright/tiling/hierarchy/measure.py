@@ -1,0 +1,134 @@
+"""What moving data costs on a machine: energy, cycles, accesses. Of closed forms and of simulations alike."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.simulator.levels import OUTSIDE, READ, WRITTEN
+from tilewright.spec.layer import Layer
+from tilewright.tiling.hierarchy.machine import HierarchyMachine, Level
+
+KINDS = ("input", "weights", "output", "partial")
+"""What elements are, in the order of a simulation's columns; each has a width."""
+
+TICKS = 10**8
+"""Parts of a cycle in which times are counted."""
+
+PRODUCT_UNIT = 10**9
+"""Attojoules in a nanojoule, in which products of energy and delay are shown."""
+
+Counts = NDArray[np.int64]
+
+
+class Moved(NamedTuple):
+    """What is moved: see `tilewright.simulator.levels.Tally`."""
+
+    every: Counts
+    first: Counts
+    steps: int
+
+
+class Measure:
+    """What a layer costs on a machine."""
+
+    def __init__(self, layer: Layer, machine: HierarchyMachine, moved: Moved) -> None:
+        self.layer, self.machine, self.moved = layer, machine, moved
+        self.levels = {
+            i: machine.levels[node.level] for i, node in enumerate(machine.nodes) if node.axis is None
+        }
+
+    def accesses(self, name: str) -> int:
+        """Return the elements that are read from a memory and written to it."""
+        return next(int(self.moved.every[i].sum()) for i, level in self.levels.items() if level.name == name)
+
+    @property
+    def energy(self) -> int:
+        """Attojoules of all that is read, written and multiplied."""
+        total = self.layer.macs * attojoules(self.machine.mac_pj, 1)
+        for i, level in self.levels.items():
+            for way, price in zip((READ, WRITTEN), prices(level), strict=True):
+                total += self._bits(self.moved.every[i, :, way].sum(axis=0)) * price
+        return total
+
+    @property
+    def cycles(self) -> int:
+        """Cycles: ports of all memories work beside the multipliers, but for tiles that exist only once.
+
+        Filling and draining a memory without double buffering stops what is further in. Bits of such a
+        transfer go one after the other, each as slowly as the slower of the two ports.
+        """
+        return -(-max(self.computing, *self.ports.values()) // TICKS)
+
+    @property
+    def computing(self) -> int:
+        """Ticks of the multipliers, and of the transfers that they wait for."""
+        ticks = -(-self.moved.steps // self.machine.macs_per_cycle) * TICKS
+        for o, holders in enumerate(self.machine.holders.values()):
+            for parent, child in pairwise(holders):
+                if self.levels[child].double_buffering:
+                    continue
+                # Each memory is the outer end of one boundary for each operand.
+                kinds = [o] if o < 2 else [2, 3]
+                for way, price in zip(
+                    (READ, WRITTEN), transfer_ticks(self.levels[parent], self.levels[child]), strict=True
+                ):
+                    ticks += self._bits(self.moved.first[parent, OUTSIDE, way], kinds) * price
+        return ticks
+
+    @property
+    def ports(self) -> dict[int, int]:
+        """Ticks in which the busier port of each memory moves something, by its node."""
+        found = {}
+        for i, level in self.levels.items():
+            amounts = (self._bits(self.moved.first[i, :, way].sum(axis=0)) for way in (READ, WRITTEN))
+            read, written = (
+                amount * price for amount, price in zip(amounts, ticks_per_bit(level), strict=True)
+            )
+            found[i] = read + written if level.bytes_per_cycle is not None else max(read, written)
+        return found
+
+    def value(self, minimise: str, level: str) -> int:
+        """Return what an objective says, without rounding."""
+        if minimise == "accesses":
+            return self.accesses(level)
+        if minimise == "edp":
+            return self.energy * self.cycles
+        return self.energy if minimise == "energy" else self.cycles
+
+    def _bits(self, counts: Counts, kinds: list[int] | None = None) -> int:
+        widths = [int(getattr(self.machine.bits, kind)) for kind in KINDS]
+        return sum(int(counts[i]) * widths[i] for i in (range(len(KINDS)) if kinds is None else kinds))
+
+
+def shown(minimise: str, value: int) -> int:
+    """Return the value of an objective in its unit."""
+    return -(-value // PRODUCT_UNIT) if minimise == "edp" else value
+
+
+def attojoules(picojoules: float | None, parts: int) -> int:
+    """Return a price as whole attojoules of one of some parts: of a bit where it is that of a byte."""
+    return round((picojoules or 0.0) * 1e6 / parts)
+
+
+def prices(level: Level) -> tuple[int, int]:
+    """Return the attojoules of a bit that is read from a memory, and of one that is written."""
+    read, write = level.read_pj_per_byte, level.write_pj_per_byte
+    return attojoules(read, 8), attojoules(read if write is None else write, 8)
+
+
+def ticks_per_bit(level: Level) -> tuple[int, int]:
+    """Return the ticks of a bit that is read from a memory, and of one that is written; 0 without a limit."""
+    shared = level.bytes_per_cycle
+    rates = (shared, shared) if shared else (level.read_bytes_per_cycle, level.write_bytes_per_cycle)
+    read, written = (0 if rate is None else max(1, round(TICKS / (8 * rate))) for rate in rates)
+    return read, written
+
+
+def transfer_ticks(parent: Level, child: Level) -> tuple[int, int]:
+    """Return the ticks of a bit on its way in from one memory to the next, and on its way out."""
+    (read, written), (child_read, child_written) = ticks_per_bit(parent), ticks_per_bit(child)
+    return max(read, child_written), max(child_read, written)

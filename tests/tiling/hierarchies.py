@@ -1,0 +1,166 @@
+"""Random hierarchies, layers and nests, and all plans of tiny ones."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from math import prod
+from random import Random
+from typing import Any
+
+from tilewright.spec.errors import InputError
+from tilewright.spec.layer import Layer
+from tilewright.tiling.hierarchy.exact.lattice import divisors
+from tilewright.tiling.hierarchy.machine import LOOPS, HierarchyMachine
+from tilewright.tiling.hierarchy.nest import extents
+from tilewright.tiling.hierarchy.plan import HierarchyPlan
+
+LETTERS = "".join(LOOPS)
+HELD = [
+    *[["input", "weights", "output"]] * 3,
+    ["weights"],
+    ["output"],
+    ["input"],
+    ["input", "output"],
+    ["weights", "output"],
+]
+
+
+def machine(rng: Random, *, roomy: bool = False) -> HierarchyMachine:
+    """Draw a machine with one to three memories on chip, arrays anywhere between, and everything priced."""
+
+    def memory(name: str) -> dict[str, Any]:
+        table: dict[str, Any] = {"name": name, "read_pj_per_byte": rng.choice([0.5, 1, 2, 6, 50])}
+        if name != "dram":
+            table["holds"] = rng.choice(HELD)
+            table["double_buffering"] = rng.random() < 0.5
+            if roomy:
+                table["capacity_bytes"] = 1_000_000
+            elif rng.random() < 0.5:
+                table["capacity_bytes"] = {operand: rng.randint(2, 40) for operand in table["holds"]}
+            else:
+                table["capacity_bytes"] = rng.randint(6, 80)
+        if rng.random() < 0.5:
+            table["write_pj_per_byte"] = rng.choice([0.25, 1, 2, 6, 50])
+        ports = rng.random()
+        if ports < 0.4:
+            table["bytes_per_cycle"] = rng.choice([0.5, 1, 2.4, 8])
+        elif ports < 0.8:
+            for way in ("read", "write"):
+                if rng.random() < 0.7:
+                    table[f"{way}_bytes_per_cycle"] = rng.choice([0.5, 1, 2.4, 8])
+        return table
+
+    levels = [memory("dram")]
+    for number in range(rng.choice([1, 1, 2, 2, 3])):
+        if rng.random() < 0.5:
+            axes, free = [], list(LOOPS.values())
+            rng.shuffle(free)
+            for _ in range(rng.choice([1, 1, 2])):
+                many = rng.randint(1, 4)
+                axes.append({"size": rng.choice([2, 3, 4, 6]), "over": free[:many]})
+                free = free[many:]
+            levels.append({"name": f"array{number}", "fanout": axes})
+        levels.append(memory(f"memory{number}"))
+    output = rng.choice([8, 8, 16])
+    return HierarchyMachine(
+        kind="hierarchy",
+        levels=levels,
+        macs_per_cycle=rng.choice([1, 1, 2]),
+        mac_pj=rng.choice([None, 0.5]),
+        bits={
+            "input": rng.choice([4, 8]),
+            "weights": 8,
+            "output": output,
+            "partial": rng.choice([output, output, 16, 24]),
+        },
+    )
+
+
+def layer(rng: Random, most: int) -> Layer:
+    """Draw a layer of at most so many MACs."""
+    while True:
+        groups = rng.choice([1, 1, 1, 2])
+        try:
+            found = Layer(
+                input=(groups * rng.randint(1, 4), rng.randint(1, 6), rng.randint(1, 4)),
+                kernels=groups * rng.randint(1, 4),
+                kernel=(rng.randint(1, 3), rng.randint(1, 2)),
+                stride=(rng.randint(1, 3), rng.randint(1, 2)),
+                dilation=(rng.randint(1, 2), 1),
+                groups=groups,
+                batch=rng.choice([1, 1, 2]),
+            )
+        except InputError:
+            continue
+        if found.macs <= most:
+            return found
+
+
+def nest(rng: Random, one: Layer, on: HierarchyMachine, *, ragged: bool = False) -> HierarchyPlan:
+    """Draw a nest, of which not every one is valid; ragged ones have any steps and any loops."""
+    block, found = extents(one), []
+    for number, node in enumerate(on.nodes):
+        last = number == len(on.nodes) - 1
+        letters = list(LETTERS if node.axis is None else node.axis.loops)
+        letters = letters if ragged else [letter for letter in letters if letter in on.allowed[number]]
+        rng.shuffle(letters)
+        loops, used = [], 1
+        for letter in letters:
+            size = block[letter]
+            later = any(letter in allowed for allowed in on.allowed[number + 1 :])
+            steps = list(range(1, size + 1)) if ragged else divisors(size)
+            step = 1 if last or not (later or ragged) else rng.choice([size, *steps])
+            trips = -(-size // step)
+            if step == size or (node.axis is not None and used * trips > node.axis.size):
+                continue
+            used, block[letter] = used * trips, step
+            loops.append((letter, step))
+        found.append(tuple(loops))
+    return HierarchyPlan(tuple(found))
+
+
+def everything(one: Layer, on: HierarchyMachine, most: int) -> Iterator[HierarchyPlan] | None:
+    """Enumerate all plans with steps that divide and loops in any order; None if there are too many."""
+    sizes, choices = extents(one), []
+    for letter in LETTERS:
+        chains = []
+        for chain in _chains(sizes[letter], len(on.nodes)):
+            cuts = zip(chain, chain[1:], on.allowed, strict=False)
+            if all(outer == inner or letter in allowed for outer, inner, allowed in cuts):
+                chains.append(chain)
+        choices.append(chains)
+    found, many = [], 0
+    for chosen in itertools.product(*choices):
+        orders = _orders(on, chosen)
+        if orders is not None:
+            found.append(orders)
+            many += prod(map(len, orders))
+            if many > most:
+                return None
+    return (HierarchyPlan(plan) for orders in found for plan in itertools.product(*orders))
+
+
+def _orders(on: HierarchyMachine, chains: tuple[tuple[int, ...], ...]) -> list[list[Any]] | None:
+    """Return the orders of each node's loops, None if an array is too small for them."""
+    orders: list[list[Any]] = []
+    for number, node in enumerate(on.nodes):
+        cut = [(letter, chain) for letter, chain in zip(LETTERS, chains, strict=True)]
+        loops = [(letter, chain[number + 1]) for letter, chain in cut if chain[number] > chain[number + 1]]
+        if node.axis is None:
+            orders.append(list(itertools.permutations(loops)))
+            continue
+        if prod(chain[number] // chain[number + 1] for chain in chains) > node.axis.size:
+            return None
+        orders.append([tuple(loops)])
+    return orders
+
+
+def _chains(size: int, nodes: int) -> Iterator[tuple[int, ...]]:
+    if nodes == 0:
+        if size == 1:
+            yield (1,)
+        return
+    for inner in divisors(size):
+        for rest in _chains(inner, nodes - 1):
+            yield (size, *rest)

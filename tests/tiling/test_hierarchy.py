@@ -1,0 +1,361 @@
+"""Hierarchies: closed forms, simulators and a walk agree; the exact search finds what enumeration finds."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import hierarchies
+import numpy as np
+import pytest
+from hierarchy_walk import Walk
+
+from tilewright.simulator.level_numbers import NotThereError, NumericRun
+from tilewright.simulator.levels import Execution
+from tilewright.simulator.reference import convolution, random_values
+from tilewright.spec.errors import InputError
+from tilewright.spec.layer import Layer
+from tilewright.tiling import MACHINES, Plan, Problem, objective, simulate, violation
+from tilewright.tiling.dsp.plan import DspPlan
+from tilewright.tiling.hierarchy.cost import Cost
+from tilewright.tiling.hierarchy.exact.search import best_plan
+from tilewright.tiling.hierarchy.exact.tables import Tables
+from tilewright.tiling.hierarchy.lowering import lower
+from tilewright.tiling.hierarchy.machine import HierarchyMachine
+from tilewright.tiling.hierarchy.measure import KINDS, Measure, Moved
+from tilewright.tiling.hierarchy.nest import Nest, extents, positions, window
+from tilewright.tiling.hierarchy.plan import HierarchyPlan
+
+# What a nest moves -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", range(0, 120, 20))
+def test_closed_forms_say_what_a_walk_counts(start: int) -> None:
+    for seed in range(start, start + 20):
+        rng = Random(seed)
+        machine, layer = hierarchies.machine(rng, roomy=True), hierarchies.layer(rng, 300)
+        plan = hierarchies.nest(rng, layer, machine, ragged=True)
+        nest = Nest(layer, machine, plan)
+        if nest.violation() is not None:
+            continue
+        cost, walk = Cost(nest), Walk(layer, machine, plan.nest, extents(layer)).run()
+        assert cost.steps == walk.steps
+        for number, node in enumerate(machine.nodes):
+            for busiest, tables in (
+                (False, (walk.read, walk.written)),
+                (True, (walk.first_read, walk.first_written)),
+            ):
+                if node.axis is None:
+                    traffic = cost.at(number, busiest=busiest)
+                    for counts, table in zip((traffic.read, traffic.written), tables, strict=True):
+                        expected = {kind: table[node.name][kind] for kind in KINDS}
+                        assert {kind: counts[kind] for kind in KINDS} == expected, (seed, node.name)
+        for (number, operand), peak in walk.peak.items():
+            assert peak == nest.held(operand, number)
+
+
+@pytest.mark.parametrize("start", range(0, 400, 100))
+def test_simulator_counts_what_closed_forms_say(start: int) -> None:
+    valid = 0
+    for seed in range(start, start + 100):
+        rng = Random(seed)
+        machine, layer = hierarchies.machine(rng, roomy=True), hierarchies.layer(rng, 5000)
+        nest = Nest(layer, machine, hierarchies.nest(rng, layer, machine))
+        if nest.violation() or nest.outside_of_space():
+            continue
+        valid += 1
+        tally, moved = Execution(lower(nest)).run(), Cost(nest).moved
+        assert tally.steps == moved.steps, seed
+        np.testing.assert_array_equal(tally.every, moved.every, err_msg=f"seed {seed}")
+        np.testing.assert_array_equal(tally.first, moved.first, err_msg=f"seed {seed}")
+    assert valid > 50
+
+
+def test_simulator_computes_the_layer() -> None:
+    for seed in range(60):
+        rng = Random(seed)
+        machine, layer = hierarchies.machine(rng, roomy=True), hierarchies.layer(rng, 500)
+        nest = Nest(layer, machine, hierarchies.nest(rng, layer, machine))
+        if nest.violation() or nest.outside_of_space():
+            continue
+        values, kernels = random_values(layer, seed)
+        found = NumericRun(lower(nest), layer).run(values, kernels)
+        np.testing.assert_array_equal(found, convolution(layer, values, kernels))
+
+
+def test_simulator_misses_a_tile_that_is_not_there() -> None:
+    machine = HierarchyMachine.model_validate(MACHINE)
+    layer = Layer.model_validate(LAYER)
+    nest = Nest(layer, machine, HierarchyPlan(((("c", 1),), (("k", 1),))))
+    program = lower(nest)
+    run = NumericRun(program, layer)
+    run._axes = lambda operand, number, outside: tuple(np.array([number * 7]) for _ in range(5))  # type: ignore[method-assign]
+    with pytest.raises(NotThereError):
+        run.run(*random_values(layer, 0))
+
+
+def test_window_counts_positions() -> None:
+    for outputs in range(1, 6):
+        for taps in range(1, 5):
+            for stride in range(1, 5):
+                for dilation in range(1, 4):
+                    expected = positions(range(outputs), range(taps), stride, dilation)
+                    assert window(outputs, taps, stride, dilation) == expected
+
+
+# The exact search --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", range(0, 64, 8))
+def test_exact_search_agrees_with_enumeration(start: int) -> None:
+    compared = 0
+    for seed in range(start, start + 8):
+        rng = Random(seed)
+        machine, layer = hierarchies.machine(rng), hierarchies.layer(rng, rng.choice([8, 16, 32, 64]))
+        compared += agrees(layer, machine, seed)
+    assert compared
+
+
+def agrees(layer: Layer, machine: HierarchyMachine, seed: int, most: int = 2000) -> bool:
+    """Compare all objectives with those of all plans, if there are few; whether that was so."""
+    plans = hierarchies.everything(layer, machine, most)
+    if plans is None:
+        return False
+    memories = [level.name for level in machine.levels if not level.fanout]
+    goals = [(goal, "") for goal in ("energy", "cycles", "edp")] + [("accesses", name) for name in memories]
+    best: dict[tuple[str, str], int] = {}
+    for plan in plans:
+        nest = Nest(layer, machine, plan)
+        if nest.violation() is None:
+            tally = Execution(lower(nest)).run()
+            measure = Measure(layer, machine, Moved(tally.every, tally.first, tally.steps))
+            for goal in goals:
+                value = measure.value(*goal)
+                best[goal] = min(best.get(goal, value), value)
+    for goal in goals:
+        found = best_plan(layer, machine, *goal)
+        assert (found and found.value) == best.get(goal), (seed, goal)
+        if found is not None:
+            assert found.proven
+            assert Nest(layer, machine, found.plan).violation() is None
+            assert Tables(layer, machine, *goal).least() <= found.value, (seed, goal)
+    return True
+
+
+def test_exact_search_gives_up_in_time() -> None:
+    problem = Problem.model_validate({"layer": LAYER | {"input": [64, 30, 30]}, "machine": MACHINE})
+    found = MACHINES["hierarchy"].exhaustive(problem, float("inf"))
+    assert found is not None
+    assert found.proven
+    assert found.value >= MACHINES["hierarchy"].best_bound(problem).value
+
+
+# Problems and plans ------------------------------------------------------------------------------------
+
+LAYER: dict[str, Any] = {"input": [4, 6, 6], "kernels": 8, "kernel": [3, 3]}
+
+MACHINE: dict[str, Any] = {
+    "kind": "hierarchy",
+    "mac_pj": 0.5,
+    "levels": [
+        {"name": "dram", "read_pj_per_byte": 64.0},
+        {"name": "buffer", "capacity_bytes": 600, "double_buffering": True, "read_pj_per_byte": 2.0},
+    ],
+}
+
+
+def problem(
+    layer: dict[str, Any] | None = None, machine: dict[str, Any] | None = None, **rest: Any
+) -> Problem:
+    return Problem.model_validate(
+        {"layer": LAYER | (layer or {}), "machine": MACHINE | (machine or {})} | rest
+    )
+
+
+@pytest.mark.parametrize("minimise", ["accesses", "cycles", "energy", "edp"])
+def test_simulator_says_what_the_search_proves(minimise: str) -> None:
+    one = problem(objective={"minimise": minimise})
+    found = MACHINES["hierarchy"].exhaustive(one, float("inf"))
+    assert found is not None
+    plan = Plan(found.layers)
+    assert Plan.from_json(plan.to_json()) == plan
+    report = simulate(one, plan, numeric=True)
+    assert report.valid
+    assert report.numeric
+    assert report.facts[minimise] == objective(one, plan) == found.value
+
+
+def test_accesses_of_a_level() -> None:
+    values = {}
+    for level in ("dram", "buffer"):
+        one = problem(objective={"minimise": "accesses", "level": level})
+        found = MACHINES["hierarchy"].exhaustive(one, float("inf"))
+        assert found is not None
+        report = simulate(one, Plan(found.layers))
+        values[level] = found.value
+        moved = report.facts["levels"][level]
+        assert found.value == sum(sum(moved[way].values()) for way in ("read", "written"))
+    assert values["dram"] < values["buffer"]
+
+
+@pytest.mark.parametrize(
+    ("nest", "rule"),
+    [
+        ([[], []], "nest: the innermost block is not one position"),
+        ([[["output_maps", 3]], []], "factors: dram cuts 8 output_maps in steps of 3, no divisor"),
+        ([[["output_maps", 8]], []], "nest: dram goes through 8 output_maps in steps of 8"),
+        ([[]], "nest: the plan has 1 lists of loops, the machine 2 nodes"),
+    ],
+)
+def test_wrong_plans_are_told_why(nest: list[Any], rule: str) -> None:
+    if len(nest) == 2:
+        sizes = {"rows": 4, "columns": 4, "input_maps": 4, "kernel_rows": 3, "kernel_columns": 3}
+        told = {name for name, _ in nest[0]}
+        steps = [[name, 1] for name in sizes if name not in told]
+        nest = [nest[0], nest[1] or (steps if "innermost" not in rule else [])]
+        if "innermost" not in rule and "output_maps" not in dict(nest[1]):
+            nest[1] = [*nest[1], ["output_maps", 1]]
+    plan = Plan.from_json({"nest": nest})
+    found = violation(problem(), plan)
+    assert found is not None
+    assert found.startswith(rule)
+    assert not simulate(problem(), plan).valid
+
+
+def test_loops_do_not_move_what_passes_by_from_outside_of_an_array() -> None:
+    levels = [
+        *MACHINE["levels"],
+        {"name": "array", "fanout": [{"size": 2, "over": ["output_maps"]}]},
+        {"name": "register", "capacity_bytes": 1, "holds": ["weights"]},
+    ]
+    machine = problem(machine={"levels": levels}).machine
+    assert machine.kind == "hierarchy"
+    assert machine.allowed == ("gncyxkrs", "gncyxkrs", "c", "")
+
+
+def test_a_dsp_as_a_hierarchy_moves_the_same() -> None:
+    """Of the DSP's plans those with tiles that divide and without halos, where no row is between windows."""
+    rng, compared = Random(3), 0
+    while compared < 200:
+        layer = hierarchies.layer(rng, 2000)
+        if layer.dilation != (1, 1) or any(s > k for s, k in zip(layer.stride, layer.kernel, strict=True)):
+            continue
+        size = extents(layer)
+        tile = {
+            letter: rng.choice([d for d in range(1, size[letter] + 1) if size[letter] % d == 0])
+            for letter in "gncyxk"
+        }
+        order = "".join(rng.sample("ncyxk", 5))
+        dsp = Problem.model_validate(
+            {"layer": layer.model_dump(mode="json"), "machine": {"kind": "dsp", "memory_bytes": 1 << 20}}
+        )
+        plan = Plan((DspPlan(tuple(tile[letter] for letter in "gncyxk"), order, "tile"),))
+        levels = [{"name": "dram"}, {"name": "memory", "capacity_bytes": 1 << 20, "double_buffering": True}]
+        bits = dict.fromkeys(("input", "weights", "output", "partial"), 16)
+        as_levels = dsp.with_(machine={"kind": "hierarchy", "levels": levels, "bits": bits})
+        nest = [
+            [(letter, tile[letter]) for letter in "g" + order if tile[letter] < size[letter]],
+            [(letter, 1) for letter in size if tile.get(letter, size[letter]) > 1],
+        ]
+        same = Plan((HierarchyPlan(tuple(map(tuple, nest))),))
+        assert violation(as_levels, same) is None
+        assert objective(as_levels, same) == objective(dsp, plan)
+        compared += 1
+
+
+# Bad input ---------------------------------------------------------------------------------------------
+
+
+def memory(**fields: Any) -> dict[str, Any]:
+    return {"levels": [{"name": "dram"}, {"name": "buffer", "capacity_bytes": 64} | fields]}
+
+
+@pytest.mark.parametrize(
+    ("machine", "objective", "field", "told"),
+    [
+        (memory(capacity_bytes=0), {}, "machine.levels.buffer.capacity_bytes", "needs 6 bytes"),
+        (
+            memory(capacity_bytes=5),
+            {},
+            "machine.levels.buffer.capacity_bytes",
+            "the output of the smallest tile",
+        ),
+        (
+            memory(capacity_bytes=11, double_buffering=True),
+            {},
+            "machine.levels.buffer.capacity_bytes",
+            "twice needs 12 bytes",
+        ),
+        (
+            memory(capacity_bytes={"input": 8, "weights": 0, "output": 8}),
+            {},
+            "machine.levels.buffer.capacity_bytes.weights",
+            "1 bytes do",
+        ),
+        (memory(), {"minimise": "energy"}, "objective.minimise", "needs prices"),
+        (memory(), {"minimise": "accesses", "level": "l2"}, "objective.level", "dram, buffer"),
+        (memory(), {"minimise": "pareto"}, "objective.minimise", "accesses, cycles, energy, edp"),
+        (memory(name="dram"), {}, "machine.levels.name", "two levels"),
+        (
+            memory(capacity_bytes=None),
+            {},
+            "machine.levels.buffer.capacity_bytes",
+            "every memory but the first",
+        ),
+        (memory(holds=[]), {}, "machine.levels.buffer.holds", "at least one operand"),
+        (
+            memory(bytes_per_cycle=4.0, read_bytes_per_cycle=2.0),
+            {},
+            "machine.levels.buffer.bytes_per_cycle",
+            "not both",
+        ),
+        (
+            {"levels": [{"name": "dram"}, {"name": "pes", "fanout": [{"size": 4, "over": ["rows"]}]}]},
+            {},
+            "machine.levels.name",
+            "the last level is a memory",
+        ),
+        (
+            {
+                "levels": [
+                    {"name": "dram"},
+                    {"name": "pes", "capacity_bytes": 4, "fanout": [{"size": 4, "over": ["rows"]}]},
+                    {"name": "buffer", "capacity_bytes": 64},
+                ]
+            },
+            {},
+            "machine.levels.pes.capacity_bytes",
+            "this level is an array",
+        ),
+        (
+            {
+                "levels": [
+                    {"name": "dram"},
+                    {"name": "pes", "fanout": [{"size": 4, "over": ["lines"]}]},
+                    {"name": "buffer", "capacity_bytes": 64},
+                ]
+            },
+            {},
+            "machine.levels[1].fanout[0].over[0]",
+            "rows",
+        ),
+    ],
+)
+def test_bad_input_names_level_operand_and_what_is_enough(
+    machine: dict[str, Any], objective: dict[str, Any], field: str, told: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        Problem.model_validate(
+            {
+                "layer": LAYER,
+                "machine": {"kind": "hierarchy", **machine},
+                "objective": objective,
+            }
+        )
+    assert refused.value.field == field
+    assert told in refused.value.limit
+
+
+def test_the_least_memory_that_is_named_is_enough() -> None:
+    one = problem(machine=memory(capacity_bytes=6), objective={"minimise": "accesses"})
+    assert MACHINES["hierarchy"].exhaustive(one, float("inf")) is not None
