@@ -13,12 +13,12 @@ from hierarchy_walk import Walk
 from tilewright.simulator.level_numbers import NotThereError, NumericRun
 from tilewright.simulator.levels import Execution
 from tilewright.simulator.reference import convolution, random_values
-from tilewright.spec.errors import InputError
+from tilewright.spec.errors import InputError, OutOfTimeError
 from tilewright.spec.layer import Layer
 from tilewright.tiling import MACHINES, Plan, Problem, objective, simulate, violation
 from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.hierarchy.cost import Cost
-from tilewright.tiling.hierarchy.exact.search import best_plan
+from tilewright.tiling.hierarchy.exact.search import Search, best_plan
 from tilewright.tiling.hierarchy.exact.tables import Tables
 from tilewright.tiling.hierarchy.lowering import lower
 from tilewright.tiling.hierarchy.machine import HierarchyMachine
@@ -127,8 +127,7 @@ def agrees(layer: Layer, machine: HierarchyMachine, seed: int, most: int = 2000)
     for plan in plans:
         nest = Nest(layer, machine, plan)
         if nest.violation() is None:
-            tally = Execution(lower(nest)).run()
-            measure = Measure(layer, machine, Moved(tally.every, tally.first, tally.steps))
+            measure = measured(nest)
             for goal in goals:
                 value = measure.value(*goal)
                 best[goal] = min(best.get(goal, value), value)
@@ -138,16 +137,52 @@ def agrees(layer: Layer, machine: HierarchyMachine, seed: int, most: int = 2000)
         if found is not None:
             assert found.proven
             assert Nest(layer, machine, found.plan).violation() is None
-            assert Tables(layer, machine, *goal).least() <= found.value, (seed, goal)
+            tables = Tables(layer, machine, *goal)
+            assert tables.least() <= found.value, (seed, goal)
+            # Bounds that are too high would hide behind a plan that the first pass has found.
+            search = Search(tables)
+            stages = search._pass(found.value + 1, None, float("inf"))
+            assert stages, (seed, goal)
+            values = {search.value(search._plan(stages, row)) for row in range(len(stages[-1].bits))}
+            assert values == {found.value}, (seed, goal)
+            assert not search._pass(found.value, None, float("inf")), (seed, goal)
     return True
 
 
+@pytest.mark.parametrize("start", range(0, 48, 12))
+def test_limits_of_cost_agree_with_enumeration(start: int) -> None:
+    for seed in range(start, start + 12):
+        rng = Random(seed)
+        machine, layer = hierarchies.machine(rng), hierarchies.layer(rng, rng.choice([8, 16, 32]))
+        level = rng.choice([level.name for level in machine.levels if not level.fanout])
+        costs = []
+        for plan in hierarchies.everything(layer, machine, 1000) or ():
+            nest = Nest(layer, machine, plan)
+            if nest.violation() is None:
+                measure = measured(nest)
+                names = ("accesses", "cycles", "energy", "edp")
+                costs.append({name: measure.value(name, level) for name in names})
+        for _ in range(4 if costs else 0):
+            goal = rng.choice(["accesses", "cycles", "energy", "edp"])
+            limits = {}
+            for name in rng.sample(["accesses", "cycles", "energy"], rng.choice([1, 2, 3])):
+                limits[name] = rng.choice(sorted({cost[name] for cost in costs})[:4]) + rng.choice([0, 0, -1])
+            allowed = [
+                cost[goal] for cost in costs if all(cost[name] <= most for name, most in limits.items())
+            ]
+            found = best_plan(layer, machine, goal, level, at_most=limits)
+            assert (found and found.value) == min(allowed, default=None), (seed, goal, limits)
+
+
+def measured(nest: Nest) -> Measure:
+    tally = Execution(lower(nest)).run()
+    return Measure(nest.layer, nest.machine, Moved(tally.every, tally.first, tally.steps))
+
+
 def test_exact_search_gives_up_in_time() -> None:
-    problem = Problem.model_validate({"layer": LAYER | {"input": [64, 30, 30]}, "machine": MACHINE})
-    found = MACHINES["hierarchy"].exhaustive(problem, float("inf"))
-    assert found is not None
-    assert found.proven
-    assert found.value >= MACHINES["hierarchy"].best_bound(problem).value
+    late = Problem.model_validate({"layer": LAYER | {"input": [64, 30, 30]}, "machine": MACHINE})
+    with pytest.raises(OutOfTimeError):
+        MACHINES["hierarchy"].exhaustive(late, 0.0)
 
 
 # Problems and plans ------------------------------------------------------------------------------------
@@ -295,6 +330,12 @@ def memory(**fields: Any) -> dict[str, Any]:
         (memory(), {"minimise": "energy"}, "objective.minimise", "needs prices"),
         (memory(), {"minimise": "accesses", "level": "l2"}, "objective.level", "dram, buffer"),
         (memory(), {"minimise": "pareto"}, "objective.minimise", "accesses, cycles, energy, edp"),
+        (
+            memory() | {"bits": {"output": 16, "partial": 8}},
+            {},
+            "machine.bits.partial",
+            "the 16 bits of outputs",
+        ),
         (memory(name="dram"), {}, "machine.levels.name", "two levels"),
         (
             memory(capacity_bytes=None),

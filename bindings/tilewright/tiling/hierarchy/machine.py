@@ -218,7 +218,10 @@ class HierarchyMachine(Spec):
     levels: Annotated[tuple[Level, ...], Field(min_length=2, max_length=MOST_LEVELS)]
 
     def model_post_init(self, _context: object) -> None:
-        """Refuse levels that are no hierarchy."""
+        """Refuse levels that are no hierarchy, and sums that grow when they are complete."""
+        if self.bits.partial < self.bits.output:
+            limit = f"sums that are not complete have the {self.bits.output} bits of outputs at least"
+            raise InputError("machine.bits.partial", self.bits.partial, limit)
         names = [level.name for level in self.levels]
         for i, level in enumerate(self.levels):
             if names.index(level.name) != i:

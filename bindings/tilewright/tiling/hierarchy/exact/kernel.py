@@ -58,6 +58,7 @@ class Node(NamedTuple):
     straight: Marks
     reaches: Marks
     next_outer: Table
+    next_first: Table
     next_straight: Marks
     instances: float
     constant: Table
@@ -163,7 +164,10 @@ def bound(values: Any, bits: int, b: int, node: Any, blocks: Any) -> tuple[int, 
             if kind == SPENT:
                 fixed += node.constant[bits // ADDED, q]
             else:
-                fixed += (values[OUTPUT, q] + values[ENDING, q]) * blocks.moved[b, 2]
+                once = values[OUTPUT, q] + values[ENDING, q]
+                if bits & (MOVES << 2):
+                    once += blocks.elements[b, 2] * node.next_first[q]
+                fixed += once * blocks.moved[b, 2]
             total, most = values[INSIDE, q] * times, 0
             rough, saved = float(values[INSIDE, q]) * times, 0.0
             for o in range(3):

@@ -80,10 +80,11 @@ class Search:
         memory = node.axis is None
         level = machine.levels[node.level]
         outward = i > 0 and machine.nodes[i - 1].axis is None
-        next_outer = np.zeros_like(charges.outer[i])
+        next_outer, next_first = np.zeros_like(charges.outer[i]), np.zeros_like(charges.first_out[i])
         next_straight = charges.straight[i - 1] if i else np.ones(3, np.bool_)
         if outward:
             next_outer = charges.outer[i - 1] * charges.reaches[i - 1][:, None]
+            next_first = charges.first_out[i - 1] + charges.last_out[i - 1]
         added = [self.constant[j] for j in charges.arrays(0, i)]
         at_most = [self.tables.at_most.get(one.name, FAR) for one in charges.quantities]
         return kernel.Node(
@@ -101,6 +102,7 @@ class Search:
             straight=charges.straight[i],
             reaches=charges.reaches[i],
             next_outer=np.ascontiguousarray(next_outer),
+            next_first=next_first,
             next_straight=next_straight,
             instances=float(self.tables.instances(i)),
             constant=np.array([np.min([one, *added], axis=0) for one in self.constant]),
