@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from random import Random
 from typing import Any
 
@@ -10,12 +11,13 @@ import numpy as np
 import pytest
 from hierarchy_walk import Walk
 
+from tilewright.core import catalogue
 from tilewright.simulator.level_numbers import NotThereError, NumericRun
 from tilewright.simulator.levels import Execution
 from tilewright.simulator.reference import convolution, random_values
 from tilewright.spec.errors import InputError, OutOfTimeError
 from tilewright.spec.layer import Layer
-from tilewright.tiling import MACHINES, Plan, Problem, objective, simulate, violation
+from tilewright.tiling import MACHINES, Plan, Problem, last_stage, objective, simulate, violation
 from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.hierarchy.cost import Cost
 from tilewright.tiling.hierarchy.exact.search import Search, best_plan
@@ -296,6 +298,56 @@ def test_a_dsp_as_a_hierarchy_moves_the_same() -> None:
         assert violation(as_levels, same) is None
         assert objective(as_levels, same) == objective(dsp, plan)
         compared += 1
+
+
+def bundled() -> list[str]:
+    folder = catalogue.instances("tiling")[0].parent.parent / "machines"
+    tables = {path.stem: tomllib.loads(path.read_text()) for path in sorted(folder.glob("*.toml"))}
+    return [name for name, table in tables.items() if table.get("kind") == "hierarchy"]
+
+
+@pytest.mark.parametrize("name", bundled())
+def test_bundled_machines_solve_layers_of_all_kinds(name: str) -> None:
+    folder = catalogue.instances("tiling")[0].parent.parent / "machines"
+    machine = HierarchyMachine.model_validate(tomllib.loads((folder / f"{name}.toml").read_text()))
+    layers: list[dict[str, Any]] = [
+        {"input": [16, 10, 10], "kernels": 32, "kernel": [3, 3], "padding": [1, 1, 1, 1], "stride": [2, 2]},
+        {"input": [16, 8, 8], "kernels": 16, "kernel": [3, 3], "groups": 16, "dilation": [2, 2]},
+        {"input": [24, 7, 7], "kernels": 144, "kernel": [1, 1], "batch": 2},
+        {"kind": "fc", "inputs": 400, "outputs": 120, "batch": 4},
+    ]
+    priced = machine.mac_pj is not None
+    for layer in layers:
+        values = {}
+        for minimise in ("accesses", "cycles", *(("energy", "edp") if priced else ())):
+            one = Problem(layer=layer, machine=machine, objective={"minimise": minimise})
+            found = MACHINES["hierarchy"].exhaustive(one, float("inf"))
+            assert found is not None
+            assert found.proven
+            assert MACHINES["hierarchy"].best_bound(one).value <= found.value
+            report = simulate(one, Plan(found.layers))
+            assert report.facts[minimise] == found.value == objective(one, Plan(found.layers))
+            values[minimise] = found.value, report.facts
+        for minimise, (value, _) in values.items():
+            assert all(value <= facts[minimise] for _, facts in values.values())
+
+
+def test_lists_of_objectives() -> None:
+    fastest = problem(
+        machine={"levels": [{**MACHINE["levels"][0], "bytes_per_cycle": 1.0}, MACHINE["levels"][1]]}
+    )
+    one = fastest.with_(objective={"minimise": ["cycles", "energy"], "tolerance": 0.1})
+    least = MACHINES["hierarchy"].exhaustive(fastest.with_(objective={"minimise": "cycles"}), float("inf"))
+    stage = last_stage(one, float("inf"))
+    assert least is not None
+    assert stage is not None
+    found = MACHINES["hierarchy"].exhaustive(stage, float("inf"))
+    assert found is not None
+    facts = simulate(stage, Plan(found.layers)).facts
+    assert facts["cycles"] <= least.value * 1.1
+    assert facts["energy"] == found.value
+    tight = fastest.with_(objective={"minimise": "energy"}, limits={"at_most": {"cycles": least.value - 1}})
+    assert MACHINES["hierarchy"].exhaustive(tight, float("inf")) is None
 
 
 # Bad input ---------------------------------------------------------------------------------------------

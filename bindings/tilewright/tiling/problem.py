@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
 from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError, did_you_mean
@@ -67,16 +67,11 @@ class TilingObjective(Spec):
     """
 
     table_name: ClassVar[str] = "objective"
-    later: ClassVar[tuple[str, ...]] = ("tolerance",)
+    later: ClassVar[tuple[str, ...]] = ("tolerance", "level")
 
     minimise: str | tuple[str, ...] | None = None
     tolerance: Share | tuple[Share, ...] = 0.0
     level: str | None = None
-
-    @model_serializer(mode="wrap")
-    def _brief(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what files of former versions cannot have said, which identifies their problems."""
-        return _told(serialise(self), "level")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -143,22 +138,12 @@ class TilingLimits(Spec):
     """
 
     table_name: ClassVar[str] = "limits"
-    later: ClassVar[tuple[str, ...]] = ("at_most",)
+    later: ClassVar[tuple[str, ...]] = ("at_most", "factors")
 
     schedule: str = "any"
     partition: str = "any"
     at_most: Ceilings = Ceilings()
     factors: str | None = None
-
-    @model_serializer(mode="wrap")
-    def _brief(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what files of former versions cannot have said, which identifies their problems."""
-        return _told(serialise(self), "factors")
-
-
-def _told(table: dict[str, Any], *fields: str) -> dict[str, Any]:
-    """Return a table without some fields where they are left open."""
-    return {name: value for name, value in table.items() if name not in fields or value is not None}
 
 
 class Part(NamedTuple):
