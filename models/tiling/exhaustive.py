@@ -7,8 +7,6 @@ What is enumerated and why nothing is lost is argued in docs/tiling.md; the sear
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tilewright.core.context import Outcome, RunContext
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.tiling import MACHINES, Plan, Problem, last_stage
@@ -32,11 +30,3 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
         return Outcome("feasible", plan)
     search.on_bound(found.value)
     return Outcome("optimal", plan, found.value)
-
-
-def compile_kernels(_bundled: Callable[[str], Problem]) -> None:
-    """Compile what it runs; see `tilewright.core.catalogue.kernel_file`."""
-    levels = [{"name": "dram"}, {"name": "buffer", "capacity_bytes": 1000}]
-    machine = {"kind": "hierarchy", "levels": levels}
-    layer = {"input": [2, 2, 2], "kernels": 2, "kernel": [1, 1]}
-    solve(Problem.model_validate({"layer": layer, "machine": machine}), RunContext())

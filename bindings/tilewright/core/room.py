@@ -148,7 +148,7 @@ class Room(Protocol[ProblemT, PlanT]):
         return 1_000_000
 
     def compile_kernels(self, bundled: Callable[[str], ProblemT]) -> None:
-        """Compile what costs are computed with, where that is compiled, by computing one.
+        """Compile what the room itself runs compiled, by running it on something small.
 
         Parameters
         ----------
@@ -156,6 +156,10 @@ class Room(Protocol[ProblemT, PlanT]):
             Returns the problem of a bundled instance by its name.
         """
         return
+
+    def runs_compiled(self, problem: ProblemT) -> bool:
+        """Whether a problem needs what `compile_kernels` compiles."""
+        return True
 
     # Where the rest of a room lies: imported when it is used -------------------------------------------
 

@@ -183,6 +183,6 @@ def _compiled(instance: Instance, method: str) -> list[Unit]:
     """Return what a run uses compiled, and what its start does."""
     room = catalogue.room(instance.room)
     if method == "auto":
-        return compiling.units(room.name, room.portfolio(instance.problem).methods)
+        return compiling.units(room.name, room.portfolio(instance.problem).methods, instance.problem)
     start = [CONSTRUCT] if takes_start(room.name, method) else []
-    return compiling.units(room.name, [method, *start])
+    return compiling.units(room.name, [method, *start], instance.problem)

@@ -32,21 +32,25 @@ _given_up: set[object] = set()
 """What could not be compiled ahead (`_as_it_is`); this process says so once, and does not try again."""
 
 
-def units(room: str, methods: Iterable[str]) -> list[Unit]:
+def units(room: str, methods: Iterable[str], problem: Any = None) -> list[Unit]:
     """Return what some methods of a room need compiled, as far as their texts tell.
 
     Parameters
     ----------
     methods
         Names, with `CONSTRUCT` for all constructive heuristics.
+    problem
+        What they run on; by default anything.
     """
     names: list[str] = []
     for method in methods:
         all_of_them = [name for name in catalogue.heuristics(room) if catalogue.constructs(room, name)]
         names += all_of_them if method == CONSTRUCT else [method]
     found = []
-    if type(catalogue.room(room)).compile_kernels is not Room.compile_kernels:
-        found.append(Unit(room, "", Path(str(sys.modules[type(catalogue.room(room)).__module__].__file__))))
+    own = catalogue.room(room)
+    compiles = type(own).compile_kernels is not Room.compile_kernels
+    if compiles and (problem is None or own.runs_compiled(problem)):
+        found.append(Unit(room, "", Path(str(sys.modules[type(own).__module__].__file__))))
     for name in dict.fromkeys(names):
         source = catalogue.kernel_file(room, name)
         if source is not None:

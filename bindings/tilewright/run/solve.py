@@ -269,7 +269,8 @@ class _Run:
         """Have compiled what the room and some methods need; return for how many seconds the clock stood."""
         began = time.monotonic()
         try:
-            compiling.ensure(compiling.units(self.room.name, methods), self.on_compile, self._look_for_stop)
+            needed = compiling.units(self.room.name, methods, self.incumbent.problem)
+            compiling.ensure(needed, self.on_compile, self._look_for_stop)
         finally:
             stood = time.monotonic() - began
             self.incumbent.started += stood

@@ -70,7 +70,7 @@ def check(
     if not same:
         return findings
     limit = default_seconds(instance, result) if time_limit is None else time_limit
-    clock = _Clock(started + limit, limit, on_compile).standing(instance.room, [])
+    clock = _Clock(started + limit, limit, on_compile).standing(instance, [])
     plan = None
     if result.plan is not None:
         of_plan = _Executed(instance, result, clock).findings(numeric)
@@ -119,9 +119,10 @@ class _Clock:
     limit: float
     on_compile: compiling.Tell | None = None
 
-    def standing(self, room: str, methods: list[str]) -> _Clock:
-        """Have compiled what a room and some methods of it need; return the clock, which stood meanwhile."""
-        stood = compiling.ensure(compiling.units(room, methods), self.on_compile)
+    def standing(self, instance: Instance, methods: list[str]) -> _Clock:
+        """Have compiled what an instance and some methods need; return the clock, which stood meanwhile."""
+        needed = compiling.units(instance.room, methods, instance.problem)
+        stood = compiling.ensure(needed, self.on_compile)
         return replace(self, deadline=self.deadline + stood)
 
     @property
@@ -244,7 +245,7 @@ def _check_claims(instance: Instance, result: Result, plan: Any, clock: _Clock) 
             findings.append(Finding(what, "refuted", f"{bound} is above the {own}, and nothing proves it"))
             continue
         claim = claims.Claim(what, bound, method, plan)
-        clock = clock.standing(instance.room, claims.asked(instance, claim))
+        clock = clock.standing(instance, claims.asked(instance, claim))
         findings.append(claims.prove(instance, claim, clock.deadline, clock.limit, result.seconds))
     if result.status == "optimal" and plan is not None:
         room = catalogue.room(instance.room)

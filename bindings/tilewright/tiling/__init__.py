@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.core.room import Room, register
@@ -64,6 +64,15 @@ class Tiling(Room[Problem, Plan]):
     rows = staticmethod(rows)
     table = staticmethod(table)
     recheck = staticmethod(recheck)
+
+    def compile_kernels(self, bundled: Callable[[str], Problem]) -> None:
+        levels = [{"name": "dram"}, {"name": "buffer", "capacity_bytes": 1000}]
+        layer = {"input": [2, 2, 2], "kernels": 2, "kernel": [1, 1]}
+        table = {"layer": layer, "machine": {"kind": "hierarchy", "levels": levels}}
+        MACHINES["hierarchy"].exhaustive(Problem.model_validate(table), float("inf"))
+
+    def runs_compiled(self, problem: Problem) -> bool:
+        return problem.machine.kind == "hierarchy"
 
     def parts(self, problem: Problem) -> Sequence[tuple[str, Problem]]:
         return problem.parts
