@@ -46,7 +46,7 @@ def simulate(
             click.echo(json.dumps({**report.summary(), "per_step": steps_told}))
         else:
             _print_steps(report.per_step(), steps, clock)
-            _print_totals(report, clock)
+            _print_totals(report, clock, numeric)
             for path in saving.written:
                 click.echo(f"written: {path}")
     saving.finish()
@@ -84,7 +84,7 @@ def _print_steps(rows: list[dict[str, Any]], limit: int, clock: str) -> None:
     click.echo()
 
 
-def _print_totals(report: Any, clock: str) -> None:
+def _print_totals(report: Any, clock: str, numeric: bool) -> None:
     summary = report.summary()
     rows = [("valid", "yes" if report.valid else f"no: {summary['violation'] or 'the numbers are wrong'}")]
     if report.sequential is not None:
@@ -115,4 +115,6 @@ def _print_totals(report: Any, clock: str) -> None:
                 "equal to the reference, bit for bit" if report.numeric else "DIFFER from the reference",
             )
         )
+    elif numeric and report.valid:
+        rows.append(("numbers", "not compared: there are too many, or there is nothing to compare"))
     print_table(rows)

@@ -469,7 +469,10 @@ def _network_numbers(problem: Problem, report: Report) -> list[str]:
         return []
     macs = report.total(report.macs)
     moved = _moved(report)
-    numbers = [f"{macs:,} MACs", f"{moved:,} accesses", f"{report.transfers:,} transfers"]
+    numbers = [f"{macs:,} MACs", f"{moved:,} accesses"]
+    if problem.machine.kind == "hierarchy":  # which counts no transfers and has no timeline
+        return [*numbers, f"{sum(one.facts['cycles'] for _, one in report.layers):,} cycles"]
+    numbers.append(f"{report.transfers:,} transfers")
     cycles = _cycles(report)
     if cycles and problem.machine.kind == "dsp":
         seconds = cycles / problem.machine.clock_mhz / 1e6
@@ -529,17 +532,19 @@ def _network_time(axes: Axes, names: Sequence[str], executed: Mapping[str, Repor
             stack_bars(axes, row, [(time, SPLIT[part]) for part, time in split.items()], height=0.72)
             seen |= split.keys()
     dsp = problem.machine.kind == "dsp"
-    axes.set_title("(b) Cycles" if dsp else "(b) Microseconds", pad=20)
+    axes.set_title("(b) Microseconds" if problem.machine.kind == "npu" else "(b) Cycles", pad=20)
     if dsp:
         handles = colour_patches((part, colour) for part, colour in SPLIT.items() if part in seen)
         axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3, fontsize=8)
 
 
 def _time_split(report: Report, problem: Problem) -> dict[str, float]:
-    """Return of what a layer's time consists: cycles of a DSP, microseconds of an NPU."""
+    """Return of what a layer's time consists: microseconds of an NPU, cycles of other machines."""
     total = _cycles(report)
-    if problem.machine.kind != "dsp":
+    if problem.machine.kind == "npu":
         return {"other": report.facts.get("time_ps", total) * 1e-6}
+    if problem.machine.kind == "hierarchy":
+        return {"other": report.facts["cycles"]}
     compute = report.total(-(-report.macs // problem.machine.macs_per_cycle))
     setup = problem.machine.dma_setup_cycles * report.transfers
     waiting = max(total - compute - setup, 0)

@@ -14,11 +14,13 @@ def rows(problem: Problem, report: dict[str, Any]) -> Rows:
     if problem.network is None:
         return _layer(problem, report)
     layers = report["layers"]
+    counted = problem.machine.kind != "hierarchy"
+    transfers = f", {report['transfers']:,} transfers" if counted else ""
     moved = sum(_moved(layer) for layer in layers)
     shown = [
         ("layers", f"{len(layers)}, {len({id(part) for _, part in problem.parts})} different"),
         ("MACs", f"{report['macs']:,}"),
-        ("external accesses", f"{moved:,} elements, {report['transfers']:,} transfers"),
+        ("external accesses", f"{moved:,} elements{transfers}"),
     ]
     if all("least_accesses" in layer["facts"] for layer in layers):
         least = sum(layer["facts"]["least_accesses"] for layer in layers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -13,6 +14,7 @@ from tilewright.simulator import Report, Violation
 from tilewright.simulator.level_numbers import MOST_MACS, NotThereError, NumericRun
 from tilewright.simulator.levels import READ, WRITTEN, Execution
 from tilewright.simulator.reference import convolution, random_values
+from tilewright.spec.layer import Layer
 from tilewright.tiling.hierarchy.cost import Cost
 from tilewright.tiling.hierarchy.exact.lattice import MOST, Lattice
 from tilewright.tiling.hierarchy.exact.tables import Tables
@@ -34,9 +36,14 @@ def violation(problem: LayerProblem, plan: HierarchyPlan) -> str | None:
 
 def objective(problem: LayerProblem, plan: HierarchyPlan) -> int:
     """Cost of a valid plan by the closed form; the simulator must find the same."""
-    moved = Cost(Nest(problem.one_layer, problem.machine, plan)).moved
-    measure = Measure(problem.one_layer, problem.machine, moved)
+    measure = _measure(problem.one_layer, problem.machine, plan)
     return shown(problem.minimise, measure.value(problem.minimise, problem.level))
+
+
+@lru_cache(maxsize=4096)
+def _measure(layer: Layer, machine: HierarchyMachine, plan: HierarchyPlan) -> Measure:
+    """Return what a plan costs; a network's layers are asked for again with each better plan of another."""
+    return Measure(layer, machine, Cost(Nest(layer, machine, plan)).moved)
 
 
 def measured_objective(problem: LayerProblem, report: Report) -> int:
