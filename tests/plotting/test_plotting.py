@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -206,3 +208,12 @@ def test_a_comparison_of_nothing_is_refused(tmp_path: Path) -> None:
 def test_percentages_are_short() -> None:
     shown = [_percent(value) for value in (0.001, 0.05, 0.998, 1.26, 9.97, 31.4, 812.0)]
     assert shown == ["<0.01", "0.05", "1.0", "1.3", "10", "31", "812"]
+
+
+def test_placing_a_graph_prints_nothing() -> None:
+    """HiGHS, which places the nodes, put its name into what is printed as JSON."""
+    code = (
+        "from tilewright.plotting.layered_graph import _spread; assert _spread([(0, 1, 2.0)], [(0, 1, 1.0)])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == done.stderr == ""

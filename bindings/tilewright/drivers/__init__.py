@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-import os
-import sys
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.core.silence import nothing_printed
 from tilewright.spec.errors import SolverMissingError, UnknownNameError
 
 
@@ -101,17 +98,3 @@ def versions(name: str) -> dict[str, str]:
     module = load(name)
     with nothing_printed():
         return dict(module.versions())
-
-
-@contextlib.contextmanager
-def nothing_printed() -> Iterator[None]:
-    """Keep a solver's greeting, which it writes past Python, out of the standard output."""
-    sys.stdout.flush()
-    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 1)
-        yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
-        os.close(nowhere)

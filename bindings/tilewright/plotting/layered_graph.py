@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tilewright.core.silence import nothing_printed
+
 
 class Item(NamedTuple):
     """What has a position of its own: a node, or an edge on its way down past other nodes.
@@ -286,7 +288,8 @@ def _spread(apart: Sequence[tuple[int, int, float]], near: Sequence[tuple[int, i
     """
     import highspy  # takes long to import, and only drawing needs it
 
-    highs = highspy.Highs()
+    with nothing_printed():
+        highs = highspy.Highs()
     highs.setOptionValue("output_flag", False)
     points = 1 + max(max(a, b) for a, b, _ in [*apart, *near])
     for _ in range(points):
