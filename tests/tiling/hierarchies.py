@@ -26,18 +26,29 @@ HELD = [
 ]
 
 
-def machine(rng: Random, *, roomy: bool = False) -> HierarchyMachine:
-    """Draw a machine with one to three memories on chip, arrays anywhere between, and everything priced."""
+def machine(
+    rng: Random, *, roomy: bool = False, choosing: bool = False, sliding: bool = False
+) -> HierarchyMachine:
+    """Draw a machine with one to three memories on chip, arrays anywhere between, and everything priced.
+
+    Where plans choose, memories have operands that they may hold; where tiles slide, some keep halos.
+    """
+
+    def held(table: dict[str, Any]) -> list[str]:
+        return [*table["holds"], *table.get("may_hold", [])]
 
     def memory(name: str) -> dict[str, Any]:
         table: dict[str, Any] = {"name": name, "read_pj_per_byte": rng.choice([0.5, 1, 2, 6, 50])}
         if name != "dram":
             table["holds"] = rng.choice(HELD)
+            if choosing and rng.random() < 0.7:
+                table["may_hold"] = rng.sample(table["holds"], rng.randint(1, min(2, len(table["holds"]))))
+                table["holds"] = [operand for operand in table["holds"] if operand not in table["may_hold"]]
             table["double_buffering"] = rng.random() < 0.5
             if roomy:
                 table["capacity_bytes"] = 1_000_000
             elif rng.random() < 0.5:
-                table["capacity_bytes"] = {operand: rng.randint(2, 40) for operand in table["holds"]}
+                table["capacity_bytes"] = {operand: rng.randint(2, 40) for operand in held(table)}
             else:
                 table["capacity_bytes"] = rng.randint(6, 80)
         if rng.random() < 0.5:
@@ -63,6 +74,9 @@ def machine(rng: Random, *, roomy: bool = False) -> HierarchyMachine:
             levels.append({"name": f"array{number}", "fanout": axes})
         levels.append(memory(f"memory{number}"))
     output = rng.choice([8, 8, 16])
+    for outer, inner in itertools.pairwise(levels if sliding else []):
+        comes = "fanout" not in outer and "fanout" not in inner and "input" in outer.get("holds", ["input"])
+        inner["halo"] = comes and "input" in inner["holds"] and rng.random() < 0.8
     return HierarchyMachine(
         kind="hierarchy",
         levels=levels,
@@ -97,6 +111,17 @@ def layer(rng: Random, most: int) -> Layer:
             return found
 
 
+def overlapping(rng: Random, most: int) -> Layer:
+    """Draw a layer with kernels that overlap."""
+    while True:
+        found = layer(rng, most)
+        if (
+            max(outputs * (tap > 1) for outputs, tap in zip(found.output_plane, found.kernel, strict=True))
+            > 1
+        ):
+            return found
+
+
 def nest(rng: Random, one: Layer, on: HierarchyMachine, *, ragged: bool = False) -> HierarchyPlan:
     """Draw a nest, of which not every one is valid; ragged ones have any steps and any loops."""
     block, found = extents(one), []
@@ -122,6 +147,17 @@ def nest(rng: Random, one: Layer, on: HierarchyMachine, *, ragged: bool = False)
 
 def everything(one: Layer, on: HierarchyMachine, most: int) -> Iterator[HierarchyPlan] | None:
     """Enumerate all plans with steps that divide and loops in any order; None if there are too many."""
+    found: list[tuple[Any, list[Any]]] = []
+    for kept in on.choices:
+        nests = _nests(one, on.keeping(kept))
+        found += [(kept, orders) for orders in nests]
+        if sum(prod(map(len, orders)) for _, orders in found) > most:
+            return None
+    return (HierarchyPlan(nest, kept) for kept, orders in found for nest in itertools.product(*orders))
+
+
+def _nests(one: Layer, on: HierarchyMachine) -> Iterator[list[Any]]:
+    """Enumerate all steps that divide; for each, the orders of each node's loops."""
     sizes, choices = extents(one), []
     for letter in LETTERS:
         chains = []
@@ -130,15 +166,10 @@ def everything(one: Layer, on: HierarchyMachine, most: int) -> Iterator[Hierarch
             if all(outer == inner or letter in allowed for outer, inner, allowed in cuts):
                 chains.append(chain)
         choices.append(chains)
-    found, many = [], 0
     for chosen in itertools.product(*choices):
         orders = _orders(on, chosen)
         if orders is not None:
-            found.append(orders)
-            many += prod(map(len, orders))
-            if many > most:
-                return None
-    return (HierarchyPlan(plan) for orders in found for plan in itertools.product(*orders))
+            yield orders
 
 
 def _orders(on: HierarchyMachine, chains: tuple[tuple[int, ...], ...]) -> list[list[Any]] | None:

@@ -104,7 +104,13 @@ class Walk:
                 if operand == "output":
                     self.replace_outputs(loops, temporal, times, spatial, parent, child, holders)
                 else:
-                    self.replace(operand, loops, temporal, times, spatial, parent, child)
+                    far = {place: times[place] - before[place] for place in moving} if before else {}
+                    gone = [(*loops[temporal[place]][:2], by) for place, by in far.items() if by]
+                    slides = operand == "input" and self.machine.levels[self.nodes[child].level].halo
+                    if slides := slides and len(gone) == 1:
+                        ((node, letter, by),) = gone
+                        slides = letter in "yxrs" and by == 1 and node >= parent
+                    self.replace(operand, loops, temporal, times, spatial, parent, child, slides)
 
     def regions(self, operand, loops, temporal, times, spatial, child):
         """What each instance of a child holds: instance -> elements. What further loops move is all of it."""
@@ -153,14 +159,15 @@ class Walk:
         if not any(instance):
             first[self.nodes[node].name][kind] += amount
 
-    def replace(self, operand, loops, temporal, times, spatial, parent, child):
+    def replace(self, operand, loops, temporal, times, spatial, parent, child, slides):
         tiles = self.tiles[operand]
-        for key in [key for key in tiles if key[0] == child]:
-            del tiles[key]
+        last = {key: tiles.pop(key) for key in list(tiles) if key[0] == child}
         asked = {}
         for places, elements in self.regions(operand, loops, temporal, times, spatial, child).items():
             tiles[child, places] = elements
             self.note_peak(child, operand, len(elements))
+            if slides:
+                elements = elements - last[child, places]
             self.count(self.written, self.first_written, child, places, operand, len(elements))
             asked.setdefault(self.parent_of(places, loops, spatial, parent, child), set()).update(elements)
         for places, elements in asked.items():

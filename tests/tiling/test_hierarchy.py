@@ -96,6 +96,36 @@ def test_simulator_misses_a_tile_that_is_not_there() -> None:
         run.run(*random_values(layer, 0))
 
 
+def test_a_walk_counts_what_is_fetched_where_tiles_slide() -> None:
+    slid = 0
+    for seed in range(300):
+        rng = Random(seed)
+        given = hierarchies.machine(rng, roomy=True, sliding=True, choosing=True)
+        kept = rng.choice(given.choices)
+        machine = given.keeping(kept)
+        layer = hierarchies.overlapping(rng, 300)
+        nest = Nest(layer, given, HierarchyPlan(hierarchies.nest(rng, layer, machine).nest, kept))
+        if not machine.halos or nest.violation() or nest.outside_of_space():
+            continue
+        walk, moved = Walk(layer, machine, nest.plan.nest, extents(layer)).run(), Cost(nest).moved
+        tally = Execution(lower(nest)).run()
+        np.testing.assert_array_equal(tally.every, moved.every, err_msg=f"seed {seed}")
+        np.testing.assert_array_equal(tally.first, moved.first, err_msg=f"seed {seed}")
+        for number, node in enumerate(machine.nodes):
+            if node.axis is None:
+                for counts, table in zip(
+                    moved.every[number].sum(axis=0), (walk.read, walk.written), strict=True
+                ):
+                    assert counts.tolist() == [table[node.name][kind] for kind in KINDS], (seed, node.name)
+        found = NumericRun(lower(nest), layer).run(*random_values(layer, seed))
+        np.testing.assert_array_equal(found, convolution(layer, *random_values(layer, seed)))
+        apart = machine.model_copy(
+            update={"levels": tuple(level.model_copy(update={"halo": False}) for level in machine.levels)}
+        )
+        slid += bool((Cost(Nest(layer, apart, nest.plan)).moved.every > moved.every).any())
+    assert slid >= 5
+
+
 def test_window_counts_positions() -> None:
     for outputs in range(1, 6):
         for taps in range(1, 5):
@@ -115,6 +145,26 @@ def test_exact_search_agrees_with_enumeration(start: int) -> None:
         rng = Random(seed)
         machine, layer = hierarchies.machine(rng), hierarchies.layer(rng, rng.choice([8, 16, 32, 64]))
         compared += agrees(layer, machine, seed)
+    assert compared
+
+
+def test_exact_search_decides_what_is_held() -> None:
+    compared = 0
+    for seed in range(24):
+        rng = Random(seed)
+        machine, layer = hierarchies.machine(rng, choosing=True), hierarchies.layer(rng, rng.choice([8, 16]))
+        compared += len(machine.choices) > 1 and agrees(layer, machine, seed, 4000)
+    assert compared > 8
+
+
+@pytest.mark.parametrize("start", range(0, 40, 10))
+def test_exact_search_slides_tiles(start: int) -> None:
+    compared = 0
+    for seed in range(start, start + 10):
+        rng = Random(seed)
+        machine = hierarchies.machine(rng, sliding=True)
+        layer = hierarchies.overlapping(rng, rng.choice([16, 32, 64]))
+        compared += bool(machine.halos) and agrees(layer, machine, seed, 3000)
     assert compared
 
 
@@ -139,15 +189,16 @@ def agrees(layer: Layer, machine: HierarchyMachine, seed: int, most: int = 2000)
         if found is not None:
             assert found.proven
             assert Nest(layer, machine, found.plan).violation() is None
-            tables = Tables(layer, machine, *goal)
-            assert tables.least() <= found.value, (seed, goal)
             # Bounds that are too high would hide behind a plan that the first pass has found.
-            search = Search(tables)
-            stages = search._pass(found.value + 1, None, float("inf"))
-            assert stages, (seed, goal)
-            values = {search.value(search._plan(stages, row)) for row in range(len(stages[-1].bits))}
+            values: set[int] = set()
+            for kept in machine.choices:
+                search = Search(Tables(layer, machine.keeping(kept), *goal), kept)
+                if stages := search._pass(found.value + 1, None, float("inf")):
+                    assert search.tables.least() <= found.value, (seed, goal)
+                    last = range(len(stages[-1].bits))
+                    values |= {search.value(search._plan(stages, row)) for row in last}
+                assert not search._pass(found.value, None, float("inf")), (seed, goal)
             assert values == {found.value}, (seed, goal)
-            assert not search._pass(found.value, None, float("inf")), (seed, goal)
     return True
 
 
@@ -259,6 +310,27 @@ def test_wrong_plans_are_told_why(nest: list[Any], rule: str) -> None:
     assert not simulate(problem(), plan).valid
 
 
+def test_plans_say_what_they_keep() -> None:
+    levels = [
+        MACHINE["levels"][0],
+        {"name": "buffer", "capacity_bytes": 600, "holds": ["output"], "may_hold": ["weights", "input"]},
+    ]
+    one = problem(machine={"levels": levels}, objective={"minimise": "accesses"})
+    found = MACHINES["hierarchy"].exhaustive(one, float("inf"))
+    assert found is not None
+    plan = Plan(found.layers)
+    data = plan.to_json()
+    assert data["kept"] == {"buffer": ["input", "weights"]}
+    assert Plan.from_json(data) == plan
+    assert violation(one, plan) is None
+    for kept in ({}, {"buffer": ["output"]}, {"dram": ["input"]}):
+        told = violation(one, Plan.from_json(data | {"kept": kept}))
+        assert told is not None
+        assert told.startswith("kept: the plan holds")
+    with pytest.raises(InputError, match=r"plan\.kept"):
+        Plan.from_json(data | {"kept": {"buffer": ["kernels"]}})
+
+
 def test_loops_do_not_move_what_passes_by_from_outside_of_an_array() -> None:
     levels = [
         *MACHINE["levels"],
@@ -332,6 +404,31 @@ def test_bundled_machines_solve_layers_of_all_kinds(name: str) -> None:
             assert all(value <= facts[minimise] for _, facts in values.values())
 
 
+def test_fronts_agree_with_enumeration() -> None:
+    several = 0
+    for seed in range(16):
+        rng = Random(seed)
+        machine, layer = hierarchies.machine(rng), hierarchies.layer(rng, 32)
+        plans = hierarchies.everything(layer, machine, 1000)
+        measures = [
+            measured(nest) for plan in plans or () if not (nest := Nest(layer, machine, plan)).violation()
+        ]
+        for between in (("cycles", "energy"), ("accesses", "cycles")) if measures else ():
+            asked = {"minimise": "pareto", "between": between}
+            one = Problem(layer=layer, machine=machine, objective=asked)
+            points = sorted({tuple(each.value(name, one.level) for name in between) for each in measures})
+            front = [each for i, each in enumerate(points) if all(each[1] < other[1] for other in points[:i])]
+            found = MACHINES["hierarchy"].exhaustive(one, float("inf"))
+            assert found is not None
+            assert found.proven
+            report = simulate(one, Plan(found.layers, front=True))
+            assert [tuple(point.values()) for point in report.facts["front"]] == front, seed
+            assert found.value == front[0][0] == objective(one, Plan(found.layers, front=True))
+            assert MACHINES["hierarchy"].best_bound(one).value <= front[0][0]
+            several += len(front) > 1
+    assert several > 2
+
+
 def test_lists_of_objectives() -> None:
     fastest = problem(
         machine={"levels": [{**MACHINE["levels"][0], "bytes_per_cycle": 1.0}, MACHINE["levels"][1]]}
@@ -381,7 +478,11 @@ def memory(**fields: Any) -> dict[str, Any]:
         ),
         (memory(), {"minimise": "energy"}, "objective.minimise", "needs prices"),
         (memory(), {"minimise": "accesses", "level": "l2"}, "objective.level", "dram, buffer"),
-        (memory(), {"minimise": "pareto"}, "objective.minimise", "accesses, cycles, energy, edp"),
+        (memory(), {"minimise": "pareta"}, "objective.minimise", "accesses, cycles, energy, edp, pareto"),
+        (memory(), {"minimise": "pareto", "between": ["cycles", "edp"]}, "objective.between", "takes two of"),
+        (memory(), {"minimise": "pareto", "between": ["cycles", "cycles"]}, "objective.between", "different"),
+        (memory(), {"minimise": "cycles", "between": ["cycles", "accesses"]}, "objective.between", "is for"),
+        (memory(), {"minimise": "pareto", "between": ["cycles", "energy"]}, "objective.minimise", "prices"),
         (
             memory() | {"bits": {"output": 16, "partial": 8}},
             {},
@@ -396,6 +497,40 @@ def memory(**fields: Any) -> dict[str, Any]:
             "every memory but the first",
         ),
         (memory(holds=[]), {}, "machine.levels.buffer.holds", "at least one operand"),
+        (memory(may_hold=["input"]), {}, "machine.levels.buffer.holds", "each once"),
+        (memory(holds=["weights"], halo=True), {}, "machine.levels.buffer.halo", "does not hold"),
+        (
+            {"levels": [{"name": "dram", "halo": True}, *memory()["levels"][1:]]},
+            {},
+            "machine.levels.dram.halo",
+            "filled from another one",
+        ),
+        (
+            {
+                "levels": [
+                    {"name": "dram"},
+                    {"name": "row", "fanout": [{"size": 4, "over": ["rows"]}]},
+                    *memory(halo=True)["levels"][1:],
+                ]
+            },
+            {},
+            "machine.levels.buffer.halo",
+            "through row, an array",
+        ),
+        (
+            {
+                "levels": [
+                    {"name": "dram"},
+                    *(
+                        {"name": f"m{i}", "capacity_bytes": 64, "holds": [], "may_hold": ["input", "weights"]}
+                        for i in range(4)
+                    ),
+                ]
+            },
+            {},
+            "machine.levels.m3.may_hold",
+            "these are 8",
+        ),
         (
             memory(bytes_per_cycle=4.0, read_bytes_per_cycle=2.0),
             {},

@@ -14,7 +14,7 @@ from time import monotonic
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.simulator.levels import OUTPUT, LevelProgram
+from tilewright.simulator.levels import INPUT, OUTPUT, SLIDING, LevelProgram
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
 
@@ -52,6 +52,12 @@ class Tile:
                 raise NotThereError
             places.append(place)
         return np.ix_(*places)
+
+    def keep(self, axes: Axes, values: Values) -> None:
+        """Write into the values of another part of the tensor, at some positions, what this one has of it."""
+        common = [np.isin(wanted, mine) for mine, wanted in zip(self.axes, axes, strict=True)]
+        shared = tuple(wanted[both] for wanted, both in zip(axes, common, strict=True))
+        values[np.ix_(*common)] = self.values[self.at(shared)]
 
 
 @dataclass(frozen=True)
@@ -128,8 +134,10 @@ class NumericRun:
             index = dict(zip(temporal, times, strict=True))
             for operand in range(3):
                 for parent, child in self._boundaries(operand):
-                    if before is None or self._moves(operand, child, temporal, times, before):
-                        self._exchange(operand, parent, child, index)
+                    moving = self._moving(operand, child, temporal, times, before)
+                    if moving is None or moving:
+                        slides = operand == INPUT and self._slides(parent, child, moving)
+                        self._exchange(operand, parent, child, index, slides)
             self._multiply(index)
             before = times
         for parent, child in reversed(self._boundaries(OUTPUT)):
@@ -138,19 +146,31 @@ class NumericRun:
     def _boundaries(self, operand: int) -> list[tuple[int, int]]:
         return list(pairwise(self.program.holders(operand)))
 
-    def _moves(
+    def _moving(
         self,
         operand: int,
         child: int,
         temporal: list[int],
         times: tuple[int, ...],
-        before: tuple[int, ...],
-    ) -> bool:
-        """Whether a loop outside of a memory has gone on that moves its tile."""
-        return any(
-            now != then and self.loops[i].place < child and self.loops[i].letter in self.program.uses[operand]
+        before: tuple[int, ...] | None,
+    ) -> list[tuple[Loop, int]] | None:
+        """Return the loops outside of a memory that move its tile now, and how far; None at the start."""
+        if before is None:
+            return None
+        return [
+            (loop, now - then)
             for i, now, then in zip(temporal, times, before, strict=True)
-        )
+            if now != then
+            and (loop := self.loops[i]).place < child
+            and loop.letter in self.program.uses[operand]
+        ]
+
+    def _slides(self, parent: int, child: int, moving: list[tuple[Loop, int]] | None) -> bool:
+        """Whether a memory keeps what its next tile of input shares with the last one."""
+        if not self.program.places[child].halo or moving is None or len(moving) != 1:
+            return False
+        loop, far = moving[0]
+        return loop.letter in SLIDING and far == 1 and loop.place >= parent
 
     def _instances(self, number: int, index: dict[int, int]) -> Iterator[tuple[Instance, dict[int, int]]]:
         """Go through the instances of a place, with the iterations of all loops outside of it."""
@@ -189,8 +209,14 @@ class NumericRun:
         ]
         return spans["g"], spans["n"], spans["k"], under[0], under[1]
 
-    def _exchange(self, operand: int, parent: int, child: int, index: dict[int, int]) -> None:
-        """Write the tiles of a memory back, if they are outputs, and fetch the next ones."""
+    def _exchange(self, operand: int, parent: int, child: int, index: dict[int, int], slides: bool) -> None:
+        """Write the tiles of a memory back, if they are outputs, and fetch the next ones.
+
+        Parameters
+        ----------
+        slides
+            Whether what they share with the last ones stays.
+        """
         if operand == OUTPUT:
             for outer, inner in reversed(self._boundaries(OUTPUT)):
                 if inner >= child:
@@ -202,7 +228,10 @@ class NumericRun:
             values = source.values[source.at(axes)]
             if operand == OUTPUT and not self._leads(child, parent, instance):
                 values = np.zeros_like(values)
-            tiles[child, instance] = Tile(axes, values.copy())
+            values = values.copy()
+            if slides:
+                tiles[child, instance].keep(axes, values)
+            tiles[child, instance] = Tile(axes, values)
 
     def _drain(self, parent: int, child: int) -> None:
         """Add up the outputs of all instances of a memory, and replace those further out by them."""

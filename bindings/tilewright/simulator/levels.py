@@ -8,7 +8,7 @@ once for each state in which it can be found.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 
@@ -25,6 +25,9 @@ READ, WRITTEN = range(2)
 OUTSIDE, INSIDE = range(2)
 """Ends of a transfer: a memory is the outer one for tiles of the next one, the inner one for its own."""
 
+SLIDING = "yxrs"
+"""Loops along which blocks of input overlap."""
+
 Block = Mapping[str, int]
 
 
@@ -40,12 +43,15 @@ class Place:
         The operands that it keeps, as numbers.
     loops
         Letter and number of iterations, outermost first; each divides the block.
+    halo
+        Whether what the next tile of input shares with the last one stays.
     """
 
     name: str
     memory: bool
     holds: frozenset[int]
     loops: tuple[tuple[str, int], ...]
+    halo: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,12 +68,15 @@ class LevelProgram:
         For each operand, input, weights and output, the loops that move it.
     elements
         Returns the elements of an operand under a block.
+    fresh
+        Returns those of input that the block before, along a loop of `SLIDING`, does not have.
     """
 
     places: tuple[Place, ...]
     extents: Block
     uses: tuple[str, str, str]
     elements: Callable[[int, Block], int]
+    fresh: Callable[[Block, str], int]
 
     @cached_property
     def reduced(self) -> str:
@@ -101,11 +110,15 @@ class State:
         Whether nothing has been added to its outputs yet, where they come from.
     leads
         Whether sums are brought back to this instance; others of its group begin with nothing.
+    along
+        The loop along which the tile of input is the next one, if it has moved in no other way, and in the
+        same tile of the memory outside.
     """
 
     moved: frozenset[int]
     fresh: bool
     leads: bool = True
+    along: str | None = None
 
 
 @dataclass
@@ -153,6 +166,12 @@ class Execution:
                 self.fetching[operand][last] = parent
                 if child == len(program.places):
                     self.straight[operand] = last
+        # The places whose loops slide tiles of input along a memory that keeps what they share.
+        self.sliding = {
+            last
+            for last in self.fetching[INPUT]
+            if last + 1 < len(program.places) and program.places[last + 1].halo
+        }
         self.sums_outside = [False]
         for place in program.places:
             adds = not place.memory and any(loop in program.reduced for loop, _ in place.loops)
@@ -180,10 +199,11 @@ class Execution:
         loops = self.program.places[number].loops
         instances = prod(trips for _, trips in loops)
         leaders = prod(trips for loop, trips in loops if loop not in self.program.reduced)
+        state = replace(state, along=None)
         leading = self._run(number + 1, state)
         found = Tally(leaders * leading.every, leading.first.copy(), leading.steps)
         if instances > leaders:
-            others = self._run(number + 1, State(state.moved, state.fresh, False))
+            others = self._run(number + 1, replace(state, leads=False))
             found.every += (instances - leaders) * others.every
         return found
 
@@ -206,6 +226,8 @@ class Execution:
         for operand in self.program.places[number].holds:
             amount = self.program.elements(operand, self.blocks[number])
             if operand != OUTPUT:
+                if operand == INPUT and self.program.places[number].halo and state.along is not None:
+                    amount = self.program.fresh(self.blocks[number], state.along)
                 self._count(found, number, INSIDE, WRITTEN, operand, amount * (operand in state.moved))
                 continue
             if OUTPUT in state.moved:
@@ -217,7 +239,8 @@ class Execution:
                 complete = state.fresh and not self.sums_outside[number]
                 self._count(found, number, INSIDE, READ, OUTPUT if complete else PARTIAL, amount)
             leads = True
-        return State(state.moved, fresh, leads)
+        keeps = INPUT not in self.program.places[number].holds
+        return State(state.moved, fresh, leads, state.along if keeps else None)
 
     def _iterations(self, place: Place, position: int, state: State) -> list[tuple[int, State]]:
         """Return the iterations in which the loop at a position goes on: how many, and what is found inside.
@@ -228,16 +251,19 @@ class Execution:
         again = place.loops[max(position, 0) :]
         moved = {operand for operand in range(3) if any(loop in uses[operand] for loop, _ in again)}
         if position < 0:
-            return [(1, State(state.moved | moved, state.fresh, state.leads))]
+            along = None if INPUT in moved else state.along
+            return [(1, State(state.moved | moved, state.fresh, state.leads, along))]
         loop, trips = place.loops[position]
+        begins = any(letter in uses[INPUT] for letter, _ in again[1:])
+        along = loop if loop in SLIDING and not begins else None
         outer = place.loops[:position]
         times = (trips - 1) * prod(each for _, each in outer)
         first = 0
         if state.fresh and loop not in reduced:
             first = (trips - 1) * prod(each for letter, each in outer if letter not in reduced)
         return [
-            (first, State(frozenset(moved), True, state.leads)),
-            (times - first, State(frozenset(moved), False, state.leads)),
+            (first, State(frozenset(moved), True, state.leads, along)),
+            (times - first, State(frozenset(moved), False, state.leads, along)),
         ]
 
     def _fetch(self, number: int, state: State, times: int, found: Tally) -> None:
@@ -248,6 +274,8 @@ class Execution:
             if parent is None or not (operand in state.moved or self.straight[operand] == number):
                 continue
             amount = times * self.program.elements(operand, block)
+            if operand == INPUT and number in self.sliding and state.along is not None:
+                amount = times * self.program.fresh(block, state.along)
             if operand != OUTPUT:
                 self._count(found, parent, OUTSIDE, READ, operand, amount)
                 continue

@@ -78,7 +78,7 @@ def _violation(problem: Problem, plan: Plan) -> str | None:
 def objective(problem: Problem, plan: Plan) -> int:
     """Cost of a valid plan by the closed form; the simulator must find the same.
 
-    Of a front it is the fewest cycles, those of its first plan.
+    Of a front it is what its first plan has least of, cycles by default.
     """
     costs: dict[tuple[int, Any], int] = {}
     total = 0
@@ -159,10 +159,12 @@ def _simulate_front(problem: Problem, plan: Plan, options: dict[str, Any]) -> Re
 
     def judge(reports: list[Report]) -> dict[str, Any] | Violation:
         points = [_machine(problem).trade_off(problem, report) for report in reports]
+        assert problem.traded is not None
+        more, less = problem.traded
         for first, second in pairwise(points):
-            if not (first["cycles"] < second["cycles"] and first["accesses"] > second["accesses"]):
+            if not (first[more] < second[more] and first[less] > second[less]):
                 found = f"{first} beside {second}"
-                return Violation("front", 0, "plan", "fewer accesses for more cycles", found)
+                return Violation("front", 0, "plan", f"less {less} for more {more}", found)
         return {"front": points}
 
     return front.simulate_front(plan.split(), lambda one: _simulate(problem, one, options), judge)

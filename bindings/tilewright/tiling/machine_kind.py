@@ -59,6 +59,10 @@ class LayerProblem(Protocol):
         """What is minimised, one of the kind's objectives."""
 
     @property
+    def traded(self) -> tuple[str, str] | None:
+        """What a front trades for each other; None where a single plan is asked for."""
+
+    @property
     def level(self) -> str:
         """The memory whose accesses are counted, where a machine has several."""
 
@@ -89,7 +93,7 @@ class MachineKind(Protocol):
         """
 
     def objective(self, problem: LayerProblem, plan: Any) -> int:
-        """Return the cost of a valid plan by the closed form; of ``pareto`` its cycles."""
+        """Return the cost of a valid plan by the closed form; of ``pareto`` the first that is traded."""
 
     def measured_objective(self, problem: LayerProblem, report: Report) -> int:
         """Return the cost of a simulated plan; the closed form must say the same."""

@@ -79,7 +79,7 @@ def _executed(problem: Problem, report: Report) -> dict[str, Any]:
 def _of_layer(problem: Problem, report: Report) -> dict[str, Any]:
     found = _executed(problem, report) | renamed(report.facts, NAMES[problem.machine.kind])
     if "front" in report.facts:
-        found["front"] = [renamed(point, DSP) for point in report.facts["front"]]
+        found["front"] = [renamed(point, NAMES[problem.machine.kind]) for point in report.facts["front"]]
     return found
 
 

@@ -80,6 +80,8 @@ def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = N
     if problem.network is not None:
         return _network_sheet(problem, report, title)
     if report.violation is None and "front" in report.facts:
+        if problem.machine.kind == "hierarchy":
+            return _traded_sheet(problem, report, title)
         return _front_sheet(problem, plan, report, title)
     return _layer_sheet(problem, plan, report, title)
 
@@ -98,7 +100,10 @@ def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None
         _layer_rows(ax, names, label=True)
     elif report.violation is None and "front" in report.facts:
         ax = axes_or_new(ax, 6.3, 3.6)
-        _trade_off(ax, _Front.of(problem, report))
+        if problem.machine.kind == "hierarchy":
+            _traded(ax, problem, report)
+        else:
+            _trade_off(ax, _Front.of(problem, report))
     else:
         ax = axes_or_new(ax, 5.0, 1.35, left=1.5, right=1.2, below=0.2)
         _traffic(ax, report, _compulsory(_nest(problem), report))
@@ -601,6 +606,44 @@ class _Front(NamedTuple):
             2 * nest.macs / (nest.compulsory * machine.element_bytes),
             machine.clock_mhz * 2 * machine.macs_per_cycle / 1000,
         )
+
+
+def _traded_sheet(problem: Problem, report: Report, title: str | None) -> Figure:
+    """Draw the front of a layer on a hierarchy."""
+    assert problem.traded is not None
+    first, second = problem.traded
+    points: list[dict[str, int]] = report.facts["front"]
+    more, less = points[-1][first] / points[0][first], points[0][second] / max(1, points[-1][second])
+    numbers = [
+        f"{len(points)} plans that no other dominates in both {first} and {second}",
+        f"from the first to the last {more:.2f}× the {first} for {less:.2f}× less {second}",
+    ]
+    page = _page(problem, report, numbers, title)
+    top = page.top + 0.4
+    figure = page.create(SHEET_WIDTH, top + 3.6 + 0.75)
+    _traded(page.axes(LEFT + 0.2, top, SHEET_WIDTH - LEFT - 0.6, 3.6), problem, report)
+    return figure
+
+
+def _traded(axes: Axes, problem: Problem, report: Report) -> None:
+    """Draw what a front trades for each other, with the steps of what no plan reaches."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    assert problem.traded is not None
+    values, labels = [], []
+    for name in problem.traded:
+        scale, unit = (1e-12, "µJ") if name == "energy" else UNITS[name]
+        values.append([point[name] * scale for point in report.facts["front"]])
+        labels.append(name if name == unit else f"{name}, {unit}")
+    axes.step(*values, where="post", color=GREY, linewidth=1.2, zorder=2)
+    axes.plot(*values, "o", color=BLUE, markersize=6, markeredgecolor="white", zorder=3)
+    axes.set_xlabel(labels[0])
+    axes.set_ylabel(labels[1])
+    axes.grid(color=PALE, linewidth=0.6)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(nbins=6))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axes.set_title(f"What is possible of {problem.traded[0]} and {problem.traded[1]}")
 
 
 def _front_sheet(problem: Problem, plan: Plan, report: Report, title: str | None) -> Figure:

@@ -22,7 +22,7 @@ Amount = Annotated[int, Field(ge=0, le=2**62)]
 OBJECTIVES = {
     "dsp": ("accesses", "cycles", "energy", "pareto"),
     "npu": ("time", "accesses"),
-    "hierarchy": HIERARCHY_OBJECTIVES,
+    "hierarchy": (*HIERARCHY_OBJECTIVES, "pareto"),
 }
 """What can be minimised, the default first."""
 
@@ -64,14 +64,18 @@ class TilingObjective(Spec):
         number for all of them, or one for each.
     level
         The memory of a hierarchy whose accesses are counted, by default the first.
+    between
+        Of ``pareto`` on a hierarchy, the two of accesses, cycles and energy that it trades; by default cycles
+        and, where it is priced, energy, else accesses.
     """
 
     table_name: ClassVar[str] = "objective"
-    later: ClassVar[tuple[str, ...]] = ("tolerance", "level")
+    later: ClassVar[tuple[str, ...]] = ("tolerance", "level", "between")
 
     minimise: str | tuple[str, ...] | None = None
     tolerance: Share | tuple[Share, ...] = 0.0
     level: str | None = None
+    between: tuple[str, str] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -177,8 +181,9 @@ class Problem(Spec):
             raise InputError("batch", self.batch, "is for networks; a layer has a batch of its own")
         self._check_choices()
         self._check_level()
+        self._check_between()
         if self.layer is not None:
-            for name in self.objective.names or (self.minimise,):
+            for name in self.traded or self.objective.names or (self.minimise,):
                 self.machine.check(self.layer, name)
         elif self.network is not None and not self.parts:  # which are checked as they are built
             limit = "has no convolution and no fully connected layer, which are what is tiled"
@@ -221,6 +226,30 @@ class Problem(Spec):
         if level not in names:
             raise InputError(field, level, f"the machine has the memories {', '.join(names)}")
 
+    def _check_between(self) -> None:
+        """Refuse a front of what cannot be traded."""
+        between, field = self.objective.between, "objective.between"
+        if between is None:
+            return
+        if self.machine.kind != "hierarchy" or self.minimise != "pareto":
+            raise InputError(field, list(between), "is for minimise = pareto on machines of kind hierarchy")
+        known = ("accesses", "cycles", "energy")
+        for name in between:
+            if name not in known:
+                limit = f"takes two of: {', '.join(known)}{did_you_mean(name, known)}"
+                raise InputError(field, list(between), limit)
+        if between[0] == between[1]:
+            raise InputError(field, list(between), f"takes two different ones of: {', '.join(known)}")
+
+    @property
+    def traded(self) -> tuple[str, str] | None:
+        """What a front trades for each other, the first plan having least of the first; None for no front."""
+        if self.minimise != "pareto":
+            return None
+        if self.machine.kind != "hierarchy":
+            return "cycles", "accesses"
+        return self.objective.between or ("cycles", "energy" if self.machine.priced else "accesses")
+
     @property
     def level(self) -> str:
         """The memory of a hierarchy whose accesses are counted."""
@@ -261,8 +290,8 @@ class Problem(Spec):
 
     @property
     def unit(self) -> str:
-        """What the objective counts."""
-        return self.units[self.minimise]
+        """What the objective counts; of a front its first plan's."""
+        return self.units[self.traded[0] if self.traded else self.minimise]
 
     @property
     def units(self) -> dict[str, str]:

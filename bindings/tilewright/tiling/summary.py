@@ -33,6 +33,14 @@ def rows(problem: Problem, report: dict[str, Any]) -> Rows:
 def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
     """Return a header and one line per layer of a network; nothing for a single layer or a front."""
     header: tuple[str, ...]
+    if problem.traded and problem.machine.kind == "hierarchy":
+        header = tuple(
+            f"{name}, {problem.units[name]}" if name != "cycles" else name for name in problem.traded
+        )
+        return [
+            header,
+            *(tuple(f"{value:,}" for value in point.values()) for point in report["facts"]["front"]),
+        ]
     if problem.minimise == "pareto":
         header = ("cycles", "accesses", "GOps/s", "Ops/byte")
         return [header, *(_point(problem, point) for point in report["facts"]["front"])]

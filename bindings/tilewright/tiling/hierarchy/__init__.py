@@ -14,6 +14,7 @@ from tilewright.simulator import Report, Violation
 from tilewright.simulator.level_numbers import MOST_MACS, NotThereError, NumericRun
 from tilewright.simulator.levels import READ, WRITTEN, Execution
 from tilewright.simulator.reference import convolution, random_values
+from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
 from tilewright.tiling.hierarchy.cost import Cost
 from tilewright.tiling.hierarchy.exact.lattice import MOST, Lattice
@@ -37,23 +38,29 @@ def violation(problem: LayerProblem, plan: HierarchyPlan) -> str | None:
 def objective(problem: LayerProblem, plan: HierarchyPlan) -> int:
     """Cost of a valid plan by the closed form; the simulator must find the same."""
     measure = _measure(problem.one_layer, problem.machine, plan)
-    return shown(problem.minimise, measure.value(problem.minimise, problem.level))
+    return shown(_counted(problem), measure.value(_counted(problem), problem.level))
+
+
+def _counted(problem: LayerProblem) -> str:
+    """Return what the objective counts; of a front what its first plan has least of."""
+    return problem.traded[0] if problem.traded else problem.minimise
 
 
 @lru_cache(maxsize=4096)
 def _measure(layer: Layer, machine: HierarchyMachine, plan: HierarchyPlan) -> Measure:
     """Return what a plan costs; a network's layers are asked for again with each better plan of another."""
-    return Measure(layer, machine, Cost(Nest(layer, machine, plan)).moved)
+    nest = Nest(layer, machine, plan)
+    return Measure(layer, nest.machine, Cost(nest).moved)
 
 
 def measured_objective(problem: LayerProblem, report: Report) -> int:
     """Cost of a simulated plan."""
-    return int(report.facts[problem.minimise])
+    return int(report.facts[_counted(problem)])
 
 
 def trade_off(problem: LayerProblem, report: Report) -> dict[str, int]:
     """Return the numbers that are traded for each other."""
-    return {"cycles": report.facts["cycles"], "energy": report.facts["energy"]}
+    return {name: int(report.facts[name]) for name in problem.traded or ("cycles", "energy")}
 
 
 def simulate(
@@ -66,12 +73,13 @@ def simulate(
     deadline: float = float("inf"),
 ) -> Report:
     """Execute a plan: the only judge of what it costs and whether it is right."""
-    layer, machine = problem.one_layer, problem.machine
+    layer = problem.one_layer
     broken = violation(problem, plan)
     if broken is not None:
         rule, _, found = broken.partition(": ")
         return Report.refused(Violation(rule, 0, "plan", "a plan within the limits", found))
-    nest = Nest(layer, machine, plan)
+    nest = Nest(layer, problem.machine, plan)
+    machine = nest.machine
     tally = Execution(lower(nest)).run()
     moved = Moved(tally.every, tally.first, tally.steps)
     measure = Measure(layer, machine, moved)
@@ -150,14 +158,22 @@ def best_bound(problem: LayerProblem) -> Bound:
     name = "compulsory traffic"
     if Lattice(problem.one_layer).many > MOST:
         return Bound(name, 0)
-    tables = Tables(problem.one_layer, problem.machine, problem.minimise, problem.level)
-    return Bound(name, shown(problem.minimise, tables.least()))
+    given, machine = (_counted(problem), problem.level), problem.machine
+    least = min(Tables(problem.one_layer, machine.keeping(kept), *given).least() for kept in machine.choices)
+    return Bound(name, shown(_counted(problem), least))
 
 
 def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
-    """Return the best plan of a layer, or None if nothing is feasible."""
-    from tilewright.tiling.hierarchy.exact import search  # for start-up time: numba
+    """Return the best plan of a layer, or all plans of a front; None if nothing is feasible."""
+    from tilewright.tiling.hierarchy.exact import front, search  # for start-up time: numba
 
+    if problem.traded:
+        points, proven = front.pareto_front(
+            problem.one_layer, problem.machine, problem.traded, problem.level, deadline
+        )
+        if not points and not proven:
+            raise OutOfTimeError
+        return Exact(points[0].values[0], tuple(each.plan for each in points), proven) if points else None
     given = problem.one_layer, problem.machine, problem.minimise, problem.level, deadline
     found = search.best_plan(*given, problem.limits.at_most.given)
     return None if found is None else Exact(shown(problem.minimise, found.value), (found.plan,), found.proven)

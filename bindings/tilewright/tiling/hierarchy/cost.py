@@ -16,10 +16,10 @@ from math import prod
 
 import numpy as np
 
-from tilewright.simulator.levels import INSIDE, OUTSIDE, READ, WRITTEN
+from tilewright.simulator.levels import INSIDE, OUTSIDE, READ, SLIDING, WRITTEN
 from tilewright.tiling.hierarchy.machine import OPERANDS, REDUCED, USES
 from tilewright.tiling.hierarchy.measure import KINDS, Moved
-from tilewright.tiling.hierarchy.nest import AXES, Nest, positions
+from tilewright.tiling.hierarchy.nest import AXES, Nest, fresh, positions
 
 
 @dataclass
@@ -154,15 +154,38 @@ class Cost:
         kept = self._moving(operand, child)
         outside = [i for i in range(parent) if self.nodes[i].axis is not None]
         between = [i for i in range(parent, min(child, len(self.nodes))) if self.nodes[i].axis is not None]
+        tile, fetched = self._sweep(parent, child) if operand == "input" else (1, 1)
         return Volume(
             *(
                 self._elements(operand, {loop: sorted({*kept[loop], *arrays}) for loop in kept}, pin)
+                * fetched
+                // tile
                 for arrays in (outside, outside + between)
             )
         )
 
+    def _sweep(self, parent: int, child: int) -> tuple[int, int]:
+        """Return the elements of the tiles of input that a loop slides along, and how many are fetched.
+
+        Where a memory keeps what tiles share; steps divide the blocks outside.
+        """
+        order = self._order("input", child)
+        if child not in self.nest.machine.halos or not order:
+            return 1, 1
+        node, loop = order[-1]
+        if loop not in SLIDING or node < parent:
+            return 1, 1
+        trips, block = self.nest.trips(node, loop), self.nest.blocks[child]
+        each = self.nest.elements("input", block)
+        return trips * each, each + (trips - 1) * fresh(self.nest.layer, block, loop)
+
     def _moving(self, operand: str, child: int) -> dict[str, list[int]]:
         """For each loop, the memories' nodes whose iterations bring a new tile to a child."""
+        order = self._order(operand, child)
+        return {loop: [i for i, other in order if other == loop] for loop in self.nest.extents}
+
+    def _order(self, operand: str, child: int) -> list[tuple[int, str]]:
+        """Return the loops of memories whose iterations bring a new tile to a child, outermost first."""
         order = [
             (i, loop)
             for i in range(min(child, len(self.nodes)))
@@ -173,7 +196,7 @@ class Cost:
         if child < len(self.nodes):
             moving = [at for at, (_, loop) in enumerate(order) if loop in USES[operand]]
             order = order[: moving[-1] + 1] if moving else []
-        return {loop: [i for i, other in order if other == loop] for loop in self.nest.extents}
+        return order
 
     def _elements(self, operand: str, kept: dict[str, list[int]], pin: int | None) -> int:
         """Add up the elements of an operand over all combinations of the digits that are kept."""

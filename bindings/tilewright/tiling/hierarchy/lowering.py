@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.simulator.levels import LevelProgram, Place
 from tilewright.tiling.hierarchy.machine import OPERANDS, USES
-from tilewright.tiling.hierarchy.nest import Nest
+from tilewright.tiling.hierarchy.nest import Nest, fresh
 
 
 def lower(nest: Nest) -> LevelProgram:
@@ -13,10 +13,12 @@ def lower(nest: Nest) -> LevelProgram:
     for i, node in enumerate(nest.machine.nodes):
         holds = () if node.axis is not None else nest.machine.levels[node.level].holds
         loops = tuple((loop, nest.trips(i, loop)) for loop, _ in nest.plan.nest[i])
-        places.append(Place(node.name, node.axis is None, frozenset(map(OPERANDS.index, holds)), loops))
+        held = frozenset(map(OPERANDS.index, holds))
+        places.append(Place(node.name, node.axis is None, held, loops, i in nest.machine.halos))
     return LevelProgram(
         places=tuple(places),
         extents=nest.extents,
         uses=(USES["input"], USES["weights"], USES["output"]),
         elements=lambda operand, block: nest.elements(OPERANDS[operand], dict(block)),
+        fresh=lambda block, loop: fresh(nest.layer, block, loop),
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import compress, product
 from math import prod
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
@@ -38,6 +39,12 @@ OBJECTIVES = ("accesses", "cycles", "energy", "edp")
 """What can be minimised, the default first."""
 
 MOST_LEVELS = 8
+
+MOST_CHOICES = 6
+"""Most operands, of all levels together, of which the search decides whether they are held."""
+
+Kept = tuple[tuple[str, tuple[Operand, ...]], ...]
+"""For levels with `may_hold`, by name, the operands of it that a plan holds there."""
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,31}$")]
 LoopName = Literal[
@@ -95,6 +102,11 @@ class Level(Spec):
         Of one instance; for all operands together, or for each.
     holds
         The operands that are kept here. The others pass by.
+    may_hold
+        Operands of which a plan decides whether they are kept here.
+    halo
+        When the innermost loop that moves input goes on, and is over rows or columns (of outputs or kernels),
+        what the new tile shares with the last one stays; only the rest is fetched.
     double_buffering
         Every tile exists twice, and transfers to and from here run beside the computation.
     read_pj_per_byte, write_pj_per_byte
@@ -108,9 +120,13 @@ class Level(Spec):
         that are reduced are added up on the way out.
     """
 
+    later: ClassVar[tuple[str, ...]] = ("may_hold", "halo")
+
     name: Name
     capacity_bytes: Bytes | OperandBytes | None = None
     holds: tuple[Operand, ...] = OPERANDS
+    may_hold: tuple[Operand, ...] = ()
+    halo: bool = False
     double_buffering: bool = False
     read_pj_per_byte: Picojoules | None = None
     write_pj_per_byte: Picojoules | None = None
@@ -137,9 +153,12 @@ def _check_level(level: Level) -> None:
         if any(len(set(axis.over)) < len(axis.over) for axis in level.fanout):
             raise InputError(f"{field}.fanout.over", loops, "names a loop twice for one axis")
         return
-    if not level.holds or len(set(level.holds)) < len(level.holds):
+    either = (*level.holds, *level.may_hold)
+    if not either or len(set(either)) < len(either):
         limit = "a memory holds at least one operand, each once"
-        raise InputError(f"{field}.holds", list(level.holds), limit)
+        raise InputError(f"{field}.holds", list(either), limit)
+    if level.halo and "input" not in either:
+        raise InputError(f"{field}.halo", level.halo, "is of input, which this level does not hold")
     if level.bytes_per_cycle is not None and (level.read_bytes_per_cycle or level.write_bytes_per_cycle):
         limit = "is of one port; give this or those of two ports, not both"
         raise InputError(f"{field}.bytes_per_cycle", level.bytes_per_cycle, limit)
@@ -230,12 +249,57 @@ class HierarchyMachine(Spec):
             if i and not level.fanout and level.capacity_bytes is None:
                 limit = "is needed by every memory but the first"
                 raise InputError(f"machine.levels.{level.name}.capacity_bytes", None, limit)
+            if level.halo:
+                self._check_halo(i)
+        self._check_choices()
         first, last = self.levels[0], self.levels[-1]
         if first.fanout or first.capacity_bytes is not None or set(first.holds) != set(OPERANDS):
             limit = "the first level is a memory without capacity_bytes that holds every operand"
             raise InputError("machine.levels.name", first.name, limit)
         if last.fanout:
             raise InputError("machine.levels.name", last.name, "the last level is a memory, not an array")
+
+    def _check_choices(self) -> None:
+        """Refuse more choices than are searched one by one."""
+        choices = [level for level in self.levels if level.may_hold]
+        if (many := sum(len(level.may_hold) for level in choices)) > MOST_CHOICES:
+            limit = f"at most {MOST_CHOICES} operands of all levels together, these are {many}"
+            raise InputError(f"machine.levels.{choices[-1].name}.may_hold", list(choices[-1].may_hold), limit)
+
+    def _check_halo(self, i: int) -> None:
+        """Refuse tiles that share something beyond an array, where instances have it that others need."""
+        level = self.levels[i]
+        field = f"machine.levels.{level.name}.halo"
+        if i == 0:
+            raise InputError(field, level.halo, "is for memories that are filled from another one")
+        for outer in reversed(self.levels[:i]):
+            if outer.fanout:
+                limit = (
+                    f"input comes to this level through {outer.name}, an array; only others can keep a part"
+                )
+                raise InputError(field, level.halo, limit)
+            if "input" in outer.holds:
+                break
+
+    @property
+    def choices(self) -> list[Kept]:
+        """All that plans may hold where they decide it."""
+        free = [level for level in self.levels if level.may_hold]
+        subsets = [
+            [
+                tuple(compress(sorted(level.may_hold, key=OPERANDS.index), bits))
+                for bits in product((True, False), repeat=len(level.may_hold))
+            ]
+            for level in free
+        ]
+        names = [level.name for level in free]
+        return [tuple(zip(names, chosen, strict=True)) for chosen in product(*subsets)]
+
+    def keeping(self, kept: Kept) -> HierarchyMachine:
+        """Return the machine that holds what a plan has decided; the rest of `may_hold` passes by."""
+        if not any(operands for _, operands in kept):
+            return self
+        return _keeping(self, kept)
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -261,6 +325,11 @@ class HierarchyMachine(Spec):
             for operand in OPERANDS
         }
 
+    @cached_property
+    def halos(self) -> frozenset[int]:
+        """The nodes that keep what the next tile of input shares with the last one."""
+        return frozenset(i for i in self.holders["input"] if self.levels[self.nodes[i].level].halo)
+
     def check(self, layer: Layer, minimise: str) -> None:
         """Refuse objectives that are not priced, and a layer of which not even the smallest tile fits.
 
@@ -269,11 +338,9 @@ class HierarchyMachine(Spec):
         InputError
             Names the level, the operand that does not fit, and what would be enough.
         """
-        if minimise in ("energy", "edp"):
-            prices = (self.mac_pj, *(level.read_pj_per_byte for level in self.levels))
-            if not any(price is not None for price in prices):
-                limit = "needs prices: machine.mac_pj, or read_pj_per_byte of a level"
-                raise InputError("objective.minimise", minimise, limit)
+        if minimise in ("energy", "edp") and not self.priced:
+            limit = "needs prices: machine.mac_pj, or read_pj_per_byte of a level"
+            raise InputError("objective.minimise", minimise, limit)
         for level in self.levels[1:]:
             if not level.fanout:
                 self._check_memory(level)
@@ -304,6 +371,12 @@ class HierarchyMachine(Spec):
                     f"bits){twice} needs {-(-sum(needed.values()) // 8)} bytes"
                 )
                 raise InputError(field, level.capacity_bytes, limit)
+
+    @property
+    def priced(self) -> bool:
+        """Whether anything has a price."""
+        prices = (self.mac_pj, *(level.read_pj_per_byte for level in self.levels))
+        return any(price is not None for price in prices)
 
     @property
     def most_macs_per_cycle(self) -> int:
@@ -339,3 +412,21 @@ class HierarchyMachine(Spec):
                     allowed = "".join(loop for loop in allowed if loop not in moving)
             found.append(allowed)
         return tuple(found)
+
+
+@lru_cache(maxsize=256)
+def _keeping(machine: HierarchyMachine, kept: Kept) -> HierarchyMachine:
+    """Return a machine whose levels hold more; plans of one search share a few."""
+    levels = []
+    for level in machine.levels:
+        chosen = {operand for name, operands in kept if name == level.name for operand in operands}
+        held = set(level.holds) | (chosen & set(level.may_hold))
+        levels.append(
+            level.model_copy(
+                update={
+                    "holds": tuple(operand for operand in OPERANDS if operand in held),
+                    "may_hold": tuple(operand for operand in level.may_hold if operand not in held),
+                }
+            )
+        )
+    return machine.model_copy(update={"levels": tuple(levels)})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cached_property
+from collections.abc import Iterable, Mapping
+from functools import cached_property, lru_cache
 from itertools import pairwise, product
 from math import prod
 
@@ -40,11 +40,46 @@ def window(outputs: int, taps: int, stride: int, dilation: int) -> int:
     )
 
 
+@lru_cache(maxsize=4096)
+def unshared(outputs: int, taps: int, stride: int, dilation: int, shift: int) -> int:
+    """Return how many rows lie under some outputs and rows of the kernel, but not so many rows before.
+
+    Parameters
+    ----------
+    shift
+        How many rows of the padded input before.
+    """
+    under = np.unique(np.add.outer(np.arange(outputs) * stride, np.arange(taps) * dilation))
+    return int((~np.isin(under, under + shift)).sum())
+
+
+def fresh(layer: Layer, block: Mapping[str, int], loop: str) -> int:
+    """Return the elements of input under a block that the block before it, along a loop, does not have.
+
+    Parameters
+    ----------
+    loop
+        Over rows or columns, of outputs or of the kernel.
+    """
+    total = block["g"] * block["n"] * block["k"]
+    for axis, (out, tap) in enumerate(AXES):
+        geometry = block[out], block[tap], layer.stride[axis], layer.dilation[axis]
+        if loop == out:
+            total *= unshared(*geometry, block[out] * layer.stride[axis])
+        elif loop == tap:
+            total *= unshared(*geometry, block[tap] * layer.dilation[axis])
+        else:
+            total *= window(*geometry)
+    return total
+
+
 class Nest:
     """A loop nest.
 
     Attributes
     ----------
+    machine
+        As the plan uses it: what its levels may hold is decided.
     extents
         Iterations of each loop of the layer.
     blocks
@@ -53,7 +88,8 @@ class Nest:
     """
 
     def __init__(self, layer: Layer, machine: HierarchyMachine, plan: HierarchyPlan) -> None:
-        self.layer, self.machine, self.plan = layer, machine, plan
+        self.layer, self.plan, self.given = layer, plan, machine
+        self.machine = machine.keeping(plan.kept)
         self.extents = extents(layer)
         self.blocks = [dict(self.extents)]
         for loops in plan.nest:
@@ -100,7 +136,12 @@ class Nest:
                 if used > node.axis.size:
                     return f"fanout: {node.name} has {node.axis.size} instances, {used} are used"
         left = {LOOPS[loop]: size for loop, size in self.blocks[-1].items() if size > 1}
-        return f"nest: the innermost block is not one position: {left}" if left else None
+        if left:
+            return f"nest: the innermost block is not one position: {left}"
+        if self.plan.kept not in self.given.choices:
+            free = {level.name: list(level.may_hold) for level in self.given.levels if level.may_hold}
+            return f"kept: the plan holds {dict(self.plan.kept)}, what may be held is {free}"
+        return None
 
     def outside_of_space(self) -> str | None:
         """Say why the nest is none of those that are searched, or None."""

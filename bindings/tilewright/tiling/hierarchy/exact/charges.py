@@ -154,6 +154,19 @@ class Charges:
             ]
         return found
 
+    def sliding(self, i: int, outer: Table) -> Table:
+        """Return what an element of input costs that a node's loops need not bring again, by quantity.
+
+        Parameters
+        ----------
+        outer : shape (3, quantities)
+            Charges where the node's loops fetch from.
+        """
+        child = min((holder for holder in self.machine.holders["input"] if holder > i), default=-1)
+        if child not in self.machine.halos:
+            return np.zeros(len(self.quantities), np.int64)
+        return np.asarray(self.inner[child, 0] + outer[0])
+
     def _serial(self, crossing: tuple[int, int]) -> tuple[int, int]:
         """Return the ticks of a bit that the multipliers wait for, on its way in and on its way out."""
         parent, child = crossing

@@ -24,6 +24,12 @@ WAITING = 3
 ANY, SHORT = 3, 4
 """Orders of loops beside those that let one operand stay: none has to, and outputs stay for a short time."""
 
+ALONG = 8
+"""Orders also say which loop slides tiles of input: this times its number among `SLIDING`, from 1."""
+
+MOST_ORDERS = 12
+"""Space for orders."""
+
 MOVES = 2
 """Bit of a partial plan for the first operand: its tile has not moved yet. Bit 1: sums are incomplete."""
 
@@ -37,8 +43,11 @@ INSIDE, FETCHED, OUTPUT, ENDING = 0, 1, 4, 5
 """Rows of a partial plan's values: charges for one block inside, for each fetch of a tile that is still to be
 counted, of three operands, and for outputs whose sums begin there, and end there."""
 
-G, K, R, S = 0, 5, 6, 7
+G, N, C, Y, X, K, R, S = range(8)
 """Numbers of loops."""
+
+SLIDING = (Y, X, R, S)
+"""Those along which tiles of input overlap."""
 
 
 class Node(NamedTuple):
@@ -58,6 +67,9 @@ class Node(NamedTuple):
     straight: Marks
     reaches: Marks
     next_outer: Table
+    sliding: Table
+    next_sliding: Table
+    slides: bool
     next_first: Table
     next_straight: Marks
     instances: float
@@ -76,6 +88,8 @@ class Blocks(NamedTuple):
 
     Attributes
     ----------
+    halo
+        Elements of input that need not be fetched at most, as the block before has them.
     divisors
         How many divisors each divisor of a loop's extent has.
     strides
@@ -90,6 +104,7 @@ class Blocks(NamedTuple):
     times: Table
     moved: Table
     rest: Table
+    halo: Table
     divisors: Table
     strides: Table
 
@@ -99,6 +114,8 @@ class Plans(NamedTuple):
 
     Attributes
     ----------
+    fresh
+        See `Lattice`.
     start
         First plan of each block, and the number of plans.
     group
@@ -109,6 +126,7 @@ class Plans(NamedTuple):
 
     place: Table
     elements: Table
+    fresh: Table
     start: Table
     group: Table
     least: NDArray[np.float64]
@@ -173,6 +191,8 @@ def bound(values: Any, bits: int, b: int, node: Any, blocks: Any) -> tuple[int, 
             for o in range(3):
                 if bits & (MOVES << o):
                     each = values[FETCHED + o, q] + blocks.elements[b, o] * node.next_outer[o, q]
+                    if o == 0:
+                        each -= blocks.halo[b] * node.next_sliding[q]
                     rough += max(0.0, float(each) * times)
                     total += each * times
                     if each > 0 and not node.next_straight[o]:
@@ -273,10 +293,10 @@ def fetches_of(o: int, order: int, trips: Any, every: int, still: int, node: Any
     """Return how often a memory's loops fetch a tile of an operand."""
     if node.straight[o]:
         return every
-    if order == o:
+    if order % ALONG == o:
         return every // still
-    if order == SHORT and o == 2:
-        return int(every // shortest(trips))
+    if order % ALONG == SHORT and o == 2:
+        return int(every // (trips[SLIDING[order // ALONG - 1]] if order >= ALONG else shortest(trips)))
     if every == still:
         return 1
     return every
@@ -313,7 +333,15 @@ def fetch(before: Any, o: int, fetches: int, inside: int, adds: bool, node: Any,
 
 @jit.lean
 def repeated(
-    before: Any, bits: int, trips: Any, order: int, inside: Any, outside: Any, node: Any, values: Any
+    before: Any,
+    bits: int,
+    trips: Any,
+    order: int,
+    inside: Any,
+    fresh: Any,
+    outside: Any,
+    node: Any,
+    values: Any,
 ) -> int:
     """Repeat what is inside by a memory's loops; return the new bits, -1 where it is too much to count.
 
@@ -321,6 +349,8 @@ def repeated(
     ----------
     inside, outside
         Elements of each operand under the block inside, and under the memory's own.
+    fresh
+        Elements of input that the block inside does not share with the one before.
     """
     n_y_x, reduced = trips[1] * trips[3] * trips[4], trips[K] * trips[R] * trips[S]
     every = trips[G] * trips[2] * n_y_x * reduced
@@ -340,6 +370,11 @@ def repeated(
         fetches = fetches_of(o, order, trips, every, still, node) if resolved else 0
         if not fetch(before, o, fetches, inside[o], adds, node, values):
             return -1
+        if o == 0 and order >= ALONG:
+            along = order // ALONG - 1
+            again = fetches // trips[SLIDING[along]] * (trips[SLIDING[along]] - 1)
+            for q in range(len(node.kinds)):
+                values[INSIDE, q] -= again * (inside[0] - fresh[along]) * node.sliding[q]
         if resolved:
             new &= ~(MOVES << o)
         if node.holds[o]:
@@ -370,11 +405,68 @@ def shortest(trips: Any) -> int:
 
 
 @jit.lean
-def list_orders(bits: int, trips: Any, node: Any, orders: Any) -> int:
+def along(first: int, last: int, trips: Any, inside: Any, fresh: Any) -> int:
+    """Return `ALONG` times the number of the loop along which sliding saves most, 0 if none saves anything.
+
+    Parameters
+    ----------
+    first, last
+        The loops in question, of `SLIDING`.
+    """
+    best, number = 0.0, 0
+    for i in range(first, last):
+        each = trips[SLIDING[i]]
+        saved = (inside[0] - fresh[i]) * (each - 1) / each
+        if saved > best:
+            best, number = saved, i + 1
+    return ALONG * number
+
+
+@jit.lean
+def list_sliding(count: int, trips: Any, inside: Any, fresh: Any, node: Any, orders: Any) -> int:
+    """Say for listed orders along which loop tiles of input slide, and list more; return their number."""
+    rows, taps = along(0, 2, trips, inside, fresh), along(2, 4, trips, inside, fresh)
+    by_outputs = by_sums = False
+    for i in range(count):
+        order = orders[i]
+        if order == 0:
+            orders[i] += along(0, 4, trips, inside, fresh)
+        elif order == 1:
+            orders[i] += rows
+            by_outputs = True
+        elif order == 2:
+            orders[i] += taps
+            by_sums = True
+    if rows and not by_outputs:
+        orders[count] = 1 + rows
+        count += 1
+    if taps and not by_sums:
+        orders[count] = 2 + taps
+        count += 1
+    if node.both_ways:
+        for i in range(2, 4):
+            each = trips[SLIDING[i]]
+            if 1 < each < trips[K] * trips[R] * trips[S] and inside[0] > fresh[i]:
+                orders[count] = SHORT + ALONG * (i + 1)
+                count += 1
+    return count
+
+
+@jit.lean
+def list_orders(bits: int, trips: Any, inside: Any, fresh: Any, node: Any, orders: Any) -> int:
     """List the orders of a memory's loops that differ in what they cost; return their number."""
     orders[0] = ANY
     if not node.memory:
         return 1
+    count = list_staying(bits, trips, node, orders)
+    if node.slides and bits & MOVES and node.reaches[0]:
+        return int(list_sliding(count, trips, inside, fresh, node, orders))
+    return int(count)
+
+
+@jit.lean
+def list_staying(bits: int, trips: Any, node: Any, orders: Any) -> int:
+    """List the orders that let operands stay where that matters; return their number."""
     n_y_x, reduced = trips[1] * trips[3] * trips[4], trips[K] * trips[R] * trips[S]
     every = trips[G] * trips[2] * n_y_x * reduced
     count, other = 0, ANY
@@ -488,13 +580,13 @@ def extend(
         complete = blocks.whole[b] and not sums
         if not (blocks.fits_complete[b] if complete else blocks.fits_partial[b]):
             return count
-    for each in range(list_orders(bits, trips, node, orders)):
+    inside, fresh, outside = plans.elements[group], plans.fresh[group], blocks.elements[b]
+    for each in range(list_orders(bits, trips, inside, fresh, node, orders)):
         if count == len(found.bits):
             return -1
         values, order = found.values[count], orders[each]
         if node.memory:
-            inside, outside = plans.elements[group], blocks.elements[b]
-            new = repeated(before, bits, trips, order, inside, outside, node, values)
+            new = repeated(before, bits, trips, order, inside, fresh, outside, node, values)
             if new < 0:
                 continue
         else:
@@ -544,7 +636,7 @@ def expand(
     next, count
         The first block that is left; its plans did not fit if it is `first` again.
     """
-    trips, orders = np.ones(8, np.int64), np.zeros(5, np.int64)
+    trips, orders = np.ones(8, np.int64), np.zeros(MOST_ORDERS, np.int64)
     inside, space = np.zeros(len(plans.start), np.int64), np.zeros((2, 2, len(plans.group)), np.int64)
     done = 0
     for b in range(first, len(blocks.times)):

@@ -8,9 +8,10 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.simulator.levels import SLIDING
 from tilewright.spec.layer import Layer
 from tilewright.tiling.hierarchy.machine import LOOPS, OPERANDS, USES, HierarchyMachine, Level
-from tilewright.tiling.hierarchy.nest import AXES, extents, window
+from tilewright.tiling.hierarchy.nest import AXES, extents, unshared, window
 
 Table = NDArray[np.int64]
 
@@ -74,6 +75,29 @@ class Lattice:
             area = area * table[self.index[:, number[0]], self.index[:, number[1]]]
         others = [np.prod([size[loop] for loop in USES[operand]], axis=0) for operand in OPERANDS[1:]]
         return np.stack([area, *others], axis=1)
+
+    @cached_property
+    def fresh(self) -> Table:
+        """Elements of input that each block does not share with the one before, shape (blocks, 4).
+
+        Along the loops of `SLIDING`; one that is not cut has no block before.
+        """
+        area = self.elements[:, 0]
+        found = np.stack([area] * len(SLIDING), axis=1)
+        for column, loop in enumerate(SLIDING):
+            axis = int(loop in "xs")
+            number = [LETTERS.index(each) for each in AXES[axis]]
+            stride, dilation = self.layer.stride[axis], self.layer.dilation[axis]
+            outs, taps = (self.divisors[i] for i in number)
+            new, rows = np.zeros((2, len(outs), len(taps)), np.int64)
+            for i, j in np.ndindex(new.shape):
+                shift = outs[i] * stride if loop in "yx" else taps[j] * dilation
+                new[i, j] = unshared(outs[i], taps[j], stride, dilation, shift)
+                rows[i, j] = window(outs[i], taps[j], stride, dilation)
+            at = self.index[:, number[0]], self.index[:, number[1]]
+            cut = self.sizes[:, LETTERS.index(loop)] < self.extents[loop]
+            found[:, column] = np.where(cut, area // rows[at] * new[at], area)
+        return found
 
     @cached_property
     def ratios(self) -> Table:

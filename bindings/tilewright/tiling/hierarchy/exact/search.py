@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.simulator.levels import Execution
+from tilewright.simulator.levels import SLIDING, Execution
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
 from tilewright.tiling.hierarchy.exact import kernel
@@ -20,7 +20,7 @@ from tilewright.tiling.hierarchy.exact.charges import OUTPUT, SPENT, STEPS
 from tilewright.tiling.hierarchy.exact.lattice import FAR, LETTERS, MOST, Lattice
 from tilewright.tiling.hierarchy.exact.tables import Tables
 from tilewright.tiling.hierarchy.lowering import lower
-from tilewright.tiling.hierarchy.machine import OPERANDS, HierarchyMachine
+from tilewright.tiling.hierarchy.machine import OPERANDS, HierarchyMachine, Kept
 from tilewright.tiling.hierarchy.measure import Measure, Moved
 from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
@@ -63,11 +63,13 @@ class Stage(NamedTuple):
 
 
 class Search:
-    """A search for one layer on one machine."""
+    """A search for one layer on one machine, of which `kept` says what plans hold."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, kept: Kept = ()) -> None:
+        self.kept = kept
         self.tables, self.lattice, self.charges = tables, tables.lattice, tables.charges
         self.machine, self.constant = tables.machine, tables.constant
+        self.fresh, self.halo = tables.fresh, tables.halo
         kinds = [kernel.WAITING if one.serial else one.kind for one in self.charges.quantities]
         self.kinds = np.array(kinds)
         goals = {"cycles": kernel.CYCLES, "edp": kernel.PRODUCT}
@@ -85,6 +87,7 @@ class Search:
         if outward:
             next_outer = charges.outer[i - 1] * charges.reaches[i - 1][:, None]
             next_first = charges.first_out[i - 1] + charges.last_out[i - 1]
+        sliding = [charges.sliding(j, outer) for j, outer in ((i, charges.outer[i]), (i - 1, next_outer))]
         added = [self.constant[j] for j in charges.arrays(0, i)]
         at_most = [self.tables.at_most.get(one.name, FAR) for one in charges.quantities]
         return kernel.Node(
@@ -102,6 +105,9 @@ class Search:
             straight=charges.straight[i],
             reaches=charges.reaches[i],
             next_outer=np.ascontiguousarray(next_outer),
+            sliding=sliding[0],
+            next_sliding=sliding[1],
+            slides=bool(sliding[0].any()),
             next_first=next_first,
             next_straight=next_straight,
             instances=float(self.tables.instances(i)),
@@ -117,30 +123,23 @@ class Search:
 
     # Passes ------------------------------------------------------------------------------------------
 
-    def run(self, deadline: float) -> BestPlan | None:
-        """Return the best plan, None where there is none.
+    def improved(self, best: BestPlan | None, beam: int | None, deadline: float) -> BestPlan | None:
+        """Return the best plan of a pass if it is better than one that is known, and that one if not.
 
         Raises
         ------
         OutOfTimeError
-            If nothing is known when the deadline passes.
+            When the deadline passes.
         """
-        best: BestPlan | None = None
-        for beam in (BEAM, None):
-            try:
-                stages = self._pass(None if best is None else best.value, beam, deadline)
-            except OutOfTimeError:
-                if best is None:
-                    raise
-                return best._replace(proven=False)
-            least = stages[-1].least if stages else np.zeros(0)
-            for row in np.argsort(least, kind="stable").tolist():
-                if best is not None and least[row] > best.value * (1 + 1e-9):
-                    break
-                plan = self._plan(stages, row)
-                found = self.value(plan)
-                if best is None or found < best.value:
-                    best = BestPlan(found, plan, True)
+        stages = self._pass(None if best is None else best.value, beam, deadline)
+        least = stages[-1].least if stages else np.zeros(0)
+        for row in np.argsort(least, kind="stable").tolist():
+            if best is not None and least[row] > best.value * (1 + 1e-9):
+                break
+            plan = self._plan(stages, row)
+            found = self.value(plan)
+            if best is None or found < best.value:
+                best = BestPlan(found, plan, True)
         return best
 
     def value(self, plan: HierarchyPlan) -> int:
@@ -185,6 +184,7 @@ class Search:
             times=tables.every[chosen],
             moved=tables.moved[chosen],
             rest=rest[chosen],
+            halo=self.halo[chosen],
             divisors=(lattice.ratios > 0).sum(axis=2),
             strides=lattice.strides,
         )
@@ -212,6 +212,7 @@ class Search:
         plans = kernel.Plans(
             place=lattice.index[blocks],
             elements=lattice.elements[blocks],
+            fresh=self.fresh[blocks],
             start=np.append(start, len(order)),
             group=group,
             least=total.min(axis=0),
@@ -275,20 +276,25 @@ class Search:
             trips = dict(zip(LETTERS, (outer // inner).tolist(), strict=True))
             steps = dict(zip(LETTERS, inner.tolist(), strict=True))
             nest.append(tuple((loop, steps[loop]) for loop in arranged(order, trips)))
-        return HierarchyPlan(tuple(nest))
+        return HierarchyPlan(tuple(nest), self.kept)
 
 
 def arranged(order: int, trips: dict[str, int]) -> list[str]:
     """Return the loops with several iterations, outermost first, in one of the search's orders."""
-    loops = [loop for loop in LETTERS if trips[loop] > 1]
-    if order == kernel.ANY:
-        last = "g"
-    elif order == kernel.SHORT:
-        sums = [loop for loop in "krs" if trips[loop] > 1]
-        last = min(sums, key=lambda loop: trips[loop])
+    sliding = SLIDING[order // kernel.ALONG - 1] if order >= kernel.ALONG else ""
+    stays = order % kernel.ALONG
+    # From the outermost loops to the innermost ones.
+    if stays == kernel.ANY:
+        parts = ["ncyxkrs", "g"]
+    elif stays == kernel.SHORT:
+        last = sliding or min((loop for loop in "krs" if trips[loop] > 1), key=lambda loop: trips[loop])
+        parts = [IRRELEVANT["output"].replace(last, ""), "gncyx", last]
+    elif stays == 0:
+        parts = ["gnyxkrs".replace(sliding, ""), sliding, IRRELEVANT["input"]]
     else:
-        last = IRRELEVANT[OPERANDS[order]]
-    return sorted(loops, key=lambda loop: loop in last)
+        last = IRRELEVANT[OPERANDS[stays]]
+        parts = ["".join(loop for loop in LETTERS if loop not in last), last.replace(sliding, ""), sliding]
+    return [loop for part in parts for loop in part if trips[loop] > 1]
 
 
 def best_plan(
@@ -317,4 +323,20 @@ def best_plan(
     """
     if Lattice(layer).many > MOST:
         raise OutOfTimeError
-    return Search(Tables(layer, machine, minimise, level, at_most)).run(deadline)
+    searches = []
+    for kept in machine.choices:
+        tables = Tables(layer, machine.keeping(kept), minimise, level, at_most)
+        searches.append((tables.least(), Search(tables, kept)))
+    searches.sort(key=lambda pair: pair[0])
+    best: BestPlan | None = None
+    for beam in (BEAM, None):
+        for least, search in searches:
+            if best is not None and least >= best.value:
+                break  # as no plan is better of those that hold this, or of later ones
+            try:
+                best = search.improved(best, beam, deadline)
+            except OutOfTimeError:
+                if best is None:
+                    raise
+                return best._replace(proven=False)
+    return best

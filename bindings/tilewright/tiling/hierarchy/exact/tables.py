@@ -8,6 +8,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.simulator.levels import SLIDING
 from tilewright.spec.layer import Layer
 from tilewright.tiling.hierarchy.exact.charges import OUTPUT, SPENT, STEPS, Charges
 from tilewright.tiling.hierarchy.exact.lattice import FAR, LETTERS, Lattice
@@ -28,6 +29,8 @@ class Tables:
         What plans may cost.
     every, moved
         How often each block is in the layer, along all loops and along those that move each operand.
+    fresh, halo
+        See `Lattice` and `kernel.Blocks`; zero where no memory keeps halos.
     whole
         Whether a block has all that is added up.
     fits
@@ -59,6 +62,11 @@ class Tables:
         self.whole = (self.lattice.sizes[:, reduced] == extents[reduced]).all(axis=1)
         self.fits: list[tuple[NDArray[np.bool_], NDArray[np.bool_]]] = []
         self.rest: list[Table] = []
+        self.fresh = np.zeros((self.lattice.many, len(SLIDING)), np.int64)
+        self.halo = np.zeros(self.lattice.many, np.int64)
+        if machine.halos:
+            self.fresh = self.lattice.fresh
+            self.halo = self.lattice.elements[:, 0] - self.fresh.min(axis=1)
         for i, node in enumerate(machine.nodes):
             complete = partial = np.ones(self.lattice.many, np.bool_)
             if node.axis is None:
@@ -119,7 +127,10 @@ class Tables:
             each = self.charges.inner[i, o].astype(np.float64)
             if outward and self.charges.reaches[i - 1, o]:
                 each = each + self.charges.outer[i - 1, o]
-            each = self.lattice.elements[:, [o]] * each
+            held = self.lattice.elements[:, [o]]
+            if operand == "input" and i in self.machine.halos:
+                held = held - self.halo[:, None]
+            each = held * each
             full = self.every[:, None]
             total += each * full
             saving = each * (full - self.moved[:, [o]])

@@ -1,0 +1,55 @@
+"""Pareto fronts: what is traded is minimised in turn, each time below what the last plan has of the other."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tilewright.spec.errors import OutOfTimeError
+from tilewright.spec.layer import Layer
+from tilewright.spec.network import MAX_LAYERS
+from tilewright.tiling.hierarchy.exact.search import best_plan
+from tilewright.tiling.hierarchy.machine import HierarchyMachine
+from tilewright.tiling.hierarchy.plan import HierarchyPlan
+
+
+class Point(NamedTuple):
+    """A plan of a front, and what it has of both that are traded."""
+
+    values: tuple[int, int]
+    plan: HierarchyPlan
+
+
+def pareto_front(
+    layer: Layer, machine: HierarchyMachine, traded: tuple[str, str], level: str, deadline: float
+) -> tuple[list[Point], bool]:
+    """Return the plans of which none is better in one and no worse in the other, and whether these are all.
+
+    The first plan has least of the first, and among those that have, least of the second; the next one has
+    least of the first among all with less of the second; and so on, until there is none.
+
+    Parameters
+    ----------
+    traded
+        Two of accesses, cycles and energy.
+    level
+        The memory whose accesses are counted.
+    deadline
+        ``time.monotonic()`` after which the points so far are returned as not all.
+    """
+    first, second = traded
+    points: list[Point] = []
+    while len(points) < MAX_LAYERS:
+        below = {second: points[-1].values[1] - 1} if points else {}
+        try:
+            least = best_plan(layer, machine, first, level, deadline, below)
+            if least is None:
+                return points, True
+            if not least.proven:
+                return points, False
+            best = best_plan(layer, machine, second, level, deadline, {first: least.value})
+        except OutOfTimeError:
+            return points, False
+        if best is None or not best.proven:
+            return points, False
+        points.append(Point((least.value, best.value), best.plan))
+    return points, False
