@@ -163,6 +163,14 @@ def _refuse_unsuited(chosen: ModuleType | Path, method: str, problem: Any) -> No
         raise InputError("method", method, "does not take this kind of machine or objective, or one so large")
 
 
+LEAST_SHARE = 0.01
+"""Seconds of a layer's share, on average, for which it is worth to begin again."""
+
+
+def _impossible(ended: dict[int, Outcome]) -> bool:
+    return any(outcome.status == "infeasible" for outcome in ended.values())
+
+
 class _Parts:
     """The layers of a network, one after the other, equal ones once; their plans make the network's."""
 
@@ -183,24 +191,25 @@ class _Parts:
         self.bounds = {key: room.best_bound(part).value for key, part in self.distinct.items()}
 
     def run(self, method: Callable[[Any, RunContext], Outcome]) -> Outcome:
-        """Run a method on every distinct layer, each with its share of the time that is left."""
-        outcomes = []
-        for number, (key, part) in enumerate(self.distinct.items()):
-            share = self.context.remaining() / (len(self.distinct) - number)
-            share_of_it = replace(
-                self.context,
-                start=self.plans[key],
-                deadline=min(self.context.deadline, time.monotonic() + share),
-                bound=self.bounds[key],
-                on_plan=partial(self._found, key),
-                on_bound=partial(self._proved, key),
-            )
-            outcome = method(part, share_of_it)
-            if outcome.bound is not None:
-                self._proved(key, outcome.bound)
-            outcomes.append(outcome)
-            if outcome.status == "infeasible":
+        """Run a method on every distinct layer, each with its share of the time that is left.
+
+        What other layers leave of their shares goes to those for which theirs was too short.
+        """
+        ended: dict[int, Outcome] = {}
+        short = list(self.distinct)
+        while short:
+            again, short = short, []
+            for number, key in enumerate(again):
+                share = self.context.remaining() / (len(again) - number)
+                deadline = min(self.context.deadline, time.monotonic() + share)
+                ended[key] = self._run_one(key, method, deadline)
+                if ended[key].status == "infeasible":
+                    break
+                if ended[key].status != "optimal" and time.monotonic() >= deadline:
+                    short.append(key)
+            if self.context.remaining() < LEAST_SHARE * len(short) or _impossible(ended):
                 break
+        outcomes = list(ended.values())
         self._tell_broken()
         statuses = {outcome.status for outcome in outcomes}
         status: Status = "unknown"
@@ -214,6 +223,21 @@ class _Parts:
         started = [outcome.warm_start for outcome in outcomes if outcome.warm_start]
         told = f"{len(started)} of {len(outcomes)} layers: {started[0]}" if started else None
         return Outcome(status, None, None, told, versions)
+
+    def _run_one(self, key: int, method: Callable[[Any, RunContext], Outcome], deadline: float) -> Outcome:
+        """Run a method on one layer."""
+        share_of_it = replace(
+            self.context,
+            start=self.plans[key],
+            deadline=deadline,
+            bound=self.bounds[key],
+            on_plan=partial(self._found, key),
+            on_bound=partial(self._proved, key),
+        )
+        outcome = method(self.distinct[key], share_of_it)
+        if outcome.bound is not None:
+            self._proved(key, outcome.bound)
+        return outcome
 
     def complete(self, method: Callable[[Any, RunContext], Outcome]) -> None:
         """Run another method on the layers that have no plan."""
