@@ -308,3 +308,21 @@ def test_numbers_that_minizinc_cannot_count_are_refused(gecode):
     huge = Problem.model_validate({**case.model_dump(), "layer": layer})
     with pytest.raises(InputError, match="MiniZinc counts to"):
         gecode.solve(huge, ORDERED, within(600))
+
+
+def test_the_objective_that_counts_is_that_of_the_solution(monkeypatch):
+    """HiGHS told 14 units for a solution of 15 while it searched; that is no contradiction of ours."""
+    told = []
+    improved = highs._Solve._improved
+
+    def tell_less(self, data):
+        told.append(data.objective_function_value)
+        less = SimpleNamespace(mip_solution=data.mip_solution, objective_function_value=told[-1] - 1)
+        improved(self, less)
+
+    monkeypatch.setattr(highs._Solve, "_improved", tell_less)
+    case = problem(4, 2)
+    outcome = highs.solve(case, s1, within(600))
+    assert told
+    assert outcome.status == "optimal"
+    assert outcome.bound == objective(case, outcome.plan)

@@ -40,6 +40,8 @@ def main() -> int:
             )
         for seed, found in tally.failures[:10]:
             print(f"  --seed {seed}: {found}", flush=True)
+        if tally.interrupted:
+            break
     return int(failed > 0)
 
 

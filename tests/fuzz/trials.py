@@ -38,6 +38,8 @@ class Tally:
         Of all trials.
     methods
         How often each was tried, of campaigns that tell.
+    interrupted
+        Whether Ctrl-C ended it.
     """
 
     campaign: str
@@ -46,6 +48,7 @@ class Tally:
     failures: list[tuple[int, str]] = field(default_factory=list)
     seconds: float = 0.0
     methods: Counter[str] = field(default_factory=Counter)
+    interrupted: bool = False
 
 
 def names() -> list[str]:
@@ -94,6 +97,9 @@ def run(name: str, first: int, count: int | None, until: float = float("inf")) -
         except Exception:
             tally.tried += 1
             tally.failures.append((seed, traceback.format_exc()))
+        except KeyboardInterrupt:  # what has been tried is told
+            tally.interrupted = True
+            break
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     tally.seconds = time.monotonic() - began

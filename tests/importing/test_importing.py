@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import subprocess
@@ -1014,3 +1015,25 @@ def test_names_of_files_differ_in_more_than_case(tmp_path: Path) -> None:
     machine.write_text("group_size = 9\n")
     files = instance_files(Network.model_validate({"name": "n", "layers": layers}), "grouping", str(machine))
     assert list(files) == ["n-a-b.toml", "n-A-B_2.toml", "n-a-b_3.toml"]
+
+
+def test_a_result_of_another_rank_than_its_operation_gives_is_refused(file: Path) -> None:
+    wrong = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 8])]
+    nodes = [N("ReduceMean", ["x"], ["y"], axes=[2, 3], keepdims=1), N("Relu", ["y"], ["z"])]
+    for allow in (False, True):
+        onnx.save(model(nodes, value_info=wrong), file)
+        with contextlib.suppress(InputError):  # onnx's own inference may find out first
+            network(file, allow_unknown=allow)
+
+
+def test_negative_sizes_are_no_sizes(file: Path) -> None:
+    tensor = weight("w", 4, 6)
+    nodes = [N("MatMul", ["x", "w"], ["y"])]
+    proto = model(nodes, [tensor])
+    proto.graph.initializer[0].dims[:] = [-4, 6]
+    proto.graph.initializer[0].ClearField("raw_data")
+    proto.graph.initializer[0].ClearField("float_data")
+    onnx.save(proto, file)
+    for allow in (False, True):
+        with contextlib.suppress(InputError):
+            network(file, allow_unknown=allow)

@@ -35,8 +35,8 @@ INTERRUPTED = 130
 
 def run() -> None:
     """Run the command line; errors become messages and exit statuses."""
-    signal.signal(signal.SIGTERM, _as_interrupt)
     try:
+        signal.signal(signal.SIGTERM, _as_interrupt)
         commands.main(standalone_mode=False)
     except TilewrightError as error:
         _fail(str(error), error.exit_status)

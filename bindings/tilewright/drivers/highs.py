@@ -110,6 +110,8 @@ class _Solve:
             self.variables[column] = solver._vars[identity][0]
         self.rows = solver._solver_con_to_pyomo_con_map
         self.offset, self.unit = getattr(model, "offset", 0), getattr(model, "unit", 1)
+        lp = self.highs.getLp()
+        self.costs, self.constant = np.array(lp.col_cost_), float(lp.offset_)
         self.warm_start: str | None = None
         self.error: BaseException | None = None
 
@@ -165,10 +167,11 @@ class _Solve:
             worst = int(off.argmax())
             return f"{self.variables[worst].name} = {values[worst]:g} is no value of that variable"
         matrix = lp.a_matrix_
-        if matrix.format_ != highspy.MatrixFormat.kRowwise:
-            matrix.ensureRowwise()
-        rows = np.repeat(np.arange(lp.num_row_), np.diff(matrix.start_))
-        terms = np.array(matrix.value_) * values[np.array(matrix.index_, np.intp)]
+        rows, columns = np.array(matrix.index_, np.intp), np.array(matrix.start_)
+        columns = np.repeat(np.arange(len(columns) - 1), np.diff(columns))
+        if matrix.format_ != highspy.MatrixFormat.kColwise:
+            rows, columns = columns, rows
+        terms = np.array(matrix.value_) * values[columns]
         sums = np.bincount(rows, terms, lp.num_row_)
         scale = np.maximum(1.0, np.bincount(rows, abs(terms), lp.num_row_))
         off = np.maximum(np.array(lp.row_lower_) - sums, sums - np.array(lp.row_upper_)) / scale
@@ -190,7 +193,9 @@ class _Solve:
             log(message.rstrip("\n"))
 
     def _improved(self, data: Any) -> None:
-        self._take(np.asarray(data.mip_solution), data.objective_function_value)
+        # HiGHS 1.16 was seen to tell another objective here than that of the solution which it gives.
+        values = np.asarray(data.mip_solution)
+        self._take(values, float(self.costs @ values) + self.constant)
 
     def _take(self, values: Any, objective: float) -> None:
         """Turn the columns of a solution into a plan."""

@@ -124,6 +124,8 @@ class Layouts:
         stored, shape = value, value.shape
         if order is None:
             order = tuple(range(len(shape or ())))
+        if shape is not None and len(shape) != len(order):  # a file may state what cannot be
+            order, images = tuple(range(len(shape))), -1
         if shape is not None:
             shape = _placed(shape, order)
         stored = replace(value, shape=shape, images=_images(shape, self.batch) if images == -1 else images)

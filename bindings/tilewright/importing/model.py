@@ -471,7 +471,8 @@ class _Reader:
             raise InputError(
                 "graph.initializer", name, f"is not as its type and shape say: {error}"
             ) from None
-        self.values[name] = Value(name, tuple(tensor.dims), True, data)
+        shape = tuple(tensor.dims) if all(size >= 0 for size in tensor.dims) else None
+        self.values[name] = Value(name, shape, True, data)
 
     def _inferred(self, node: NodeProto, given: Mapping[str, TypeProto]) -> Mapping[str, TypeProto] | None:
         """Return the types of a node's outputs, as far as ONNX can tell; None for unknown operators."""
@@ -590,7 +591,7 @@ def _shape(type_: TypeProto | None) -> tuple[int, ...] | None:
     if type_ is None or not type_.HasField("tensor_type") or not type_.tensor_type.HasField("shape"):
         return None
     dimensions = type_.tensor_type.shape.dim
-    if any(not dimension.HasField("dim_value") for dimension in dimensions):
+    if any(not dimension.HasField("dim_value") or dimension.dim_value < 0 for dimension in dimensions):
         return None
     return tuple(dimension.dim_value for dimension in dimensions)
 
