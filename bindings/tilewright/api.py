@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,8 @@ from tilewright.run import methods as _methods
 from tilewright.run import verify as _verify
 from tilewright.run.compare import Entry
 from tilewright.run.finding import Finding
-from tilewright.run.instance import Instance, read
+from tilewright.run.instance import Instance
+from tilewright.run.instance import read as _read
 from tilewright.run.result import Result
 from tilewright.run.solve import solve
 from tilewright.simulator import Report
@@ -85,6 +86,55 @@ __all__ = [
     "simulate",
     "solve",
 ]
+
+
+def read(
+    path: str | Path,
+    *,
+    machine: str | Path | None = None,
+    room: str | None = None,
+    minimise: str | Sequence[str] = (),
+    values: Mapping[str, Any] | None = None,
+    sizes: Mapping[str, Sequence[int]] | None = None,
+    allow_unknown: bool = False,
+) -> Instance:
+    """Read an instance, or make one of a network and a machine.
+
+    Parameters
+    ----------
+    path
+        An instance file or the name of a bundled one; with a machine also a network in ONNX or TOML.
+    machine
+        A file with the table of a machine, or the name of a bundled one; replaces that of an instance.
+    room
+        The room of a network; by default that of the machine.
+    minimise
+        The objective, or several, the most important first.
+    values
+        Other values of fields, by dotted paths as ``machine.levels.buffer.capacity_bytes``.
+    sizes, allow_unknown
+        Of a network in ONNX: sizes of its inputs by name, batch first; whether operations that no layer does
+        are kept as opaque ones.
+
+    Raises
+    ------
+    InputError
+        For anything that is wrong with a file or a value; names file, field, value and limit.
+    """
+    if machine is None and not (room or minimise or values or sizes or allow_unknown):
+        return _read(path)
+    from tilewright.importing.assembly import Changes, assembled  # for start-up time
+
+    names = (minimise,) if isinstance(minimise, str) else tuple(minimise)
+    asked = Changes(
+        machine=None if machine is None else str(machine),
+        room=room,
+        minimise=names,
+        values=tuple((values or {}).items()),
+        sizes=sizes or {},
+        allow_unknown=allow_unknown,
+    )
+    return assembled(path, asked)
 
 
 def simulate(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import re
 import time
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -39,12 +42,95 @@ OUTPUT = click.Path()
 SEED = click.IntRange(0, 2**31 - 1)
 
 
-def read_both(instance: str, result: str) -> tuple[Instance, Result]:
+class _Sizes(click.ParamType[tuple[str, tuple[int, ...]]]):
+    """The name of an input and its sizes."""
+
+    name = "sizes"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, tuple[int, ...]]:
+        name, _, sizes = value.rpartition("=")
+        if not name or not re.fullmatch(r"[1-9]\d{0,9}(,[1-9]\d{0,9})*", sizes):
+            self.fail(f"{value!r} is not like data=1,3,224,224: batch, channels, height, width", param, ctx)
+        return name, tuple(map(int, sizes.split(",")))
+
+
+SIZES = click.option(
+    "--input",
+    "sizes",
+    type=_Sizes(),
+    multiple=True,
+    metavar="NAME=N,C,H,W",
+    help="ONNX: sizes of an input, or of a tensor whose sizes nothing tells.",
+)
+ALLOW_UNKNOWN = click.option(
+    "--allow-unknown", is_flag=True, help="ONNX: keep whatever no layer does as opaque layers."
+)
+CHANGES = (
+    click.option(
+        "--machine",
+        default=None,
+        metavar="FILE",
+        help="For a network, or instead: a file, or a bundled one's name.",
+    ),
+    click.option("--room", default=None, metavar="ROOM", help="Of a network. [that of the machine]"),
+    click.option(
+        "--minimise",
+        default=None,
+        metavar="OBJECTIVE",
+        help="Or several, the most important first: cycles,energy.",
+    ),
+    click.option(
+        "--set",
+        "values",
+        multiple=True,
+        metavar="FIELD=VALUE",
+        help="Another value of a field: machine.levels.buffer.capacity_bytes=65536.",
+    ),
+    SIZES,
+    ALLOW_UNKNOWN,
+)
+"""What an instance is made of, or what is changed of it."""
+
+
+def on_instances(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of `CHANGES`; it gets them as `opened` takes them, as `changes`."""
+
+    @functools.wraps(command)
+    def changing(*args: Any, **given: Any) -> None:
+        names = ("machine", "room", "minimise", "values", "sizes", "allow_unknown")
+        command(*args, changes={name: given.pop(name) for name in names}, **given)
+
+    for option in reversed(CHANGES):
+        changing = option(changing)
+    return changing
+
+
+def opened(instance: str, changes: Mapping[str, Any]) -> Instance:
+    """Read an instance, or make one of a network in TOML or ONNX, with what is to be changed of it."""
+    if not any(changes.values()):
+        from tilewright.run.instance import read
+
+        return read(instance)
+    from tilewright.importing.assembly import Changes, assembled, changed  # for start-up time
+
+    asked = Changes(
+        machine=changes["machine"],
+        room=changes["room"],
+        minimise=tuple((changes["minimise"] or "").split(",")) if changes["minimise"] else (),
+        values=tuple(map(changed, changes["values"])),
+        sizes=dict(changes["sizes"]),
+        allow_unknown=changes["allow_unknown"],
+    )
+    return assembled(instance, asked)
+
+
+def read_both(instance: str, changes: Mapping[str, Any], result: str) -> tuple[Instance, Result]:
     """Read both and refuse a result without a plan, or of another instance."""
-    from tilewright.run.instance import read
     from tilewright.run.result import Result
 
-    problem = read(instance)
+    problem = opened(instance, changes)
     try:
         answer = Result.read(result, problem.problem).of(problem)
     except InputError as error:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
 from tilewright.cli import arguments
-from tilewright.cli.arguments import SECONDS
+from tilewright.cli.arguments import SECONDS, on_instances, opened
 from tilewright.cli.outputs import note_compiling, printing
 from tilewright.cli.tables import print_table
 
@@ -26,8 +28,11 @@ MARKS = {"verified": "ok", "refuted": "WRONG", "not verified": "NOT VERIFIED", "
     metavar="S",
     help="Seconds for everything. [a minute, or more where the simulation or the result took long]",
 )
+@on_instances
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON and nothing else.")
-def check(instance: str, result: str, time_limit: float | None, as_json: bool) -> None:
+def check(
+    instance: str, result: str, time_limit: float | None, as_json: bool, changes: Mapping[str, Any]
+) -> None:
     """Verify a RESULT anew: plan, numbers, objective, report, bound and status.
 
     Each finding is ok, WRONG, NOT VERIFIED (in time, or for want of a solver), or told: the author's word.
@@ -35,12 +40,11 @@ def check(instance: str, result: str, time_limit: float | None, as_json: bool) -
     Exit status: 0 if all is well, 1 if something is wrong, 2 bad input, 5 if nothing is wrong but something
     could not be verified.
     """
-    from tilewright.run.instance import read
     from tilewright.run.result import Result
     from tilewright.run.verify import check as run
     from tilewright.run.verify import exit_status
 
-    problem = read(instance)
+    problem = opened(instance, changes)
     answer = Result.read(result, problem.problem)
     findings = run(
         problem, answer, time_limit=time_limit, started=arguments.STARTED, on_compile=note_compiling

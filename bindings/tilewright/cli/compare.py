@@ -6,12 +6,13 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilewright.cli.arguments import SECONDS
+from tilewright.cli.arguments import SECONDS, on_instances, opened
 from tilewright.cli.outputs import Saving, check_outputs, note, note_compiling, printing
 from tilewright.cli.tables import print_table
 from tilewright.spec.errors import SolverMissingError
@@ -41,6 +42,7 @@ EXIT_FOUND_NOTHING = 1
 @click.option(
     "--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the comparison: .png or .svg."
 )
+@on_instances
 @click.option("--json", "as_json", is_flag=True, help="Print all results as JSON and nothing else.")
 def compare(
     instances: tuple[str, ...],
@@ -51,12 +53,12 @@ def compare(
     output: str | None,
     plot: str | None,
     as_json: bool,
+    changes: Mapping[str, Any],
 ) -> None:
     """Compare methods on INSTANCES under the same time limit, with cores / jobs threads each."""
     from tilewright.run import compare as comparing
-    from tilewright.run.instance import read
 
-    problems = [read(name) for name in instances]
+    problems = [opened(name, changes) for name in instances]
     named = None if methods is None else [name.strip() for name in methods.split(",")]
     runs = comparing.plan_runs(problems, named, lambda name, error: note(f"{name}: {error}"))
     check_outputs(output, plot, inputs=[path for problem in problems for path in problem.files])

@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import click
 
+from tilewright.cli.arguments import ALLOW_UNKNOWN, SIZES
 from tilewright.cli.outputs import printing
 from tilewright.cli.tables import print_table
 from tilewright.spec.errors import InputError
-
-
-class _Sizes(click.ParamType[tuple[str, tuple[int, ...]]]):
-    """The name of an input and its sizes."""
-
-    name = "sizes"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, tuple[int, ...]]:
-        name, _, sizes = value.rpartition("=")
-        if not name or not re.fullmatch(r"[1-9]\d{0,9}(,[1-9]\d{0,9})*", sizes):
-            self.fail(f"{value!r} is not like data=1,3,224,224: batch, channels, height, width", param, ctx)
-        return name, tuple(map(int, sizes.split(",")))
 
 
 @click.command(name="import")
@@ -35,15 +21,8 @@ class _Sizes(click.ParamType[tuple[str, tuple[int, ...]]]):
 @click.option(
     "--machine", default=None, metavar="FILE", help="Their machine: a file or a bundled one's name."
 )
-@click.option(
-    "--input",
-    "sizes",
-    type=_Sizes(),
-    multiple=True,
-    metavar="NAME=N,C,H,W",
-    help="Sizes of an input, or of a tensor whose sizes nothing tells.",
-)
-@click.option("--allow-unknown", is_flag=True, help="Keep whatever no layer does as opaque layers.")
+@SIZES
+@ALLOW_UNKNOWN
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 def import_(
     network: str,

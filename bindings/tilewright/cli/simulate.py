@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tilewright.cli.arguments import read_both
+from tilewright.cli.arguments import on_instances, read_both
 from tilewright.cli.outputs import Saving, check_outputs, printing
 from tilewright.cli.tables import print_table
 
@@ -25,14 +26,22 @@ from tilewright.cli.tables import print_table
 @click.option(
     "--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the plan: .png, .svg or .gif."
 )
+@on_instances
 @click.option("--json", "as_json", is_flag=True, help="Print totals and every step as JSON and nothing else.")
 def simulate(
-    instance: str, result: str, numeric: bool, steps: int, seed: int, plot: str | None, as_json: bool
+    instance: str,
+    result: str,
+    numeric: bool,
+    steps: int,
+    seed: int,
+    plot: str | None,
+    as_json: bool,
+    changes: Mapping[str, Any],
 ) -> None:
     """Execute the plan of a RESULT step by step. Exit status 0, or 1 if it breaks a rule."""
     from tilewright.core import catalogue
 
-    problem, answer = read_both(instance, result)
+    problem, answer = read_both(instance, changes, result)
     check_outputs(None, plot, problem.room, inputs=[*problem.files, result])
     report = catalogue.room(problem.room).simulate(problem.problem, answer.plan, numeric=numeric, seed=seed)
     saving = Saving()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tilewright.cli import arguments
-from tilewright.cli.arguments import SECONDS, WITH_HELP
+from tilewright.cli.arguments import SECONDS, WITH_HELP, on_instances, opened
 from tilewright.cli.outputs import Saving, check_outputs, note_compiling, printing
 from tilewright.spec.errors import InputError
 
@@ -37,6 +38,7 @@ PLOT_SECONDS = 3.0
 @click.option(
     "--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the plan: .png, .svg or .gif."
 )
+@on_instances
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON and nothing else.")
 def solve(
     instance: str,
@@ -48,15 +50,15 @@ def solve(
     output: str | None,
     plot: str | None,
     as_json: bool,
+    changes: Mapping[str, Any],
 ) -> None:
     """Solve an INSTANCE: a file, or the name of a bundled one.
 
     Exit status: 0 solved, 1 infeasible or nothing found in time, 2 bad input, 3 solver not installed.
     """
-    from tilewright.run.instance import read
     from tilewright.run.solve import solve as run
 
-    problem = read(instance)
+    problem = opened(instance, changes)
     check_outputs(output, plot, problem.room, inputs=problem.files)
     with _Progress(enabled=not as_json) as progress:
         result = run(

@@ -25,7 +25,7 @@ Table = dict[str, Any]
 
 def network_file(network: Network) -> dict[str, str]:
     """Return the text of a network's file, by the file's name."""
-    return {f"{network.name}.toml": _text(_network_table(network))}
+    return {f"{network.name}.toml": _text(network_table(network))}
 
 
 def instance_files(network: Network, room: str, machine: str) -> dict[str, str]:
@@ -49,7 +49,7 @@ def instance_files(network: Network, room: str, machine: str) -> dict[str, str]:
         table = {
             "room": room,
             "name": f"{network.name}-{room}",
-            "network": _network_table(fused),
+            "network": network_table(fused),
             "machine": machine_table,
         }
         return {f"{table['name']}.toml": _instance(table)}
@@ -134,7 +134,8 @@ def _instance(table: Table) -> str:
     return _text(table)
 
 
-def _network_table(network: Network) -> Table:
+def network_table(network: Network) -> Table:
+    """Return what a file has to hold of a network."""
     return {
         "name": network.name,
         "source": network.source,

@@ -6,7 +6,9 @@ import hashlib
 import json
 import re
 import tomllib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -53,24 +55,45 @@ def read(path: str | Path) -> Instance:
     InputError
         For anything that is wrong with the file; names file, field, value and limit.
     """
-    path = _locate(Path(path))
+    path = located(Path(path))
     try:
         if path.suffix.lower() == ".onnx":
             raise _network_alone(path)
-        return parse(load(path), path)
+        table, files = tables(path)
+        if is_network(table):
+            raise _network_alone(path)
+        return parse(table, path, files)
     except InputError as error:
         raise (error if error.file else error.in_file(str(path))) from None
 
 
-def _locate(path: Path) -> Path:
-    """Find the file, or the bundled instance of that name."""
+def located(path: Path, others: Iterable[Path] = ()) -> Path:
+    """Find the file, or the bundled instance of that name, or one of other bundled files."""
     if path.suffix or (exists(path) and not path.is_dir()):
         return path
-    for room in catalogue.ROOMS:
-        for bundled in catalogue.instances(room):
-            if bundled.stem == str(path):
-                return bundled
-    return path
+    bundled = chain.from_iterable(map(catalogue.instances, catalogue.ROOMS))
+    return next((file for file in chain(bundled, others) if file.stem == str(path)), path)
+
+
+def tables(path: Path) -> tuple[dict[str, Any], list[Path]]:
+    """Read a file with those that it names; return its tables, and the files."""
+    table = load(path)
+    return table, [path, *([] if is_network(table) else _include(table, path))]
+
+
+def _include(table: dict[str, Any], path: Path | None) -> list[Path]:
+    """Put tables that stand in files of their own in the places where these are named; return the files."""
+    files = []
+    for key in TABLES:
+        if isinstance(table.get(key), str):
+            files += [] if path is None else [path.parent / table[key]]
+            table[key] = _included(table[key], key, path)
+    return files
+
+
+def is_network(table: dict[str, Any]) -> bool:
+    """Whether a table is that of a network alone, without a room."""
+    return "room" not in table and bool({"layers", "network"} & table.keys())
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -94,23 +117,16 @@ def _short(path: Path) -> str:
     return str(path) if len(str(path)) <= 200 else str(path)[:200] + "..."
 
 
-def parse(table: dict[str, Any], path: Path | None = None) -> Instance:
-    """Build an instance from the tables of a file."""
+def parse(table: dict[str, Any], path: Path | None = None, files: Sequence[Path] = ()) -> Instance:
+    """Build an instance from the tables of a file, and of those that it names."""
     table = dict(table)
-    if path is not None and "room" not in table and {"layers", "network"} & table.keys():
-        raise _network_alone(path)
     room = _text(table, "room", None)
     if room not in catalogue.ROOMS:
         told = did_you_mean(room, catalogue.ROOMS)
         raise InputError("room", room, f"must be one of: {', '.join(catalogue.ROOMS)}{told}")
     name = _text(table, "name", path.stem if path else "unnamed")
     source = _text(table, "source", "")
-    files = [] if path is None else [path]
-    for key in TABLES:
-        if path is not None and isinstance(table.get(key), str):
-            files.append(path.parent / table[key])
-        if isinstance(table.get(key), str):
-            table[key] = _included(table[key], key, path)
+    files = [*files, *_include(table, path)]
     if isinstance(table.get("templates"), dict):  # a file of them, which holds nothing else
         table["templates"] = _list_of(table["templates"], "templates")
     problem = build(room, table)
@@ -119,12 +135,11 @@ def parse(table: dict[str, Any], path: Path | None = None) -> Instance:
 
 def _network_alone(path: Path) -> InputError:
     """Return the error of a network that is given where an instance is needed; it says how to make one."""
-    made = "`tilewright import {} -o FOLDER --room ROOM --machine MACHINE` writes instances of a room"
+    made = "is a network, no instance; `--machine MACHINE` makes it one"
     if path.suffix.lower() == ".onnx":
-        return InputError("instance", str(path), f"is a network, no instance; {made.format(path)}")
+        return InputError("instance", str(path), made)
     names = f'`room = "tiling"`, `network = "{path.name}"` and a machine'
-    told = f"holds a network and no room; an instance beside it names both: {names}"
-    return InputError("instance", str(path), f"{told}. From an ONNX file {made.format('NETWORK.onnx')}")
+    return InputError("instance", str(path), f"{made}, and so does a file beside it that names {names}")
 
 
 def _text(table: dict[str, Any], key: str, default: str | None) -> str:

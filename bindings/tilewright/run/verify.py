@@ -66,7 +66,10 @@ def check(
     """
     started = time.monotonic() if started is None else started
     same = result.room == instance.room and result.instance_sha256 == instance.sha256
-    findings = [verdict("instance", same, f"result is of {result.instance}, instance is {instance.name}")]
+    told = f"result is of {result.instance}, instance is {instance.name}"
+    if not same and result.instance == instance.name:
+        told = f"result is of another {instance.name}: its digest is that of other tables or values"
+    findings = [verdict("instance", same, told)]
     if not same:
         return findings
     limit = default_seconds(instance, result) if time_limit is None else time_limit

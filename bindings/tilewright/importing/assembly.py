@@ -1,0 +1,167 @@
+"""An instance from its parts: an instance or a network, a machine, and other values of single fields."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+from tilewright.core import catalogue
+from tilewright.importing.files import machine_file, network_table
+from tilewright.run.instance import Instance, located, parse, tables
+from tilewright.spec.coarsening import coarse
+from tilewright.spec.errors import InputError, did_you_mean
+
+Table = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What is asked for besides an instance or a network.
+
+    Attributes
+    ----------
+    machine
+        A file with the table of a machine, or the name of a bundled one; replaces that of an instance.
+    room
+        The room of a network; by default the first one that knows such a machine.
+    minimise
+        The objective, or a list of them.
+    values
+        Other values of fields, by their dotted paths; tables in a list are found by their ``name``.
+    sizes, allow_unknown
+        See `tilewright.importing.network`.
+    """
+
+    machine: str | None = None
+    room: str | None = None
+    minimise: tuple[str, ...] = ()
+    values: tuple[tuple[str, Any], ...] = ()
+    sizes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    allow_unknown: bool = False
+
+
+def assembled(path: str | Path, changes: Changes) -> Instance:
+    """Read an instance or a network, in TOML or ONNX, and change what is asked for.
+
+    Raises
+    ------
+    InputError
+        For anything that is wrong with a file, a change, or what comes out.
+    """
+    path = located(Path(path), catalogue.instances("networks") if changes.machine is not None else [])
+    try:
+        table, files = _base(path, changes)
+        for key, value in changes.values:
+            _set(table, key, value)
+        if changes.minimise:
+            objective = table.setdefault("objective", {})
+            objective["minimise"] = (
+                changes.minimise[0] if len(changes.minimise) == 1 else list(changes.minimise)
+            )
+        return parse(table, path, files)
+    except InputError as error:
+        raise (error if error.file else error.in_file(str(path))) from None
+
+
+def _base(path: Path, changes: Changes) -> tuple[Table, list[Path]]:
+    """Return the tables of an instance, with the machine asked for, and the files that were read."""
+    if path.suffix.lower() == ".onnx":
+        from tilewright import importing  # for start-up time: onnx
+
+        network = importing.network(path, changes.sizes, allow_unknown=changes.allow_unknown)
+        table, files = network_table(coarse(network)), [path]
+    else:
+        if changes.sizes or changes.allow_unknown:
+            option = "--input" if changes.sizes else "--allow-unknown"
+            raise InputError(option, None, "is for networks in ONNX")
+        table, files = tables(path)
+    machine = None
+    if changes.machine is not None:
+        file = machine_file(changes.machine)
+        machine, read = tables(file)
+        files += read
+    if "room" in table or "layers" not in table:
+        if changes.room not in (None, table.get("room")):
+            raise InputError("--room", changes.room, "is for networks; an instance has a room")
+        return (table if machine is None else {**table, "machine": machine}), files
+    if machine is None:
+        bundled = [file.stem for file in catalogue.instances("machines")]
+        limit = f"a network needs one: a file, or one of {', '.join(bundled)}"
+        raise InputError("--machine", None, limit)
+    name = table.get("name") or path.stem
+    return {
+        "room": changes.room or _room_of(machine),
+        "name": f"{name}-{Path(str(changes.machine)).stem}",
+        "source": table.get("source") or f"the network of {path.name}",
+        "network": table,
+        "machine": machine,
+    }, files
+
+
+def _room_of(machine: Table) -> str:
+    """Return the first room whose machines have most of a table's keys, of those that take networks."""
+    known = {}
+    for name in catalogue.ROOMS:
+        fields = catalogue.room(name).problem_type.model_fields
+        if "network" in fields:
+            keys = {key for model in _models(fields["machine"].annotation) for key in model.model_fields}
+            known[name] = len(keys & machine.keys())
+    return max(known, key=lambda name: known[name])
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models(argument)
+
+
+def changed(text: str) -> tuple[str, Any]:
+    """Read ``path.of.a.field=value``, with a value as TOML has it; what is none is a text.
+
+    Raises
+    ------
+    InputError
+        If there is no path or no value.
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not all(key.strip().split(".")):
+        raise InputError("--set", text, "must be like machine.memory_bytes=65536")
+    try:
+        found = tomllib.loads(f"value = {value}")
+    except (ValueError, RecursionError):
+        return key.strip(), value.strip()
+    return key.strip(), found["value"]
+
+
+def _set(table: Table, key: str, value: Any) -> None:
+    """Give a field another value, making the tables around it where they are missing."""
+    at: Any = table
+    *path, last = key.split(".")
+    for number, part in enumerate(path):
+        so_far = ".".join(path[: number + 1])
+        at = _named(at, part, ".".join(path[:number])) if isinstance(at, list) else at.setdefault(part, {})
+        if not isinstance(at, dict | list):
+            raise InputError(f"--set {key}", value, f"{so_far} holds no other fields")
+    if isinstance(at, list):
+        raise InputError(
+            f"--set {key}", value, f"{'.'.join(path)} is a list; name a field of one of its tables"
+        )
+    at[last] = value
+
+
+def _named(tables: list[Any], name: str, path: str) -> Any:
+    """Return the table of a list that has a name."""
+    names = [each["name"] for each in tables if isinstance(each, dict) and isinstance(each.get("name"), str)]
+    for each in tables:
+        if isinstance(each, dict) and each.get("name") == name:
+            return each
+    limit = (
+        f"{path} has {', '.join(names[:20])}{did_you_mean(name, names)}" if names else f"{path} has no names"
+    )
+    raise InputError(f"--set {path}", name, limit)
