@@ -27,6 +27,8 @@ from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.hierarchy.measure import KINDS, Measure, Moved
 from tilewright.tiling.hierarchy.nest import Nest, extents, positions, window
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
+from tilewright.tiling.summary import rows
+from tilewright.tiling.summary import table as summary_table
 
 # What a nest moves -------------------------------------------------------------------------------------
 
@@ -587,3 +589,34 @@ def test_bad_input_names_level_operand_and_what_is_enough(
 def test_the_least_memory_that_is_named_is_enough() -> None:
     one = problem(machine=memory(capacity_bytes=6), objective={"minimise": "accesses"})
     assert MACHINES["hierarchy"].exhaustive(one, float("inf")) is not None
+
+
+# What people are shown ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("priced", [True, False])
+def test_energy_is_shown_where_it_has_prices(priced: bool) -> None:
+    levels = [{"name": "dram"}, {"name": "buffer", "capacity_bytes": 600}]
+    machine = MACHINE if priced else {"kind": "hierarchy", "levels": levels}
+    layers = [{"name": "a"} | LAYER, {"name": "b", "input": [8, 4, 4], "kernels": 4, "kernel": [1, 1]}]
+    for table in ({"layer": LAYER}, {"network": {"layers": layers}}):
+        one = Problem.model_validate(table | {"machine": machine, "objective": {"minimise": "cycles"}})
+        found = [MACHINES["hierarchy"].exhaustive(part, float("inf")) for _, part in one.parts]
+        report = simulate(one, Plan(tuple(each.layers[0] for each in found if each))).summary()
+        assert ("energy" in dict(rows(one, report))) == priced
+        assert all(len(line) == 4 + priced for line in summary_table(one, report))
+
+
+def test_layers_that_are_not_tiled_are_named() -> None:
+    layers = [
+        {"name": "conv"} | LAYER,
+        {"name": "pool", "kind": "pool", "input": [8, 4, 4], "kernel": [2, 2], "stride": [2, 2]},
+        {"name": "sum", "kind": "add", "inputs": ["pool", "pool_2"], "input": [8, 2, 2]},
+    ]
+    layers.insert(2, layers[1] | {"name": "pool_2", "inputs": ["conv"]})
+    one = Problem.model_validate({"network": {"layers": layers}, "machine": MACHINE})
+    found = MACHINES["hierarchy"].exhaustive(one.parts[0].problem, float("inf"))
+    assert found is not None
+    told = dict(rows(one, simulate(one, Plan(found.layers)).summary()))
+    moved = 2 * (128 + 32) + 3 * 32
+    assert told["not counted"] == f"2 pool, 1 add: {moved} elements for each image, if none is fused"

@@ -615,7 +615,7 @@ def _traded_sheet(problem: Problem, report: Report, title: str | None) -> Figure
     points: list[dict[str, int]] = report.facts["front"]
     more, less = points[-1][first] / points[0][first], points[0][second] / max(1, points[-1][second])
     numbers = [
-        f"{len(points)} plans that no other dominates in both {first} and {second}",
+        f"{len(points)} plan{'s' * (len(points) > 1)} that no other dominates in both {first} and {second}",
         f"from the first to the last {more:.2f}× the {first} for {less:.2f}× less {second}",
     ]
     page = _page(problem, report, numbers, title)
@@ -642,7 +642,7 @@ def _traded(axes: Axes, problem: Problem, report: Report) -> None:
     axes.grid(color=PALE, linewidth=0.6)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(nbins=6))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axes.set_title(f"What is possible of {problem.traded[0]} and {problem.traded[1]}")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from math import prod
 from typing import Any
 
 from tilewright.core.room import Rows
@@ -27,7 +29,19 @@ def rows(problem: Problem, report: dict[str, Any]) -> Rows:
         shown.append(
             ("any schedule", f"at least {least:,} elements; this one has {moved / least:.2f} times that")
         )
-    return shown + _total_time(problem, layers)
+    return shown + _total_time(problem, layers) + _not_counted(problem)
+
+
+def _not_counted(problem: Problem) -> Rows:
+    """Name the layers that are not tiled, and what they move if each is executed by itself."""
+    assert problem.network is not None
+    tiled = set(problem.network.convolutions)
+    others = [layer for layer in problem.network.layers if layer not in tiled]
+    if not others:
+        return []
+    kinds = ", ".join(f"{many} {kind}" for kind, many in Counter(layer.kind for layer in others).items())
+    moved = sum(len(layer.inputs or ("",)) * prod(layer.input) + prod(layer.output) for layer in others)
+    return [("not counted", f"{kinds}: {moved:,} elements for each image, if none is fused")]
 
 
 def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
@@ -47,8 +61,9 @@ def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
     if problem.network is None:
         return []
     if problem.machine.kind == "hierarchy":
-        header = ("layer", "accesses", "cycles", "busy", "uJ")
-        return [header, *(_hierarchy_line(layer) for layer in report["layers"])]
+        columns = 4 + problem.machine.priced
+        header = ("layer", "accesses", "cycles", "busy", "uJ")[:columns]
+        return [header, *(_hierarchy_line(layer)[:columns] for layer in report["layers"])]
     if problem.machine.kind == "npu":
         header = ("layer", "partition", "schedule", "tile", "loaded", "written", "us")
         return [header, *(_npu_line(layer) for layer in report["layers"])]
@@ -113,8 +128,8 @@ def _hierarchy_line(layer: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _hierarchy_layer(facts: dict[str, Any]) -> Rows:
-    """Show the loops of each node, and what each memory moves."""
+def _hierarchy_layer(facts: dict[str, Any], priced: bool) -> Rows:
+    """Show the loops of each node, what each memory moves, and, where it has prices, the energy."""
     shown = []
     for node in facts["nest"]:
         loops = ", ".join(f"{name} {trips}" for name, trips in node["loops"].items()) or "-"
@@ -130,7 +145,7 @@ def _hierarchy_layer(facts: dict[str, Any]) -> Rows:
             "duration",
             f"{facts['cycles']:,} cycles, PEs are busy for {100 * facts['utilisation']:.1f} % of them",
         ),
-        ("energy", f"{facts['energy'] / 1e12:,.3f} uJ"),
+        *([("energy", f"{facts['energy'] / 1e12:,.3f} uJ")] if priced else []),
     ]
 
 
@@ -158,10 +173,10 @@ def _total_time(problem: Problem, layers: list[dict[str, Any]]) -> Rows:
         layer["facts"]["energy"] // 1000 if hierarchy else layer["facts"]["energy_fj"] for layer in layers
     )
     seconds = cycles / problem.machine.clock_mhz / 1e6
-    return [
-        ("duration", f"{cycles:,} cycles, {1e3 * seconds:.2f} ms at {problem.machine.clock_mhz} MHz"),
-        ("energy", f"{energy / 1e12:.3f} mJ{_prices(problem)}"),
-    ]
+    duration = f"{cycles:,} cycles, {1e3 * seconds:.2f} ms at {problem.machine.clock_mhz} MHz"
+    if problem.machine.kind == "hierarchy" and not problem.machine.priced:
+        return [("duration", duration)]
+    return [("duration", duration), ("energy", f"{energy / 1e12:.3f} mJ{_prices(problem)}")]
 
 
 def _prices(problem: Problem) -> str:
@@ -175,7 +190,7 @@ def _prices(problem: Problem) -> str:
 def _layer(problem: Problem, report: dict[str, Any]) -> Rows:
     facts = report["facts"]
     if problem.machine.kind == "hierarchy":
-        return _hierarchy_layer(facts)
+        return _hierarchy_layer(facts, problem.machine.priced)
     loaded, written = _amounts(report["loaded"]), _amounts(report["written"])
     if problem.machine.kind == "npu":
         tile = ", ".join(f"{name} {size}" for name, size in facts["tile"].items())
