@@ -118,7 +118,7 @@ def opened(instance: str, changes: Mapping[str, Any]) -> Instance:
     asked = Changes(
         machine=changes["machine"],
         room=changes["room"],
-        minimise=tuple((changes["minimise"] or "").split(",")) if changes["minimise"] else (),
+        minimise=tuple(changes["minimise"].split(",")) if changes["minimise"] else (),
         values=tuple(map(changed, changes["values"])),
         sizes=dict(changes["sizes"]),
         allow_unknown=changes["allow_unknown"],
