@@ -15,6 +15,11 @@ IN_PROCESS = True
 """It looks at its deadline often and needs no process that can be killed."""
 
 
+def suits(problem: Problem) -> bool:
+    """Whether the search proves anything of a problem: steps that do not divide are none of its own."""
+    return problem.limits.factors != "any"
+
+
 def solve(problem: Problem, search: RunContext) -> Outcome:
     """Find and prove the optimum of a problem with one layer; of ``pareto``, the whole front."""
     try:

@@ -145,23 +145,28 @@ def nest(rng: Random, one: Layer, on: HierarchyMachine, *, ragged: bool = False)
     return HierarchyPlan(tuple(found))
 
 
-def everything(one: Layer, on: HierarchyMachine, most: int) -> Iterator[HierarchyPlan] | None:
-    """Enumerate all plans with steps that divide and loops in any order; None if there are too many."""
+def everything(
+    one: Layer, on: HierarchyMachine, most: int, *, divide: bool = True
+) -> Iterator[HierarchyPlan] | None:
+    """Enumerate all plans with loops in any order; None if there are too many.
+
+    With steps that divide, or with all of them.
+    """
     found: list[tuple[Any, list[Any]]] = []
     for kept in on.choices:
-        nests = _nests(one, on.keeping(kept))
+        nests = _nests(one, on.keeping(kept), divide)
         found += [(kept, orders) for orders in nests]
         if sum(prod(map(len, orders)) for _, orders in found) > most:
             return None
     return (HierarchyPlan(nest, kept) for kept, orders in found for nest in itertools.product(*orders))
 
 
-def _nests(one: Layer, on: HierarchyMachine) -> Iterator[list[Any]]:
-    """Enumerate all steps that divide; for each, the orders of each node's loops."""
+def _nests(one: Layer, on: HierarchyMachine, divide: bool) -> Iterator[list[Any]]:
+    """Enumerate all steps; for each, the orders of each node's loops."""
     sizes, choices = extents(one), []
     for letter in LETTERS:
         chains = []
-        for chain in _chains(sizes[letter], len(on.nodes)):
+        for chain in _chains(sizes[letter], len(on.nodes), divide):
             cuts = zip(chain, chain[1:], on.allowed, strict=False)
             if all(outer == inner or letter in allowed for outer, inner, allowed in cuts):
                 chains.append(chain)
@@ -181,17 +186,17 @@ def _orders(on: HierarchyMachine, chains: tuple[tuple[int, ...], ...]) -> list[l
         if node.axis is None:
             orders.append(list(itertools.permutations(loops)))
             continue
-        if prod(chain[number] // chain[number + 1] for chain in chains) > node.axis.size:
+        if prod(-(-chain[number] // chain[number + 1]) for chain in chains) > node.axis.size:
             return None
         orders.append([tuple(loops)])
     return orders
 
 
-def _chains(size: int, nodes: int) -> Iterator[tuple[int, ...]]:
+def _chains(size: int, nodes: int, divide: bool) -> Iterator[tuple[int, ...]]:
     if nodes == 0:
         if size == 1:
             yield (1,)
         return
-    for inner in divisors(size):
-        for rest in _chains(inner, nodes - 1):
+    for inner in divisors(size) if divide else range(1, size + 1):
+        for rest in _chains(inner, nodes - 1, divide):
             yield (size, *rest)

@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 from hierarchy_walk import Walk
 
+import tilewright
 from tilewright.core import catalogue
+from tilewright.core.context import RunContext
+from tilewright.heuristics.tiling import padded
 from tilewright.simulator.level_numbers import NotThereError, NumericRun
 from tilewright.simulator.levels import Execution
 from tilewright.simulator.reference import convolution, random_values
@@ -19,6 +22,7 @@ from tilewright.spec.errors import InputError, OutOfTimeError
 from tilewright.spec.layer import Layer
 from tilewright.tiling import MACHINES, Plan, Problem, last_stage, objective, simulate, violation
 from tilewright.tiling.dsp.plan import DspPlan
+from tilewright.tiling.hierarchy import bounds
 from tilewright.tiling.hierarchy.cost import Cost
 from tilewright.tiling.hierarchy.exact.search import Search, best_plan
 from tilewright.tiling.hierarchy.exact.tables import Tables
@@ -29,6 +33,17 @@ from tilewright.tiling.hierarchy.nest import Nest, extents, positions, window
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.summary import rows
 from tilewright.tiling.summary import table as summary_table
+
+LAYER: dict[str, Any] = {"input": [4, 6, 6], "kernels": 8, "kernel": [3, 3]}
+
+MACHINE: dict[str, Any] = {
+    "kind": "hierarchy",
+    "mac_pj": 0.5,
+    "levels": [
+        {"name": "dram", "read_pj_per_byte": 64.0},
+        {"name": "buffer", "capacity_bytes": 600, "double_buffering": True, "read_pj_per_byte": 2.0},
+    ],
+}
 
 # What a nest moves -------------------------------------------------------------------------------------
 
@@ -58,14 +73,15 @@ def test_closed_forms_say_what_a_walk_counts(start: int) -> None:
             assert peak == nest.held(operand, number)
 
 
+@pytest.mark.parametrize("ragged", [False, True])
 @pytest.mark.parametrize("start", range(0, 400, 100))
-def test_simulator_counts_what_closed_forms_say(start: int) -> None:
+def test_simulator_counts_what_closed_forms_say(start: int, ragged: bool) -> None:
     valid = 0
     for seed in range(start, start + 100):
         rng = Random(seed)
         machine, layer = hierarchies.machine(rng, roomy=True), hierarchies.layer(rng, 5000)
-        nest = Nest(layer, machine, hierarchies.nest(rng, layer, machine))
-        if nest.violation() or nest.outside_of_space():
+        nest = Nest(layer, machine, hierarchies.nest(rng, layer, machine, ragged=ragged))
+        if nest.violation() or nest.outside_of_space(divide=not ragged):
             continue
         valid += 1
         tally, moved = Execution(lower(nest)).run(), Cost(nest).moved
@@ -75,12 +91,13 @@ def test_simulator_counts_what_closed_forms_say(start: int) -> None:
     assert valid > 50
 
 
-def test_simulator_computes_the_layer() -> None:
+@pytest.mark.parametrize("ragged", [False, True])
+def test_simulator_computes_the_layer(ragged: bool) -> None:
     for seed in range(60):
         rng = Random(seed)
         machine, layer = hierarchies.machine(rng, roomy=True), hierarchies.layer(rng, 500)
-        nest = Nest(layer, machine, hierarchies.nest(rng, layer, machine))
-        if nest.violation() or nest.outside_of_space():
+        nest = Nest(layer, machine, hierarchies.nest(rng, layer, machine, ragged=ragged))
+        if nest.violation() or nest.outside_of_space(divide=not ragged):
             continue
         values, kernels = random_values(layer, seed)
         found = NumericRun(lower(nest), layer).run(values, kernels)
@@ -93,7 +110,7 @@ def test_simulator_misses_a_tile_that_is_not_there() -> None:
     nest = Nest(layer, machine, HierarchyPlan(((("c", 1),), (("k", 1),))))
     program = lower(nest)
     run = NumericRun(program, layer)
-    run._axes = lambda operand, number, outside: tuple(np.array([number * 7]) for _ in range(5))  # type: ignore[method-assign]
+    run._axes = lambda operand, spans: tuple(np.array([7 * len(spans["k"])]) for _ in range(5))  # type: ignore[method-assign]
     with pytest.raises(NotThereError):
         run.run(*random_values(layer, 0))
 
@@ -240,18 +257,105 @@ def test_exact_search_gives_up_in_time() -> None:
         MACHINES["hierarchy"].exhaustive(late, 0.0)
 
 
-# Problems and plans ------------------------------------------------------------------------------------
+# Steps that do not divide -----------------------------------------------------------------------------
 
-LAYER: dict[str, Any] = {"input": [4, 6, 6], "kernels": 8, "kernel": [3, 3]}
 
-MACHINE: dict[str, Any] = {
-    "kind": "hierarchy",
-    "mac_pj": 0.5,
-    "levels": [
-        {"name": "dram", "read_pj_per_byte": 64.0},
-        {"name": "buffer", "capacity_bytes": 600, "double_buffering": True, "read_pj_per_byte": 2.0},
+@pytest.mark.slow
+def test_padded_plans_are_no_worse_and_bounds_hold() -> None:
+    better = best = compared = 0
+    for seed in range(16):
+        rng = Random(seed)
+        machine, layer = hierarchies.machine(rng, choosing=True), hierarchies.layer(rng, rng.choice([12, 24]))
+        plans = hierarchies.everything(layer, machine, 600, divide=False) or ()
+        nests = [nest for plan in plans if (nest := Nest(layer, machine, plan)).violation() is None]
+        measures = [measured(nest) for nest in nests]
+        level = rng.choice([level.name for level in machine.levels if not level.fanout])
+        for goal in ("accesses", "cycles", "energy", "edp") if nests else ():
+            for nest, measure in zip(nests, measures, strict=True):
+                assert bounds.least(layer, nest.machine, goal, level) <= measure.value(goal, level), seed
+            one = Problem.model_validate(
+                {
+                    "layer": layer.model_dump(mode="json"),
+                    "machine": machine.model_dump(mode="json"),
+                    "objective": {"minimise": goal, "level": level},
+                    "limits": {"factors": "any"},
+                }
+            )
+            plan = padded.plan(one, RunContext(deadline=float("inf")))
+            report = simulate(one, plan, numeric=True)
+            assert report.valid
+            assert report.numeric
+            value = measured(Nest(layer, machine, plan.layers[0])).value(goal, level)
+            perfect, least = best_plan(layer, machine, goal, level), measured_least(measures, goal, level)
+            assert perfect is not None
+            assert least <= value <= perfect.value, (seed, goal)
+            compared += 1
+            better += value < perfect.value
+            best += value == least
+    assert better
+    assert best > 0.8 * compared
+
+
+def measured_least(measures: list[Measure], goal: str, level: str) -> int:
+    return min(measure.value(goal, level) for measure in measures)
+
+
+def test_bounds_hold_for_any_steps() -> None:
+    for seed in range(150):
+        rng = Random(seed)
+        machine, layer = hierarchies.machine(rng, roomy=True), hierarchies.layer(rng, 2000)
+        nest = Nest(layer, machine, hierarchies.nest(rng, layer, machine, ragged=True))
+        if nest.violation() or nest.outside_of_space(divide=False):
+            continue
+        measure = Measure(layer, machine, Cost(nest).moved)
+        for goal in ("accesses", "cycles", "energy", "edp"):
+            name = rng.choice([level.name for level in machine.levels if not level.fanout])
+            assert bounds.least(layer, machine, goal, name) <= measure.value(goal, name), (seed, goal)
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ({"objective": {"minimise": "pareto", "between": ["cycles", "accesses"]}}, "one objective"),
+        ({"objective": {"minimise": ["cycles", "energy"]}}, "one objective"),
+        ({"limits": {"factors": "any", "at_most": {"cycles": 9000}}}, "one objective"),
+        (
+            {"machine": {"levels": [MACHINE["levels"][0], {**MACHINE["levels"][1], "halo": True}]}},
+            "buffer.halo",
+        ),
     ],
-}
+)
+def test_any_steps_are_refused_with_what_needs_divisors(table: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError, match=told) as refused:
+        problem(**{"limits": {"factors": "any"}, **table})
+    assert refused.value.field == "limits.factors"
+
+
+def test_any_steps_keep_more_pes_busy() -> None:
+    levels = [
+        *MACHINE["levels"],
+        {"name": "array", "fanout": [{"size": 8, "over": ["rows"]}]},
+        {"name": "register", "capacity_bytes": 16, "double_buffering": True},
+    ]
+    layer = {"input": [4, 15, 4]}
+    found = {}
+    for factors in ("perfect", "any"):
+        one = problem(
+            layer, {"levels": levels}, objective={"minimise": "cycles"}, limits={"factors": factors}
+        )
+        method = "padded" if factors == "any" else "exhaustive"
+        found[factors] = tilewright.solve(one, method=method, time_limit=60)
+    perfect, uneven = found["perfect"], found["any"]
+    assert perfect.status == "optimal"
+    # With steps that divide, 13 rows are computed by a single PE; with others, by 7 PEs in two rounds.
+    assert perfect.objective == 13 * 4 * 9 * 8 * 2
+    assert uneven.objective == 2 * 4 * 9 * 8 * 2
+    assert uneven.bound <= uneven.objective
+    with pytest.raises(InputError, match="method"):
+        tilewright.solve(one, method="exhaustive")
+
+
+# Problems and plans ------------------------------------------------------------------------------------
 
 
 def problem(

@@ -103,11 +103,10 @@ class NumericRun:
         """
         layer, blocks = self.layer, self.program.blocks()
         self.loops = [
-            Loop(i, letter, trips, blocks[i + 1][letter], place.memory)
+            Loop(i, letter, -(-blocks[i][letter] // step), step, place.memory)
             for i, place in enumerate(self.program.places)
-            for letter, trips in place.loops
+            for letter, step in place.loops
         ]
-        self.blocks = blocks
         top, bottom, left, right = layer.padding
         padded = np.pad(values, ((0, 0), (0, 0), (top, bottom), (left, right)))
         groups = layer.groups
@@ -132,6 +131,8 @@ class NumericRun:
             if monotonic() > self.deadline:
                 raise OutOfTimeError
             index = dict(zip(temporal, times, strict=True))
+            if self._spans(index) is None:
+                continue
             for operand in range(3):
                 for parent, child in self._boundaries(operand):
                     moving = self._moving(operand, child, temporal, times, before)
@@ -172,12 +173,14 @@ class NumericRun:
         loop, far = moving[0]
         return loop.letter in SLIDING and far == 1 and loop.place >= parent
 
-    def _instances(self, number: int, index: dict[int, int]) -> Iterator[tuple[Instance, dict[int, int]]]:
-        """Go through the instances of a place, with the iterations of all loops outside of it."""
+    def _instances(self, number: int, index: dict[int, int]) -> Iterator[tuple[Instance, dict[str, Values]]]:
+        """Go through the instances of a place that have something to do, with the positions of each loop."""
         arrays = [i for i, loop in enumerate(self.loops) if not loop.temporal and loop.place < number]
         outside = {i: at for i, at in index.items() if self.loops[i].place < number}
         for places in product(*(range(self.loops[i].trips) for i in arrays)):
-            yield places, outside | dict(zip(arrays, places, strict=True))
+            spans = self._spans(outside | dict(zip(arrays, places, strict=True)))
+            if spans is not None:
+                yield places, spans
 
     def _holder(self, number: int, instance: Instance) -> Instance:
         """Return which instance of a place further out an instance belongs to."""
@@ -193,12 +196,22 @@ class NumericRun:
             if loop.place >= parent and loop.letter in self.program.reduced
         )
 
-    def _axes(self, operand: int, number: int, outside: dict[int, int]) -> Axes:
-        """Return the positions of an operand under a block that enters a place."""
-        first = dict.fromkeys(self.program.extents, 0)
-        for i, at in outside.items():
-            first[self.loops[i].letter] += at * self.loops[i].step
-        spans = {letter: np.arange(low, low + self.blocks[number][letter]) for letter, low in first.items()}
+    def _spans(self, outside: dict[int, int]) -> dict[str, Values] | None:
+        """Return the positions of each loop under a block, None for one that lies beyond the border.
+
+        Parameters
+        ----------
+        outside
+            The iterations of all loops outside, by their numbers; where left out, the first.
+        """
+        spans = {letter: np.arange(size) for letter, size in self.program.extents.items()}
+        for i, at in sorted(outside.items()):
+            letter, step = self.loops[i].letter, self.loops[i].step
+            spans[letter] = spans[letter][at * step : (at + 1) * step]
+        return spans if all(map(len, spans.values())) else None
+
+    def _axes(self, operand: int, spans: dict[str, Values]) -> Axes:
+        """Return the positions of an operand under a block."""
         if operand != 0:
             return tuple(spans[letter] for letter in self.program.uses[operand])
         under = [
@@ -222,8 +235,8 @@ class NumericRun:
                 if inner >= child:
                     self._drain(outer, inner)
         tiles = self.tiles[operand]
-        for instance, outside in self._instances(child, index):
-            axes = self._axes(operand, child, outside)
+        for instance, spans in self._instances(child, index):
+            axes = self._axes(operand, spans)
             source = tiles[parent, self._holder(parent, instance)]
             values = source.values[source.at(axes)]
             if operand == OUTPUT and not self._leads(child, parent, instance):
@@ -250,10 +263,10 @@ class NumericRun:
         """Feed all multipliers once."""
         last = len(self.program.places)
         holders = [self.program.holders(operand)[-1] for operand in range(3)]
-        for instance, outside in self._instances(last, index):
+        for instance, spans in self._instances(last, index):
             found = []
             for operand, holder in enumerate(holders):
                 tile = self.tiles[operand][holder, self._holder(holder, instance)]
-                found.append((tile.values, tile.at(self._axes(operand, last, outside))))
+                found.append((tile.values, tile.at(self._axes(operand, spans))))
             (values, value), (kernels, kernel), (outputs, output) = found
             outputs[output] += values[value] * kernels[kernel]

@@ -1,16 +1,19 @@
 """Loop nests on a hierarchy of memories and arrays: level by level, tiles that are alike counted together.
 
 The nest is executed from the outermost loop inwards. What an iteration moves depends on which loop has gone
-on, not on how far it is; so all iterations in which the same one goes on are one, and a block is executed
-once for each state in which it can be found.
+on and on how large the block inside is, not on how far the loop is; so all iterations in which the same one
+goes on to a block of the same size are one, and a block is executed once for each state in which it can be
+found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +45,7 @@ class Place:
     holds
         The operands that it keeps, as numbers.
     loops
-        Letter and number of iterations, outermost first; each divides the block.
+        Letter and step, outermost first; a step is smaller than the block, the last one has what is left.
     halo
         Whether what the next tile of input shares with the last one stays.
     """
@@ -88,13 +91,10 @@ class LevelProgram:
         return [i for i, place in enumerate(self.places) if place.memory and operand in place.holds]
 
     def blocks(self) -> list[dict[str, int]]:
-        """Return the block that enters each place, and last the one that is multiplied."""
+        """Return the largest block that enters each place, and last the one that is multiplied."""
         found = [dict(self.extents)]
         for place in self.places:
-            block = dict(found[-1])
-            for loop, trips in place.loops:
-                block[loop] //= trips
-            found.append(block)
+            found.append({**found[-1], **dict(place.loops)})
         return found
 
 
@@ -144,16 +144,46 @@ class Tally:
         self.steps += times * other.steps
 
 
+class Share(NamedTuple):
+    """Iterations of a loop whose blocks inside are of one size.
+
+    Attributes
+    ----------
+    times
+        How many.
+    begins
+        Whether the first one is among them.
+    """
+
+    size: int
+    times: int
+    begins: bool
+
+
+def shares(block: int, step: int, apart: bool) -> list[Share]:
+    """Return the iterations of a loop through a block, the last of which may be cut off.
+
+    Parameters
+    ----------
+    apart
+        Whether the first iteration stands alone.
+    """
+    whole, left = divmod(block, step)
+    if not whole:
+        return [Share(block, 1, True)]
+    found = [Share(step, 1, True), Share(step, whole - 1, False)] if apart else [Share(step, whole, True)]
+    return [share for share in (*found, Share(left, 1, False)) if share.times and share.size]
+
+
 @dataclass
 class Execution:
     """One execution of a program."""
 
     program: LevelProgram
-    known: dict[tuple[int, State], Tally] = field(default_factory=dict)
+    known: dict[tuple[int, State, tuple[int, ...]], Tally] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         program = self.program
-        self.blocks = program.blocks()
         self.holders = [program.holders(operand) for operand in range(3)]
         # For each operand: the places whose loops fetch tiles, with where these come from.
         self.fetching: list[dict[int, int]] = [{} for _ in range(3)]
@@ -179,55 +209,59 @@ class Execution:
 
     def run(self) -> Tally:
         """Execute all."""
-        return self._run(0, State(frozenset(range(3)), True))
+        return self._run(0, State(frozenset(range(3)), True), dict(self.program.extents))
 
     def _nothing(self) -> Tally:
         shape = len(self.program.places), 2, 2, 4
         return Tally(np.zeros(shape, np.int64), np.zeros(shape, np.int64))
 
-    def _run(self, number: int, state: State) -> Tally:
-        """Execute the block that enters a place."""
+    def _run(self, number: int, state: State, block: Block) -> Tally:
+        """Execute a block that enters a place."""
         if number == len(self.program.places):
             return Tally(self._nothing().every, self._nothing().first, 1)
-        if (number, state) not in self.known:
-            place = self.program.places[number]
-            self.known[number, state] = (self._repeat if place.memory else self._unroll)(number, state)
-        return self.known[number, state]
+        key = number, state, tuple(block.values())
+        if key not in self.known:
+            memory = self.program.places[number].memory
+            self.known[key] = (self._repeat if memory else self._unroll)(number, state, block)
+        return self.known[key]
 
-    def _unroll(self, number: int, state: State) -> Tally:
-        """Execute a block at all instances side by side."""
+    def _unroll(self, number: int, state: State, block: Block) -> Tally:
+        """Execute a block at all instances side by side, of which the first has the most to do."""
         loops = self.program.places[number].loops
-        instances = prod(trips for _, trips in loops)
-        leaders = prod(trips for loop, trips in loops if loop not in self.program.reduced)
-        state = replace(state, along=None)
-        leading = self._run(number + 1, state)
-        found = Tally(leaders * leading.every, leading.first.copy(), leading.steps)
-        if instances > leaders:
-            others = self._run(number + 1, replace(state, leads=False))
-            found.every += (instances - leaders) * others.every
+        state, found = replace(state, along=None), self._nothing()
+        reduced = self.program.reduced
+        parts = [shares(block[loop], step, loop in reduced) for loop, step in loops]
+        for each in product(*parts):
+            inside, leads = {**block}, state.leads
+            for (loop, _), share in zip(loops, each, strict=True):
+                inside[loop] = share.size
+                leads = leads and (share.begins or loop not in reduced)
+            tally = self._run(number + 1, replace(state, leads=leads), inside)
+            found.every += prod(share.times for share in each) * tally.every
+            if all(share.begins for share in each):
+                found.first, found.steps = tally.first.copy(), tally.steps
         return found
 
-    def _repeat(self, number: int, state: State) -> Tally:
+    def _repeat(self, number: int, state: State, block: Block) -> Tally:
         """Execute a memory's loops."""
         place, found = self.program.places[number], self._nothing()
-        state = self._enter(number, state, found)
+        state = self._enter(number, state, block, found)
         for position in range(-1, len(place.loops)):
-            for times, inner in self._iterations(place, position, state):
-                if times:
-                    self._fetch(number, inner, times, found)
-                    found.add(self._run(number + 1, inner), times)
+            for times, inner, inside in self._iterations(place, position, state, block):
+                self._fetch(number, inner, times, inside, found)
+                found.add(self._run(number + 1, inner, inside), times)
         return found
 
-    def _enter(self, number: int, state: State, found: Tally) -> State:
+    def _enter(self, number: int, state: State, block: Block, found: Tally) -> State:
         """Take over the tiles of a memory that are another one than before; return what is found inside."""
         if number == 0:
             return state
         leads, fresh = state.leads, state.fresh
         for operand in self.program.places[number].holds:
-            amount = self.program.elements(operand, self.blocks[number])
+            amount = self.program.elements(operand, block)
             if operand != OUTPUT:
                 if operand == INPUT and self.program.places[number].halo and state.along is not None:
-                    amount = self.program.fresh(self.blocks[number], state.along)
+                    amount = self.program.fresh(block, state.along)
                 self._count(found, number, INSIDE, WRITTEN, operand, amount * (operand in state.moved))
                 continue
             if OUTPUT in state.moved:
@@ -242,33 +276,51 @@ class Execution:
         keeps = INPUT not in self.program.places[number].holds
         return State(state.moved, fresh, leads, state.along if keeps else None)
 
-    def _iterations(self, place: Place, position: int, state: State) -> list[tuple[int, State]]:
-        """Return the iterations in which the loop at a position goes on: how many, and what is found inside.
+    def _iterations(
+        self, place: Place, position: int, state: State, block: Block
+    ) -> Iterator[tuple[int, State, dict[str, int]]]:
+        """Go through the iterations in which the loop at a position goes on, those that are alike together.
 
         Those further in begin anew; at position -1 all do.
+
+        Yields
+        ------
+        times
+            How many are alike.
+        state, block
+            How the block inside is found, and its size.
         """
         uses, reduced = self.program.uses, self.program.reduced
         again = place.loops[max(position, 0) :]
         moved = {operand for operand in range(3) if any(loop in uses[operand] for loop, _ in again)}
-        if position < 0:
-            along = None if INPUT in moved else state.along
-            return [(1, State(state.moved | moved, state.fresh, state.leads, along))]
-        loop, trips = place.loops[position]
-        begins = any(letter in uses[INPUT] for letter, _ in again[1:])
-        along = loop if loop in SLIDING and not begins else None
-        outer = place.loops[:position]
-        times = (trips - 1) * prod(each for _, each in outer)
-        first = 0
-        if state.fresh and loop not in reduced:
-            first = (trips - 1) * prod(each for letter, each in outer if letter not in reduced)
-        return [
-            (first, State(frozenset(moved), True, state.leads, along)),
-            (times - first, State(frozenset(moved), False, state.leads, along)),
-        ]
+        along = None if INPUT in moved else state.along
+        if position >= 0:
+            loop = place.loops[position][0]
+            begins = any(letter in uses[INPUT] for letter, _ in again[1:])
+            along = loop if loop in SLIDING and not begins else None
+        else:
+            moved |= state.moved
+        parts = []
+        for at, (loop, step) in enumerate(place.loops):
+            begun = at < position and not (state.fresh and loop in reduced)
+            each = shares(block[loop], step, not begun)
+            parts.append([one for one in each if at < position or one.begins == (at > position)])
+        for chosen in product(*parts):
+            inside, fresh = {**block}, state.fresh
+            for (loop, _), share in zip(place.loops, chosen, strict=True):
+                inside[loop] = share.size
+                fresh = fresh and (share.begins or loop not in reduced)
+            times = prod(share.times for share in chosen)
+            yield times, State(frozenset(moved), fresh, state.leads, along), inside
 
-    def _fetch(self, number: int, state: State, times: int, found: Tally) -> None:
-        """Count what an iteration fetches for the memories further in, or for the multipliers."""
-        block = self.blocks[number + 1]
+    def _fetch(self, number: int, state: State, times: int, block: Block, found: Tally) -> None:
+        """Count what some iterations fetch for the memories further in, or for the multipliers.
+
+        Parameters
+        ----------
+        block
+            The one inside.
+        """
         for operand in range(3):
             parent = self.fetching[operand].get(number)
             if parent is None or not (operand in state.moved or self.straight[operand] == number):

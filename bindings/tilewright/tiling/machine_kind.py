@@ -42,6 +42,10 @@ class LayerLimits(Protocol):
     def at_most(self) -> CostLimits:
         """What plans may cost."""
 
+    @property
+    def factors(self) -> str | None:
+        """Which steps plans may have, None for the kind's default."""
+
 
 class LayerProblem(Protocol):
     """A problem with one layer, as a kind of machine sees it; see `tilewright.tiling.problem.Problem`."""

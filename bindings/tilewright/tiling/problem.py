@@ -45,7 +45,7 @@ PARTITIONS = {"dsp": ("any",), "npu": ("any", "KS", "KS&OFM", "OFM"), "hierarchy
 ALONE = ("pareto", "edp")
 """Objectives of a single layer, whose values for layers do not add up to that for a network."""
 
-FACTORS = {"dsp": ("even",), "npu": ("even",), "hierarchy": ("perfect",)}
+FACTORS = {"dsp": ("even",), "npu": ("even",), "hierarchy": ("perfect", "any")}
 """Sizes of tiles that plans can be limited to, the default first."""
 
 
@@ -137,8 +137,8 @@ class TilingLimits(Spec):
     at_most
         What the plan of a layer may cost at most.
     factors
-        Hierarchy: ``perfect``, tiles divide the tile outside of them. DSP and NPU: ``even``, tiles of a loop
-        are as large as each other but for the last.
+        Hierarchy: ``perfect``, tiles divide the tile outside of them, or ``any``, the last one of a loop may
+        be smaller. DSP and NPU: ``even``, tiles of a loop are as large as each other but for the last.
     """
 
     table_name: ClassVar[str] = "limits"
@@ -182,6 +182,7 @@ class Problem(Spec):
         self._check_choices()
         self._check_level()
         self._check_between()
+        self._check_factors()
         if self.layer is not None:
             for name in self.traded or self.objective.names or (self.minimise,):
                 self.machine.check(self.layer, name)
@@ -240,6 +241,18 @@ class Problem(Spec):
                 raise InputError(field, list(between), limit)
         if between[0] == between[1]:
             raise InputError(field, list(between), f"takes two different ones of: {', '.join(known)}")
+
+    def _check_factors(self) -> None:
+        """Refuse what is known of steps that divide alone, where others are allowed."""
+        if self.limits.factors != "any" or self.machine.kind != "hierarchy":
+            return
+        if not self.plain:
+            asked = "of one objective without limits of cost"
+            raise InputError("limits.factors", "any", f"is for plans {asked}; others take perfect")
+        for level in self.machine.levels:
+            if level.halo:
+                limit = f"machine.levels.{level.name}.halo is for factors that are perfect"
+                raise InputError("limits.factors", "any", limit)
 
     @property
     def traded(self) -> tuple[str, str] | None:

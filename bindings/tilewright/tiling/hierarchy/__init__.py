@@ -16,6 +16,7 @@ from tilewright.simulator.levels import READ, WRITTEN, Execution
 from tilewright.simulator.reference import convolution, random_values
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
+from tilewright.tiling.hierarchy import bounds
 from tilewright.tiling.hierarchy.cost import Cost
 from tilewright.tiling.hierarchy.exact.lattice import MOST, Lattice
 from tilewright.tiling.hierarchy.exact.tables import Tables
@@ -32,7 +33,8 @@ LayerPlan = HierarchyPlan
 def violation(problem: LayerProblem, plan: HierarchyPlan) -> str | None:
     """Say what is wrong with a plan, or None for a valid one."""
     nest = Nest(problem.one_layer, problem.machine, plan)
-    return nest.malformed() or nest.outside_of_space() or nest.overflow()
+    divide = problem.limits.factors != "any"
+    return nest.malformed() or nest.outside_of_space(divide=divide) or nest.overflow()
 
 
 def objective(problem: LayerProblem, plan: HierarchyPlan) -> int:
@@ -155,16 +157,25 @@ def _levels(machine: HierarchyMachine, moved: Moved) -> dict[str, Any]:
 
 def best_bound(problem: LayerProblem) -> Bound:
     """Return a lower bound: every memory is filled with what it needs at least, and no PE ever waits."""
-    name = "compulsory traffic"
-    if Lattice(problem.one_layer).many > MOST:
-        return Bound(name, 0)
-    given, machine = (_counted(problem), problem.level), problem.machine
-    least = min(Tables(problem.one_layer, machine.keeping(kept), *given).least() for kept in machine.choices)
+    name, layer = "compulsory traffic", problem.one_layer
+    given, machines = (
+        (_counted(problem), problem.level),
+        map(problem.machine.keeping, problem.machine.choices),
+    )
+    if problem.limits.factors == "any":
+        least = min(bounds.least(layer, machine, *given) for machine in machines)
+    elif Lattice(layer).many > MOST:
+        least = 0
+    else:
+        least = min(Tables(layer, machine, *given).least() for machine in machines)
     return Bound(name, shown(_counted(problem), least))
 
 
 def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
-    """Return the best plan of a layer, or all plans of a front; None if nothing is feasible."""
+    """Return the best plan of a layer, or all plans of a front; None if nothing is feasible.
+
+    Of plans with steps that divide, which proves nothing where others are allowed.
+    """
     from tilewright.tiling.hierarchy.exact import front, search  # for start-up time: numba
 
     if problem.traded:
@@ -176,4 +187,7 @@ def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
         return Exact(points[0].values[0], tuple(each.plan for each in points), proven) if points else None
     given = problem.one_layer, problem.machine, problem.minimise, problem.level, deadline
     found = search.best_plan(*given, problem.limits.at_most.given)
-    return None if found is None else Exact(shown(problem.minimise, found.value), (found.plan,), found.proven)
+    if found is None:
+        return None
+    proven = found.proven and problem.limits.factors != "any"
+    return Exact(shown(problem.minimise, found.value), (found.plan,), proven)

@@ -8,13 +8,12 @@ from tilewright.tiling.hierarchy.nest import Nest, fresh
 
 
 def lower(nest: Nest) -> LevelProgram:
-    """Return the program of a nest whose steps divide its blocks."""
+    """Return the program of a nest."""
     places = []
     for i, node in enumerate(nest.machine.nodes):
         holds = () if node.axis is not None else nest.machine.levels[node.level].holds
-        loops = tuple((loop, nest.trips(i, loop)) for loop, _ in nest.plan.nest[i])
         held = frozenset(map(OPERANDS.index, holds))
-        places.append(Place(node.name, node.axis is None, held, loops, i in nest.machine.halos))
+        places.append(Place(node.name, node.axis is None, held, nest.plan.nest[i], i in nest.machine.halos))
     return LevelProgram(
         places=tuple(places),
         extents=nest.extents,

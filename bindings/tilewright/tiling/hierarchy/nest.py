@@ -143,12 +143,18 @@ class Nest:
             return f"kept: the plan holds {dict(self.plan.kept)}, what may be held is {free}"
         return None
 
-    def outside_of_space(self) -> str | None:
-        """Say why the nest is none of those that are searched, or None."""
+    def outside_of_space(self, *, divide: bool = True) -> str | None:
+        """Say why the nest is none of those that are searched, or None.
+
+        Parameters
+        ----------
+        divide
+            Whether every step has to divide the block outside.
+        """
         for number, (node, allowed) in enumerate(zip(self.machine.nodes, self.machine.allowed, strict=True)):
             for letter, step in self.plan.nest[number]:
                 block, loop = self.blocks[number][letter], LOOPS[letter]
-                if block % step:
+                if divide and block % step:
                     return f"factors: {node.name} cuts {block} {loop} in steps of {step}, no divisor"
                 if letter not in allowed:
                     passes = "which would move what passes by it from outside of the array"

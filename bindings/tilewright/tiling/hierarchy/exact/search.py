@@ -304,6 +304,8 @@ def best_plan(
     level: str,
     deadline: float = float("inf"),
     at_most: Mapping[str, int] | None = None,
+    *,
+    quick: bool = False,
 ) -> BestPlan | None:
     """Return the best plan of a layer, None where none fits.
 
@@ -315,6 +317,8 @@ def best_plan(
         ``time.monotonic()`` after which the best plan so far is returned, not as proven.
     at_most
         What a plan may cost, of accesses, cycles and energy.
+    quick
+        Whether the first pass is enough, which proves nothing.
 
     Raises
     ------
@@ -329,7 +333,7 @@ def best_plan(
         searches.append((tables.least(), Search(tables, kept)))
     searches.sort(key=lambda pair: pair[0])
     best: BestPlan | None = None
-    for beam in (BEAM, None):
+    for beam in (BEAM,) if quick else (BEAM, None):
         for least, search in searches:
             if best is not None and least >= best.value:
                 break  # as no plan is better of those that hold this, or of later ones
@@ -339,4 +343,4 @@ def best_plan(
                 if best is None:
                     raise
                 return best._replace(proven=False)
-    return best
+    return best._replace(proven=False) if quick and best is not None else best
