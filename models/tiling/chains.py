@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import pyomo.environ as pyo
 
 from tilewright.tiling import Plan, Problem, best_bound, objective
-from tilewright.tiling.hierarchy.chains import Amount, Chains, Key, suits_chains
+from tilewright.tiling.hierarchy.chains import Amount, Chains, Key, refuse_others
 from tilewright.tiling.hierarchy.exact.charges import SPENT
 from tilewright.tiling.hierarchy.machine import Kept
 from tilewright.tiling.hierarchy.measure import TICKS
@@ -56,8 +56,8 @@ class Part(NamedTuple):
 
 
 def suits(problem: Problem) -> bool:
-    """Whether this is a hierarchy without halos, with one objective that is a sum or a maximum of sums."""
-    return suits_chains(problem)
+    """Whether this is a layer on a hierarchy of memories."""
+    return problem.machine.kind == "hierarchy"
 
 
 def size(problem: Problem) -> int:
@@ -137,6 +137,7 @@ def read(m: Any) -> Plan:
 @lru_cache(maxsize=4)
 def _parts(problem: Problem) -> tuple[Part, ...]:
     """Return the parts of a problem."""
+    refuse_others(problem)
     parts = []
     for kept in problem.machine.choices:
         machine = problem.machine.keeping(kept)

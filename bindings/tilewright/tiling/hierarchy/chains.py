@@ -15,6 +15,7 @@ from itertools import combinations, product
 from math import prod
 from typing import Any, NamedTuple
 
+from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Layer
 from tilewright.tiling.hierarchy.exact.charges import OUTPUT, SPENT, STEPS, TIME, Charges
 from tilewright.tiling.hierarchy.exact.lattice import divisors
@@ -32,18 +33,28 @@ Cut = tuple[int, str]
 Key = int | tuple[int, int]
 """What a chain contributes to a product: a factor, or iterations and the size of a block."""
 
+TAKEN = ("accesses", "cycles", "energy")
+"""Objectives that are sums, or the longest of several sums."""
+
 WINDOWS = "".join(map("".join, AXES))
 
 
-def suits_chains(problem: Any) -> bool:
-    """Whether this is a hierarchy without halos, with one objective that is a sum or a maximum of sums."""
-    machine = problem.machine
-    return (
-        machine.kind == "hierarchy"
-        and problem.plain
-        and problem.minimise in ("accesses", "cycles", "energy")
-        and not any(level.halo for level in machine.levels)
-    )
+def refuse_others(problem: Any) -> None:
+    """Refuse what the formulations on chains do not take.
+
+    Raises
+    ------
+    InputError
+        For lists of objectives and limits of cost, objectives that are no sums, and halos.
+    """
+    problem.refuse_limits("the declarative formulations")
+    if problem.minimise not in TAKEN:
+        limit = f"the declarative formulations take {', '.join(TAKEN)}; exhaustive takes all"
+        raise InputError("objective.minimise", problem.minimise, limit)
+    for level in problem.machine.levels:
+        if level.halo:
+            limit = "is unknown to the declarative formulations; exhaustive takes it"
+            raise InputError(f"machine.levels.{level.name}.halo", level.halo, limit)
 
 
 class Order(NamedTuple):
