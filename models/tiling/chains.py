@@ -2,10 +2,10 @@
 
 One binary for each loop and chain of blocks says how the loop is cut, so every step divides the block outside
 by construction; one for each memory and order of its loops says which operand stays. Costs and tiles are
-products over the loops, which no linear program has. But a product of factors that take few values each is the
-sum of all its possible values, times a variable that is 1 for the one that the chains select: its *picks*. For
-each value of a factor, the picks with it sum to what the chains with it do. Where a tile's fetches depend on the
-innermost loop that moves it, there are picks for each case, and a binary for the case.
+products over the loops, which no linear program has. But a product of factors that take few values each is
+the sum of all its possible values, each times a variable that is 1 for the one that the chains select: its
+*picks*. For each value of a factor, the picks with it sum to what the chains with it do. Where a tile's
+fetches depend on the innermost loop that moves it, there are picks for each case, and a binary for the case.
 
 With what levels may hold, each combination has variables of its own, and one combination is used.
 
@@ -15,15 +15,15 @@ Extra: picks of all cases together follow the chains where the cases agree in wh
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import gcd
 from typing import Any, NamedTuple
 
 import pyomo.environ as pyo
 
-from tilewright.tiling import Plan, Problem, best_bound, objective
+from tilewright.tiling import Plan, Problem, best_bound, objective, violation
 from tilewright.tiling.hierarchy.chains import Amount, Chains, Key, refuse_others
-from tilewright.tiling.hierarchy.exact.charges import SPENT
 from tilewright.tiling.hierarchy.machine import Kept
 from tilewright.tiling.hierarchy.measure import TICKS
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
@@ -95,7 +95,8 @@ def build(problem: Problem, extras: bool = True) -> Any:
         return m
     spent = [term for p in m.PARTS for term in m.part[p].spent]
     lowest = min(value for p in m.PARTS for value in parts[p].chains.constants)
-    m.unit = gcd(*(value for value, _ in spent), *(c - lowest for part in parts for c in part.chains.constants)) or 1
+    apart = [value - lowest for part in parts for value in part.chains.constants]
+    m.unit = gcd(*(value for value, _ in spent), *apart) or 1
     # No plan costs less than the bound: counted from there, in whole units, objectives are small.
     m.offset = lowest + (best_bound(problem).value - lowest) // m.unit * m.unit
     expression = sum(value // m.unit * variable for value, variable in spent)
@@ -111,6 +112,8 @@ def start(m: Any, plan: Plan) -> None:
     given = plan.layers[0]
     for variable in m.component_data_objects(pyo.Var):
         variable.set_value(0)
+    if violation(m.problem, plan) is not None:
+        return
     for p, part in enumerate(m.parts):
         if isinstance(given, HierarchyPlan) and given.kept == part.kept:
             m.uses[p] = 1
@@ -138,10 +141,10 @@ def read(m: Any) -> Plan:
 def _parts(problem: Problem) -> tuple[Part, ...]:
     """Return the parts of a problem."""
     refuse_others(problem)
-    parts = []
-    for kept in problem.machine.choices:
-        machine = problem.machine.keeping(kept)
-        chains = Chains(problem.one_layer, machine, problem.minimise, problem.level)
+    machine, parts = problem.machine, []
+    assert machine.kind == "hierarchy"
+    for kept in machine.choices:
+        chains = Chains(problem.one_layer, machine.keeping(kept), problem.minimise, problem.level)
 
         def listed(amount: Amount, chains: Chains = chains) -> Listed:
             picks = [
@@ -151,13 +154,16 @@ def _parts(problem: Problem) -> tuple[Part, ...]:
             ]
             return Listed(amount, picks)
 
-        rooms = [
-            (bits, [(listed(amount), widths) for amount, widths in held]) for bits, held in chains.rooms
-        ]
+        rooms = [(bits, [(listed(amount), widths) for amount, widths in held]) for bits, held in chains.rooms]
         charged = [listed(amount) for amount in chains.amounts.values()]
         limits = [listed(amount) for amount in chains.limits]
         parts.append(Part(kept, chains, charged, limits, rooms, listed(chains.instances)))
     return tuple(parts)
+
+
+def _numbered(lists: Mapping[Any, Sequence[Any]]) -> list[tuple[Any, int]]:
+    """Return the numbers of what is in each list, with the name of the list."""
+    return [(name, n) for name, every in lists.items() for n in range(len(every))]
 
 
 class _Builder:
@@ -179,15 +185,9 @@ class _Builder:
     def build(self, timed: bool) -> None:
         """Build the block."""
         b, chains = self.b, self.chains
-        b.CHAINS = pyo.Set(
-            dimen=2, initialize=[(loop, n) for loop, every in chains.chains.items() for n in range(len(every))]
-        )
-        b.ORDERS = pyo.Set(
-            dimen=2, initialize=[(i, n) for i, every in chains.orders.items() for n in range(len(every))]
-        )
-        b.CASES = pyo.Set(
-            dimen=2, initialize=[(name, n) for name, every in chains.switches.items() for n in range(len(every))]
-        )
+        b.CHAINS = pyo.Set(dimen=2, initialize=_numbered(chains.chains))
+        b.ORDERS = pyo.Set(dimen=2, initialize=_numbered(chains.orders))
+        b.CASES = pyo.Set(dimen=2, initialize=_numbered(chains.switches))
         b.CUTS = pyo.Set(dimen=2, initialize=sorted(chains.cuts))
         b.chain = pyo.Var(b.CHAINS, domain=pyo.Binary)  # the loop's blocks are these
         b.order = pyo.Var(b.ORDERS, domain=pyo.Binary)  # the memory's loops have this order
@@ -230,8 +230,8 @@ class _Builder:
     def _orders(self) -> None:
         """Say which orders a memory's loops can have.
 
-        Each loop but that over groups leaves one operand in place. So one stays, unless there are groups to go
-        through last, or no loops.
+        Each loop but that over groups leaves one operand in place. So one stays, unless the innermost loop is
+        that over groups, or there is none.
         """
         b = self.b
         for i, every in self.chains.orders.items():
@@ -256,9 +256,8 @@ class _Builder:
                     b.rows.add(b.case[name, n] + b.cut[cut] <= self.uses)
                 if case.orders:
                     every = self.chains.orders[case.node]
-                    b.rows.add(
-                        b.case[name, n] <= sum(b.order[case.node, every.index(order)] for order in case.orders)
-                    )
+                    ordered = sum(b.order[case.node, every.index(order)] for order in case.orders)
+                    b.rows.add(b.case[name, n] <= ordered)
 
     def _factor(self, loop: str, keys: tuple[Key, ...]) -> dict[Key, Any]:
         """Return for what a loop may contribute the variables that say so."""

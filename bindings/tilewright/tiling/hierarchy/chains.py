@@ -1,9 +1,10 @@
 """A plan as one chain of divisors for each loop, and what it costs as a sum of products over the loops.
 
-A *chain* says which block of a loop enters each node; each divides the one before. An *amount* is what crosses
-a boundary on one side, or the like: a product of a factor for each loop, which the loop's chain decides. Which
-product it is may depend on the plan, as a tile is brought again by loops outside of the innermost loop that
-moves it: a *switch* has a case for each such loop's node and for what stays there.
+A *chain* says which block of a loop enters each node; each divides the one before. An *amount* is what
+crosses a boundary, counted on one side of it, or the like: a product of a factor for each loop, which the
+loop's chain decides. Which product it is may depend on the plan, as a tile is brought again by the loops
+outside of the innermost one that moves it: a *switch* has a case for each node where that one may be, and for
+what stays there.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations, product
+from itertools import combinations, islice, product
 from math import prod
 from typing import Any, NamedTuple
 
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Layer
-from tilewright.tiling.hierarchy.exact.charges import OUTPUT, SPENT, STEPS, TIME, Charges
+from tilewright.tiling.hierarchy.exact.charges import OUTPUT, SPENT, STEPS, Charges
 from tilewright.tiling.hierarchy.exact.lattice import divisors
 from tilewright.tiling.hierarchy.machine import LOOPS, OPERANDS, REDUCED, USES, HierarchyMachine
 from tilewright.tiling.hierarchy.measure import TICKS, attojoules
@@ -38,6 +39,12 @@ TAKEN = ("accesses", "cycles", "energy")
 
 WINDOWS = "".join(map("".join, AXES))
 
+MOST_CHAINS = 20_000
+"""Most chains of a loop that are listed."""
+
+MOST_VALUES = 300_000
+"""Most values of an amount that are listed."""
+
 
 def refuse_others(problem: Any) -> None:
     """Refuse what the formulations on chains do not take.
@@ -57,6 +64,11 @@ def refuse_others(problem: Any) -> None:
             raise InputError(f"machine.levels.{level.name}.halo", level.halo, limit)
 
 
+def too_large(what: str) -> InputError:
+    """Return the error that a layer or a machine is too large for the formulations."""
+    return InputError("method", "a formulation on chains", f"would have {what}; exhaustive has no such limit")
+
+
 class Order(NamedTuple):
     """How a memory's loops are ordered.
 
@@ -73,7 +85,9 @@ class Order(NamedTuple):
 
 
 class Case(NamedTuple):
-    """When a case of a switch may be taken: exactly one of them fits a plan, but for those that only cost more.
+    """When a case of a switch may be taken.
+
+    One of them fits each plan; where several do, the first one costs least.
 
     Attributes
     ----------
@@ -157,7 +171,7 @@ class Chains:
         self.sizes = extents(layer)
         self.memories = [i for i, node in enumerate(self.nodes) if node.axis is None]
         self.axes = [i for i, node in enumerate(self.nodes) if node.axis is not None]
-        self.chains = {loop: list(self._chains_of(loop, size, 0)) for loop, size in self.sizes.items()}
+        self.chains = {loop: self._listed(loop) for loop in self.sizes}
         self.cuts = {
             (i, loop)
             for loop, chains in self.chains.items()
@@ -174,6 +188,13 @@ class Chains:
         self.constants = self._constants()
         self._charge()
 
+    def _listed(self, loop: str) -> list[tuple[int, ...]]:
+        """Return all chains of a loop."""
+        found = list(islice(self._chains_of(loop, self.sizes[loop], 0), MOST_CHAINS + 1))
+        if len(found) > MOST_CHAINS:
+            raise too_large(f"more than {MOST_CHAINS} ways to cut the {LOOPS[loop]}")
+        return found
+
     def _chains_of(self, loop: str, size: int, i: int) -> Iterable[tuple[int, ...]]:
         """Return the chains of a loop from a node on."""
         if i == len(self.nodes):
@@ -189,7 +210,7 @@ class Chains:
     def _orders(self, i: int) -> list[Order]:
         """Return the orders of a memory's loops.
 
-        Where another fetch of outputs can be a gain, some of the loops that do not move them may stay outside.
+        Where another fetch of outputs can be a gain, some loops that do not move them may be further out.
         """
         found = [Order("", "")]
         for operand in OPERANDS:
@@ -236,6 +257,8 @@ class Chains:
     def values(self, amount: Amount, one: Product) -> list[tuple[tuple[Key, ...], int]]:
         """Return what a product may be: what each of its loops contributes, and the value."""
         classes = one.classes()
+        if one.operand == "input" and prod(map(len, classes.values())) > MOST_VALUES:
+            raise too_large(f"more than {MOST_VALUES} values of an amount of input")
         if one.operand != "input":  # factors alone, of which too large ones are dropped early
             found: list[tuple[tuple[Key, ...], int]] = [((), 1)]
             for keys in classes.values():
@@ -245,6 +268,8 @@ class Chains:
                     for key in keys
                     if isinstance(key, int) and (amount.most is None or value * key <= amount.most)
                 ]
+                if len(found) > MOST_VALUES:
+                    raise too_large(f"more than {MOST_VALUES} values of an amount")
             return found
         pairs = (
             (chosen, self.value(one, dict(zip(classes, chosen, strict=True))))
@@ -265,21 +290,22 @@ class Chains:
         level, bits = self.machine.levels[self.nodes[i].level], self.machine.bits
         held = []
         for operand in level.holds:
-            widths, switch = (int(getattr(bits, operand)),), ""
+            widths, switch = [int(getattr(bits, operand))], ""
             if operand == "output" and bits.partial > bits.output and (cuts := self._incomplete(i)):
-                widths, switch = (bits.output, bits.partial), f"complete {i}"
+                widths, switch = [bits.output, bits.partial], f"complete {i}"
                 self.switches[switch] = [Case(none_of=cuts), Case()]
             tile = self._product({}, operand, i)
-            held.append((operand, Amount(switch, (tile,) * len(widths)), [level.copies * w for w in widths]))
+            held.append((operand, Amount(switch, (tile,) * len(widths)), widths))
         if level.capacity_bytes is None:
             return []
-        rooms = []
-        shared = isinstance(level.capacity_bytes, int)
-        for group in [held] if shared else [[one] for one in held]:
-            given = level.capacity_bytes if shared else getattr(level.capacity_bytes, group[0][0])
-            for _, amount, widths in group:
-                amount.most = 8 * given // min(widths)
-            rooms.append((8 * given, [(amount, tuple(widths)) for _, amount, widths in group]))
+        rooms, given = [], level.capacity_bytes
+        for group in [held] if isinstance(given, int) else [[one] for one in held]:
+            most = 8 * (given if isinstance(given, int) else getattr(given, group[0][0]))
+            sizes = []
+            for _, amount, each in group:
+                amount.most = most // (level.copies * min(each))
+                sizes.append((amount, tuple(level.copies * width for width in each)))
+            rooms.append((most, sizes))
         return rooms
 
     def _incomplete(self, i: int) -> tuple[Cut, ...]:
@@ -307,13 +333,23 @@ class Chains:
                     if quantity.kind == SPENT:
                         outside = [i for i in self.axes if i < parent]
                         inside = [i for i in self.axes if i < child]
-                    self._fetched(q, operand, (parent, child), after, outside, after, self.charges.outer[parent, o, q])
+                    outer, inner = self.charges.outer[parent, o, q], 0
                     if child < len(self.nodes):
-                        self._fetched(q, operand, (parent, child), after, inside, child, self.charges.inner[child, o, q])
-                    if operand == "output" and quantity.kind == TIME:
-                        self._once(q, parent, after, self.charges.first_out[parent, q], self.charges.last_out[parent, q])
-                        if child < len(self.nodes):
-                            self._once(q, child, child, self.charges.first_in[child, q], self.charges.last_in[child, q])
+                        inner = self.charges.inner[child, o, q]
+                    where = q, operand, (parent, child), after
+                    self._fetched(*where, outside, after, outer)
+                    self._fetched(*where, inside, child, inner)
+        self._charge_once()
+
+    def _charge_once(self) -> None:
+        """List what outputs cost less that come or leave once; only times have such charges."""
+        charges = self.charges
+        for parent, child in charges.crossings("output"):
+            after = min([i for i in self.axes if parent < i < child], default=child)
+            for q in range(len(self.quantities)):
+                self._once(q, parent, after, charges.first_out[parent, q], charges.last_out[parent, q])
+                if child < len(self.nodes):
+                    self._once(q, child, child, charges.first_in[child, q], charges.last_in[child, q])
 
     def _add(self, q: int, charge: int, switch: str, products: tuple[Product | None, ...]) -> None:
         """Charge an amount; equal ones are one."""
@@ -323,7 +359,14 @@ class Chains:
         amount.charges[q] = amount.charges.get(q, 0) + int(charge)
 
     def _fetched(
-        self, q: int, operand: str, crossing: tuple[int, int], after: int, arrays: list[int], at: int, charge: int
+        self,
+        q: int,
+        operand: str,
+        crossing: tuple[int, int],
+        after: int,
+        arrays: list[int],
+        at: int,
+        charge: int,
     ) -> None:
         """Charge the elements of an operand that are fetched across a boundary, on one of its sides.
 
@@ -340,7 +383,7 @@ class Chains:
         outside = [i for i in self.memories if i < after]
         moves = USES[operand]
         if child == len(self.nodes):
-            nodes = {loop: outside + arrays for loop in LOOPS}
+            nodes = dict.fromkeys(LOOPS, outside + arrays)
             self._add(q, charge, "", (self._product(nodes, operand, at),))
             return
         cases, products = [], []
@@ -350,7 +393,7 @@ class Chains:
             cases.append(one)
             products.append(self._product(nodes, operand, at))
 
-        case(Case(none_of=self._among(outside, moves)), dict.fromkeys(LOOPS, []))
+        case(Case(none_of=self._among(outside, moves)), {loop: [] for loop in LOOPS})
         for j in outside:
             moving = self._among([j], moves)
             if not moving:
@@ -373,10 +416,10 @@ class Chains:
     def _once(self, q: int, node: int, at: int, first: int, last: int) -> None:
         """Charge what outputs cost less that come or leave once, of the first instance of a node."""
         outside = [i for i in self.memories if i < at]
-        outputs = self._product({loop: outside for loop in USES["output"]}, "output", at)
+        outputs = self._product(dict.fromkeys(USES["output"], outside), "output", at)
         self._add(q, first, "", (outputs,))
         adding = self._among([i for i in self.axes if i < node], REDUCED)
-        if not adding:
+        if not adding or not last:
             self._add(q, last, "", (outputs,))
             return
         switch = f"ending {node}"
@@ -403,7 +446,7 @@ class Chains:
     def instances(self) -> Amount:
         """How many multipliers are used."""
         most = prod(node.axis.size for node in self.nodes if node.axis is not None)
-        return Amount("", (self._product({loop: self.axes for loop in LOOPS}),), most)
+        return Amount("", (self._product(dict.fromkeys(LOOPS, self.axes)),), most)
 
     def ticks(self, used: int) -> int:
         """Return the time that the multipliers compute, of so many of them."""
@@ -419,7 +462,7 @@ class Chains:
             order = orders.get(i, Order("", ""))
             cut = [loop for loop, chain in chosen.items() if chain[i] > chain[i + 1]]
             # Outermost those that do not move what stays, then those that do, and last during which it stays.
-            still = STILL.get(order.operand, "")
+            still = next((STILL[operand] for operand in OPERANDS if operand == order.operand), "")
             ranks = {loop: 2 if loop in order.loops else 0 if loop in still else 1 for loop in cut}
             if not order.loops:
                 ranks = {loop: int(loop == "g") for loop in cut}
@@ -443,9 +486,7 @@ class Chains:
         known = [order for order in self.orders[i] if order.operand == operand]
         return next((order for order in known if set(order.loops) == set(last)), known[-1])
 
-    def case_of(
-        self, switch: str, chosen: Mapping[str, tuple[int, ...]], orders: Mapping[int, Order]
-    ) -> int:
+    def case_of(self, switch: str, chosen: Mapping[str, tuple[int, ...]], orders: Mapping[int, Order]) -> int:
         """Return the first case of a switch that fits a plan."""
 
         def has(cut: Cut) -> bool:

@@ -1,4 +1,4 @@
-"""Hierarchies and MiniZinc: the data of ``models/tiling/core.hierarchy.mzn``, and plans from its solutions."""
+"""Hierarchies and MiniZinc: the data of ``models/tiling/core.hierarchy.mzn``, and plans of solutions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from tilewright.spec.errors import InputError
 from tilewright.tiling import hierarchy
-from tilewright.tiling.hierarchy.chains import Amount, Chains, Key, refuse_others
+from tilewright.tiling.hierarchy.chains import Amount, Chains, Key, refuse_others, too_large
+from tilewright.tiling.hierarchy.exact.lattice import MOST, Lattice
 from tilewright.tiling.hierarchy.exact.search import BEAM, Search
 from tilewright.tiling.hierarchy.exact.tables import Tables
 from tilewright.tiling.hierarchy.machine import LOOPS
@@ -38,18 +39,22 @@ def chains_of(problem: Problem) -> Chains:
     """
     refuse_others(problem)
     machine = problem.machine
+    assert machine.kind == "hierarchy"
     for one in machine.levels:
         if one.may_hold:
             limit = "is no decision of the MiniZinc formulations; chains@highs and exhaustive take it"
             raise InputError(f"machine.levels.{one.name}.may_hold", list(one.may_hold), limit)
+    if Lattice(problem.one_layer).many > MOST:  # for the search of a known plan
+        raise too_large(f"more than {MOST} blocks")
     return Chains(problem.one_layer, machine, problem.minimise, problem.level)
 
 
 @lru_cache(maxsize=64)
 def known_plan(problem: Problem) -> HierarchyPlan | None:
     """Return the plan that the incomplete pass of the exact search finds."""
-    given = problem.one_layer, problem.machine, problem.minimise, problem.level
-    found = Search(Tables(*given), problem.machine.choices[0]).improved(None, BEAM, float("inf"))
+    chains = chains_of(problem)
+    tables = Tables(problem.one_layer, chains.machine, problem.minimise, problem.level)
+    found = Search(tables).improved(None, BEAM, float("inf"))
     return None if found is None else found.plan
 
 
@@ -68,7 +73,7 @@ def scale(problem: Problem) -> tuple[int, int]:
     """Return (offset, unit): a plan costs ``offset + unit * objective``."""
     chains, least = chains_of(problem), hierarchy.best_bound(problem).value
     if problem.minimise == "cycles":
-        return least, 1
+        return 0, 1
     lowest = min(chains.constants)
     charges = [charge for one in chains.amounts.values() for charge in one.charges.values()]
     unit = gcd(*charges, *(constant - lowest for constant in chains.constants)) or 1
@@ -90,7 +95,9 @@ class _Data:
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.chains = problem, chains_of(problem)
-        self.switches = {name: n for n, name in enumerate(sorted(set(self.chains.switches) - {""}, key=self._last), 1)}
+        # Constants depend on the last switch.
+        names = sorted(set(self.chains.switches) - {""}, key=lambda name: (name == "added", name))
+        self.switches = {name: number for number, name in enumerate(names, 1)}
         self.amounts: list[Amount] = []
         self.factors: list[Factor] = []
         self.numbers: list[int] = []
@@ -106,11 +113,6 @@ class _Data:
                 self.tiles.append((number, at, widths, self.switches.get(amount.switch, 0)))
         self.used = self.add(self.chains.instances) if self.chains.axes else 0
 
-    @staticmethod
-    def _last(name: str) -> tuple[bool, str]:
-        """Sort the switch on which constants depend last."""
-        return name == "added", name
-
     def add(self, amount: Amount) -> int:
         """Add an amount with its factors; return its number."""
         self.amounts.append(amount)
@@ -123,9 +125,8 @@ class _Data:
         if None in amount.products and not pairs:
             pairs = [("g", "g")]
         for first, second in pairs:
-            self.factors.append(
-                Factor(len(self.amounts), self.switches.get(amount.switch, 0), first, second, len(self.numbers) + 1)
-            )
+            switch, begins = self.switches.get(amount.switch, 0), len(self.numbers) + 1
+            self.factors.append(Factor(len(self.amounts), switch, first, second, begins))
             for one, table in zip(amount.products, tables, strict=True):
                 self.numbers += self._values(one, table, first, second)
         return len(self.amounts)
@@ -139,13 +140,25 @@ class _Data:
         seconds = table.get(second, (neutral,) * len(self.chains.chains[second]))
         return [self.chains.value(one, {first: a, second: b}) for a in firsts for b in seconds]
 
+    def _values_of(self, number: int) -> list[list[int]]:
+        """Return the values of each factor of an amount."""
+        begins = [one.begins - 1 for one in self.factors]
+        ends = [*begins[1:], len(self.numbers)]
+        return [
+            self.numbers[begin:end]
+            for one, begin, end in zip(self.factors, begins, ends, strict=True)
+            if one.amount == number
+        ]
+
+    def least(self, number: int) -> int:
+        """Return what an amount is at least."""
+        return prod(map(min, self._values_of(number)))
+
     def most(self, number: int) -> int:
         """Return what an amount can be at most."""
-        amount, factors = self.amounts[number - 1], [one for one in self.factors if one.amount == number]
-        ends = [one.begins - 1 for one in self.factors[1:]] + [len(self.numbers)]
-        end = dict(zip((one.begins for one in self.factors), ends, strict=True))
-        natural = prod(max(self.numbers[one.begins - 1 : end[one.begins]]) for one in factors)
-        return natural if amount.most is None else min(natural, amount.most)
+        natural = prod(map(max, self._values_of(number)))
+        given = self.amounts[number - 1].most
+        return natural if given is None else min(natural, given)
 
 
 def data(problem: Problem) -> dict[str, Any]:
@@ -167,13 +180,13 @@ def data(problem: Problem) -> dict[str, Any]:
     stays = [
         (i, n, order) for i, every in chains.orders.items() for n, order in enumerate(every, 1) if order.loops
     ]
-    worst = 0
+    worst = LARGEST  # where nothing fits, whatever it costs
     if known is not None:
-        known_cost = hierarchy.objective(problem, Plan((known,)).layers[0])
+        known_cost = hierarchy.objective(problem, known)
         worst = (known_cost - offset) // unit
     charged = [0 if timed else sum(one.charges.values()) // unit for one in tables.amounts]
     lowest = min(chains.constants)
-    least = offset if timed else (offset - lowest) // unit
+    least = 0 if timed else (offset - lowest) // unit
     most = [tables.most(n) for n in range(1, len(tables.amounts) + 1)]
     if not timed and min(charged, default=0) >= 0:
         # What spends more than a known plan in all is not worth finding.
@@ -183,7 +196,10 @@ def data(problem: Problem) -> dict[str, Any]:
         ]
     ports = _ports(tables) if timed else []
     constants = [(constant - lowest) // unit for constant in chains.constants]
-    large = max(worst, worst + least, problem.one_layer.macs * timed, *most, *map(abs, charged), *constants)
+    taken = [abs(each) for one in ports for each in one.takes]
+    macs = problem.one_layer.macs if timed else 0
+    total = worst + least if known else 0
+    large = max(worst, total, macs, *most, *map(abs, charged), *constants, *taken)
     if large > LARGEST:
         limit = f"gives numbers up to {large} in units of {unit}, and MiniZinc counts to {LARGEST}"
         raise InputError("layer", problem.one_layer.input, limit)
@@ -192,7 +208,8 @@ def data(problem: Problem) -> dict[str, Any]:
         "n_cuts": len(cuts),
         "loop_of": [{"e": loop.upper()} for _, loop in cuts],
         "cut_by": [
-            {n for n, chain in enumerate(chains.chains[loop], 1) if chain[i] > chain[i + 1]} for i, loop in cuts
+            {n for n, chain in enumerate(chains.chains[loop], 1) if chain[i] > chain[i + 1]}
+            for i, loop in cuts
         ],
         "n_memories": len(memories),
         "n_orders": [len(chains.orders[i]) for i in memories],
@@ -232,13 +249,16 @@ def data(problem: Problem) -> dict[str, Any]:
         "partial_width": [widths[-1] // _unit(chains.rooms[r - 1][1]) for r, _, widths, _ in tables.tiles],
         "timed": timed,
         "least": least,
+        "fewest": hierarchy.best_bound(problem).value if timed else 0,
         "worst": worst,
         "charge": charged,
         "constants": constants,
         "n_ports": len(ports),
-        "cycle": [cycle for cycle, _, _ in ports],
-        "computes": [computes for _, computes, _ in ports],
-        "takes": [takes for _, _, takes in ports],
+        "cycle": [one.cycle for one in ports],
+        "computes": [one.computes for one in ports],
+        "takes": [one.takes for one in ports],
+        "always": [one.always for one in ports],
+        "rest": [one.rest for one in ports],
         "used": tables.used,
         "macs": problem.one_layer.macs,
         "macs_per_cycle": problem.machine.macs_per_cycle,
@@ -250,8 +270,18 @@ def _unit(held: Sequence[tuple[Amount, tuple[int, ...]]]) -> int:
     return gcd(*(width for _, widths in held for width in widths)) or 1
 
 
-def _ports(tables: _Data) -> list[tuple[int, bool, list[int]]]:
-    """Return for each port and the multipliers: parts of a cycle, whether it computes, ticks of each amount."""
+class Port(NamedTuple):
+    """A sum that is no longer than the time; see the model."""
+
+    cycle: int
+    computes: bool
+    takes: list[int]
+    always: int
+    rest: int
+
+
+def _ports(tables: _Data) -> list[Port]:
+    """Return the ports of the memories, and what the multipliers wait for."""
     rows: list[tuple[bool, list[int]]] = []
     waiting = [0] * len(tables.amounts)
     for q, quantity in enumerate(tables.chains.quantities):
@@ -261,10 +291,16 @@ def _ports(tables: _Data) -> list[tuple[int, bool, list[int]]]:
         elif any(ticks):
             rows.append((False, ticks))
     rows.append((True, waiting))
+    ends = [(tables.least(n), tables.most(n)) for n in range(1, len(tables.amounts) + 1)]
     found = []
     for computes, ticks in rows:
         common = gcd(TICKS, *ticks)
-        found.append((TICKS // common, computes, [each // common for each in ticks]))
+        fixed = sum(each * most for each, (least, most) in zip(ticks, ends, strict=True) if least == most)
+        always, rest = divmod(fixed // common, TICKS // common)
+        takes = [
+            each // common if least < most else 0 for each, (least, most) in zip(ticks, ends, strict=True)
+        ]
+        found.append(Port(TICKS // common, computes, takes, always, rest))
     return found
 
 
@@ -276,10 +312,9 @@ def start(problem: Problem, plan: Plan) -> list[int] | None:
     given, known = plan.layers[0], known_plan(problem)
     if known is None:
         return None
-    valid = isinstance(given, HierarchyPlan) and hierarchy.violation(problem, given) is None
     inside = known
-    if valid and hierarchy.objective(problem, given) <= hierarchy.objective(problem, known):
-        inside = given
+    if isinstance(given, HierarchyPlan) and hierarchy.violation(problem, given) is None:
+        inside = min(given, known, key=lambda one: hierarchy.objective(problem, one))
     chains = chains_of(problem)
     chosen, orders = chains.chosen(inside)
     return [
