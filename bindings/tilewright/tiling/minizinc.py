@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.tiling.dsp import minizinc as dsp
+from tilewright.tiling.hierarchy import minizinc as hierarchy
 from tilewright.tiling.machine_kind import KindBridge
 from tilewright.tiling.npu import minizinc as npu
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 
-BRIDGES: dict[str, KindBridge] = {"dsp": dsp, "npu": npu}
+BRIDGES: dict[str, KindBridge] = {"dsp": dsp, "npu": npu, "hierarchy": hierarchy}
 """The bridge of each kind of machine."""
 
-CORES = {"dsp": "core.mzn", "npu": "core.npu.mzn"}
+CORES = {"dsp": "core.mzn", "npu": "core.npu.mzn", "hierarchy": "core.hierarchy.mzn"}
 """What a formulation for each kind of machine includes."""
 
 

@@ -1,0 +1,340 @@
+"""Hierarchies and MiniZinc: the data of ``models/tiling/core.hierarchy.mzn``, and plans of solutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import gcd, prod
+from typing import Any, NamedTuple
+
+from tilewright.spec.errors import InputError
+from tilewright.tiling import hierarchy
+from tilewright.tiling.hierarchy.chains import Amount, Chains, Key, refuse_others, too_large
+from tilewright.tiling.hierarchy.exact.lattice import MOST, Lattice
+from tilewright.tiling.hierarchy.exact.search import BEAM, Search
+from tilewright.tiling.hierarchy.exact.tables import Tables
+from tilewright.tiling.hierarchy.machine import LOOPS
+from tilewright.tiling.hierarchy.measure import TICKS
+from tilewright.tiling.hierarchy.nest import AXES
+from tilewright.tiling.hierarchy.plan import HierarchyPlan
+from tilewright.tiling.plan import Plan
+from tilewright.tiling.problem import Problem
+
+__all__ = ["data", "decisions", "plan", "relax", "scale", "size", "start"]
+
+LETTERS = "".join(LOOPS)
+
+LARGEST = 2**31 - 2
+"""The largest number that Gecode can handle."""
+
+
+@lru_cache(maxsize=64)
+def chains_of(problem: Problem) -> Chains:
+    """Return the chains of a problem.
+
+    Raises
+    ------
+    InputError
+        For what the formulations do not take.
+    """
+    refuse_others(problem)
+    machine = problem.machine
+    assert machine.kind == "hierarchy"
+    for one in machine.levels:
+        if one.may_hold:
+            limit = "is no decision of the MiniZinc formulations; chains@highs and exhaustive take it"
+            raise InputError(f"machine.levels.{one.name}.may_hold", list(one.may_hold), limit)
+    if Lattice(problem.one_layer).many > MOST:  # for the search of a known plan
+        raise too_large(f"more than {MOST} blocks")
+    return Chains(problem.one_layer, machine, problem.minimise, problem.level)
+
+
+@lru_cache(maxsize=64)
+def known_plan(problem: Problem) -> HierarchyPlan | None:
+    """Return the plan that the incomplete pass of the exact search finds."""
+    chains = chains_of(problem)
+    tables = Tables(problem.one_layer, chains.machine, problem.minimise, problem.level)
+    found = Search(tables).improved(None, BEAM, float("inf"))
+    return None if found is None else found.plan
+
+
+def size(problem: Problem) -> int:
+    """Return about how many constraints a formulation gives: each value of a factor."""
+    return len(_Data(problem).numbers)
+
+
+def relax(problem: Problem) -> int:
+    """Return 0: large-neighbourhood search is left out, as a good plan is known."""
+    return 0
+
+
+@lru_cache(maxsize=64)
+def scale(problem: Problem) -> tuple[int, int]:
+    """Return (offset, unit): a plan costs ``offset + unit * objective``."""
+    chains, least = chains_of(problem), hierarchy.best_bound(problem).value
+    if problem.minimise == "cycles":
+        return 0, 1
+    lowest = min(chains.constants)
+    charges = [charge for one in chains.amounts.values() for charge in one.charges.values()]
+    unit = gcd(*charges, *(constant - lowest for constant in chains.constants)) or 1
+    return lowest + (least - lowest) // unit * unit, unit
+
+
+class Factor(NamedTuple):
+    """A factor of an amount; see the model."""
+
+    amount: int
+    switch: int
+    first: str
+    second: str
+    begins: int
+
+
+class _Data:
+    """Tables of the model."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.chains = problem, chains_of(problem)
+        # Constants depend on the last switch.
+        names = sorted(set(self.chains.switches) - {""}, key=lambda name: (name == "added", name))
+        self.switches = {name: number for number, name in enumerate(names, 1)}
+        self.amounts: list[Amount] = []
+        self.factors: list[Factor] = []
+        self.numbers: list[int] = []
+        for amount in self.chains.amounts.values():
+            self.add(amount)
+        for amount in self.chains.limits:
+            self.add(amount)
+        self.tiles: list[tuple[int, int, tuple[int, ...], int]] = []
+        for number, (_, held) in enumerate(self.chains.rooms, 1):
+            for amount, widths in held:
+                # Of complete outputs and partial sums there are as many.
+                at = self.add(Amount("", amount.products[:1], amount.most))
+                self.tiles.append((number, at, widths, self.switches.get(amount.switch, 0)))
+        self.used = self.add(self.chains.instances) if self.chains.axes else 0
+
+    def add(self, amount: Amount) -> int:
+        """Add an amount with its factors; return its number."""
+        self.amounts.append(amount)
+        tables = [{} if one is None else dict(one.keys) for one in amount.products]
+        loops = [loop for loop in LETTERS if any(loop in table for table in tables)]
+        pairs = [(loop, loop) for loop in loops]
+        if any(one is not None and one.operand == "input" for one in amount.products):
+            pairs = [pair for pair in pairs if not any(pair[0] in axis for axis in AXES)]
+            pairs += AXES
+        if None in amount.products and not pairs:
+            pairs = [("g", "g")]
+        for first, second in pairs:
+            switch, begins = self.switches.get(amount.switch, 0), len(self.numbers) + 1
+            self.factors.append(Factor(len(self.amounts), switch, first, second, begins))
+            for one, table in zip(amount.products, tables, strict=True):
+                self.numbers += self._values(one, table, first, second)
+        return len(self.amounts)
+
+    def _values(self, one: Any, table: dict[str, tuple[Key, ...]], first: str, second: str) -> list[int]:
+        """Return a factor's values in a case."""
+        neutral = (1, 1) if first != second else 1
+        firsts = table.get(first, (neutral,) * len(self.chains.chains[first]))
+        if first == second:
+            return [0 if one is None else self.chains.value(one, {first: key}) for key in firsts]
+        seconds = table.get(second, (neutral,) * len(self.chains.chains[second]))
+        return [self.chains.value(one, {first: a, second: b}) for a in firsts for b in seconds]
+
+    def _values_of(self, number: int) -> list[list[int]]:
+        """Return the values of each factor of an amount."""
+        begins = [one.begins - 1 for one in self.factors]
+        ends = [*begins[1:], len(self.numbers)]
+        return [
+            self.numbers[begin:end]
+            for one, begin, end in zip(self.factors, begins, ends, strict=True)
+            if one.amount == number
+        ]
+
+    def least(self, number: int) -> int:
+        """Return what an amount is at least."""
+        return prod(map(min, self._values_of(number)))
+
+    def most(self, number: int) -> int:
+        """Return what an amount can be at most."""
+        natural = prod(map(max, self._values_of(number)))
+        given = self.amounts[number - 1].most
+        return natural if given is None else min(natural, given)
+
+
+def data(problem: Problem) -> dict[str, Any]:
+    """Return the parameters that core.hierarchy.mzn declares, all but those of the search."""
+    tables, (offset, unit), known = _Data(problem), scale(problem), known_plan(problem)
+    chains = tables.chains
+    timed = problem.minimise == "cycles"
+    cuts = {cut: n for n, cut in enumerate(sorted(chains.cuts), 1)}
+    memories = {i: m for m, i in enumerate(chains.memories, 1)}
+
+    def numbers(those: Any) -> set[int]:
+        return {cuts[cut] for cut in those}
+
+    cases = [
+        (number, n, case)
+        for name, number in tables.switches.items()
+        for n, case in enumerate(chains.switches[name], 1)
+    ]
+    stays = [
+        (i, n, order) for i, every in chains.orders.items() for n, order in enumerate(every, 1) if order.loops
+    ]
+    worst = LARGEST  # where nothing fits, whatever it costs
+    if known is not None:
+        known_cost = hierarchy.objective(problem, known)
+        worst = (known_cost - offset) // unit
+    charged = [0 if timed else sum(one.charges.values()) // unit for one in tables.amounts]
+    lowest = min(chains.constants)
+    least = 0 if timed else (offset - lowest) // unit
+    most = [tables.most(n) for n in range(1, len(tables.amounts) + 1)]
+    if not timed and min(charged, default=0) >= 0:
+        # What spends more than a known plan in all is not worth finding.
+        most = [
+            min(each, (worst + least) // charge) if charge else each
+            for each, charge in zip(most, charged, strict=True)
+        ]
+    ports = _ports(tables) if timed else []
+    constants = [(constant - lowest) // unit for constant in chains.constants]
+    taken = [abs(each) for one in ports for each in one.takes]
+    macs = problem.one_layer.macs if timed else 0
+    total = worst + least if known else 0
+    large = max(worst, total, macs, *most, *map(abs, charged), *constants, *taken)
+    if large > LARGEST:
+        limit = f"gives numbers up to {large} in units of {unit}, and MiniZinc counts to {LARGEST}"
+        raise InputError("layer", problem.one_layer.input, limit)
+    return {
+        "n_chains": [len(chains.chains[loop]) for loop in LETTERS],
+        "n_cuts": len(cuts),
+        "loop_of": [{"e": loop.upper()} for _, loop in cuts],
+        "cut_by": [
+            {n for n, chain in enumerate(chains.chains[loop], 1) if chain[i] > chain[i + 1]}
+            for i, loop in cuts
+        ],
+        "n_memories": len(memories),
+        "n_orders": [len(chains.orders[i]) for i in memories],
+        "cuts_of": [numbers(cut for cut in cuts if cut[0] == i and cut[1] != "g") for i in memories],
+        "groups_of": [numbers(cut for cut in cuts if cut == (i, "g")) for i in memories],
+        "n_stays": len(stays),
+        "stay_memory": [memories[i] for i, _, _ in stays],
+        "stay_order": [n for _, n, _ in stays],
+        "stay_cuts": [numbers((i, loop) for loop in order.loops) for i, _, order in stays],
+        "n_switches": len(tables.switches),
+        "n_cases": [len(chains.switches[name]) for name in tables.switches],
+        "n_all_cases": len(cases),
+        "case_switch": [number for number, _, _ in cases],
+        "case_number": [n for _, n, _ in cases],
+        "any_of": [numbers(case.any_of) for _, _, case in cases],
+        "none_of": [numbers(case.none_of) for _, _, case in cases],
+        "case_memory": [memories[case.node] if case.orders else 0 for _, _, case in cases],
+        "case_orders": [
+            {chains.orders[case.node].index(order) + 1 for order in case.orders} for _, _, case in cases
+        ],
+        "n_amounts": len(tables.amounts),
+        "most": most,
+        "n_factors": len(tables.factors),
+        "factor_of": [one.amount for one in tables.factors],
+        "factor_switch": [one.switch for one in tables.factors],
+        "first_loop": [{"e": one.first.upper()} for one in tables.factors],
+        "second_loop": [{"e": one.second.upper()} for one in tables.factors],
+        "begins": [one.begins for one in tables.factors],
+        "numbers": tables.numbers,
+        "n_rooms": len(chains.rooms),
+        "room": [bits // _unit(held) for bits, held in chains.rooms],
+        "n_tiles": len(tables.tiles),
+        "tile_room": [number for number, _, _, _ in tables.tiles],
+        "tile_amount": [at for _, at, _, _ in tables.tiles],
+        "tile_width": [widths[0] // _unit(chains.rooms[r - 1][1]) for r, _, widths, _ in tables.tiles],
+        "tile_switch": [switch for _, _, _, switch in tables.tiles],
+        "partial_width": [widths[-1] // _unit(chains.rooms[r - 1][1]) for r, _, widths, _ in tables.tiles],
+        "timed": timed,
+        "least": least,
+        "fewest": hierarchy.best_bound(problem).value if timed else 0,
+        "worst": worst,
+        "charge": charged,
+        "constants": constants,
+        "n_ports": len(ports),
+        "cycle": [one.cycle for one in ports],
+        "computes": [one.computes for one in ports],
+        "takes": [one.takes for one in ports],
+        "always": [one.always for one in ports],
+        "rest": [one.rest for one in ports],
+        "used": tables.used,
+        "macs": problem.one_layer.macs,
+        "macs_per_cycle": problem.machine.macs_per_cycle,
+    }
+
+
+def _unit(held: Sequence[tuple[Amount, tuple[int, ...]]]) -> int:
+    """Return what all widths of a memory's tiles are multiples of."""
+    return gcd(*(width for _, widths in held for width in widths)) or 1
+
+
+class Port(NamedTuple):
+    """A sum that is no longer than the time; see the model."""
+
+    cycle: int
+    computes: bool
+    takes: list[int]
+    always: int
+    rest: int
+
+
+def _ports(tables: _Data) -> list[Port]:
+    """Return the ports of the memories, and what the multipliers wait for."""
+    rows: list[tuple[bool, list[int]]] = []
+    waiting = [0] * len(tables.amounts)
+    for q, quantity in enumerate(tables.chains.quantities):
+        ticks = [one.charges.get(q, 0) for one in tables.amounts]
+        if quantity.serial:
+            waiting = ticks
+        elif any(ticks):
+            rows.append((False, ticks))
+    rows.append((True, waiting))
+    ends = [(tables.least(n), tables.most(n)) for n in range(1, len(tables.amounts) + 1)]
+    found = []
+    for computes, ticks in rows:
+        common = gcd(TICKS, *ticks)
+        fixed = sum(each * most for each, (least, most) in zip(ticks, ends, strict=True) if least == most)
+        always, rest = divmod(fixed // common, TICKS // common)
+        takes = [
+            each // common if least < most else 0 for each, (least, most) in zip(ticks, ends, strict=True)
+        ]
+        found.append(Port(TICKS // common, computes, takes, always, rest))
+    return found
+
+
+def start(problem: Problem, plan: Plan) -> list[int] | None:
+    """Return chains and orders, from 1, of the plan in the model's space that a plan becomes.
+
+    One above what the model's domains admit gives way to the known plan that they come from.
+    """
+    given, known = plan.layers[0], known_plan(problem)
+    if known is None:
+        return None
+    inside = known
+    if isinstance(given, HierarchyPlan) and hierarchy.violation(problem, given) is None:
+        inside = min(given, known, key=lambda one: hierarchy.objective(problem, one))
+    chains = chains_of(problem)
+    chosen, orders = chains.chosen(inside)
+    return [
+        *(chains.chains[loop].index(chosen[loop]) + 1 for loop in LETTERS),
+        *(chains.orders[i].index(orders[i]) + 1 for i in chains.memories),
+    ]
+
+
+def decisions(solution: Any) -> list[int]:
+    """Return chains and orders of a solution, in the order of `start`."""
+    return [*solution.chain, *solution.order]
+
+
+def plan(problem: Problem, solution: Any) -> Plan:
+    """Return the plan of a solution of core.hierarchy.mzn."""
+    chains = chains_of(problem)
+    chosen = {
+        loop: chains.chains[loop][number - 1] for loop, number in zip(LETTERS, solution.chain, strict=True)
+    }
+    orders = {
+        i: chains.orders[i][number - 1] for i, number in zip(chains.memories, solution.order, strict=True)
+    }
+    return Plan((chains.plan(chosen, orders),))

@@ -1,0 +1,346 @@
+"""An integer program for one layer on a hierarchy of memories: a chain of divisors for each loop.
+
+One binary for each loop and chain of blocks says how the loop is cut, so every step divides the block outside
+by construction; one for each memory and order of its loops says which operand stays. Costs and tiles are
+products over the loops, which no linear program has. But a product of factors that take few values each is
+the sum of all its possible values, each times a variable that is 1 for the one that the chains select: its
+*picks*. For each value of a factor, the picks with it sum to what the chains with it do. Where a tile's
+fetches depend on the innermost loop that moves it, there are picks for each case, and a binary for the case.
+
+With what levels may hold, each combination has variables of its own, and one combination is used.
+
+Extra: picks of all cases together follow the chains where the cases agree in what a loop contributes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from math import gcd
+from typing import Any, NamedTuple
+
+import pyomo.environ as pyo
+
+from tilewright.tiling import Plan, Problem, best_bound, objective, violation
+from tilewright.tiling.hierarchy.chains import Amount, Chains, Key, refuse_others
+from tilewright.tiling.hierarchy.machine import Kept
+from tilewright.tiling.hierarchy.measure import TICKS
+from tilewright.tiling.hierarchy.plan import HierarchyPlan
+
+
+class Pick(NamedTuple):
+    """A possible value of an amount: what each loop contributes in a case, and the value."""
+
+    case: int
+    keys: tuple[Key, ...]
+    value: int
+
+
+class Listed(NamedTuple):
+    """An amount and its possible values."""
+
+    amount: Amount
+    picks: list[Pick]
+
+
+class Part(NamedTuple):
+    """The plans that hold the same where levels may hold something."""
+
+    kept: Kept
+    chains: Chains
+    charged: list[Listed]
+    limits: list[Listed]
+    rooms: list[tuple[int, list[tuple[Listed, tuple[int, ...]]]]]
+    instances: Listed
+
+
+def suits(problem: Problem) -> bool:
+    """Whether this is a layer on a hierarchy of memories."""
+    return problem.machine.kind == "hierarchy"
+
+
+def size(problem: Problem) -> int:
+    """Return the number of picks, of which there are more than constraints."""
+    return sum(
+        len(one.picks)
+        for part in _parts(problem)
+        for one in (*part.charged, *part.limits, *(one for _, held in part.rooms for one, _ in held))
+    )
+
+
+def build(problem: Problem, extras: bool = True) -> Any:
+    """Return the model, with or without its extra."""
+    parts = _parts(problem)
+    m = pyo.ConcreteModel(name="chains")
+    m.problem, m.parts = problem, parts
+    m.PARTS = pyo.RangeSet(0, len(parts) - 1)
+    m.uses = pyo.Var(m.PARTS, domain=pyo.Binary)  # the plan holds what this part holds
+    m.one_part = pyo.Constraint(expr=sum(m.uses[p] for p in m.PARTS) == 1)
+    m.part = pyo.Block(m.PARTS)
+    for p in m.PARTS:
+        _Builder(m.part[p], m.uses[p], parts[p], extras).build(problem.minimise == "cycles")
+    if problem.minimise == "cycles":
+        m.offset, m.unit = best_bound(problem).value, 1
+        m.beyond = pyo.Var(domain=pyo.NonNegativeIntegers)
+        m.time = pyo.ConstraintList()
+        for p in m.PARTS:
+            for terms in m.part[p].ticks:
+                common = gcd(TICKS, *(value for value, _ in terms))
+                # Whole numbers where they are small enough to be exact.
+                by = common if TICKS // common <= 1000 else TICKS
+                used = sum(value / by * variable for value, variable in terms)
+                m.time.add(used <= TICKS / by * (m.beyond + m.offset))
+        m.cost = pyo.Objective(expr=m.beyond)
+        return m
+    spent = [term for p in m.PARTS for term in m.part[p].spent]
+    lowest = min(value for p in m.PARTS for value in parts[p].chains.constants)
+    apart = [value - lowest for part in parts for value in part.chains.constants]
+    m.unit = gcd(*(value for value, _ in spent), *apart) or 1
+    # No plan costs less than the bound: counted from there, in whole units, objectives are small.
+    m.offset = lowest + (best_bound(problem).value - lowest) // m.unit * m.unit
+    expression = sum(value // m.unit * variable for value, variable in spent)
+    for p in m.PARTS:
+        for value, variable in m.part[p].fixed:
+            expression += (value - m.offset) // m.unit * variable
+    m.cost = pyo.Objective(expr=expression)
+    return m
+
+
+def start(m: Any, plan: Plan) -> None:
+    """Set every variable to its value in a plan, with orders that are no worse."""
+    given = plan.layers[0]
+    for variable in m.component_data_objects(pyo.Var):
+        variable.set_value(0)
+    if violation(m.problem, plan) is not None:
+        return
+    for p, part in enumerate(m.parts):
+        if isinstance(given, HierarchyPlan) and given.kept == part.kept:
+            m.uses[p] = 1
+            _start(m.part[p], part.chains, given)
+            if m.problem.minimise == "cycles":
+                m.beyond = objective(m.problem, read(m)) - m.offset
+
+
+def read(m: Any) -> Plan:
+    """Return the plan that the variables describe."""
+    p = max(m.PARTS, key=lambda p: m.uses[p].value)
+    kept, chains, b = m.parts[p].kept, m.parts[p].chains, m.part[p]
+    chosen = {
+        loop: max(zip(every, range(len(every)), strict=True), key=lambda one: b.chain[loop, one[1]].value)[0]
+        for loop, every in chains.chains.items()
+    }
+    orders = {
+        i: max(zip(every, range(len(every)), strict=True), key=lambda one: b.order[i, one[1]].value)[0]
+        for i, every in chains.orders.items()
+    }
+    return Plan((HierarchyPlan(chains.plan(chosen, orders).nest, kept),))
+
+
+@lru_cache(maxsize=4)
+def _parts(problem: Problem) -> tuple[Part, ...]:
+    """Return the parts of a problem."""
+    refuse_others(problem)
+    machine, parts = problem.machine, []
+    assert machine.kind == "hierarchy"
+    for kept in machine.choices:
+        chains = Chains(problem.one_layer, machine.keeping(kept), problem.minimise, problem.level)
+
+        def listed(amount: Amount, chains: Chains = chains) -> Listed:
+            picks = [
+                Pick(case, keys, value)
+                for case, one in enumerate(amount.products)
+                for keys, value in (() if one is None else chains.values(amount, one))
+            ]
+            return Listed(amount, picks)
+
+        rooms = [(bits, [(listed(amount), widths) for amount, widths in held]) for bits, held in chains.rooms]
+        charged = [listed(amount) for amount in chains.amounts.values()]
+        limits = [listed(amount) for amount in chains.limits]
+        parts.append(Part(kept, chains, charged, limits, rooms, listed(chains.instances)))
+    return tuple(parts)
+
+
+def _numbered(lists: Mapping[Any, Sequence[Any]]) -> list[tuple[Any, int]]:
+    """Return the numbers of what is in each list, with the name of the list."""
+    return [(name, n) for name, every in lists.items() for n in range(len(every))]
+
+
+class _Builder:
+    """The variables and constraints of a part, all zero where it is not used.
+
+    Parameters
+    ----------
+    b
+        Its block. Attributes that are no Pyomo components: ``spent`` and ``fixed``, what is spent, as factors
+        of variables; ``ticks``, several such sums of which the longest is the time.
+    uses
+        The binary of the part.
+    """
+
+    def __init__(self, b: Any, uses: Any, part: Part, extras: bool) -> None:
+        self.b, self.uses, self.part, self.chains, self.extras = b, uses, part, part.chains, extras
+        self.factors: dict[tuple[str, tuple[Key, ...]], dict[Key, Any]] = {}
+
+    def build(self, timed: bool) -> None:
+        """Build the block."""
+        b, chains = self.b, self.chains
+        b.CHAINS = pyo.Set(dimen=2, initialize=_numbered(chains.chains))
+        b.ORDERS = pyo.Set(dimen=2, initialize=_numbered(chains.orders))
+        b.CASES = pyo.Set(dimen=2, initialize=_numbered(chains.switches))
+        b.CUTS = pyo.Set(dimen=2, initialize=sorted(chains.cuts))
+        b.chain = pyo.Var(b.CHAINS, domain=pyo.Binary)  # the loop's blocks are these
+        b.order = pyo.Var(b.ORDERS, domain=pyo.Binary)  # the memory's loops have this order
+        b.case = pyo.Var(b.CASES, domain=pyo.Binary)  # the switch is in this case
+        b.cut = pyo.Var(b.CUTS, bounds=(0, 1))  # the node has this loop
+        b.factor = pyo.VarList(bounds=(0, 1))  # a loop contributes this factor to products
+        b.pick = pyo.VarList(bounds=(0, 1))  # an amount has this value
+        b.picks, b.factors = [], []
+        b.rows = pyo.ConstraintList()
+        for loop, every in chains.chains.items():
+            b.rows.add(sum(b.chain[loop, n] for n in range(len(every))) == self.uses)
+        for i, loop in b.CUTS:
+            there = [n for n, chain in enumerate(chains.chains[loop]) if chain[i] > chain[i + 1]]
+            b.rows.add(b.cut[i, loop] == sum(b.chain[loop, n] for n in there))
+        self._orders()
+        self._switches()
+        for limit in self.part.limits:
+            self._pick(limit)
+        for bits, held in self.part.rooms:
+            self._fit(bits, held)
+        b.spent, b.ticks = [], []
+        sums: dict[int, list[tuple[int, Any]]] = defaultdict(list)
+        for one in self.part.charged:
+            for pick, variable in self._pick(one):
+                for q, charge in one.amount.charges.items():
+                    sums[q].append((charge * pick.value, variable))
+        if not timed:
+            b.spent = [term for q in sums for term in sums[q]]
+            constants = enumerate(chains.constants)
+            b.fixed = [(value, b.case["added", n]) for n, value in constants]
+            return
+        computing = [(chains.ticks(pick.value), each) for pick, each in self._pick(self.part.instances)]
+        for q, quantity in enumerate(chains.quantities):
+            if quantity.serial:
+                computing += sums[q]
+            elif sums[q]:
+                b.ticks.append(sums[q])
+        b.ticks.append(computing)
+
+    def _orders(self) -> None:
+        """Say which orders a memory's loops can have.
+
+        Each loop but that over groups leaves one operand in place. So one stays, unless the innermost loop is
+        that over groups, or there is none.
+        """
+        b = self.b
+        for i, every in self.chains.orders.items():
+            b.rows.add(sum(b.order[i, n] for n in range(len(every))) == self.uses)
+            for n, order in enumerate(every):
+                if order.loops:
+                    b.rows.add(b.order[i, n] <= sum(b.cut[i, loop] for loop in order.loops))
+            groups = b.cut[i, "g"] if (i, "g") in b.CUTS else 0
+            for j, loop in b.CUTS:
+                if j == i and loop != "g":
+                    b.rows.add(b.order[i, 0] + b.cut[i, loop] <= self.uses + groups)
+
+    def _switches(self) -> None:
+        """Say which case of each switch a plan may be in."""
+        b = self.b
+        for name, cases in self.chains.switches.items():
+            b.rows.add(sum(b.case[name, n] for n in range(len(cases))) == self.uses)
+            for n, case in enumerate(cases):
+                if case.any_of:
+                    b.rows.add(b.case[name, n] <= sum(b.cut[cut] for cut in case.any_of))
+                for cut in case.none_of:
+                    b.rows.add(b.case[name, n] + b.cut[cut] <= self.uses)
+                if case.orders:
+                    every = self.chains.orders[case.node]
+                    ordered = sum(b.order[case.node, every.index(order)] for order in case.orders)
+                    b.rows.add(b.case[name, n] <= ordered)
+
+    def _factor(self, loop: str, keys: tuple[Key, ...]) -> dict[Key, Any]:
+        """Return for what a loop may contribute the variables that say so."""
+        if (loop, keys) not in self.factors:
+            found = {}
+            for key in dict.fromkeys(keys):
+                found[key] = variable = self.b.factor.add()
+                chains = [n for n, each in enumerate(keys) if each == key]
+                self.b.rows.add(variable == sum(self.b.chain[loop, n] for n in chains))
+                self.b.factors.append((variable, loop, frozenset(chains)))
+            self.factors[loop, keys] = found
+        return self.factors[loop, keys]
+
+    def _pick(self, one: Listed) -> list[tuple[Pick, Any]]:
+        """Add the picks of an amount; return each with its variable."""
+        b, amount = self.b, one.amount
+        found = [(pick, b.pick.add()) for pick in one.picks]
+        b.picks += [(variable, amount, pick) for pick, variable in found]
+        by_case: dict[int, list[Any]] = defaultdict(list)
+        by_key: dict[tuple[int, int, Key], list[Any]] = defaultdict(list)
+        for pick, variable in found:
+            by_case[pick.case].append(variable)
+            for place, key in enumerate(pick.keys):
+                by_key[pick.case, place, key].append(variable)
+        alone = len(amount.products) == 1
+        for case, product in enumerate(amount.products):
+            if product is None:
+                continue
+            b.rows.add(sum(by_case[case]) == b.case[amount.switch, case])
+            for place, (loop, keys) in enumerate(product.keys):
+                for key, variable in self._factor(loop, keys).items():
+                    picked = sum(by_key[case, place, key])
+                    b.rows.add(picked == variable if alone else picked <= variable)
+        if self.extras and not alone and None not in amount.products:
+            self._link(amount, by_key)
+        return found
+
+    def _link(self, amount: Amount, by_key: dict[tuple[int, int, Key], list[Any]]) -> None:
+        """Link the picks of all cases together, where these agree in what a loop contributes."""
+        places = [
+            {each: place for place, each in enumerate(product.keys)}
+            for product in amount.products
+            if product is not None
+        ]
+        for loop, keys in places[0]:
+            if all((loop, keys) in place for place in places):
+                for key, variable in self._factor(loop, keys).items():
+                    picked = [
+                        each
+                        for case, place in enumerate(places)
+                        for each in by_key[case, place[loop, keys], key]
+                    ]
+                    self.b.rows.add(sum(picked) == variable)
+
+    def _fit(self, bits: int, held: list[tuple[Listed, tuple[int, ...]]]) -> None:
+        """Let tiles fit together, in whole units."""
+        unit = gcd(*(width for _, widths in held for width in widths))
+        need: list[Any] = []
+        for one, widths in held:
+            kept = [pick for pick in one.picks if pick.value * widths[pick.case] <= bits]
+            for pick, variable in self._pick(Listed(one.amount, kept)):
+                need.append(pick.value * widths[pick.case] // unit * variable)
+        if len(held) > 1:
+            self.b.rows.add(sum(need) <= bits // unit * self.uses)
+
+
+def _start(b: Any, chains: Chains, plan: HierarchyPlan) -> None:
+    """Set the variables of a plan's part."""
+    chosen, orders = chains.chosen(plan)
+    number = {loop: chains.chains[loop].index(chain) for loop, chain in chosen.items()}
+    for loop, n in number.items():
+        b.chain[loop, n] = 1
+    for i, order in orders.items():
+        b.order[i, chains.orders[i].index(order)] = 1
+    for i, loop in b.CUTS:
+        b.cut[i, loop] = int(chosen[loop][i] > chosen[loop][i + 1])
+    for variable, loop, those in b.factors:
+        variable.set_value(int(number[loop] in those))
+    taken = {name: chains.case_of(name, chosen, orders) for name in chains.switches}
+    for name, n in taken.items():
+        b.case[name, n] = 1
+    for variable, amount, pick in b.picks:
+        product = amount.products[pick.case]
+        if pick.case == taken[amount.switch]:
+            keys = tuple(each[number[loop]] for loop, each in product.keys)
+            variable.set_value(int(keys == pick.keys))
