@@ -18,7 +18,7 @@ from axes import axes, layer_table
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tilewright.codegen import memory
+from tilewright.codegen import emit, memory
 from tilewright.codegen.c_file import emit_layer, emit_network
 from tilewright.simulator import Box
 from tilewright.simulator.reference import convolution, random_values
@@ -411,6 +411,15 @@ def test_plans_that_do_not_fit_are_refused() -> None:
     problem = make_problem(LAYERS["plain"], memory_bytes=512)
     with pytest.raises(InputError, match="memory overflow"):
         emit_layer(problem, DspPlan((1, 1, 6, 9, 11, 5), "ncyxk", "tile"))
+
+
+def test_transfers_with_a_step_are_refused_where_they_leave_something_out() -> None:
+    layer = {"input": [2, 7, 7], "kernels": 2, "kernel": [2, 2]}
+    plan = Plan((DspPlan((1, 1, 2, 9, 9, 2), "ncyxk", "tile"),))
+    with pytest.raises(InputError, match=r"machine\.dma_step"):
+        emit("gaps", "a test", make_problem(layer | {"stride": [1, 3]}, dma_step=True), plan)
+    same = [emit("none", "a test", make_problem(layer, dma_step=step), plan) for step in (False, True)]
+    assert same[0] == same[1]
 
 
 def test_loops_of_one_iteration_are_left_out() -> None:

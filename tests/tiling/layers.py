@@ -59,6 +59,7 @@ def problems(draw: Any, *, side: int = 8, channels: int = 3, tight: bool = False
         "memory_bytes": number(60, 900) if tight else 1 << 20,
         "double_buffering": draw(st.booleans()),
         "padding": draw(st.sampled_from(["loaded", "generated"])),
+        "dma_step": draw(st.booleans()),
         "bus_elements_per_cycle": draw(st.sampled_from([1, 2, 3])),
         "macs_per_cycle": draw(st.sampled_from([1, 3, 8])),
         "dma_setup_cycles": draw(st.sampled_from([0, 2, 11])),
@@ -110,13 +111,28 @@ def walk(problem: Problem, plan: DspPlan) -> Iterator[Tile]:
         trips = min(t for t in range(1, size + 1) if -(-size // t) <= limit)
         steps.append(min(s for s in range(1, size + 1) if -(-size // s) == trips))
 
-    def positions(axis: int, first: int, last: int) -> range:
+    def box(axis: int, first: int, last: int) -> range:
         start = first * layer.stride[axis]
         stop = (last - 1) * layer.stride[axis] + layer.kernel_extent[axis]
         if generated:
             before = layer.padding[2 * axis]
             start, stop = max(start, before), min(stop, before + layer.input[1 + axis])
         return range(start, stop)
+
+    def met(axis: int, position: int) -> bool:
+        """Whether a window of the layer, or of one with a larger plane, has a kernel row at a position."""
+        taps = range(layer.kernel[axis])
+        return any((position - tap * layer.dilation[axis]) % layer.stride[axis] == 0 for tap in taps)
+
+    def skips(axis: int) -> bool:
+        """Whether transfers leave gaps out: not where the window of an output would have nothing to load."""
+        windows = [box(axis, y, y + 1) for y in range(layer.output_plane[axis])]
+        return problem.machine.dma_step and all(any(met(axis, p) for p in window) for window in windows)
+
+    skipping = [skips(0), skips(1)]
+
+    def positions(axis: int, first: int, last: int) -> list[int]:
+        return [p for p in box(axis, first, last) if not skipping[axis] or met(axis, p)]
 
     names = "g" + plan.order
     starts = {loop: range(0, size, step) for loop, size, step in zip(LOOPS, sizes, steps, strict=True)}

@@ -10,6 +10,7 @@ from tilewright.codegen.c_memory import CMemory
 from tilewright.core.room import room_of
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Problem, violation
+from tilewright.tiling.dsp import nest_of
 from tilewright.tiling.dsp.plan import DspPlan
 
 __all__ = ["CMemory", "emit", "memory"]
@@ -22,7 +23,7 @@ def emit(name: str, source: str, problem: Any, plan: Any) -> str:
     ------
     InputError
         Where there is no single loop nest to write: in another room than tiling, on an NPU, for a front, for
-        a plan that is not valid.
+        a plan that is not valid, for transfers with a step.
     """
     layers = _checked(problem, plan)
     if problem.network is None:
@@ -60,4 +61,7 @@ def _checked(problem: Any, plan: Any) -> list[DspPlan]:
     broken = violation(problem, plan)
     if broken is not None:
         raise InputError("plan", problem.machine.kind, f"is not valid: {broken}")
+    if any(nest_of(part.one_layer, part.machine).skips for _, part in problem.parts):
+        limit = "the emitted transfers have no step; C is emitted for a layer without gaps between windows"
+        raise InputError("machine.dma_step", True, limit)
     return [layer for layer in plan.layers if isinstance(layer, DspPlan)]

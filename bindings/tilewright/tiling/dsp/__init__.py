@@ -101,8 +101,9 @@ def simulate(
         values, kernels = random_values(layer, seed)
         shapes = {tensor.name: tensor.shape for tensor in program.tensors}
         padded = np.pad(values, ((0, 0), (0, 0), (top, bottom), (left, right)))
+        rows, columns = nest_of(layer, machine).lines
         data = {
-            "input": padded.reshape(shapes["input"]),
+            "input": padded[:, :, rows.kept[:, None], columns.kept].reshape(shapes["input"]),
             "kernels": kernels.reshape(shapes["kernels"]),
         }
         expected = {"output": convolution(layer, values, kernels).reshape(shapes["output"])}

@@ -138,7 +138,6 @@ class Tiles:
     def need(self) -> Counts:
         """Elements of one copy of all buffers (equation 5.6)."""
         g, n, c, y, x, k = self.steps
-        (sy, sx), (ey, ex) = self.nest.layer.stride, self.nest.layer.kernel_extent
-        inputs = n * k * ((y - 1) * sy + ey) * ((x - 1) * sx + ex)
+        inputs = n * k * self.nest.plane(y, x)
         need: Counts = g * (inputs + c * k * self.nest.window + n * c * y * x)
         return need

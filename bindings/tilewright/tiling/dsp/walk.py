@@ -125,6 +125,7 @@ class TileWalk:
                 rows=spans[Y],
                 cols=spans[X],
                 generated_padding=nest.machine.padding == "generated",
+                kept=(nest.lines[0].kept, nest.lines[1].kept) if nest.machine.dma_step else None,
             ),
             engine="dsp",
             streamed=-(-macs * self.local // nest.macs) if self.local else 0,

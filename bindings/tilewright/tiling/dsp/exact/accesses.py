@@ -182,10 +182,8 @@ def _promising(
 
 def _need(nest: Nest, step: Counts) -> Counts:
     """Return the elements of all buffers with one group, for steps of shape ``(tiles, 6)``."""
-    (sy, sx), (ey, ex) = nest.layer.stride, nest.layer.kernel_extent
     _, n, c, y, x, k = step.T
-    plane = ((y - 1) * sy + ey) * ((x - 1) * sx + ex)
-    return np.asarray(n * k * plane + c * k * nest.window + n * c * y * x)
+    return np.asarray(n * k * nest.plane(y, x) + c * k * nest.window + n * c * y * x)
 
 
 class _PatternSearch:
@@ -258,8 +256,7 @@ class _PatternSearch:
     def _fit(self, step: list[Counts], shape: tuple[int, ...]) -> NDArray[np.bool_]:
         """Set the step of the fitted loop to the largest that fits; return which tiles do fit."""
         nest, fitted = self.nest, self.fitted
-        (sy, sx), (ey, ex) = nest.layer.stride, nest.layer.kernel_extent
-        plane = ((step[Y] - 1) * sy + ey) * ((step[X] - 1) * sx + ex)
+        plane = nest.plane(step[Y], step[X])
         area = step[Y] * step[X]
         if fitted is None:
             need = step[N] * step[K] * plane + step[C] * step[K] * nest.window + step[N] * step[C] * area
