@@ -320,6 +320,13 @@ def test_other_objectives_are_refused(path, solver, minimise):
 
 
 @WITH_EACH_METHOD
+def test_weights_that_stay_are_refused(path, solver):
+    case = TINY["little memory"].with_(limits={"schedule": "any+weights"})
+    with pytest.raises(InputError, match=r"limits\.schedule.*exhaustive"):
+        solve(case, path, solver)
+
+
+@WITH_EACH_METHOD
 def test_other_machines_are_refused(path, solver):
     other = Problem.model_validate(
         {"layer": TINY["little memory"].one_layer.model_dump(), "machine": {"kind": "npu"}}

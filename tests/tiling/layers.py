@@ -74,16 +74,27 @@ def problems(draw: Any, *, side: int = 8, channels: int = 3, tight: bool = False
 
 @st.composite
 def plans(draw: Any, problem: Problem) -> DspPlan:
-    """Draw any plan, valid or not."""
+    """Draw any plan, valid or not, but for kinds of reuse that the limits do not allow."""
     sizes = nest_of(problem.one_layer, problem.machine).sizes
     tile = tuple(draw(st.integers(1, size + 1)) for size in sizes)
     order = "".join(draw(st.permutations(ORDERED)))
-    return DspPlan(tile, order, draw(st.sampled_from(REUSES)))  # type: ignore[arg-type]
+    return DspPlan(tile, order, draw(st.sampled_from(_reuses(problem.limits.schedule))))  # type: ignore[arg-type]
+
+
+def _reuses(limit: str) -> tuple[str, ...]:
+    """Return the kinds of reuse that a limit which names no single schedule allows."""
+    return REUSES if limit == "any+weights" else REUSES[:3]
 
 
 def with_plan(**options: Any) -> SearchStrategy[tuple[Problem, DspPlan]]:
-    """Draw a problem and a plan."""
-    return problems(**options).flatmap(lambda problem: st.tuples(st.just(problem), plans(problem)))
+    """Draw a problem and a plan; where accesses are minimised also one that keeps all weights."""
+
+    def limits(problem: Problem) -> SearchStrategy[Problem]:
+        given = ["any", "any+weights"] if problem.minimise == "accesses" else ["any"]
+        return st.sampled_from(given).map(lambda limit: problem.with_(limits={"schedule": limit}))
+
+    limited = problems(**options).flatmap(limits)
+    return limited.flatmap(lambda problem: st.tuples(st.just(problem), plans(problem)))
 
 
 @dataclass(frozen=True)
@@ -137,7 +148,7 @@ def walk(problem: Problem, plan: DspPlan) -> Iterator[Tile]:
     names = "g" + plan.order
     starts = {loop: range(0, size, step) for loop, size, step in zip(LOOPS, sizes, steps, strict=True)}
     moving = [loop for loop in names if loop in "gnyxk" and len(starts[loop]) > 1]
-    halo = moving[-1] if plan.reuse == "halo" and moving and moving[-1] in "yx" else None
+    halo = moving[-1] if plan.reuse in ("halo", "weights") and moving and moving[-1] in "yx" else None
     held: dict[str, Any] = {}
     touched: set[Any] = set()
     for firsts in product(*(starts[loop] for loop in names)):
@@ -160,9 +171,10 @@ def walk(problem: Problem, plan: DspPlan) -> Iterator[Tile]:
                     window[halo] = [p for p in window[halo] if p not in old]  # type: ignore[assignment]
             loads.append(length["g"] * length["n"] * length["k"] * len(window["y"]) * len(window["x"]))
             held["input"] = need
-        weights = {loop: span[loop] for loop in "gck"}
+        weights = {loop: span[loop] for loop in ("g" if plan.reuse == "weights" else "gck")}
         if plan.reuse == "none" or held.get("kernels") != weights:
-            loads.append(length["g"] * length["c"] * length["k"] * layer.kernel[0] * layer.kernel[1])
+            pairs = sizes[2] * sizes[5] if plan.reuse == "weights" else length["c"] * length["k"]
+            loads.append(length["g"] * pairs * layer.kernel[0] * layer.kernel[1])
             held["kernels"] = weights
         output = tuple(span[loop] for loop in "gncyx")
         size = length["g"] * length["n"] * length["c"] * length["y"] * length["x"]
@@ -183,8 +195,8 @@ def everything(problem: Problem, limit: str) -> Iterator[DspPlan]:
     """Enumerate all plans that are different: a tile for every number of iterations, every schedule."""
     nest = nest_of(problem.one_layer, problem.machine)
     allowed: list[tuple[str, str]]
-    if limit == "any":
-        allowed = [("".join(order), reuse) for order in permutations(ORDERED) for reuse in REUSES]
+    if limit in ("any", "any+weights"):
+        allowed = [("".join(order), reuse) for order in permutations(ORDERED) for reuse in _reuses(limit)]
     else:
         allowed = list(SCHEDULES.values()) if limit == "thesis" else [SCHEDULES[limit]]
     for tile in product(*(sorted({-(-n // t) for t in range(1, n + 1)}) for n in nest.sizes)):

@@ -13,7 +13,15 @@ from layers import everything, make, plans, problems, walk, with_plan
 
 from tilewright import read
 from tilewright.spec.errors import InputError
-from tilewright.tiling import Plan, Problem, measured_objective, objective, simulate, violation
+from tilewright.tiling import (
+    Plan,
+    Problem,
+    best_bound,
+    measured_objective,
+    objective,
+    simulate,
+    violation,
+)
 from tilewright.tiling.dsp import exact, exhaustive, local_traffic, nest_of, thesis_model
 from tilewright.tiling.dsp.cost import energy
 from tilewright.tiling.dsp.duration import duration
@@ -132,6 +140,66 @@ def test_exact_search_equals_enumeration(problem, limit):
     found = exhaustive(limited["pareto"], INFINITE)
     totals = [duration(nest, plan, local) for plan in found.layers] if found else []
     assert [(total.cycles, total.accesses) for total in totals] == front
+
+
+@given(problems(side=4, channels=2, tight=True))
+@settings(max_examples=40)
+def test_exact_search_with_weights_that_stay_equals_enumeration(problem):
+    problem = problem.with_(objective={"minimise": "accesses"}, limits={"schedule": "any+weights"})
+    valid = (plan for plan in everything(problem, "any+weights") if violation(problem, Plan((plan,))) is None)
+    found = exhaustive(problem, INFINITE)
+    assert found.proven
+    nest = nest_of(problem.one_layer, problem.machine)
+    assert found.value == min(duration(nest, plan).accesses for plan in valid)
+    report = simulate(problem, Plan(found.layers), numeric=True, overlapped=False)
+    assert report.violation is None
+    assert report.accesses == found.value
+
+
+@pytest.mark.parametrize(
+    ("layer", "memory", "without", "least"),
+    [
+        ({"input": [8, 29, 29], "kernels": 16, "kernel": [3, 3], "stride": [2, 2]}, 2048, 11_248, 11_016),
+        (
+            {
+                "input": [3, 224, 224],
+                "kernels": 64,
+                "kernel": [7, 7],
+                "stride": [2, 2],
+                "padding": [3, 3, 3, 3],
+            },
+            16384,
+            972_982,
+            969_547,
+        ),
+    ],
+)
+def test_weights_that_stay_let_whole_rows_pass_by(layer, memory, without, least):
+    machine = {"memory_bytes": memory, "element_bytes": 1, "double_buffering": False}
+    for schedule, value in (("any", without), ("any+weights", least)):
+        problem = make(layer, machine, minimise="accesses", schedule=schedule)
+        found = exhaustive(problem, INFINITE)
+        assert (found.value, found.proven) == (value, True)
+        report = simulate(problem, Plan(found.layers), overlapped=False)
+        assert report.violation is None
+        assert report.accesses == value
+    assert best_bound(problem).value == least
+
+
+@pytest.mark.parametrize(
+    ("objective", "at_most"), [("cycles", None), (["accesses", "cycles"], None), ("accesses", 10**6)]
+)
+def test_weights_that_stay_are_for_accesses_alone(objective, at_most):
+    problem = make({"input": [2, 4, 4], "kernels": 2, "kernel": [1, 1]}, schedule="any+weights")
+    with pytest.raises(InputError, match=r"limits\.schedule"):
+        problem.with_(objective={"minimise": objective}, limits={"at_most": {"accesses": at_most}})
+
+
+def test_weights_that_stay_must_be_allowed():
+    plan = DspPlan((1, 1, 1, 4, 4, 2), "nyxkc", "weights")
+    layer = {"input": [2, 4, 4], "kernels": 2, "kernel": [1, 1]}
+    assert "any+weights" in violation(make(layer), Plan((plan,)))
+    assert violation(make(layer, schedule="any+weights"), Plan((plan,))) is None
 
 
 @given(problems(tight=True))

@@ -13,7 +13,10 @@ from tilewright.tiling import Problem, violation
 from tilewright.tiling.dsp import nest_of
 from tilewright.tiling.dsp.plan import DspPlan
 
-__all__ = ["CMemory", "emit", "memory"]
+__all__ = ["EMITTED", "CMemory", "emit", "memory"]
+
+EMITTED = ("none", "tile", "halo")
+"""Kinds of reuse that there is C for."""
 
 
 def emit(name: str, source: str, problem: Any, plan: Any) -> str:
@@ -64,4 +67,9 @@ def _checked(problem: Any, plan: Any) -> list[DspPlan]:
     if any(nest_of(part.one_layer, part.machine).skips for _, part in problem.parts):
         limit = "the emitted transfers have no step; C is emitted for a layer without gaps between windows"
         raise InputError("machine.dma_step", True, limit)
-    return [layer for layer in plan.layers if isinstance(layer, DspPlan)]
+    layers = [layer for layer in plan.layers if isinstance(layer, DspPlan)]
+    for layer in layers:
+        if layer.reuse not in EMITTED:
+            limit = f"C is emitted for plans with reuse {', '.join(EMITTED)}"
+            raise InputError("plan.reuse", layer.reuse, limit)
+    return layers

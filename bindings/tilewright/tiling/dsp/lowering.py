@@ -28,7 +28,7 @@ def lower(nest: Nest, plan: DspPlan, local: int) -> Program:
         Elements of local traffic of the whole layer.
     """
     layer, machine = nest.layer, nest.machine
-    buffers = nest.buffers(nest.step(plan.tile))
+    buffers = nest.buffers(nest.step(plan.tile), plan.reuse)
     groups, batch, kernels, rows, columns, channels = nest.sizes
     plane = [len(lines.kept) for lines in nest.lines]
     tensors = (

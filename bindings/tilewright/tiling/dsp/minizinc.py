@@ -75,6 +75,9 @@ def nest_of(problem: Problem) -> Nest:
     if problem.minimise != "accesses":
         raise InputError("objective.minimise", problem.minimise, others)
     problem.refuse_limits("the declarative formulations")
+    if problem.limits.schedule == "any+weights":
+        limit = "the declarative formulations do not keep all weights; exhaustive does"
+        raise InputError("limits.schedule", problem.limits.schedule, limit)
     return dsp.nest_of(problem.one_layer, problem.machine)
 
 

@@ -136,12 +136,13 @@ class Nest:
         """Weights of one pair of maps, Kx * Ky."""
         return self.layer.kernel[0] * self.layer.kernel[1]
 
-    def buffers(self, step: Tile) -> dict[str, int]:
+    def buffers(self, step: Tile, reuse: str = "halo") -> dict[str, int]:
         """Elements of the three buffers (equations 5.3 to 5.5), times the groups of a tile."""
         g, n, c, y, x, k = step
+        kernels = g * self.group_weights if reuse == "weights" else g * c * k * self.window
         return {
             "input": g * n * k * self.extent(Y, y) * self.extent(X, x),
-            "kernels": g * c * k * self.window,
+            "kernels": kernels,
             "output": g * n * c * y * x,
         }
 
@@ -154,6 +155,11 @@ class Nest:
     def n_weights(self) -> int:
         """Elements of the weights."""
         return int(np.prod(self.layer.kernels_shape))
+
+    @cached_property
+    def group_weights(self) -> int:
+        """Elements of the weights of one group."""
+        return self.n_weights // self.sizes[G]
 
     @cached_property
     def macs(self) -> int:
