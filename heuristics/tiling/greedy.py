@@ -28,7 +28,7 @@ def plan(problem: Problem) -> Plan:
     assert problem.machine.kind == "dsp"
     nest = nest_of(problem.one_layer, problem.machine)
     local = local_traffic(problem.one_layer, problem.machine)
-    limit = problem.limits.schedule
+    limit = problem.limits.orders
     grown = {_grow(nest, *schedule, problem.minimise, local) for schedule in _telling(limit)}
     # A tile that was grown for one order may suit another even better.
     tiles = [_one(nest, tile) for tile in sorted(grown)]

@@ -25,7 +25,7 @@ def suits(problem: Problem) -> bool:
 
 def plan(problem: Problem) -> Plan:
     """Return the published tile where there is one and it fits, else the largest that the habits allow."""
-    limit = problem.limits.schedule
+    limit = problem.limits.orders
     # Manual mappings keep nothing from tile to tile (section 6.2), unless that is forbidden.
     schedule = SCHEDULES["intra" if limit in ("any", "thesis") else limit]
     nest = nest_of(problem.one_layer, problem.machine)

@@ -30,7 +30,7 @@ def plan(problem: Problem) -> Plan:
     assert problem.machine.kind == "dsp"
     nest = nest_of(problem.one_layer, problem.machine)
     local = local_traffic(problem.one_layer, problem.machine)
-    limit = problem.limits.schedule
+    limit = problem.limits.orders
     allowed = list(SCHEDULES) if limit in ("any", "thesis") else [limit]
     for most in (MAX_PADDED_WORK, None):
         tiles = thesis_model.explore(nest, nest.machine.buffer_capacity, most)

@@ -257,9 +257,8 @@ class _Family:
 
     def _lines(self, d: int) -> list[tuple[int, int, int]]:
         """Return for each step along y or x: step, side of an input tile, sides of all tiles together."""
-        stride, extent = self.nest.layer.stride[d - Y], self.nest.layer.kernel_extent[d - Y]
         return [
-            (step, (step - 1) * stride + extent, input_lines(self.nest, d, step, self.pattern.halo == d))
+            (step, self.nest.extent(d, step), input_lines(self.nest, d, step, self.pattern.halo == d))
             for step in self._steps(d)
         ]
 

@@ -18,7 +18,7 @@ from axes import axes, layer_table
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tilewright.codegen import memory
+from tilewright.codegen import EMITTED, emit, memory
 from tilewright.codegen.c_file import emit_layer, emit_network
 from tilewright.simulator import Box
 from tilewright.simulator.reference import convolution, random_values
@@ -26,7 +26,7 @@ from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, simulate
 from tilewright.tiling.dsp import nest_of, violation
 from tilewright.tiling.dsp.lowering import lower
-from tilewright.tiling.dsp.plan import ORDERED, REUSES, SCHEDULES, DspPlan
+from tilewright.tiling.dsp.plan import ORDERED, SCHEDULES, DspPlan
 
 COMPILERS = [found for name in ("gcc", "clang", "cc") if (found := shutil.which(name))]
 COMPILERS = list({os.path.realpath(compiler): compiler for compiler in reversed(COMPILERS)}.values())[::-1]
@@ -294,7 +294,7 @@ def test_every_order_and_reuse(tmp_path: Path) -> None:
     tiles: dict[int, Iterator[tuple[int, ...]]] = {}
     bundle: list[Case] = []
     for number, order in enumerate(permutations(ORDERED)):
-        for reuse in REUSES[number % 2 :: 2] if number % 3 else REUSES[1:]:
+        for reuse in EMITTED[number % 2 :: 2] if number % 3 else EMITTED[1:]:
             layer = number % len(layers)
             problem = make_problem(layers[layer], padding=("loaded", "generated")[number // 2 % 2])
             tile = next(tiles.setdefault(layer, some_tiles(sizes_of(problem), layer)))
@@ -324,7 +324,7 @@ def random_cases(draw: st.DrawFn) -> Case:
     )
     tile = tuple(draw(st.integers(1, size)) for size in sizes_of(problem))
     order = "".join(draw(st.permutations(ORDERED)))
-    return Case(problem, DspPlan(tile, order, draw(st.sampled_from(REUSES))))  # type: ignore[arg-type]
+    return Case(problem, DspPlan(tile, order, draw(st.sampled_from(EMITTED))))  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -411,6 +411,24 @@ def test_plans_that_do_not_fit_are_refused() -> None:
     problem = make_problem(LAYERS["plain"], memory_bytes=512)
     with pytest.raises(InputError, match="memory overflow"):
         emit_layer(problem, DspPlan((1, 1, 6, 9, 11, 5), "ncyxk", "tile"))
+
+
+def test_transfers_with_a_step_are_refused_where_they_leave_something_out() -> None:
+    layer = {"input": [2, 7, 7], "kernels": 2, "kernel": [2, 2]}
+    plan = Plan((DspPlan((1, 1, 2, 9, 9, 2), "ncyxk", "tile"),))
+    with pytest.raises(InputError, match=r"machine\.dma_step"):
+        emit("gaps", "a test", make_problem(layer | {"stride": [1, 3]}, dma_step=True), plan)
+    same = [emit("none", "a test", make_problem(layer, dma_step=step), plan) for step in (False, True)]
+    assert same[0] == same[1]
+
+
+def test_plans_that_keep_all_weights_are_refused() -> None:
+    problem = make_problem(LAYERS["plain"]).with_(
+        objective={"minimise": "accesses"}, limits={"schedule": "any+weights"}
+    )
+    plan = Plan((DspPlan((1, 1, 6, 9, 11, 5), "ncyxk", "weights"),))
+    with pytest.raises(InputError, match=r"plan\.reuse"):
+        emit("weights", "a test", problem, plan)
 
 
 def test_loops_of_one_iteration_are_left_out() -> None:

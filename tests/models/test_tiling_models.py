@@ -57,6 +57,14 @@ TINY = {
     "stride": problem(40, input=(2, 7, 5), stride=(2, 1)),
     "stride beyond the kernel": problem(30, input=(2, 8, 5), kernel=(2, 2), stride=(3, 3)),
     "gaps between columns": problem(24, "oxyn/ox", input=(2, 5, 8), kernel=(2, 2), stride=(3, 3)),
+    "gaps left out": problem(24, input=(2, 8, 5), kernel=(2, 2), stride=(3, 3), machine={"dma_step": True}),
+    "pixels left out": problem(8, input=(3, 5, 7), kernel=(1, 1), stride=(2, 3), kernels=3,
+                               machine={"dma_step": True}),
+    "padding and gaps left out": problem(26, input=(2, 6, 7), kernel=(2, 2), stride=(3, 4),
+                                         padding=(1, 1, 1, 0),
+                                         machine={"dma_step": True, "padding": "generated"}),
+    "dilation left out": problem(22, input=(2, 9, 3), kernel=(2, 2), dilation=(2, 1), stride=(2, 1),
+                                 machine={"dma_step": True}),
     "dilation": problem(60, input=(2, 7, 5), kernel=(2, 3), dilation=(2, 1), stride=(2, 1)),
     "dilation and stride": problem(30, input=(2, 9, 3), kernel=(2, 2), dilation=(1, 2), stride=(3, 1)),
     "groups": problem(40, input=(4, 5, 4), kernels=4, groups=2),
@@ -110,7 +118,7 @@ def enumerated(name: str) -> int | None:
     best = None
     for tile in product(*(ways[loop].values() for loop in sizes)):
         cut = dict(zip(sizes, tile, strict=True))
-        if buffers(layer, {loop: len(parts[0]) for loop, parts in cut.items()}) > machine.buffer_capacity:
+        if buffers(case, {loop: len(parts[0]) for loop, parts in cut.items()}) > machine.buffer_capacity:
             continue
         several = {loop for loop, parts in cut.items() if len(parts) > 1}
         walked = set()
@@ -125,20 +133,28 @@ def enumerated(name: str) -> int | None:
     return best
 
 
-def buffers(layer, step: dict[str, int]) -> int:
-    height, width = (
-        (step[loop] - 1) * stride + extent
-        for loop, stride, extent in zip("yx", layer.stride, layer.kernel_extent, strict=True)
-    )
+def buffers(case: Problem, step: dict[str, int]) -> int:
+    layer = case.one_layer
+    height, width = (len(spanned(case, axis, range(step[loop]))) for axis, loop in enumerate("yx"))
     window = layer.kernel[0] * layer.kernel[1]
     each = step["n"] * step["k"] * height * width + window * step["c"] * step["k"]
     return step["g"] * (each + step["n"] * step["c"] * step["y"] * step["x"])
 
 
+def spanned(case: Problem, axis: int, outputs: range) -> set[int]:
+    """Return the padded input's rows (columns) from first to last that some outputs need."""
+    layer = case.one_layer
+    stride, extent, dilation = layer.stride[axis], layer.kernel_extent[axis], layer.dilation[axis]
+    spanned = set(range(outputs[0] * stride, outputs[-1] * stride + extent))
+    if case.machine.dma_step:
+        starts = range(0, layer.output_plane[axis] * stride, stride)
+        spanned &= {start + tap for start in starts for tap in range(0, extent, dilation)}
+    return spanned
+
+
 def lines(case: Problem, axis: int, outputs: range) -> frozenset[int]:
     """Return the input rows (columns) from first to last that some outputs need, if loaded."""
-    layer, stride = case.one_layer, case.one_layer.stride[axis]
-    needed = set(range(outputs[0] * stride, outputs[-1] * stride + layer.kernel_extent[axis]))
+    layer, needed = case.one_layer, spanned(case, axis, outputs)
     if case.machine.padding == "generated":
         before = layer.padding[2 * axis]
         needed &= set(range(before, before + layer.input[1 + axis]))
@@ -301,6 +317,13 @@ def test_other_objectives_are_refused(path, solver, minimise):
     case = TINY["little memory"].model_dump() | {"objective": {"minimise": minimise}}
     with pytest.raises(InputError, match=r"objective\.minimise.*exhaustive"):
         solve(Problem.model_validate(case), path, solver)
+
+
+@WITH_EACH_METHOD
+def test_weights_that_stay_are_refused(path, solver):
+    case = TINY["little memory"].with_(limits={"schedule": "any+weights"})
+    with pytest.raises(InputError, match=r"limits\.schedule.*exhaustive"):
+        solve(case, path, solver)
 
 
 @WITH_EACH_METHOD

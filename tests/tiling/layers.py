@@ -59,6 +59,7 @@ def problems(draw: Any, *, side: int = 8, channels: int = 3, tight: bool = False
         "memory_bytes": number(60, 900) if tight else 1 << 20,
         "double_buffering": draw(st.booleans()),
         "padding": draw(st.sampled_from(["loaded", "generated"])),
+        "dma_step": draw(st.booleans()),
         "bus_elements_per_cycle": draw(st.sampled_from([1, 2, 3])),
         "macs_per_cycle": draw(st.sampled_from([1, 3, 8])),
         "dma_setup_cycles": draw(st.sampled_from([0, 2, 11])),
@@ -73,16 +74,27 @@ def problems(draw: Any, *, side: int = 8, channels: int = 3, tight: bool = False
 
 @st.composite
 def plans(draw: Any, problem: Problem) -> DspPlan:
-    """Draw any plan, valid or not."""
+    """Draw any plan, valid or not, but for kinds of reuse that the limits do not allow."""
     sizes = nest_of(problem.one_layer, problem.machine).sizes
     tile = tuple(draw(st.integers(1, size + 1)) for size in sizes)
     order = "".join(draw(st.permutations(ORDERED)))
-    return DspPlan(tile, order, draw(st.sampled_from(REUSES)))  # type: ignore[arg-type]
+    return DspPlan(tile, order, draw(st.sampled_from(_reuses(problem.limits.schedule))))  # type: ignore[arg-type]
+
+
+def _reuses(limit: str) -> tuple[str, ...]:
+    """Return the kinds of reuse that a limit which names no single schedule allows."""
+    return REUSES if limit == "any+weights" else REUSES[:3]
 
 
 def with_plan(**options: Any) -> SearchStrategy[tuple[Problem, DspPlan]]:
-    """Draw a problem and a plan."""
-    return problems(**options).flatmap(lambda problem: st.tuples(st.just(problem), plans(problem)))
+    """Draw a problem and a plan; where accesses are minimised also one that keeps all weights."""
+
+    def limits(problem: Problem) -> SearchStrategy[Problem]:
+        given = ["any", "any+weights"] if problem.minimise == "accesses" else ["any"]
+        return st.sampled_from(given).map(lambda limit: problem.with_(limits={"schedule": limit}))
+
+    limited = problems(**options).flatmap(limits)
+    return limited.flatmap(lambda problem: st.tuples(st.just(problem), plans(problem)))
 
 
 @dataclass(frozen=True)
@@ -110,7 +122,7 @@ def walk(problem: Problem, plan: DspPlan) -> Iterator[Tile]:
         trips = min(t for t in range(1, size + 1) if -(-size // t) <= limit)
         steps.append(min(s for s in range(1, size + 1) if -(-size // s) == trips))
 
-    def positions(axis: int, first: int, last: int) -> range:
+    def box(axis: int, first: int, last: int) -> range:
         start = first * layer.stride[axis]
         stop = (last - 1) * layer.stride[axis] + layer.kernel_extent[axis]
         if generated:
@@ -118,10 +130,25 @@ def walk(problem: Problem, plan: DspPlan) -> Iterator[Tile]:
             start, stop = max(start, before), min(stop, before + layer.input[1 + axis])
         return range(start, stop)
 
+    def met(axis: int, position: int) -> bool:
+        """Whether a window of the layer, or of one with a larger plane, has a kernel row at a position."""
+        taps = range(layer.kernel[axis])
+        return any((position - tap * layer.dilation[axis]) % layer.stride[axis] == 0 for tap in taps)
+
+    def skips(axis: int) -> bool:
+        """Whether transfers leave gaps out: not where the window of an output would have nothing to load."""
+        windows = [box(axis, y, y + 1) for y in range(layer.output_plane[axis])]
+        return problem.machine.dma_step and all(any(met(axis, p) for p in window) for window in windows)
+
+    skipping = [skips(0), skips(1)]
+
+    def positions(axis: int, first: int, last: int) -> list[int]:
+        return [p for p in box(axis, first, last) if not skipping[axis] or met(axis, p)]
+
     names = "g" + plan.order
     starts = {loop: range(0, size, step) for loop, size, step in zip(LOOPS, sizes, steps, strict=True)}
     moving = [loop for loop in names if loop in "gnyxk" and len(starts[loop]) > 1]
-    halo = moving[-1] if plan.reuse == "halo" and moving and moving[-1] in "yx" else None
+    halo = moving[-1] if plan.reuse in ("halo", "weights") and moving and moving[-1] in "yx" else None
     held: dict[str, Any] = {}
     touched: set[Any] = set()
     for firsts in product(*(starts[loop] for loop in names)):
@@ -144,9 +171,10 @@ def walk(problem: Problem, plan: DspPlan) -> Iterator[Tile]:
                     window[halo] = [p for p in window[halo] if p not in old]  # type: ignore[assignment]
             loads.append(length["g"] * length["n"] * length["k"] * len(window["y"]) * len(window["x"]))
             held["input"] = need
-        weights = {loop: span[loop] for loop in "gck"}
+        weights = {loop: span[loop] for loop in ("g" if plan.reuse == "weights" else "gck")}
         if plan.reuse == "none" or held.get("kernels") != weights:
-            loads.append(length["g"] * length["c"] * length["k"] * layer.kernel[0] * layer.kernel[1])
+            pairs = sizes[2] * sizes[5] if plan.reuse == "weights" else length["c"] * length["k"]
+            loads.append(length["g"] * pairs * layer.kernel[0] * layer.kernel[1])
             held["kernels"] = weights
         output = tuple(span[loop] for loop in "gncyx")
         size = length["g"] * length["n"] * length["c"] * length["y"] * length["x"]
@@ -167,8 +195,8 @@ def everything(problem: Problem, limit: str) -> Iterator[DspPlan]:
     """Enumerate all plans that are different: a tile for every number of iterations, every schedule."""
     nest = nest_of(problem.one_layer, problem.machine)
     allowed: list[tuple[str, str]]
-    if limit == "any":
-        allowed = [("".join(order), reuse) for order in permutations(ORDERED) for reuse in REUSES]
+    if limit in ("any", "any+weights"):
+        allowed = [("".join(order), reuse) for order in permutations(ORDERED) for reuse in _reuses(limit)]
     else:
         allowed = list(SCHEDULES.values()) if limit == "thesis" else [SCHEDULES[limit]]
     for tile in product(*(sorted({-(-n // t) for t in range(1, n + 1)}) for n in nest.sizes)):

@@ -11,8 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from layers import everything, make, plans, problems, walk, with_plan
 
+from tilewright import read
 from tilewright.spec.errors import InputError
-from tilewright.tiling import Plan, Problem, measured_objective, objective, simulate, violation
+from tilewright.tiling import (
+    Plan,
+    Problem,
+    best_bound,
+    measured_objective,
+    objective,
+    simulate,
+    violation,
+)
 from tilewright.tiling.dsp import exact, exhaustive, local_traffic, nest_of, thesis_model
 from tilewright.tiling.dsp.cost import energy
 from tilewright.tiling.dsp.duration import duration
@@ -133,6 +142,66 @@ def test_exact_search_equals_enumeration(problem, limit):
     assert [(total.cycles, total.accesses) for total in totals] == front
 
 
+@given(problems(side=4, channels=2, tight=True))
+@settings(max_examples=40)
+def test_exact_search_with_weights_that_stay_equals_enumeration(problem):
+    problem = problem.with_(objective={"minimise": "accesses"}, limits={"schedule": "any+weights"})
+    valid = (plan for plan in everything(problem, "any+weights") if violation(problem, Plan((plan,))) is None)
+    found = exhaustive(problem, INFINITE)
+    assert found.proven
+    nest = nest_of(problem.one_layer, problem.machine)
+    assert found.value == min(duration(nest, plan).accesses for plan in valid)
+    report = simulate(problem, Plan(found.layers), numeric=True, overlapped=False)
+    assert report.violation is None
+    assert report.accesses == found.value
+
+
+@pytest.mark.parametrize(
+    ("layer", "memory", "without", "least"),
+    [
+        ({"input": [8, 29, 29], "kernels": 16, "kernel": [3, 3], "stride": [2, 2]}, 2048, 11_248, 11_016),
+        (
+            {
+                "input": [3, 224, 224],
+                "kernels": 64,
+                "kernel": [7, 7],
+                "stride": [2, 2],
+                "padding": [3, 3, 3, 3],
+            },
+            16384,
+            972_982,
+            969_547,
+        ),
+    ],
+)
+def test_weights_that_stay_let_whole_rows_pass_by(layer, memory, without, least):
+    machine = {"memory_bytes": memory, "element_bytes": 1, "double_buffering": False}
+    for schedule, value in (("any", without), ("any+weights", least)):
+        problem = make(layer, machine, minimise="accesses", schedule=schedule)
+        found = exhaustive(problem, INFINITE)
+        assert (found.value, found.proven) == (value, True)
+        report = simulate(problem, Plan(found.layers), overlapped=False)
+        assert report.violation is None
+        assert report.accesses == value
+    assert best_bound(problem).value == least
+
+
+@pytest.mark.parametrize(
+    ("objective", "at_most"), [("cycles", None), (["accesses", "cycles"], None), ("accesses", 10**6)]
+)
+def test_weights_that_stay_are_for_accesses_alone(objective, at_most):
+    problem = make({"input": [2, 4, 4], "kernels": 2, "kernel": [1, 1]}, schedule="any+weights")
+    with pytest.raises(InputError, match=r"limits\.schedule"):
+        problem.with_(objective={"minimise": objective}, limits={"at_most": {"accesses": at_most}})
+
+
+def test_weights_that_stay_must_be_allowed():
+    plan = DspPlan((1, 1, 1, 4, 4, 2), "nyxkc", "weights")
+    layer = {"input": [2, 4, 4], "kernels": 2, "kernel": [1, 1]}
+    assert "any+weights" in violation(make(layer), Plan((plan,)))
+    assert violation(make(layer, schedule="any+weights"), Plan((plan,))) is None
+
+
 @given(problems(tight=True))
 @settings(max_examples=60)
 def test_more_memory_and_more_schedules_never_cost(problem):
@@ -142,6 +211,43 @@ def test_more_memory_and_more_schedules_never_cost(problem):
     assert found["any"].value <= found["thesis"].value
     assert found["thesis"].value == min(f.value for name, f in found.items() if f and name in SCHEDULES)
     assert fewest_accesses(nest, "any", 2 * capacity).value <= found["any"].value
+
+
+@pytest.mark.parametrize(
+    ("layer", "kept", "stride", "extent"),
+    [
+        ({"input": [1, 9, 4], "kernel": [1, 1], "stride": [4, 1]}, [0, 4, 8], 1, 1),
+        ({"input": [1, 9, 4], "kernel": [2, 1], "stride": [4, 1]}, [0, 1, 4, 5], 2, 2),
+        ({"input": [1, 9, 4], "kernel": [3, 1], "stride": [2, 1], "dilation": [2, 1]}, [0, 2, 4, 6, 8], 1, 3),
+        # Row 3 is met from the second window on only, and row 1 would be by a window before the first.
+        (
+            {"input": [1, 11, 4], "kernel": [2, 1], "stride": [3, 1], "dilation": [4, 1]},
+            [0, 1, 3, 4, 6, 7, 9, 10],
+            2,
+            4,
+        ),
+    ],
+)
+def test_a_step_leaves_out_rows_that_no_window_meets(layer, kept, stride, extent):
+    problem = make(layer | {"kernels": 1}, {"dma_step": True})
+    rows, columns = nest_of(problem.one_layer, problem.machine).lines
+    assert (rows.kept.tolist(), rows.stride, rows.extent) == (kept, stride, extent)
+    assert columns.kept.tolist() == [0, 1, 2, 3]
+
+
+def test_a_step_saves_the_second_load_of_a_shortcut():
+    problem = read("resnet18-shortcut4-step").problem
+    inputs, weights, outputs = 256 * 7 * 7, 256 * 512, 512 * 7 * 7
+    assert exhaustive(problem, INFINITE).value == inputs + weights + outputs == 168_704
+    whole = exhaustive(problem.with_(machine={"dma_step": False}), INFINITE)
+    assert whole.value == 2 * inputs + weights + outputs == 181_248
+
+
+def test_a_window_of_generated_zeros_keeps_the_gaps():
+    layer = {"input": [1, 1, 3], "kernels": 1, "kernel": [2, 1], "stride": [2, 1], "dilation": [2, 1]}
+    for padding, kept in (("loaded", [0, 2]), ("generated", [0, 1, 2])):
+        problem = make(layer | {"padding": [1, 1, 0, 0]}, {"dma_step": True, "padding": padding})
+        assert nest_of(problem.one_layer, problem.machine).lines[0].kept.tolist() == kept
 
 
 def test_going_back_to_an_earlier_neighbour_keeps_no_halo():

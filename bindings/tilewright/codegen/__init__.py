@@ -10,9 +10,13 @@ from tilewright.codegen.c_memory import CMemory
 from tilewright.core.room import room_of
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Problem, violation
+from tilewright.tiling.dsp import nest_of
 from tilewright.tiling.dsp.plan import DspPlan
 
-__all__ = ["CMemory", "emit", "memory"]
+__all__ = ["EMITTED", "CMemory", "emit", "memory"]
+
+EMITTED = ("none", "tile", "halo")
+"""Kinds of reuse that there is C for."""
 
 
 def emit(name: str, source: str, problem: Any, plan: Any) -> str:
@@ -22,7 +26,7 @@ def emit(name: str, source: str, problem: Any, plan: Any) -> str:
     ------
     InputError
         Where there is no single loop nest to write: in another room than tiling, on an NPU, for a front, for
-        a plan that is not valid.
+        a plan that is not valid, for transfers with a step.
     """
     layers = _checked(problem, plan)
     if problem.network is None:
@@ -60,4 +64,12 @@ def _checked(problem: Any, plan: Any) -> list[DspPlan]:
     broken = violation(problem, plan)
     if broken is not None:
         raise InputError("plan", problem.machine.kind, f"is not valid: {broken}")
-    return [layer for layer in plan.layers if isinstance(layer, DspPlan)]
+    if any(nest_of(part.one_layer, part.machine).skips for _, part in problem.parts):
+        limit = "the emitted transfers have no step; C is emitted for a layer without gaps between windows"
+        raise InputError("machine.dma_step", True, limit)
+    layers = [layer for layer in plan.layers if isinstance(layer, DspPlan)]
+    for layer in layers:
+        if layer.reuse not in EMITTED:
+            limit = f"C is emitted for plans with reuse {', '.join(EMITTED)}"
+            raise InputError("plan.reuse", layer.reuse, limit)
+    return layers

@@ -62,6 +62,8 @@ class ConvolveBox:
         Kernels and input channels *within each* of the groups.
     generated_padding
         Padding is made on chip: it counts as zero, whatever the chip holds there.
+    kept : int, two arrays
+        Rows and columns of the padded plane that the input tensor has, ascending; None for all of them.
     input, weights
         Names of the tensors with shapes (batch, C, padded H, padded W) and (N, C / groups, H_K, W_K);
         C and N may each be split into groups and what each group has.
@@ -75,6 +77,7 @@ class ConvolveBox:
     rows: Range
     cols: Range
     generated_padding: bool = False
+    kept: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
     input: str = "input"
     weights: str = "kernels"
 
@@ -106,13 +109,8 @@ class ConvolveBox:
                 (self.rows, self.cols), layer.stride, layer.kernel_extent, strict=True
             )
         ]
-        found: Values = grouped[
-            slice(*self.images),
-            slice(*self.groups),
-            slice(*self.channels),
-            slice(*spans[0]),
-            slice(*spans[1]),
-        ]
+        maps: Values = grouped[slice(*self.images), slice(*self.groups), slice(*self.channels)]
+        found = self._plane(maps, spans)
         if not self.generated_padding:
             return found
         real = np.zeros_like(found)
@@ -122,6 +120,19 @@ class ConvolveBox:
         )
         real[..., inside[0], inside[1]] = found[..., inside[0], inside[1]]
         return real
+
+    def _plane(self, maps: Values, spans: list[Range]) -> Values:
+        """Return certain rows and columns of the padded plane, with zeros where the tensor has none."""
+        rows, columns = spans
+        if self.kept is None:
+            return maps[..., slice(*rows), slice(*columns)]
+        found = np.zeros((*maps.shape[:3], rows[1] - rows[0], columns[1] - columns[0]), dtype=maps.dtype)
+        (top, bottom), (left, right) = (
+            np.searchsorted(kept, span) for kept, span in zip(self.kept, spans, strict=True)
+        )
+        below, across = self.kept[0][top:bottom] - rows[0], self.kept[1][left:right] - columns[0]
+        found[..., below[:, None], across] = maps[..., top:bottom, left:right]
+        return found
 
     def _weights(self, tensor: Values) -> Values:
         """Return the tile's weights, shape ``(groups, kernels, channels * H_K * W_K)``."""

@@ -322,12 +322,13 @@ def _staying(plan: DspPlan, moving: Sequence[int]) -> str:
         return "Nothing stays from tile to tile."
     if not moving:
         return "One tile: everything is moved once."
-    relevant = {"input": {G, N, Y, X, K}, "weights": {G, C, K}, "output": {G, N, C, Y, X}}
+    weights = {G} if plan.reuse == "weights" else {G, C, K}
+    relevant = {"input": {G, N, Y, X, K}, "weights": weights, "output": {G, N, C, Y, X}}
     stay = [name for name, loops in relevant.items() if moving[-1] not in loops]
     many = len(stay) > 1 or stay == ["weights"]
     words = f"{' and '.join(stay)} stay{'' if many else 's'} in the innermost loop" if stay else ""
     halo = next((d for d in reversed(moving) if d in relevant["input"]), None)
-    if plan.reuse == "halo" and halo in (Y, X):
+    if plan.keeps_halo and halo in (Y, X):
         words += ("; " if words else "") + f"neighbours along {'Oy' if halo == Y else 'Ox'} share their halo"
     return (words[:1].upper() + words[1:] or "Nothing stays from tile to tile") + "."
 
@@ -374,7 +375,7 @@ def _memory(axes: Axes, nest: Nest, plan: DspPlan) -> None:
     machine = nest.machine
     capacity, size, copies = machine.capacity, machine.element_bytes, machine.copies
     step = nest.step(plan.tile)
-    buffers = {_operand(name): copies * elements for name, elements in nest.buffers(step).items()}
+    buffers = {_operand(name): copies * elements for name, elements in nest.buffers(step, plan.reuse).items()}
     used = sum(buffers.values())
     axes.barh(0, capacity, height=0.7, color="#F0F0F0", linewidth=0)
     stack_bars(axes, 0, [(elements, _colour(name)) for name, elements in buffers.items()], height=0.7)

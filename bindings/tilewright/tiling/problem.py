@@ -33,7 +33,7 @@ HIERARCHY_UNITS = UNITS | {"energy": "aJ", "edp": "nJ cycles"}
 """What objectives count on a hierarchy, whose prices are of single bits."""
 
 SCHEDULES = {
-    "dsp": ("any", "thesis", "intra", "kc", "oc", "oxyn", "oxyn/ox"),
+    "dsp": ("any", "any+weights", "thesis", "intra", "kc", "oc", "oxyn", "oxyn/ox"),
     "npu": ("any", "IS", "OS", "WS"),
     "hierarchy": ("any",),
 }
@@ -130,7 +130,8 @@ class TilingLimits(Spec):
     Attributes
     ----------
     schedule
-        DSP: ``any`` order of the tile loops, the ``thesis``'s five schedules, or one of them: ``intra``,
+        DSP: ``any`` order of the tile loops, ``any+weights`` also with all weights of a group on chip, for
+        accesses alone, the ``thesis``'s five schedules, or one of them: ``intra``,
         ``kc``, ``oc``, ``oxyn``, ``oxyn/ox``. NPU: ``any``, ``IS``, ``OS``, ``WS``.
     partition
         NPU: ``any``, ``KS``, ``KS&OFM``, ``OFM``.
@@ -148,6 +149,11 @@ class TilingLimits(Spec):
     partition: str = "any"
     at_most: Ceilings = Ceilings()
     factors: str | None = None
+
+    @property
+    def orders(self) -> str:
+        """The schedules allowed but for those that keep all weights, for methods that do not know these."""
+        return self.schedule.removesuffix("+weights")
 
 
 class Part(NamedTuple):
@@ -210,6 +216,9 @@ class Problem(Spec):
                 alone = "a single layer, not for a network" if network else "itself, not for a list"
                 there_are = f"is for {alone}; {there_are}"
             raise InputError(field, value, there_are + did_you_mean(value, known))
+        if limits.schedule == "any+weights" and (names != ("accesses",) or limits.at_most.given):
+            limit = "is for minimise = accesses without limits of cost"
+            raise InputError("limits.schedule", limits.schedule, limit)
         if limits.at_most.given and (network or names == ("pareto",)):
             others = "a network" if network else "a front"
             raise InputError(

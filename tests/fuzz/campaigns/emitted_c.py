@@ -11,9 +11,9 @@ from typing import Any
 from tests.codegen import test_emit as codegen
 from tests.fuzz.trials import Skip, Wrong
 
-from tilewright.codegen import emit
+from tilewright.codegen import EMITTED, emit
 from tilewright.tiling import Plan
-from tilewright.tiling.dsp.plan import ORDERED, REUSES, DspPlan
+from tilewright.tiling.dsp.plan import ORDERED, DspPlan
 
 IN_CI = 2
 
@@ -62,7 +62,7 @@ def case(rng: random.Random) -> codegen.Case:
     )
     tile = tuple(rng.randint(1, size) for size in codegen.sizes_of(problem))
     order = "".join(rng.sample(ORDERED, len(ORDERED)))
-    return codegen.Case(problem, DspPlan(tile, order, rng.choice(REUSES)))  # type: ignore[arg-type]
+    return codegen.Case(problem, DspPlan(tile, order, rng.choice(EMITTED)))  # type: ignore[arg-type]
 
 
 def trial(rng: random.Random, scratch: Path) -> None:

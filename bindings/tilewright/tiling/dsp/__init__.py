@@ -17,7 +17,7 @@ from tilewright.tiling.dsp import bounds, cost, exact, thesis_model
 from tilewright.tiling.dsp.lowering import lower
 from tilewright.tiling.dsp.machine import MAX_BYTES, DspMachine
 from tilewright.tiling.dsp.nest import Nest
-from tilewright.tiling.dsp.plan import LOOPS, SCHEDULES, DspPlan
+from tilewright.tiling.dsp.plan import ANY, LOOPS, SCHEDULES, DspPlan
 from tilewright.tiling.dsp.traffic import Tiles
 from tilewright.tiling.machine_kind import LayerProblem
 
@@ -45,10 +45,12 @@ def violation(problem: LayerProblem, plan: DspPlan) -> str | None:
     """Say what is wrong with a plan, or None for a valid one."""
     layer, machine, limit = problem.one_layer, problem.machine, problem.limits.schedule
     nest = nest_of(layer, machine)
-    allowed = () if limit == "any" else tuple(SCHEDULES) if limit == "thesis" else (limit,)
+    allowed = () if limit in ANY else tuple(SCHEDULES) if limit == "thesis" else (limit,)
     if allowed and plan.schedule not in allowed:
         return f"schedule {plan.schedule}: the limits allow {', '.join(allowed)}"
-    buffers = nest.buffers(nest.step(plan.tile))
+    if limit == "any" and plan.reuse == "weights":
+        return f"schedule {plan.schedule}: weights that all stay need limits.schedule = any+weights"
+    buffers = nest.buffers(nest.step(plan.tile), plan.reuse)
     if sum(buffers.values()) > machine.buffer_capacity:
         shown = ", ".join(f"{name} {size}" for name, size in buffers.items())
         twice = ", twice for double buffering" if machine.copies == 2 else ""
@@ -101,8 +103,9 @@ def simulate(
         values, kernels = random_values(layer, seed)
         shapes = {tensor.name: tensor.shape for tensor in program.tensors}
         padded = np.pad(values, ((0, 0), (0, 0), (top, bottom), (left, right)))
+        rows, columns = nest_of(layer, machine).lines
         data = {
-            "input": padded.reshape(shapes["input"]),
+            "input": padded[:, :, rows.kept[:, None], columns.kept].reshape(shapes["input"]),
             "kernels": kernels.reshape(shapes["kernels"]),
         }
         expected = {"output": convolution(layer, values, kernels).reshape(shapes["output"])}
@@ -129,7 +132,7 @@ def _facts(problem: LayerProblem, plan: DspPlan, report: Report) -> dict[str, An
     facts = {
         "schedule": plan.schedule,
         "step": dict(zip(LOOPS, nest.step(plan.tile), strict=True)),
-        "buffers": nest.buffers(nest.step(plan.tile)),
+        "buffers": nest.buffers(nest.step(plan.tile), plan.reuse),
         **point,
         "energy_fj": cost.energy(nest, point["accesses"], busy, report.streamed),
         "gops_per_second": machine.clock_mhz * 2 * nest.macs / point["cycles"] / 1000,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tilewright.tiling.dsp.nest import K, Nest, X, Y
 from tilewright.tiling.dsp.plan import LOOPS, DspPlan
-from tilewright.tiling.dsp.traffic import RELEVANT
+from tilewright.tiling.dsp.traffic import RELEVANT, moved_by
 
 Counts = NDArray[np.int64]
 
@@ -76,7 +76,7 @@ class _Iterations:
 
     def __init__(self, nest: Nest, plan: DspPlan, local: int) -> None:
         self.nest, self.plan, self.local = nest, plan, local
-        self.step = nest.step(plan.tile)
+        self.step, self.moved_by = nest.step(plan.tile), moved_by(plan.reuse)
         self.loops = [self._loop(LOOPS.index(name)) for name in "g" + plan.order]
         self.position = {loop.axis: number for number, loop in enumerate(self.loops)}
         grids = np.meshgrid(*(np.arange(len(loop.index)) for loop in self.loops), indexing="ij")
@@ -136,7 +136,11 @@ class _Iterations:
         if self.plan.reuse == "none":
             return np.ones(len(outermost), dtype=bool)
         last = max(
-            (n for n, loop in enumerate(self.loops) if loop.axis in RELEVANT[operand] and loop.trips > 1),
+            (
+                n
+                for n, loop in enumerate(self.loops)
+                if loop.axis in self.moved_by[operand] and loop.trips > 1
+            ),
             default=-1,
         )
         return outermost <= last
@@ -144,19 +148,21 @@ class _Iterations:
     @cached_property
     def _halo(self) -> int:
         """The loop along which input tiles share a halo that stays, or -1."""
-        if self.plan.reuse != "halo":
+        if not self.plan.keeps_halo:
             return -1
         moving = [n for n, loop in enumerate(self.loops) if loop.axis in RELEVANT["input"] and loop.trips > 1]
         return moving[-1] if moving and self.loops[moving[-1]].axis in (Y, X) else -1
 
     def _product(self, operand: str, at: list[Counts]) -> Counts:
         """Elements of an operand's tile (input: without its plane)."""
-        axes = RELEVANT[operand] - ({Y, X} if operand == "input" else set())
+        axes = self.moved_by[operand] - ({Y, X} if operand == "input" else set())
         elements = np.ones(1, dtype=np.int64)
         for axis in axes:
             number = self.position[axis]
             elements = elements * self.loops[number].size[at[number]]
-        return elements * (self.nest.window if operand == "kernels" else 1)
+        if operand != "kernels":
+            return elements
+        return elements * (self.nest.group_weights if self.plan.reuse == "weights" else self.nest.window)
 
     def _loads(self, at: list[Counts], outermost: NDArray[np.int64] | None) -> list[Counts]:
         """Elements that each of the three operands loads for the iterations `at`, 0 for none.

@@ -49,7 +49,8 @@ class _Events:
 
     def all(self) -> Iterator[NestEvent]:
         """Return what the tiles free, write back, load and compute, in the order within a step."""
-        inputs, kernels, outputs = self._input(self.planes), self._kernels(), self._output()
+        inputs, outputs, own = self._input(self.planes), self._output(), self._kernels()
+        kernels = self._group_kernels() if self.walk.plan.reuse == "weights" else own
         first, last = (
             {operand: mark(self.trips, self._level(operand)) for operand in RELEVANT}
             for mark in (entering, leaving)
@@ -63,13 +64,13 @@ class _Events:
         if self.walk.trips[K] > 1:
             again = {self.loop[K]: np.arange(self.walk.trips[K]) > 0}
             yield NestEvent((LOAD, "output", "bus", 0, 0), outputs, both(first["output"], again))
-        for operand, ranges in (("input", inputs), ("kernels", kernels)):
+        for operand, ranges in (("input", inputs), ("kernels", own)):
             yield NestEvent((READ, operand, "dsp", 0, 0, 0, 0, "output"), ranges)
         yield from self._computes(outputs)
 
     def _level(self, operand: str) -> int:
         """Return the innermost loop that moves an operand, -1 if none does."""
-        loops = range(6) if self.walk.always else [self.loop[d] for d in RELEVANT[operand]]
+        loops = range(6) if self.walk.always else [self.loop[d] for d in self.walk.moved_by[operand]]
         return max((loop for loop in loops if self.walk.always or self.trips[loop] > 1), default=-1)
 
     def _input_parts(
@@ -97,6 +98,12 @@ class _Events:
     def _kernels(self) -> tuple[Along, ...]:
         rows, columns = self.walk.nest.layer.kernel
         return *(self.along[d] for d in (G, C, K)), Along.fixed(0, rows), Along.fixed(0, columns)
+
+    def _group_kernels(self) -> tuple[Along, ...]:
+        """Return all weights of a tile's groups."""
+        sizes = self.walk.nest.sizes
+        whole = Along.fixed(0, sizes[C]), Along.fixed(0, sizes[K])
+        return self.along[G], *whole, *self._kernels()[3:]
 
     def _output(self) -> tuple[Along, ...]:
         return tuple(self.along[d] for d in (N, G, C, Y, X))

@@ -28,10 +28,11 @@ def lower(nest: Nest, plan: DspPlan, local: int) -> Program:
         Elements of local traffic of the whole layer.
     """
     layer, machine = nest.layer, nest.machine
-    buffers = nest.buffers(nest.step(plan.tile))
+    buffers = nest.buffers(nest.step(plan.tile), plan.reuse)
     groups, batch, kernels, rows, columns, channels = nest.sizes
+    plane = [len(lines.kept) for lines in nest.lines]
     tensors = (
-        Tensor("input", (batch, groups, channels, *layer.padded_plane), "input", buffer=buffers["input"]),
+        Tensor("input", (batch, groups, channels, *plane), "input", buffer=buffers["input"]),
         Tensor("kernels", (groups, kernels, channels, *layer.kernel), "kernels", buffer=buffers["kernels"]),
         Tensor(
             "output",

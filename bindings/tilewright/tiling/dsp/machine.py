@@ -9,6 +9,7 @@ from pydantic import Field
 from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Layer
+from tilewright.tiling.dsp.lines import InputLines
 
 MAX_BYTES = 2**40
 """Largest memory."""
@@ -87,9 +88,13 @@ class DspMachine(Spec):
     padding : {"loaded", "generated"}
         Whether zeros around the input are stored in external memory and loaded like other elements, as the
         thesis counts, or written into the buffer on chip.
+    dma_step
+        Transfers leave out the input rows and columns between the windows of a large stride, which then take
+        no room on chip either.
     """
 
     table_name: ClassVar[str] = "machine"
+    later: ClassVar[tuple[str, ...]] = ("dma_step",)
 
     kind: Literal["dsp"]
     memory_bytes: Bytes
@@ -101,6 +106,7 @@ class DspMachine(Spec):
     dma_setup_cycles: Cycles = 150
     register_file_bytes: Annotated[int, Field(ge=0, le=2**40)] = 0
     padding: Literal["loaded", "generated"] = "loaded"
+    dma_step: bool = False
     energy: Energy = Energy()
 
     @property
@@ -126,7 +132,10 @@ class DspMachine(Spec):
         InputError
             Names the operand that does not fit and how much is missing.
         """
-        height, width = layer.kernel_extent
+        generated = self.padding == "generated"
+        height, width = (
+            InputLines.of(layer, side, dma_step=self.dma_step, generated=generated).extent for side in (0, 1)
+        )
         self._refuse_too_much(layer, minimise)
         kernel = layer.kernel[0] * layer.kernel[1]
         smallest = {"input": height * width, "weights": kernel, "output": 1}

@@ -75,6 +75,9 @@ def nest_of(problem: Problem) -> Nest:
     if problem.minimise != "accesses":
         raise InputError("objective.minimise", problem.minimise, others)
     problem.refuse_limits("the declarative formulations")
+    if problem.limits.schedule == "any+weights":
+        limit = "the declarative formulations do not keep all weights; exhaustive does"
+        raise InputError("limits.schedule", problem.limits.schedule, limit)
     return dsp.nest_of(problem.one_layer, problem.machine)
 
 
@@ -226,7 +229,7 @@ def input_lines(nest: Nest, axis: int, step: int, halo: bool) -> int:
 def data(problem: Problem) -> dict[str, Any]:
     """Return the parameters that core.mzn declares, all but those of the search."""
     nest = nest_of(problem)
-    layer, machine = nest.layer, nest.machine
+    machine = nest.machine
     offset, unit = scale(problem)
     most = max(len(nest.steps[d]) for d in FREE)
 
@@ -246,14 +249,12 @@ def data(problem: Problem) -> dict[str, Any]:
         raise InputError("layer", problem.one_layer.input, limit)
     units = (channels(nest), nest.n_weights, 2 * nest.n_outputs)
     input_units, kernel_units, output_units = (min(each // unit, worst + 1) for each in units)
-    first = layer.padding[::2] if machine.padding == "generated" else (0, 0)
-    loaded = layer.input[1:] if machine.padding == "generated" else layer.padded_plane
     return {
         "size": list(nest.sizes[1:]),
         "n_steps": [len(nest.steps[d]) for d in FREE],
         "steps": [filled(nest.steps[d].tolist()) for d in FREE],
-        "stride": list(layer.stride),
-        "extent": list(layer.kernel_extent),
+        "stride": [lines.stride for lines in nest.lines],
+        "extent": [lines.extent for lines in nest.lines],
         "whole": [filled([input_lines(nest, d, int(s), False) for s in nest.steps[d]]) for d in (Y, X)],
         "fresh": [filled([input_lines(nest, d, int(s), True) for s in nest.steps[d]]) for d in (Y, X)],
         "fewest_planes": fewest_planes,
@@ -269,8 +270,8 @@ def data(problem: Problem) -> dict[str, Any]:
         "output_units": output_units,
         "worst": worst,
         "enough": set(range(1, len(worth_trying(problem)) + 1)),
-        "loaded_from": list(first),
-        "loaded_to": [start + length for start, length in zip(first, loaded, strict=True)],
+        "loaded_from": [lines.loaded[0] for lines in nest.lines],
+        "loaded_to": [lines.loaded[1] for lines in nest.lines],
     }
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tilewright.simulator.columns import distinct
 from tilewright.spec.layer import Layer
+from tilewright.tiling.dsp.lines import InputLines
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.dsp.plan import LOOPS
 
@@ -40,7 +41,7 @@ class InputSpans:
     Attributes
     ----------
     start, stop : int, shape (tiles,)
-        Half-open interval of the padded plane, without what is not loaded.
+        Half-open interval of the lines that transfers can load, without generated padding.
     new : int, shape (tiles,)
         Elements of it that the tile before does not have; all of them for the first.
     """
@@ -94,23 +95,40 @@ class Nest:
         """
         return tuple(_steps(size) for size in self.sizes)
 
+    @cached_property
+    def lines(self) -> tuple[InputLines, InputLines]:
+        """Input rows and columns that transfers can load."""
+        machine = self.machine
+        rows, columns = (
+            InputLines.of(
+                self.layer, side, dma_step=machine.dma_step, generated=machine.padding == "generated"
+            )
+            for side in (0, 1)
+        )
+        return rows, columns
+
+    @cached_property
+    def skips(self) -> bool:
+        """Whether transfers leave out rows or columns between the first and the last that they load."""
+        return any(len(lines.kept) <= lines.kept[-1] for lines in self.lines)
+
+    def plane(self, y: Counts, x: Counts) -> Counts:
+        """Return the elements of one input map under full tiles of certain steps."""
+        rows, columns = self.lines
+        return ((y - 1) * rows.stride + rows.extent) * ((x - 1) * columns.stride + columns.extent)
+
     def extent(self, axis: int, step: int) -> int:
         """Input rows (axis Y) or columns (axis X) under a full tile (equation 5.3)."""
-        side = axis - Y
-        return (step - 1) * self.layer.stride[side] + self.layer.kernel_extent[side]
+        lines = self.lines[axis - Y]
+        return (step - 1) * lines.stride + lines.extent
 
     def axis(self, axis: int, step: int) -> InputSpans:
         """Return the input intervals of the tiles along Y or X."""
-        side = axis - Y
-        layer = self.layer
+        lines = self.lines[axis - Y]
         first = np.arange(0, self.sizes[axis], step)
         last = np.minimum(first + step, self.sizes[axis]) - 1
-        start = first * layer.stride[side]
-        stop = last * layer.stride[side] + layer.kernel_extent[side]
-        if self.machine.padding == "generated":
-            before = layer.padding[2 * side]
-            start = np.maximum(start, before)
-            stop = np.minimum(stop, before + layer.input[1 + side])
+        start = np.maximum(first * lines.stride, lines.loaded[0])
+        stop = np.minimum(last * lines.stride + lines.extent, lines.loaded[1])
         return InputSpans(start, stop)
 
     @cached_property
@@ -118,12 +136,13 @@ class Nest:
         """Weights of one pair of maps, Kx * Ky."""
         return self.layer.kernel[0] * self.layer.kernel[1]
 
-    def buffers(self, step: Tile) -> dict[str, int]:
+    def buffers(self, step: Tile, reuse: str = "halo") -> dict[str, int]:
         """Elements of the three buffers (equations 5.3 to 5.5), times the groups of a tile."""
         g, n, c, y, x, k = step
+        kernels = g * self.group_weights if reuse == "weights" else g * c * k * self.window
         return {
             "input": g * n * k * self.extent(Y, y) * self.extent(X, x),
-            "kernels": g * c * k * self.window,
+            "kernels": kernels,
             "output": g * n * c * y * x,
         }
 
@@ -136,6 +155,11 @@ class Nest:
     def n_weights(self) -> int:
         """Elements of the weights."""
         return int(np.prod(self.layer.kernels_shape))
+
+    @cached_property
+    def group_weights(self) -> int:
+        """Elements of the weights of one group."""
+        return self.n_weights // self.sizes[G]
 
     @cached_property
     def macs(self) -> int:

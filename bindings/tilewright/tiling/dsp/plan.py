@@ -13,7 +13,7 @@ LOOPS = "gncyxk"
 ORDERED = "ncyxk"
 """The loops whose order is a decision; the loop over groups, which share nothing, is the outermost."""
 
-REUSES = ("none", "tile", "halo")
+REUSES = ("none", "tile", "halo", "weights")
 
 SCHEDULES = {
     "intra": ("kncyx", "none"),
@@ -23,6 +23,9 @@ SCHEDULES = {
     "oxyn/ox": ("cknyx", "halo"),
 }
 """The five schedules of the thesis (sections 5.2.1 to 5.2.5) as order and reuse."""
+
+ANY = ("any", "any+weights")
+"""Limits that allow every order: with reuse of up to ``halo``, or of every kind."""
 
 MAX_TILE = 2**31
 """Tile sizes stay below this."""
@@ -40,15 +43,21 @@ class DspPlan:
         five.
     order
         The loops over n, c, y, x and k, outermost first.
-    reuse : {"none", "tile", "halo"}
+    reuse : {"none", "tile", "halo", "weights"}
         ``none``: every tile loads all its operands and writes its output (intra-tile reuse only). ``tile``:
         an operand that the next tile needs again stays. ``halo``: moreover, where the next input tile is the
-        neighbour in x or y, what the two share stays, too.
+        neighbour in x or y, what the two share stays, too. ``weights``: moreover, all weights of a group are
+        loaded at once and stay until the next group.
     """
 
     tile: tuple[int, int, int, int, int, int]
     order: str
     reuse: str = "tile"
+
+    @property
+    def keeps_halo(self) -> bool:
+        """Whether neighbouring input tiles share what they have in common."""
+        return self.reuse in ("halo", "weights")
 
     @property
     def schedule(self) -> str:

@@ -139,10 +139,9 @@ def accesses(tiles: Tiles, schedule: str) -> Values:
     """
     _, n, c, y, x, k = tiles.trips
     sg, sn, sc, sy, sx, sk = tiles.steps
-    layer = tiles.nest.layer
-    height = (sy - 1) * layer.stride[0] + layer.kernel_extent[0]
-    width = (sx - 1) * layer.stride[1] + layer.kernel_extent[1]
-    inputs = sg * sn * sk * height * width
+    rows, columns = tiles.nest.lines
+    height = (sy - 1) * rows.stride + rows.extent
+    inputs = sg * sn * sk * tiles.nest.plane(sy, sx)
     weights, outputs = sg * sc * sk * tiles.nest.window, sg * sn * sc * sy * sx
     number = np.prod(np.broadcast_arrays(*tiles.trips), axis=0)
     partial = (2 - 1 / k) * outputs
@@ -155,8 +154,8 @@ def accesses(tiles: Tiles, schedule: str) -> Values:
     elif schedule == "oxyn":
         each = inputs + weights / (x * y * n) + partial
     else:
-        shared = (layer.kernel_extent[1] - layer.stride[1]) * height * sk * sn * sg
-        fresh = sx * layer.stride[1] * height * sk * sn * sg
+        shared = (columns.extent - columns.stride) * height * sk * sn * sg
+        fresh = sx * columns.stride * height * sk * sn * sg
         each = fresh + shared / x + weights / (x * y * n) + partial
     result: Values = number * each
     return result

@@ -22,6 +22,11 @@ RELEVANT: dict[str, set[int]] = {"input": {G, N, Y, X, K}, "kernels": {G, C, K},
 """The loops that each operand depends on."""
 
 
+def moved_by(reuse: str) -> dict[str, set[int]]:
+    """Return the loops that change what each operand's buffer holds, where tiles stay."""
+    return RELEVANT | {"kernels": {G}} if reuse == "weights" else RELEVANT
+
+
 @dataclass(frozen=True)
 class Traffic:
     """What plans move between external memory and the chip; arrays have one entry per tile.
@@ -107,8 +112,11 @@ class Tiles:
             again = {"input": c, "kernels": n * y * x, "output": k}
         else:
             again = {operand: self.repeats(operand, order) for operand in RELEVANT}
+        weights = c * k * again["kernels"]
+        if reuse == "weights":
+            again["kernels"] = weights = np.ones(1, dtype=np.int64)
         rows, columns = self._axes[Y], self._axes[X]
-        if reuse == "halo":
+        if reuse in ("halo", "weights"):
             in_y, in_x = self.halo(order)
             plane = np.where(in_y, rows["new"], rows["full"]) * np.where(
                 in_x, columns["new"], columns["full"]
@@ -124,9 +132,7 @@ class Tiles:
             kernels=nest.n_weights * again["kernels"],
             partial=nest.n_outputs * (out - 1),
             written=nest.n_outputs * out,
-            transfers=g * n * k * visits * again["input"]
-            + g * c * k * again["kernels"]
-            + outputs * (2 * out - 1),
+            transfers=g * n * k * visits * again["input"] + g * weights + outputs * (2 * out - 1),
         )
 
     @property
@@ -134,11 +140,17 @@ class Tiles:
         """Elements of one input map under the very first tile."""
         return self._axes[Y]["first"] * self._axes[X]["first"]
 
+    def needed(self, reuse: str) -> Counts:
+        """Elements of one copy of all buffers, where all weights of a group may stay."""
+        if reuse != "weights":
+            return self.need
+        g, _, c, _, _, k = self.steps
+        return np.asarray(self.need + g * (self.nest.group_weights - c * k * self.nest.window))
+
     @property
     def need(self) -> Counts:
-        """Elements of one copy of all buffers (equation 5.6)."""
+        """Elements of one copy of all buffers (equation 5.6), each as large as a tile's."""
         g, n, c, y, x, k = self.steps
-        (sy, sx), (ey, ex) = self.nest.layer.stride, self.nest.layer.kernel_extent
-        inputs = n * k * ((y - 1) * sy + ey) * ((x - 1) * sx + ex)
+        inputs = n * k * self.nest.plane(y, x)
         need: Counts = g * (inputs + c * k * self.nest.window + n * c * y * x)
         return need

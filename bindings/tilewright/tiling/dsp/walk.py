@@ -9,7 +9,7 @@ from tilewright.simulator import Box, Compute, Free, Load, Step, WriteBack
 from tilewright.simulator.operations import ConvolveBox
 from tilewright.tiling.dsp.nest import C, G, K, N, Nest, X, Y
 from tilewright.tiling.dsp.plan import LOOPS, DspPlan
-from tilewright.tiling.dsp.traffic import RELEVANT
+from tilewright.tiling.dsp.traffic import RELEVANT, moved_by
 
 Span = tuple[int, int]
 
@@ -34,8 +34,9 @@ class TileWalk:
         for trips in self.trips:
             self.length *= trips
         self.always = plan.reuse == "none"
+        self.moved_by = moved_by(plan.reuse)
         moving = [d for d in self.order if d in RELEVANT["input"] and self.trips[d] > 1]
-        self.halo = moving[-1] if plan.reuse == "halo" and moving and moving[-1] in (Y, X) else None
+        self.halo = moving[-1] if plan.keeps_halo and moving and moving[-1] in (Y, X) else None
 
     def steps(self) -> Iterator[Step]:
         """Make the steps anew."""
@@ -75,7 +76,7 @@ class TileWalk:
         )
 
     def _changes(self, operand: str, before: tuple[int, ...], now: tuple[int, ...]) -> bool:
-        return self.always or any(before[d] != now[d] for d in RELEVANT[operand])
+        return self.always or any(before[d] != now[d] for d in self.moved_by[operand])
 
     def _input(self, before: tuple[int, ...] | None, now: tuple[int, ...]) -> tuple[Box | None, Box | None]:
         """Return the parts of the input that leave the chip and that come, None for nothing."""
@@ -100,6 +101,12 @@ class TileWalk:
         return Box((*(self.spans[d][at[d]] for d in (N, G, K)), rows, columns))
 
     def _kernels(self, at: tuple[int, ...]) -> Box:
+        """Return the weights that the chip holds for a tile."""
+        if self.plan.reuse == "weights":
+            return Box((self.spans[G][at[G]], None, None, None, None))
+        return self._own_kernels(at)
+
+    def _own_kernels(self, at: tuple[int, ...]) -> Box:
         return Box((*(self.spans[d][at[d]] for d in (G, C, K)), None, None))
 
     def _output(self, at: tuple[int, ...]) -> Box:
@@ -114,7 +121,7 @@ class TileWalk:
         return Compute(
             "output",
             output,
-            operands=(("input", self._window(at)), ("kernels", self._kernels(at))),
+            operands=(("input", self._window(at)), ("kernels", self._own_kernels(at))),
             macs_per_element=nest.window * (spans[K][1] - spans[K][0]),
             operation=ConvolveBox(
                 nest.layer,
@@ -125,6 +132,7 @@ class TileWalk:
                 rows=spans[Y],
                 cols=spans[X],
                 generated_padding=nest.machine.padding == "generated",
+                kept=(nest.lines[0].kept, nest.lines[1].kept) if nest.machine.dma_step else None,
             ),
             engine="dsp",
             streamed=-(-macs * self.local // nest.macs) if self.local else 0,

@@ -113,6 +113,8 @@ class _PatternTable:
         The loops of a single iteration, and the pattern.
     single, input, kernels, output, halo
         Which loops have a single iteration, which multiply the operand, and along which a halo stays.
+    resident
+        Whether all weights of a group stay.
     """
 
     def __init__(self, limit: str, double_buffering: bool) -> None:
@@ -128,6 +130,7 @@ class _PatternTable:
         self.kernels = marks(lambda single, pattern: pattern.kernels)
         self.output = marks(lambda single, pattern: pattern.output)
         self.halo = marks(lambda single, pattern: (pattern.halo,))
+        self.resident = np.array([pattern.resident for _, pattern in self.patterns])
 
 
 @cache
@@ -147,12 +150,12 @@ def _promising(
     sizes = np.array(nest.sizes)
     least = np.where(table.single, sizes, 1)
     least[:, G] = 1
-    need = _need(nest, least)
+    need = _need(nest, least, table.resident)
     trips = np.ones_like(least)
     for d in FREE_DIMENSIONS:
         larger = least.copy()
         larger[:, d] += 1
-        step = np.clip(1 + (capacity - need) // (_need(nest, larger) - need), 1, sizes[d])
+        step = np.clip(1 + (capacity - need) // (_need(nest, larger, table.resident) - need), 1, sizes[d])
         trips[:, d] = np.where(table.single[:, d], 1, np.maximum(2, -(-sizes[d] // step)))
 
     def times(loops: NDArray[np.bool_]) -> Counts:
@@ -180,12 +183,11 @@ def _promising(
     return [(number, *table.patterns[number], int(bound[number])) for number in order.tolist()]
 
 
-def _need(nest: Nest, step: Counts) -> Counts:
+def _need(nest: Nest, step: Counts, resident: NDArray[np.bool_]) -> Counts:
     """Return the elements of all buffers with one group, for steps of shape ``(tiles, 6)``."""
-    (sy, sx), (ey, ex) = nest.layer.stride, nest.layer.kernel_extent
     _, n, c, y, x, k = step.T
-    plane = ((y - 1) * sy + ey) * ((x - 1) * sx + ex)
-    return np.asarray(n * k * plane + c * k * nest.window + n * c * y * x)
+    kernels = np.where(resident, nest.group_weights, c * k * nest.window)
+    return np.asarray(n * k * nest.plane(y, x) + kernels + n * c * y * x)
 
 
 class _PatternSearch:
@@ -258,16 +260,17 @@ class _PatternSearch:
     def _fit(self, step: list[Counts], shape: tuple[int, ...]) -> NDArray[np.bool_]:
         """Set the step of the fitted loop to the largest that fits; return which tiles do fit."""
         nest, fitted = self.nest, self.fitted
-        (sy, sx), (ey, ex) = nest.layer.stride, nest.layer.kernel_extent
-        plane = ((step[Y] - 1) * sy + ey) * ((step[X] - 1) * sx + ex)
+        plane = nest.plane(step[Y], step[X])
         area = step[Y] * step[X]
+        resident = self.pattern.resident
         if fitted is None:
-            need = step[N] * step[K] * plane + step[C] * step[K] * nest.window + step[N] * step[C] * area
+            kernels = nest.group_weights if resident else step[C] * step[K] * nest.window
+            need = step[N] * step[K] * plane + kernels + step[N] * step[C] * area
             return np.broadcast_to(need <= self.capacity, shape)
         one = {d: 1 if d == fitted else step[d] for d in (N, C, K)}
         parts = (  # elements of each buffer, with a step of one in the fitted loop; whether they grow with it
             (one[N] * one[K] * plane, fitted in (N, K)),
-            (one[C] * one[K] * nest.window, fitted in (C, K)),
+            (nest.group_weights, False) if resident else (one[C] * one[K] * nest.window, fitted in (C, K)),
             (one[N] * one[C] * area, fitted in (N, C)),
         )
         fixed = sum(size for size, grows in parts if not grows)
@@ -309,10 +312,11 @@ def _fewest_transfers(nest: Nest, candidate: _Candidate, capacity: int) -> tuple
     lists = [nest.steps[d] if d in loose else np.array([tile[d]]) for d in range(6)]
     tiles = Tiles(nest, tuple(grid.ravel() for grid in np.meshgrid(*lists, indexing="ij")))
     traffic = tiles.traffic(pattern.order, pattern.reuse)
-    good = (traffic.accesses == value) & (tiles.need <= capacity)
+    needed = tiles.needed(pattern.reuse)
+    good = (traffic.accesses == value) & (needed <= capacity)
     rank = np.where(good, traffic.transfers, np.iinfo(np.int64).max)
     cheapest = int(rank.min())
-    need = np.where(rank == cheapest, tiles.need, np.iinfo(np.int64).max)
+    need = np.where(rank == cheapest, needed, np.iinfo(np.int64).max)
     at = int(need.argmin())
     chosen = tuple(int(step[at]) for step in tiles.steps)
     return (cheapest, int(need[at])), DspPlan(chosen, pattern.order, pattern.reuse)  # type: ignore[arg-type]

@@ -7,8 +7,8 @@ from itertools import chain, combinations, permutations
 from typing import NamedTuple
 
 from tilewright.tiling.dsp.nest import C, K, N, X, Y
-from tilewright.tiling.dsp.plan import LOOPS, ORDERED, SCHEDULES
-from tilewright.tiling.dsp.traffic import RELEVANT
+from tilewright.tiling.dsp.plan import ANY, LOOPS, ORDERED, SCHEDULES
+from tilewright.tiling.dsp.traffic import RELEVANT, moved_by
 
 FREE_DIMENSIONS = (N, C, Y, X, K)
 """The loops whose order is a decision."""
@@ -23,6 +23,8 @@ class Pattern(NamedTuple):
         Loops whose iterations multiply the operand.
     halo
         Y or X where neighbours share a halo that stays, else -1.
+    resident
+        Whether all weights of a group stay on chip.
     order, reuse
         A schedule that does this.
     """
@@ -31,13 +33,15 @@ class Pattern(NamedTuple):
     kernels: frozenset[int]
     output: frozenset[int]
     halo: int
+    resident: bool
     order: str
     reuse: str
 
     def beats(self, other: Pattern) -> bool:
-        """Whether this one never moves more than the other."""
+        """Whether this one never moves more than the other, and needs no more memory."""
         return (
-            self.input <= other.input
+            self.resident <= other.resident
+            and self.input <= other.input
             and self.kernels <= other.kernels
             and self.output <= other.output
             and (self.halo == other.halo or other.halo == -1)
@@ -46,9 +50,10 @@ class Pattern(NamedTuple):
 
 def schedules(limit: str) -> tuple[tuple[str, str], ...]:
     """Return the schedules that a limit of an instance allows, as (order, reuse)."""
-    if limit == "any":
+    if limit in ANY:
         # Keeping a halo, or a whole tile, never adds a transfer, and so never costs anything.
-        return tuple(("".join(order), "halo") for order in permutations(ORDERED))
+        reuses = ("halo",) if limit == "any" else ("halo", "weights")
+        return tuple(("".join(order), reuse) for reuse in reuses for order in permutations(ORDERED))
     return tuple(SCHEDULES.values()) if limit == "thesis" else (SCHEDULES[limit],)
 
 
@@ -74,17 +79,17 @@ def pattern_of(order: str, reuse: str, single: frozenset[int], double_buffering:
     if double_buffering and reuse == "none" and loops[:1] == [K]:
         return None
     sets = {}
-    for operand, relevant in RELEVANT.items():
+    for operand, relevant in moved_by(reuse).items():
         moving = [number for number, d in enumerate(loops) if d in relevant]
         inner = moving[0] if moving else len(loops)
         if reuse == "none":
             inner = -1
         sets[operand] = frozenset(d for number, d in enumerate(loops) if number > inner and d not in relevant)
     halo = -1
-    if reuse == "halo":
+    if reuse in ("halo", "weights"):
         halo = next((d for d in loops if d in RELEVANT["input"]), -1)
         halo = halo if halo in (Y, X) else -1
-    return Pattern(sets["input"], sets["kernels"], sets["output"], halo, order, reuse)
+    return Pattern(sets["input"], sets["kernels"], sets["output"], halo, reuse == "weights", order, reuse)
 
 
 @cache
@@ -98,5 +103,5 @@ def alike(
         if pattern is None:
             continue
         shown = "".join(loop for loop in order if LOOPS.index(loop) not in single) + reuse
-        groups.setdefault(pattern[:4], {}).setdefault(shown, (order, reuse))
+        groups.setdefault(pattern[:5], {}).setdefault(shown, (order, reuse))
     return tuple(tuple(orders.values()) for orders in groups.values())
