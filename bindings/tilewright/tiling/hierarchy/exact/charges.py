@@ -138,6 +138,12 @@ class Charges:
         holders = [*self.machine.holders[operand], len(self.machine.nodes)]
         return list(pairwise(holders))
 
+    def nothing_from(self, i: int) -> bool:
+        """Whether nothing is charged at a node nor further in."""
+        tables = self.outer, self.inner, self.first_out, self.first_in, self.last_out, self.last_in
+        spends = all(quantity.kind == SPENT for quantity in self.quantities)
+        return spends and not any(table[i:].any() for table in tables)
+
     def _connect(self) -> None:
         """Lay out what the machine says of where tiles come from, and of loops."""
         for i, (sources, allowed) in enumerate(zip(self.machine.sources, self.machine.allowed, strict=True)):

@@ -36,6 +36,9 @@ MOVES = 2
 ADDED = 16
 """Among the bits: the outermost array that adds up sums, times this."""
 
+FULL, HOPELESS = -1, -2
+"""Instead of a number of plans."""
+
 LARGE = 4.0e18
 """Totals stay below this."""
 
@@ -51,7 +54,13 @@ SLIDING = (Y, X, R, S)
 
 
 class Node(NamedTuple):
-    """What the search knows of a node; see `Charges`, and `node_tables` for the rest."""
+    """What the search knows of a node; see `Charges` and `Search` for the rest.
+
+    Attributes
+    ----------
+    free
+        Whether nothing is charged here nor further in: any plan that fits is then as good as another one.
+    """
 
     number: int
     memory: bool
@@ -81,6 +90,7 @@ class Node(NamedTuple):
     macs_per_cycle: int
     both_ways: bool
     tracks: bool
+    free: bool
 
 
 class Blocks(NamedTuple):
@@ -573,7 +583,10 @@ def extend(
     first: int,
     count: int,
 ) -> int:
-    """Add a node's loops to a plan, in all orders; return how many plans there are, -1 without room."""
+    """Add a node's loops to a plan, in all orders; return how many plans there are.
+
+    Without room it is `FULL`; it is `HOPELESS` where no plan with the block can be less than the best one.
+    """
     bits, before = plans.bits[plan], plans.values[plan]
     if node.memory and node.number > 0:
         sums = bits & 1 or trips[K] * trips[R] * trips[S] > 1
@@ -583,7 +596,7 @@ def extend(
     inside, fresh, outside = plans.elements[group], plans.fresh[group], blocks.elements[b]
     for each in range(list_orders(bits, trips, inside, fresh, node, orders)):
         if count == len(found.bits):
-            return -1
+            return FULL
         values, order = found.values[count], orders[each]
         if node.memory:
             new = repeated(before, bits, trips, order, inside, fresh, outside, node, values)
@@ -593,6 +606,8 @@ def extend(
             new = unrolled(before, bits, trips, node, values)
         spent, cycles = bound(values, new, b, node, blocks)
         if not is_better(spent, cycles, node.goal, high_best, low_best):
+            if node.free:
+                return HOPELESS
             continue
         least = float(spent) if node.goal == SPENDING else float(cycles)
         if node.goal == PRODUCT:
@@ -602,6 +617,15 @@ def extend(
             found.order[count], found.least[count] = order, least
             count = keep(found, first, count, node)
     return count
+
+
+@jit.lean
+def any_complete(found: Any, first: int, count: int) -> bool:
+    """Whether a plan of a block has complete sums, which need no more room than others."""
+    for i in range(first, count):
+        if found.bits[i] & 1 == 0:
+            return True
+    return False
 
 
 @jit.kernel(nogil=True)
@@ -647,12 +671,19 @@ def expand(
         if not is_promising(b, node, blocks, plans.least, high_best, low_best):
             continue
         for each in range(list_inside(blocks.place[b], blocks, plans, ratios, node, inside, space)):
+            if node.free and count > mine and any_complete(found, mine, count):
+                break
             group = inside[each]
             trips_of(blocks.place[b], plans.place[group], ratios, trips)
             done += 1 + plans.start[group + 1] - plans.start[group]
             for plan in range(plans.start[group], plans.start[group + 1]):
                 args = b, group, plan, trips, orders, node, blocks, plans
                 count = extend(*args, high_best, low_best, cut, found, mine, count)
-                if count < 0:
+                if count == FULL:
                     return b, mine
+                if count == HOPELESS:
+                    break
+            if count == HOPELESS:
+                count = mine
+                break
     return len(blocks.times), count

@@ -89,6 +89,7 @@ class Search:
             next_first = charges.first_out[i - 1] + charges.last_out[i - 1]
         sliding = [charges.sliding(j, outer) for j, outer in ((i, charges.outer[i]), (i - 1, next_outer))]
         added = [self.constant[j] for j in charges.arrays(0, i)]
+        tracks = bool((self.constant != self.constant[0]).any())
         at_most = [self.tables.at_most.get(one.name, FAR) for one in charges.quantities]
         return kernel.Node(
             number=i,
@@ -118,7 +119,8 @@ class Search:
             goal=self.goal,
             macs_per_cycle=machine.macs_per_cycle,
             both_ways=bool((charges.inner[:, OUTPUT] < 0).any()),
-            tracks=bool((self.constant != self.constant[0]).any()),
+            tracks=tracks,
+            free=not tracks and charges.nothing_from(i),
         )
 
     # Passes ------------------------------------------------------------------------------------------
