@@ -16,11 +16,12 @@ from tilewright.simulator.levels import READ, WRITTEN, Execution
 from tilewright.simulator.reference import convolution, random_values
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
+from tilewright.tiling.hierarchy.breakdown import breakdown
 from tilewright.tiling.hierarchy.cost import Cost
 from tilewright.tiling.hierarchy.exact.lattice import MOST, Lattice
 from tilewright.tiling.hierarchy.exact.tables import Tables
 from tilewright.tiling.hierarchy.lowering import lower
-from tilewright.tiling.hierarchy.machine import LOOPS, OBJECTIVES, HierarchyMachine
+from tilewright.tiling.hierarchy.machine import OBJECTIVES, HierarchyMachine
 from tilewright.tiling.hierarchy.measure import KINDS, Measure, Moved, shown
 from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
@@ -99,11 +100,8 @@ def simulate(
     }
     if numeric and layer.macs <= MOST_MACS:
         report.numeric = _computes(nest, seed, deadline)
-    report.facts |= {
-        "utilisation": layer.macs / (measure.cycles * machine.most_macs_per_cycle),
-        "nest": _described(nest),
-        "levels": _levels(machine, moved),
-    }
+    report.facts["utilisation"] = layer.macs / (measure.cycles * machine.most_macs_per_cycle)
+    report.facts |= breakdown(nest, measure)
     return report
 
 
@@ -131,26 +129,6 @@ def _footprint(nest: Nest) -> dict[str, NDArray[np.int64]]:
         for operand in level.holds if node.axis is None else ():
             found[f"{level.name} {operand}"] = np.array([level.copies * nest.held(operand, i)])
     return found
-
-
-def _described(nest: Nest) -> list[dict[str, Any]]:
-    """Return the loops of each node with their iterations, outermost first."""
-    return [
-        {"node": node.name, "loops": {LOOPS[loop]: nest.trips(i, loop) for loop, _ in nest.plan.nest[i]}}
-        for i, node in enumerate(nest.machine.nodes)
-    ]
-
-
-def _levels(machine: HierarchyMachine, moved: Moved) -> dict[str, Any]:
-    """Return the elements that all instances of each memory read and write, by what they are."""
-    return {
-        node.name: {
-            name: dict(zip(KINDS, moved.every[i, :, way].sum(axis=0).tolist(), strict=True))
-            for name, way in (("read", READ), ("written", WRITTEN))
-        }
-        for i, node in enumerate(machine.nodes)
-        if node.axis is None
-    }
 
 
 def best_bound(problem: LayerProblem) -> Bound:
