@@ -231,7 +231,7 @@ class HierarchyLayer(HierarchyTotals):
     mac_aj: Count | None = None
     """Energy of all MACs."""
     held_bytes: dict[str, dict[str, NonNegative]]
-    """By memory but the first, by operand: what one instance reserves, both copies of a tile if there are two."""
+    """By memory but the first, by operand: what one instance reserves for all copies of a tile."""
     kept: dict[str, list[str]] | None = None
     """What the plan holds of what levels may hold; missing where it has nothing to decide."""
     multiplying_cycles: Count

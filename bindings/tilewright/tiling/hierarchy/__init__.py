@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray

@@ -28,7 +28,11 @@ def breakdown(nest: Nest, measure: Measure) -> dict[str, Any]:
     for i, level in measure.levels.items():
         counts = {name: measure.moved.every[i, :, way].sum(axis=0).tolist() for name, way in WAYS}
         levels[level.name] = {name: dict(zip(KINDS, count, strict=True)) for name, count in counts.items()}
-    found: dict[str, Any] = {"nest": _loops(nest), "levels": levels, "levels_bytes": _in_bytes(measure, levels)}
+    found: dict[str, Any] = {
+        "nest": _loops(nest),
+        "levels": levels,
+        "levels_bytes": _in_bytes(measure, levels),
+    }
     if machine.priced:
         found["levels_energy"] = _in_attojoules(measure, levels)
         found["mac_energy"] = measure.layer.macs * attojoules(machine.mac_pj, 1)
@@ -78,7 +82,7 @@ def _in_attojoules(measure: Measure, levels: dict[str, Any]) -> dict[str, Any]:
 
 def _held(nest: Nest) -> dict[str, dict[str, int | float]]:
     """Return the bytes that an instance of each memory but the first reserves, all copies of a tile."""
-    found = {}
+    found: dict[str, dict[str, int | float]] = {}
     for i, node in enumerate(nest.machine.nodes[1:], 1):
         level = nest.machine.levels[node.level]
         if node.axis is None:

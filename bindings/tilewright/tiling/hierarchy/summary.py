@@ -25,7 +25,9 @@ def rows(machine: HierarchyMachine, facts: Mapping[str, Any]) -> Rows:
         choices = [f"{name} holds {', '.join(kept) or 'nothing'}" for name, kept in facts["kept"].items()]
         shown.append(("chosen", "; ".join(choices)))
     cycles = facts["cycles"]
-    shown.append(("duration", f"{cycles:,} cycles, PEs are busy for {100 * facts['utilisation']:.1f} % of them"))
+    shown.append(
+        ("duration", f"{cycles:,} cycles, PEs are busy for {100 * facts['utilisation']:.1f} % of them")
+    )
     shown.append(("limited by", facts["limited_by"] + "; " + ", ".join(_times(facts))))
     if machine.priced:
         shown.append(("energy", f"{facts['energy'] / 1e12:,.3f} uJ"))
@@ -79,7 +81,13 @@ def table(layer: Layer, machine: HierarchyMachine, facts: Mapping[str, Any]) -> 
                 continue
             cost = sum(each.get(kind, 0) for each in energy.values())
             space = f"{held[kind]:,}" if kind in held else ""
-            cells = first, NAMES.get(kind, kind), space, *(f"{each:,}" for each in amounts), _microjoules(cost)
+            cells = (
+                first,
+                NAMES.get(kind, kind),
+                space,
+                *(f"{each:,}" for each in amounts),
+                _microjoules(cost),
+            )
             lines.append(cells)
             first = ""
     if machine.priced:
