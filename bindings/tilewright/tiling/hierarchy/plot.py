@@ -22,6 +22,7 @@ from tilewright.plotting import (
     Sheet,
     colour_patches,
     shortened,
+    size_in_inches,
     stack_bars,
     with_prefix,
 )
@@ -61,7 +62,7 @@ def draw_sheet(page: Sheet, nest: Nest, facts: Mapping[str, Any]) -> Figure:
     panels = page.top + 0.3 + machine.height + 0.75
     height = max(1.9, 0.34 * (1 + len(facts["levels"])))
     roof = Roofline.of(nest, facts)
-    figure = page.create(SHEET_WIDTH, panels + height + 0.6 + 0.17 * -(-len(roof.points) // 2))
+    figure = page.create(SHEET_WIDTH, panels + height + 0.6 + 0.17 * (1 + (len(roof.points) + 1) // 2))
     width = SHEET_WIDTH - 2 * LEFT
     drawing = page.axes(LEFT, page.top + 0.3, width, machine.height)
     machine.draw(drawing, width)
@@ -87,6 +88,7 @@ def draw_amounts(axes: Axes, facts: Mapping[str, Any], letter: str = "") -> None
     everything, longest = sum(totals) or 1, max(totals) or 1
     for row, total in enumerate(totals):
         words = f"{_energy(total)}, {_percent(total / everything)}" if priced else in_bytes(total)
+        words = words if total else "no price"
         axes.text(total + 0.02 * longest, row, words, va="center", fontsize=8)
     _level_rows(axes, levels)
     axes.set_xlim(0, longest * 1.02)
@@ -249,7 +251,7 @@ def _draw_roofline(axes: Axes, roof: Roofline, facts: Mapping[str, Any], letter:
     axes.text(right / 1.1, roof.peak * 1.08, f"all PEs: {roof.peak:,}", fontsize=8, va="bottom", ha="right")
     if roof.used < roof.peak:
         axes.axhline(roof.used, **LIMIT_LINE, label=f"PEs in use: {roof.used:,}")
-    for point, (colour, mark) in zip(roof.points, LEVELS, strict=False):
+    for number, (point, (colour, mark)) in enumerate(zip(roof.points, LEVELS, strict=False)):
         rate = "no limit" if point.rate is None else f"{_rate(point.rate)} B/cycle"
         label = f"{shortened(point.name, 14)}, {rate}"
         if point.rate is not None and roof.peak / point.rate > left:
@@ -268,7 +270,7 @@ def _draw_roofline(axes: Axes, roof: Roofline, facts: Mapping[str, Any], letter:
             [roof.reached],
             mark,
             color=colour,
-            markersize=7,
+            markersize=max(5, 11 - 2 * number),  # so that points of the same place are all seen
             markeredgecolor="white",
             label=label,
             zorder=3,
@@ -285,4 +287,5 @@ def _draw_roofline(axes: Axes, roof: Roofline, facts: Mapping[str, Any], letter:
     axes.set_title(f"{letter}{_rate(roof.reached)} MACs per cycle", pad=20)
     words = f"limited by {shortened(facts['limited_by'], 36)}"
     axes.text(0, 1.04, words, fontsize=8, transform=axes.transAxes)
-    axes.legend(loc="upper left", bbox_to_anchor=(-0.1, -0.2), ncols=2, fontsize=8, handletextpad=0.3)
+    below = -0.48 / size_in_inches(axes)[1]
+    axes.legend(loc="upper left", bbox_to_anchor=(-0.1, below), ncols=2, fontsize=8, handletextpad=0.3)
