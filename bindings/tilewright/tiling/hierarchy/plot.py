@@ -270,8 +270,8 @@ def _draw_roofline(axes: Axes, roof: Roofline, facts: Mapping[str, Any], letter:
             [roof.reached],
             mark,
             color=colour,
-            markersize=max(5, 11 - 2 * number),  # so that points of the same place are all seen
-            markeredgecolor="white",
+            markersize=max(4, 12 - 3 * number),  # so that points of the same place are all seen
+            markeredgewidth=0,
             label=label,
             zorder=3,
         )
