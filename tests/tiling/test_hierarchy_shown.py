@@ -172,7 +172,8 @@ def test_a_bundled_machine_is_drawn(suffix: str, tmp_path: Path, new_figures: li
     assert (tmp_path / f"plan{suffix}").stat().st_size > 10_000
     axes = pictures.plot(problem, plan, report)
     moved = sum(
-        sum(sum(each.values()) for each in level.values()) for level in report.measures["levels_bytes"].values()
+        sum(sum(each.values()) for each in level.values())
+        for level in report.measures["levels_bytes"].values()
     )
     assert sum(patch.get_width() for patch in axes.patches) == moved
     assert axes.figure in new_figures

@@ -26,8 +26,9 @@ from tilewright.plotting import (
     stack_bars,
     with_prefix,
 )
+from tilewright.tiling.hierarchy.cost import Cost
 from tilewright.tiling.hierarchy.machine_picture import COLOURS, MachinePicture, in_bytes
-from tilewright.tiling.hierarchy.measure import KINDS
+from tilewright.tiling.hierarchy.measure import KINDS, TICKS, Measure
 from tilewright.tiling.hierarchy.nest import Nest
 
 if TYPE_CHECKING:
@@ -205,25 +206,20 @@ class Roofline(NamedTuple):
     def of(cls, nest: Nest, facts: Mapping[str, Any]) -> Roofline:
         """Return the roofline of a nest: levels with ports, and the outermost."""
         machine, macs = nest.machine, nest.layer.macs
+        measure = Measure(nest.layer, machine, Cost(nest).moved)
         instances, points = 1, []
         for i, node in enumerate(machine.nodes):
             if node.axis is not None:
                 instances *= prod(nest.trips(i, letter) for letter, _ in nest.plan.nest[i])
                 continue
             level = machine.levels[node.level]
-            cycles = facts["port_cycles"].get(node.name, 0)
-            rate = level.bytes_per_cycle
-            moved = facts["levels_bytes"][node.name]
-            if rate is None and cycles:
-                sides = (
-                    (sum(moved["read"].values()), level.read_bytes_per_cycle),
-                    (sum(moved["written"].values()), level.write_bytes_per_cycle),
-                )
-                rate = max((size / each, each) for size, each in sides if each)[1]
+            read, written = measure.reading_and_writing(i)
+            busier = level.read_bytes_per_cycle if read >= written else level.write_bytes_per_cycle
+            cycles, rate = measure.ports[i] / TICKS, level.bytes_per_cycle or busier
             if cycles and rate:
                 points.append(Point(node.name, macs / (cycles * rate * instances), rate * instances))
             elif i == 0:
-                size = sum(sum(each.values()) for each in moved.values())
+                size = sum(sum(each.values()) for each in facts["levels_bytes"][node.name].values())
                 points.append(Point(node.name, macs / size, None))
         used = instances * machine.macs_per_cycle
         return cls(points, macs / facts["cycles"], used, machine.most_macs_per_cycle)
@@ -288,4 +284,4 @@ def _draw_roofline(axes: Axes, roof: Roofline, facts: Mapping[str, Any], letter:
     words = f"limited by {shortened(facts['limited_by'], 36)}"
     axes.text(0, 1.04, words, fontsize=8, transform=axes.transAxes)
     below = -0.48 / size_in_inches(axes)[1]
-    axes.legend(loc="upper left", bbox_to_anchor=(-0.1, below), ncols=2, fontsize=8, handletextpad=0.3)
+    axes.legend(loc="upper left", bbox_to_anchor=(-0.1, below), ncols=2, fontsize=8, handletextpad=0.6)
