@@ -102,11 +102,16 @@ def draw_amounts(axes: Axes, facts: Mapping[str, Any], letter: str = "") -> None
     handles = [(label, colour) for label, kind, colour in named if kind in present]
     if priced:
         handles.append(("MACs", GREY))
+    _explain(axes, handles)
+
+
+def _explain(axes: Axes, colours: list[tuple[str, str]]) -> None:
+    """Say above axes what colours mean."""
     axes.legend(
-        handles=colour_patches(handles),
+        handles=colour_patches(colours),
         loc="lower left",
         bbox_to_anchor=(0, 1.0),
-        ncols=5,
+        ncols=len(colours),
         fontsize=8,
         columnspacing=0.9,
         handletextpad=0.5,
@@ -161,15 +166,7 @@ def _draw_cycles(axes: Axes, facts: Mapping[str, Any], letter: str) -> None:
     handles = [("ports", PORT), ("multiplying", MULTIPLYING)]
     if sum(waiting.values()):
         handles.append(("waiting", WAITING))
-    axes.legend(
-        handles=colour_patches(handles),
-        loc="lower left",
-        bbox_to_anchor=(0, 1.0),
-        ncols=3,
-        fontsize=8,
-        columnspacing=0.9,
-        handletextpad=0.5,
-    )
+    _explain(axes, handles)
 
 
 class Point(NamedTuple):
