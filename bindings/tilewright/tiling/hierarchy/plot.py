@@ -233,7 +233,8 @@ def _draw_roofline(axes: Axes, roof: Roofline, facts: Mapping[str, Any], letter:
 
     rates = [point.intensity for point in roof.points]
     ridges = [roof.peak / point.rate for point in roof.points if point.rate]
-    left, right = min(rates) / 5, max(rates + ridges) * 5
+    near = [ridge for ridge in ridges if ridge > min(rates) / 50]
+    left, right = min(rates + near) / 4, max(rates + ridges) * 5
     low = min(roof.reached / 3, *(left * point.rate for point in roof.points if point.rate), roof.peak / 20)
     low = max(low, roof.reached / 60)
     axes.set_xscale("log")
