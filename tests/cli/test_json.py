@@ -48,6 +48,27 @@ kernel = [3, 3]
 """
 DSP = '[machine]\nkind = "dsp"\nmemory_bytes = 1500\n'
 NPU = '[machine]\nkind = "npu"\n'
+LEVELS = """[machine]
+kind = "hierarchy"
+mac_pj = 0.5
+[[machine.levels]]
+name = "dram"
+read_pj_per_byte = 64.0
+bytes_per_cycle = 2.0
+[[machine.levels]]
+name = "buffer"
+capacity_bytes = 600
+holds = ["input"]
+may_hold = ["output"]
+read_pj_per_byte = 2.0
+[[machine.levels]]
+name = "pes"
+fanout = [{ size = 4, over = ["output_maps"] }]
+[[machine.levels]]
+name = "registers"
+capacity_bytes = { input = 1, weights = 9, output = 4 }
+read_bytes_per_cycle = 4.0
+"""
 ARRAY = "[machine]\narray = [2, 3]\nclock_mhz = 50\n"
 ENGINES = """[machine]
 conv_array = [4, 4, 2]
@@ -69,6 +90,9 @@ INSTANCES = {
     "dsp network": f'room = "tiling"\n{NETWORK}{DSP}',
     "npu": f'room = "tiling"\n[layer]\n{LAYER}{NPU}',
     "npu network": f'room = "tiling"\n{NETWORK}{NPU}',
+    "hierarchy": f'room = "tiling"\n[layer]\n{LAYER}{LEVELS}',
+    "hierarchy front": f'room = "tiling"\n[layer]\n{LAYER}{LEVELS}[objective]\nminimise = "pareto"\n',
+    "hierarchy network": f'room = "tiling"\n{NETWORK}{LEVELS}[objective]\nminimise = "energy"\n',
     "allocation": f'room = "allocation"\n{NETWORK}{ARRAY}',
     "allocation front": f'room = "allocation"\n{NETWORK}{ARRAY}[objective]\nminimise = "pareto"\n',
     "allocation placed": f'room = "allocation"\n{NETWORK}{ARRAY}[objective]\nminimise = "distance"\n',
@@ -172,7 +196,7 @@ def test_all_that_is_said_of_a_result(name: str, tilewright: Callable[..., Any],
     measured = result["report"]["measures"]
     found = valid(said(tilewright("simulate", instance, "result.json", "--json")), "Simulation")
     clock = "ps" if name.startswith("npu") else "cycles"
-    assert found["measures"].pop(f"overlapped_{clock}") or name == "fusion"
+    assert found["measures"].pop(f"overlapped_{clock}") or name.startswith(("fusion", "hierarchy"))
     for key, value in measured.items():
         assert key in ("layers", f"overlapped_{clock}") or found["measures"][key] == value
     if "layers" not in measured or name.startswith("npu"):

@@ -708,7 +708,7 @@ def test_energy_is_shown_where_it_has_prices(priced: bool) -> None:
         found = [MACHINES["hierarchy"].exhaustive(part, float("inf")) for _, part in one.parts]
         report = simulate(one, Plan(tuple(each.layers[0] for each in found if each))).summary()
         assert ("energy" in dict(rows(one, report))) == priced
-        assert all(len(line) == 4 + priced for line in summary_table(one, report))
+        assert all(len(line) == 5 + priced for line in summary_table(one, report))
 
 
 def test_layers_that_are_not_tiled_are_named() -> None:

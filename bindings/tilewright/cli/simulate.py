@@ -55,11 +55,25 @@ def simulate(
             click.echo(json.dumps({**report.summary(), "per_step": steps_told}))
         else:
             _print_steps(report.per_step(), steps, clock)
+            if report.valid and report.sequential is None and report.scheduled is None:
+                _print_summary(problem.problem, report.summary())
             _print_totals(report, clock, numeric)
             for path in saving.written:
                 click.echo(f"written: {path}")
     saving.finish()
     sys.exit(0 if report.valid else 1)
+
+
+def _print_summary(problem: Any, summary: dict[str, Any]) -> None:
+    """Print what the room tells of a plan that has no timeline."""
+    from tilewright.core.room import room_of
+
+    room = room_of(problem)
+    table = room.table(problem, summary)
+    if table:
+        print_table(table[1:], table[0])
+        click.echo()
+    print_table(room.rows(problem, summary))
 
 
 def _amounts(counts: dict[str, int]) -> str:

@@ -17,6 +17,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Room = Literal["grouping", "tiling", "allocation", "fusion"]
 Count = Annotated[int, Field(ge=0)]
+NonNegative = Annotated[float, Field(ge=0)]
 Duration = Literal["serial", "lockstep", "scheduled"]
 Amounts = dict[str, Count]
 Counts = list[int]
@@ -178,6 +179,21 @@ class MovedElements(Table):
     written: Amounts
 
 
+class MovedBytes(Table):
+    """What all instances of a memory read and write, without what is not moved; elements may be narrow."""
+
+    read: dict[str, NonNegative]
+    """By what it is: input, weights, output, or partial sums."""
+    written: dict[str, NonNegative]
+
+
+class MovedEnergy(Table):
+    """What it costs to read and to write all instances of a memory, in attojoules."""
+
+    read: Amounts
+    written: Amounts
+
+
 class HierarchyTotals(InCycles):
     """Of tiles on a hierarchy of memories, of one layer or of all layers of a network."""
 
@@ -191,6 +207,14 @@ class HierarchyTotals(InCycles):
     """Share of all multipliers' cycles in which they multiply."""
 
 
+class HierarchyPoint(Table):
+    """A plan of a Pareto front: the two of these that it trades."""
+
+    duration_cycles: Count | None = None
+    accesses_elements: Count | None = None
+    energy_aj: Count | None = None
+
+
 class HierarchyLayer(HierarchyTotals):
     """Of one layer on a hierarchy."""
 
@@ -200,6 +224,26 @@ class HierarchyLayer(HierarchyTotals):
     """The loop nest, outermost first."""
     levels_elements: dict[str, MovedElements]
     """By memory."""
+    levels_bytes: dict[str, MovedBytes]
+    """By memory; an element takes its width in bits."""
+    levels_aj: dict[str, MovedEnergy] | None = None
+    """By memory; with `mac_aj` they add up to `energy_aj`. Missing where nothing has a price."""
+    mac_aj: Count | None = None
+    """Energy of all MACs."""
+    held_bytes: dict[str, dict[str, NonNegative]]
+    """By memory but the first, by operand: what one instance reserves for all copies of a tile."""
+    kept: dict[str, list[str]] | None = None
+    """What the plan holds of what levels may hold; missing where it has nothing to decide."""
+    multiplying_cycles: Count
+    """In which the multipliers work."""
+    waiting_cycles: dict[str, NonNegative]
+    """In which they wait until a memory is filled or drained, by memory."""
+    port_cycles: dict[str, NonNegative]
+    """In which the busier port of a memory's first instance works, beside the multipliers."""
+    limited_by: str
+    """What takes longest: `multipliers`, `transfers of` a memory that they wait for, or a `port of` one."""
+    front: list[HierarchyPoint] | None = None
+    """Points of a Pareto front; the other measures are of its first plan."""
 
 
 class HierarchyNetwork(HierarchyTotals):

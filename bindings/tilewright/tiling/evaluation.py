@@ -274,7 +274,8 @@ def numeric_elements(problem: Problem) -> int:
 
 def most_values(problem: Problem) -> int:
     """Return about how many values a plan and its report have at most."""
-    return 400 * (MAX_LAYERS if problem.minimise == "pareto" else 1 + len(problem.parts))
+    each = 1200 if problem.machine.kind == "hierarchy" else 400
+    return each * (MAX_LAYERS if problem.minimise == "pareto" else 1 + len(problem.parts))
 
 
 def portfolio(problem: Problem) -> Portfolio:

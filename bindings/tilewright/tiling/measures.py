@@ -41,6 +41,15 @@ HIERARCHY = {
     "utilisation": "utilisation",
     "nest": "nest",
     "levels": "levels_elements",
+    "levels_bytes": "levels_bytes",
+    "levels_energy": "levels_aj",
+    "mac_energy": "mac_aj",
+    "held_bytes": "held_bytes",
+    "kept": "kept",
+    "multiplying_cycles": "multiplying_cycles",
+    "waiting_cycles": "waiting_cycles",
+    "port_cycles": "port_cycles",
+    "limited_by": "limited_by",
 }
 """What the facts of a layer are called among its measures."""
 

@@ -39,6 +39,9 @@ from tilewright.tiling import objective
 from tilewright.tiling.dsp import nest_of
 from tilewright.tiling.dsp.nest import C, G, K, N, Nest, X, Y
 from tilewright.tiling.dsp.plan import LOOPS, DspPlan
+from tilewright.tiling.hierarchy.nest import Nest as LevelNest
+from tilewright.tiling.hierarchy.plan import HierarchyPlan
+from tilewright.tiling.hierarchy.plot import draw_amounts, draw_sheet
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 
@@ -104,6 +107,10 @@ def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None
             _traded(ax, problem, report)
         else:
             _trade_off(ax, _Front.of(problem, report))
+    elif report.violation is None and problem.machine.kind == "hierarchy":
+        height = 0.3 * (1 + len(report.facts["levels"]))
+        ax = axes_or_new(ax, 4.0, height, left=1.5, right=1.2, above=0.6, below=0.2)
+        draw_amounts(ax, report.facts)
     else:
         ax = axes_or_new(ax, 5.0, 1.35, left=1.5, right=1.2, below=0.2)
         _traffic(ax, report, _compulsory(_nest(problem), report))
@@ -151,6 +158,8 @@ def _page(problem: Problem, report: Report, numbers: Sequence[str], title: str |
 
 def _layer_sheet(problem: Problem, plan: Plan, report: Report, title: str | None) -> Figure:
     page = _page(problem, report, _layer_numbers(problem, plan, report), title)
+    if problem.machine.kind == "hierarchy" and report.violation is None:
+        return draw_sheet(page, _levels(problem, plan), report.facts)
     top = page.top + 0.35
     layer = plan.layers[0]
     dsp = problem.machine.kind == "dsp" and isinstance(layer, DspPlan)
@@ -201,6 +210,13 @@ def _layer_numbers(problem: Problem, plan: Plan, report: Report) -> list[str]:
     if "energy_fj" in facts and problem.minimise != "energy":
         numbers.append(f"{facts['energy_fj'] / 1e9:,.1f} µJ")
     return numbers
+
+
+def _levels(problem: Problem, plan: Plan) -> LevelNest:
+    """Return the loop nest of a plan on a hierarchy."""
+    layer = plan.layers[0]
+    assert problem.machine.kind == "hierarchy" and isinstance(layer, HierarchyPlan)
+    return LevelNest(problem.one_layer, problem.machine, layer)
 
 
 def _nest(problem: Problem) -> Nest | None:
@@ -431,7 +447,10 @@ def _network_sheet(problem: Problem, report: Report, title: str | None) -> Figur
     executed = _executed(report)
     _network_traffic(traffic, names, executed, problem, "(a) ")
     _network_time(time, names, executed, problem)
-    _network_rate(rate, names, executed)
+    if problem.machine.kind == "hierarchy" and problem.machine.priced:
+        _network_energy(rate, names, executed)
+    else:
+        _network_rate(rate, names, executed)
     for axes in (traffic, time, rate):
         _layer_rows(axes, names, label=axes is traffic)
     return figure
@@ -525,7 +544,13 @@ def _network_traffic(
     axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=4, fontsize=8)
 
 
-SPLIT = {"computing": "#AEBAC6", "DMA set-up": "#3F4D5C", "waiting for the bus": YELLOW, "other": SKY}
+SPLIT = {
+    "computing": "#AEBAC6",
+    "DMA set-up": "#3F4D5C",
+    "waiting for the bus": YELLOW,
+    "waiting for a memory": YELLOW,
+    "other": SKY,
+}
 """Of what a layer's time consists, and its colours."""
 
 
@@ -537,9 +562,8 @@ def _network_time(axes: Axes, names: Sequence[str], executed: Mapping[str, Repor
             split = {part: time for part, time in _time_split(executed[name], problem).items() if time}
             stack_bars(axes, row, [(time, SPLIT[part]) for part, time in split.items()], height=0.72)
             seen |= split.keys()
-    dsp = problem.machine.kind == "dsp"
     axes.set_title("(b) Microseconds" if problem.machine.kind == "npu" else "(b) Cycles", pad=20)
-    if dsp:
+    if problem.machine.kind != "npu":
         handles = colour_patches((part, colour) for part, colour in SPLIT.items() if part in seen)
         axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3, fontsize=8)
 
@@ -550,7 +574,8 @@ def _time_split(report: Report, problem: Problem) -> dict[str, float]:
     if problem.machine.kind == "npu":
         return {"other": report.facts.get("time_ps", total) * 1e-6}
     if problem.machine.kind == "hierarchy":
-        return {"other": report.facts["cycles"]}
+        cycles, computing = report.facts["cycles"], report.facts["multiplying_cycles"]
+        return {"computing": computing, "waiting for a memory": cycles - computing}
     compute = report.total(-(-report.macs // problem.machine.macs_per_cycle))
     setup = problem.machine.dma_setup_cycles * report.transfers
     waiting = max(total - compute - setup, 0)
@@ -564,13 +589,25 @@ def _network_rate(axes: Axes, names: Sequence[str], executed: Mapping[str, Repor
         moved = _moved(one)
         rates[name] = one.facts.get("ops_per_byte", one.total(one.macs) / moved if moved else 0.0)
     in_bytes = any("ops_per_byte" in one.facts for one in executed.values())
-    highest = max(rates.values(), default=1)
-    for row, name in enumerate(names):
-        if name in rates:
-            axes.barh(row, rates[name], height=0.72, color=SKY, linewidth=0)
-            axes.text(rates[name] + 0.012 * highest, row, f"{rates[name]:.3g}", va="center", fontsize=7.5)
-    axes.set_xlim(0, highest * 1.12)
+    _network_bars(axes, names, rates)
     axes.set_title("(c) Ops per byte" if in_bytes else "(c) MACs per element", pad=20)
+
+
+def _network_energy(axes: Axes, names: Sequence[str], executed: Mapping[str, Report]) -> None:
+    """Draw each layer's energy on a hierarchy with prices."""
+    energies = {name: one.facts["energy"] / 1e12 for name, one in executed.items()}
+    _network_bars(axes, names, energies)
+    axes.set_title(f"(c) Energy: {sum(energies.values()):,.1f} µJ", pad=20)
+
+
+def _network_bars(axes: Axes, names: Sequence[str], values: Mapping[str, float]) -> None:
+    """Draw a bar with its number for each layer that has a value."""
+    highest = max(values.values(), default=1)
+    for row, name in enumerate(names):
+        if name in values:
+            axes.barh(row, values[name], height=0.72, color=SKY, linewidth=0)
+            axes.text(values[name] + 0.012 * highest, row, f"{values[name]:.3g}", va="center", fontsize=7.5)
+    axes.set_xlim(0, highest * 1.12)
 
 
 # A front -----------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 
 from tilewright.core.room import Rows
 from tilewright.tiling.dsp.machine import GIVEN
+from tilewright.tiling.hierarchy import summary as hierarchy_summary
 from tilewright.tiling.problem import Problem
 
 
@@ -58,12 +59,14 @@ def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
     if problem.minimise == "pareto":
         header = ("cycles", "accesses", "GOps/s", "Ops/byte")
         return [header, *(_point(problem, point) for point in report["facts"]["front"])]
+    if problem.machine.kind == "hierarchy":
+        if problem.network is None:
+            return hierarchy_summary.table(problem.one_layer, problem.machine, report["facts"])
+        columns = 5 + problem.machine.priced
+        header = ("layer", "limited by", "accesses", "cycles", "busy", "uJ")[:columns]
+        return [header, *(_hierarchy_line(layer)[:columns] for layer in report["layers"])]
     if problem.network is None:
         return []
-    if problem.machine.kind == "hierarchy":
-        columns = 4 + problem.machine.priced
-        header = ("layer", "accesses", "cycles", "busy", "uJ")[:columns]
-        return [header, *(_hierarchy_line(layer)[:columns] for layer in report["layers"])]
     if problem.machine.kind == "npu":
         header = ("layer", "partition", "schedule", "tile", "loaded", "written", "us")
         return [header, *(_npu_line(layer) for layer in report["layers"])]
@@ -121,32 +124,12 @@ def _hierarchy_line(layer: dict[str, Any]) -> tuple[str, ...]:
     facts = layer["facts"]
     return (
         layer["name"],
+        facts["limited_by"],
         f"{facts['accesses']:,}",
         f"{facts['cycles']:,}",
         f"{100 * facts['utilisation']:.1f} %",
         f"{facts['energy'] / 1e12:,.2f}",
     )
-
-
-def _hierarchy_layer(facts: dict[str, Any], priced: bool) -> Rows:
-    """Show the loops of each node, what each memory moves, and, where it has prices, the energy."""
-    shown = []
-    for node in facts["nest"]:
-        loops = ", ".join(f"{name} {trips}" for name, trips in node["loops"].items()) or "-"
-        moved = facts["levels"].get(node["node"])
-        told = ""
-        if moved is not None:
-            read, written = (sum(moved[way].values()) for way in ("read", "written"))
-            told = f"; {read:,} elements read, {written:,} written"
-        shown.append((node["node"], loops + told))
-    return [
-        *shown,
-        (
-            "duration",
-            f"{facts['cycles']:,} cycles, PEs are busy for {100 * facts['utilisation']:.1f} % of them",
-        ),
-        *([("energy", f"{facts['energy'] / 1e12:,.3f} uJ")] if priced else []),
-    ]
 
 
 def _amounts(table: dict[str, int]) -> str:
@@ -190,7 +173,7 @@ def _prices(problem: Problem) -> str:
 def _layer(problem: Problem, report: dict[str, Any]) -> Rows:
     facts = report["facts"]
     if problem.machine.kind == "hierarchy":
-        return _hierarchy_layer(facts, problem.machine.priced)
+        return hierarchy_summary.rows(problem.machine, facts)
     loaded, written = _amounts(report["loaded"]), _amounts(report["written"])
     if problem.machine.kind == "npu":
         tile = ", ".join(f"{name} {size}" for name, size in facts["tile"].items())

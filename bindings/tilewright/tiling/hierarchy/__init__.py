@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +16,12 @@ from tilewright.simulator.reference import convolution, random_values
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
 from tilewright.tiling.hierarchy import bounds
+from tilewright.tiling.hierarchy.breakdown import breakdown
 from tilewright.tiling.hierarchy.cost import Cost
 from tilewright.tiling.hierarchy.exact.lattice import MOST, Lattice
 from tilewright.tiling.hierarchy.exact.tables import Tables
 from tilewright.tiling.hierarchy.lowering import lower
-from tilewright.tiling.hierarchy.machine import LOOPS, OBJECTIVES, HierarchyMachine
+from tilewright.tiling.hierarchy.machine import OBJECTIVES, HierarchyMachine
 from tilewright.tiling.hierarchy.measure import KINDS, Measure, Moved, shown
 from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
@@ -101,11 +101,8 @@ def simulate(
     }
     if numeric and layer.macs <= MOST_MACS:
         report.numeric = _computes(nest, seed, deadline)
-    report.facts |= {
-        "utilisation": layer.macs / (measure.cycles * machine.most_macs_per_cycle),
-        "nest": _described(nest),
-        "levels": _levels(machine, moved),
-    }
+    report.facts["utilisation"] = layer.macs / (measure.cycles * machine.most_macs_per_cycle)
+    report.facts |= breakdown(nest, measure)
     return report
 
 
@@ -135,33 +132,11 @@ def _footprint(nest: Nest) -> dict[str, NDArray[np.int64]]:
     return found
 
 
-def _described(nest: Nest) -> list[dict[str, Any]]:
-    """Return the loops of each node with their iterations, outermost first."""
-    return [
-        {"node": node.name, "loops": {LOOPS[loop]: nest.trips(i, loop) for loop, _ in nest.plan.nest[i]}}
-        for i, node in enumerate(nest.machine.nodes)
-    ]
-
-
-def _levels(machine: HierarchyMachine, moved: Moved) -> dict[str, Any]:
-    """Return the elements that all instances of each memory read and write, by what they are."""
-    return {
-        node.name: {
-            name: dict(zip(KINDS, moved.every[i, :, way].sum(axis=0).tolist(), strict=True))
-            for name, way in (("read", READ), ("written", WRITTEN))
-        }
-        for i, node in enumerate(machine.nodes)
-        if node.axis is None
-    }
-
-
 def best_bound(problem: LayerProblem) -> Bound:
     """Return a lower bound: every memory is filled with what it needs at least, and no PE ever waits."""
     name, layer = "compulsory traffic", problem.one_layer
-    given, machines = (
-        (_counted(problem), problem.level),
-        map(problem.machine.keeping, problem.machine.choices),
-    )
+    given = _counted(problem), problem.level
+    machines = map(problem.machine.keeping, problem.machine.choices)
     if problem.limits.factors == "any":
         least = min(bounds.least(layer, machine, *given) for machine in machines)
     elif Lattice(layer).many > MOST:

@@ -66,7 +66,17 @@ class Measure:
     @property
     def computing(self) -> int:
         """Ticks of the multipliers, and of the transfers that they wait for."""
-        ticks = -(-self.moved.steps // self.machine.macs_per_cycle) * TICKS
+        return self.multiplying + sum(self.waiting.values())
+
+    @property
+    def multiplying(self) -> int:
+        """Ticks of the multipliers alone."""
+        return -(-self.moved.steps // self.machine.macs_per_cycle) * TICKS
+
+    @property
+    def waiting(self) -> dict[int, int]:
+        """Ticks in which the multipliers wait until a memory is filled or drained, by its node."""
+        found: dict[int, int] = {}
         for o, holders in enumerate(self.machine.holders.values()):
             for parent, child in pairwise(holders):
                 if self.levels[child].double_buffering:
@@ -76,20 +86,26 @@ class Measure:
                 for way, price in zip(
                     (READ, WRITTEN), transfer_ticks(self.levels[parent], self.levels[child]), strict=True
                 ):
-                    ticks += self._bits(self.moved.first[parent, OUTSIDE, way], kinds) * price
-        return ticks
+                    ticks = self._bits(self.moved.first[parent, OUTSIDE, way], kinds) * price
+                    found[child] = found.get(child, 0) + ticks
+        return found
 
     @property
     def ports(self) -> dict[int, int]:
         """Ticks in which the busier port of each memory moves something, by its node."""
         found = {}
         for i, level in self.levels.items():
-            amounts = (self._bits(self.moved.first[i, :, way].sum(axis=0)) for way in (READ, WRITTEN))
-            read, written = (
-                amount * price for amount, price in zip(amounts, ticks_per_bit(level), strict=True)
-            )
+            read, written = self.reading_and_writing(i)
             found[i] = read + written if level.bytes_per_cycle is not None else max(read, written)
         return found
+
+    def reading_and_writing(self, node: int) -> tuple[int, int]:
+        """Return the ticks in which the first instance of a memory is read, and in which it is written."""
+        read, written = (
+            self._bits(self.moved.first[node, :, way].sum(axis=0)) * price
+            for way, price in zip((READ, WRITTEN), ticks_per_bit(self.levels[node]), strict=True)
+        )
+        return read, written
 
     def value(self, minimise: str, level: str) -> int:
         """Return what an objective says, without rounding."""

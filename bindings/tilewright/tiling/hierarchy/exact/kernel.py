@@ -622,10 +622,7 @@ def extend(
 @jit.lean
 def any_complete(found: Any, first: int, count: int) -> bool:
     """Whether a plan of a block has complete sums, which need no more room than others."""
-    for i in range(first, count):
-        if found.bits[i] & 1 == 0:
-            return True
-    return False
+    return bool((found.bits[first:count] & 1 == 0).any())
 
 
 @jit.kernel(nogil=True)

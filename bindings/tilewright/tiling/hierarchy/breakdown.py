@@ -1,0 +1,120 @@
+"""Where the bytes, the energy and the cycles of an executed plan go: by level and by operand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.simulator.levels import READ, WRITTEN
+from tilewright.tiling.hierarchy.machine import LOOPS
+from tilewright.tiling.hierarchy.measure import KINDS, TICKS, Measure, attojoules, prices
+from tilewright.tiling.hierarchy.nest import Nest
+
+WAYS = (("read", READ), ("written", WRITTEN))
+
+
+def breakdown(nest: Nest, measure: Measure) -> dict[str, Any]:
+    """Return what is told of a plan beside its totals.
+
+    Returns
+    -------
+    dict
+        With the keys ``nest``; ``kept``, where the plan decides that; ``levels`` in elements,
+        ``levels_bytes`` and, with prices, ``levels_energy`` in attojoules, each for all instances of a
+        memory; ``mac_energy``; ``held_bytes`` of one instance; ``multiplying_cycles``, ``waiting_cycles``,
+        ``port_cycles``; and ``limited_by``.
+    """
+    machine = measure.machine
+    levels: dict[str, dict[str, dict[str, int]]] = {}
+    for i, level in measure.levels.items():
+        counts = {name: measure.moved.every[i, :, way].sum(axis=0).tolist() for name, way in WAYS}
+        levels[level.name] = {name: dict(zip(KINDS, count, strict=True)) for name, count in counts.items()}
+    found: dict[str, Any] = {
+        "nest": _loops(nest),
+        "levels": levels,
+        "levels_bytes": _in_bytes(measure, levels),
+    }
+    if machine.priced:
+        found["levels_energy"] = _in_attojoules(measure, levels)
+        found["mac_energy"] = measure.layer.macs * attojoules(machine.mac_pj, 1)
+    if nest.plan.kept:
+        found["kept"] = {name: list(operands) for name, operands in nest.plan.kept}
+    return found | {"held_bytes": _held(nest)} | _cycles(measure)
+
+
+def _loops(nest: Nest) -> list[dict[str, Any]]:
+    """Return the loops of each node with their iterations, outermost first."""
+    return [
+        {"node": node.name, "loops": {LOOPS[loop]: nest.trips(i, loop) for loop, _ in nest.plan.nest[i]}}
+        for i, node in enumerate(nest.machine.nodes)
+    ]
+
+
+def whole(bits: int) -> int | float:
+    """Return bits as bytes, without a point where they are whole ones."""
+    return bits / 8 if bits % 8 else bits // 8
+
+
+def _in_bytes(measure: Measure, levels: dict[str, Any]) -> dict[str, Any]:
+    """Return the bytes that all instances of each memory read and write; what is not moved is left out."""
+    width = {kind: int(getattr(measure.machine.bits, kind)) for kind in KINDS}
+    return {
+        name: {
+            way: {kind: whole(count * width[kind]) for kind, count in counts.items() if count}
+            for way, counts in moved.items()
+        }
+        for name, moved in levels.items()
+    }
+
+
+def _in_attojoules(measure: Measure, levels: dict[str, Any]) -> dict[str, Any]:
+    """Return the energy of what all instances of each memory read and write, likewise."""
+    width = {kind: int(getattr(measure.machine.bits, kind)) for kind in KINDS}
+    return {
+        level.name: {
+            way: {
+                kind: count * width[kind] * price for kind, count in levels[level.name][way].items() if count
+            }
+            for (way, _), price in zip(WAYS, prices(level), strict=True)
+        }
+        for level in measure.levels.values()
+    }
+
+
+def _held(nest: Nest) -> dict[str, dict[str, int | float]]:
+    """Return the bytes that an instance of each memory but the first reserves, all copies of a tile."""
+    found: dict[str, dict[str, int | float]] = {}
+    for i, node in enumerate(nest.machine.nodes[1:], 1):
+        level = nest.machine.levels[node.level]
+        if node.axis is None:
+            found[level.name] = {
+                operand: whole(level.copies * nest.held(operand, i) * nest.held_bits(operand, i))
+                for operand in level.holds
+            }
+    return found
+
+
+def _cycles(measure: Measure) -> dict[str, Any]:
+    """Return how long the multipliers work and wait, how long ports are busy, and which of these limits."""
+    name = {i: level.name for i, level in measure.levels.items()}
+    ports, waiting = measure.ports, measure.waiting
+    return {
+        "multiplying_cycles": measure.multiplying // TICKS,
+        "waiting_cycles": {name[i]: ticks / TICKS for i, ticks in sorted(waiting.items()) if ticks},
+        "port_cycles": {name[i]: ticks / TICKS for i, ticks in ports.items() if ticks},
+        "limited_by": _limit(measure),
+    }
+
+
+def _limit(measure: Measure) -> str:
+    """Name the longest of all that works side by side; of the multipliers' time its largest part."""
+    ports, waiting = measure.ports, measure.waiting
+    port = max(ports, key=lambda i: ports[i])
+    level = measure.levels[port]
+    if ports[port] > measure.computing:
+        read, written = measure.reading_and_writing(port)
+        side = "" if level.bytes_per_cycle is not None else "read " if read >= written else "write "
+        return f"{side}port of {level.name}"
+    longest = max(waiting, key=lambda i: waiting[i], default=None)
+    if longest is None or waiting[longest] <= measure.multiplying:
+        return "multipliers"
+    return f"transfers of {measure.levels[longest].name}"
