@@ -11,7 +11,6 @@ from tilewright.spec.errors import InputError
 from tilewright.tiling import hierarchy
 from tilewright.tiling.hierarchy.chains import Amount, Chains, Key, refuse_others, too_large
 from tilewright.tiling.hierarchy.exact.lattice import MOST, Lattice
-from tilewright.tiling.hierarchy.exact.search import BEAM, Search
 from tilewright.tiling.hierarchy.exact.tables import Tables
 from tilewright.tiling.hierarchy.machine import LOOPS
 from tilewright.tiling.hierarchy.measure import TICKS
@@ -52,9 +51,11 @@ def chains_of(problem: Problem) -> Chains:
 @lru_cache(maxsize=64)
 def known_plan(problem: Problem) -> HierarchyPlan | None:
     """Return the plan that the incomplete pass of the exact search finds."""
+    from tilewright.tiling.hierarchy.exact import search  # for start-up time: numba
+
     chains = chains_of(problem)
     tables = Tables(problem.one_layer, chains.machine, problem.minimise, problem.level)
-    found = Search(tables).improved(None, BEAM, float("inf"))
+    found = search.Search(tables).improved(None, search.BEAM, float("inf"))
     return None if found is None else found.plan
 
 
