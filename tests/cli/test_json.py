@@ -49,6 +49,11 @@ kernel = [3, 3]
 DSP = '[machine]\nkind = "dsp"\nmemory_bytes = 1500\n'
 NPU = '[machine]\nkind = "npu"\n'
 ARRAY = "[machine]\narray = [2, 3]\nclock_mhz = 50\n"
+LEVELS = """[machine]
+kind = "hierarchy"
+levels = [{ name = "dram" }, { name = "buffer", capacity_bytes = 1000 }]
+"""
+CAPACITIES = '[objective]\nminimise = "pareto"\nbetween = ["accesses", "capacity"]\n'
 ENGINES = """[machine]
 conv_array = [4, 4, 2]
 clock_mhz = 300
@@ -67,6 +72,10 @@ INSTANCES = {
     '[limits]\nschedule = "thesis"\n[objective]\nminimise = "energy"\n',
     "dsp front": f'room = "tiling"\n[layer]\n{LAYER}{DSP}[objective]\nminimise = "pareto"\n',
     "dsp network": f'room = "tiling"\n{NETWORK}{DSP}',
+    "hierarchy": f'room = "tiling"\n[layer]\n{LAYER}{LEVELS}',
+    "hierarchy front": f'room = "tiling"\n[layer]\n{LAYER}{LEVELS}[objective]\nminimise = "pareto"\n',
+    "hierarchy capacities": f'room = "tiling"\n[layer]\n{LAYER}{LEVELS}{CAPACITIES}',
+    "hierarchy network": f'room = "tiling"\n{NETWORK}{LEVELS}{CAPACITIES}',
     "npu": f'room = "tiling"\n[layer]\n{LAYER}{NPU}',
     "npu network": f'room = "tiling"\n{NETWORK}{NPU}',
     "allocation": f'room = "allocation"\n{NETWORK}{ARRAY}',
@@ -172,7 +181,7 @@ def test_all_that_is_said_of_a_result(name: str, tilewright: Callable[..., Any],
     measured = result["report"]["measures"]
     found = valid(said(tilewright("simulate", instance, "result.json", "--json")), "Simulation")
     clock = "ps" if name.startswith("npu") else "cycles"
-    assert found["measures"].pop(f"overlapped_{clock}") or name == "fusion"
+    assert found["measures"].pop(f"overlapped_{clock}") or name.startswith(("fusion", "hierarchy"))
     for key, value in measured.items():
         assert key in ("layers", f"overlapped_{clock}") or found["measures"][key] == value
     if "layers" not in measured or name.startswith("npu"):

@@ -17,6 +17,7 @@ from tilewright.simulator.reference import convolution, random_values
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
 from tilewright.tiling.hierarchy.cost import Cost
+from tilewright.tiling.hierarchy.curve import any_schedule
 from tilewright.tiling.hierarchy.exact.lattice import MOST, Lattice
 from tilewright.tiling.hierarchy.exact.tables import Tables
 from tilewright.tiling.hierarchy.lowering import lower
@@ -60,7 +61,10 @@ def measured_objective(problem: LayerProblem, report: Report) -> int:
 
 def trade_off(problem: LayerProblem, report: Report) -> dict[str, int]:
     """Return the numbers that are traded for each other."""
-    return {name: int(report.facts[name]) for name in problem.traded or ("cycles", "energy")}
+    point = {name: int(report.facts[name]) for name in problem.traded or ("cycles", "energy")}
+    if problem.trades_capacity:
+        point["least_accesses"] = any_schedule(problem.one_layer, problem.machine, point["capacity"])
+    return point
 
 
 def simulate(
@@ -97,6 +101,8 @@ def simulate(
     report.facts = {
         minimise: shown(minimise, measure.value(minimise, problem.level)) for minimise in OBJECTIVES
     }
+    if problem.trades_capacity:
+        report.facts["capacity"] = -(-sum(nest.needed_bits(1).values()) // 8)
     if numeric and layer.macs <= MOST_MACS:
         report.numeric = _computes(nest, seed, deadline)
     report.facts |= {
@@ -165,8 +171,11 @@ def best_bound(problem: LayerProblem) -> Bound:
 
 def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
     """Return the best plan of a layer, or all plans of a front; None if nothing is feasible."""
-    from tilewright.tiling.hierarchy.exact import front, search  # for start-up time: numba
+    from tilewright.tiling.hierarchy.exact import capacity, front, search  # for start-up time: numba
 
+    if problem.trades_capacity:
+        points = capacity.capacity_front(problem.one_layer, problem.machine)
+        return Exact(points[0].values[0], tuple(each.plan for each in points), True) if points else None
     if problem.traded:
         points, proven = front.pareto_front(
             problem.one_layer, problem.machine, problem.traded, problem.level, deadline
