@@ -84,7 +84,7 @@ def enumerated(layer: Layer, machine: HierarchyMachine, most: int) -> list[tuple
 @pytest.mark.slow
 def test_agrees_with_enumeration() -> None:
     several = halos = chosen = 0
-    for seed in range(24):
+    for seed in range(16):
         problem = drawn(Random(seed), 24)
         level = problem.machine.levels[1]
         expected = enumerated(problem.one_layer, problem.machine, 3000)
@@ -94,9 +94,9 @@ def test_agrees_with_enumeration() -> None:
         several += len(expected) > 2
         halos += level.halo
         chosen += bool(level.may_hold)
-    assert several > 5
-    assert halos > 2
-    assert chosen > 2
+    assert several >= 6
+    assert halos >= 7
+    assert chosen >= 2
 
 
 def buffer(capacity: int, **fields: Any) -> dict[str, Any]:

@@ -674,6 +674,7 @@ def _capacities(axes: Axes, problem: Problem, report: Report) -> None:
     layers, machine = [part.one_layer for _, part in problem.parts], problem.machine
     front: list[dict[str, int]] = report.facts["front"][::-1]
     capacities, accesses = ([point[name] for point in front] for name in ("capacity", "accesses"))
+    capacities[0] = max(1, capacities[0])  # a plan that chooses to hold nothing needs none
     end = 2 * capacities[-1]
     axes.step(
         [*capacities, end], [*accesses, accesses[-1]], where="post", color=BLUE, linewidth=1.6, zorder=3
