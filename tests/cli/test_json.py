@@ -70,6 +70,11 @@ capacity_bytes = { input = 1, weights = 9, output = 4 }
 read_bytes_per_cycle = 4.0
 """
 ARRAY = "[machine]\narray = [2, 3]\nclock_mhz = 50\n"
+MEMORY = """[machine]
+kind = "hierarchy"
+levels = [{ name = "dram" }, { name = "buffer", capacity_bytes = 1000 }]
+"""
+CAPACITIES = '[objective]\nminimise = "pareto"\nbetween = ["accesses", "capacity"]\n'
 ENGINES = """[machine]
 conv_array = [4, 4, 2]
 clock_mhz = 300
@@ -88,6 +93,8 @@ INSTANCES = {
     '[limits]\nschedule = "thesis"\n[objective]\nminimise = "energy"\n',
     "dsp front": f'room = "tiling"\n[layer]\n{LAYER}{DSP}[objective]\nminimise = "pareto"\n',
     "dsp network": f'room = "tiling"\n{NETWORK}{DSP}',
+    "hierarchy capacities": f'room = "tiling"\n[layer]\n{LAYER}{MEMORY}{CAPACITIES}',
+    "hierarchy network capacities": f'room = "tiling"\n{NETWORK}{MEMORY}{CAPACITIES}',
     "npu": f'room = "tiling"\n[layer]\n{LAYER}{NPU}',
     "npu network": f'room = "tiling"\n{NETWORK}{NPU}',
     "hierarchy": f'room = "tiling"\n[layer]\n{LAYER}{LEVELS}',

@@ -194,6 +194,18 @@ class MovedEnergy(Table):
     written: Amounts
 
 
+class HierarchyPoint(Table):
+    """A plan of a Pareto front, with what it trades."""
+
+    duration_cycles: Count | None = None
+    accesses_elements: Count | None = None
+    energy_aj: Count | None = None
+    capacity_bytes: Count | None = None
+    """What the memory on chip needs."""
+    least_accesses_elements: Count | None = None
+    """Beside a capacity, a lower bound on the accesses of every schedule that has no more."""
+
+
 class HierarchyTotals(InCycles):
     """Of tiles on a hierarchy of memories, of one layer or of all layers of a network."""
 
@@ -205,14 +217,8 @@ class HierarchyTotals(InCycles):
     """Energy of memories and MACs by the instance's prices, in attojoules."""
     utilisation: float
     """Share of all multipliers' cycles in which they multiply."""
-
-
-class HierarchyPoint(Table):
-    """A plan of a Pareto front: the two of these that it trades."""
-
-    duration_cycles: Count | None = None
-    accesses_elements: Count | None = None
-    energy_aj: Count | None = None
+    front: list[HierarchyPoint] | None = None
+    """Points of a Pareto front, from the least of the first number on; all else is of its first plan."""
 
 
 class HierarchyLayer(HierarchyTotals):
@@ -220,6 +226,8 @@ class HierarchyLayer(HierarchyTotals):
 
     edp_nj_cycles: Count
     """Energy times delay, in nanojoules times cycles."""
+    capacity_bytes: Count | None = None
+    """What the memory on chip needs, where a front trades it."""
     nest: list[Loops]
     """The loop nest, outermost first."""
     levels_elements: dict[str, MovedElements]

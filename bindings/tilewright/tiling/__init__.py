@@ -72,7 +72,7 @@ class Tiling(Room[Problem, Plan]):
         MACHINES["hierarchy"].exhaustive(Problem.model_validate(table), float("inf"))
 
     def runs_compiled(self, problem: Problem) -> bool:
-        return problem.machine.kind == "hierarchy"
+        return problem.machine.kind == "hierarchy" and not problem.trades_capacity
 
     def parts(self, problem: Problem) -> Sequence[tuple[str, Problem]]:
         return problem.parts

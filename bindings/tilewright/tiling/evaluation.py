@@ -17,6 +17,7 @@ from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
 from tilewright.spec.network import MAX_LAYERS
 from tilewright.tiling import dsp, hierarchy, npu
+from tilewright.tiling.hierarchy import curve
 from tilewright.tiling.machine_kind import MachineKind
 from tilewright.tiling.measures import measures
 from tilewright.tiling.plan import Plan
@@ -47,20 +48,37 @@ def best_bound(problem: Problem) -> Bound:
 
 def violation(problem: Problem, plan: Plan) -> str | None:
     """Say what is wrong with a plan, or None for a valid one."""
-    if plan.front != (problem.minimise == "pareto"):
-        return f"kind of plan: a {'front' if plan.front else 'single plan'} is no answer to this problem"
+    if problem.network is None:
+        return _violation(problem, plan)
     if plan.front:
-        return next((found for one in plan.split() if (found := _violation(problem, one))), None)
+        return f"kind of plan: {NO_ANSWER[True]}"
     if len(plan.layers) != len(problem.parts):
         return f"layers: the plan has {len(plan.layers)}, the problem {len(problem.parts)}"
     for (name, part), one in zip(problem.parts, plan.split(), strict=True):
         found = _violation(part, one)
         if found is not None:
-            return f"layer {name}: {found}" if name else found
+            return f"layer {name}: {found}"
     return None
 
 
+NO_ANSWER = {
+    True: "a front is no answer to this problem",
+    False: "a single plan is no answer to this problem",
+}
+"""What is said of fronts where they are not asked for, and of single plans where fronts are."""
+
+
 def _violation(problem: Problem, plan: Plan) -> str | None:
+    if plan.front != (problem.minimise == "pareto"):
+        return f"kind of plan: {NO_ANSWER[plan.front]}"
+    if plan.front:
+        return next((found for one in plan.split() if (found := _violation_of_one(problem, one))), None)
+    if len(plan.layers) != 1:
+        return f"layers: the plan has {len(plan.layers)}, the problem 1"
+    return _violation_of_one(problem, plan)
+
+
+def _violation_of_one(problem: Problem, plan: Plan) -> str | None:
     kind = _machine(problem)
     layer = plan.layers[0]
     if not isinstance(layer, kind.LayerPlan):
@@ -78,11 +96,13 @@ def _violation(problem: Problem, plan: Plan) -> str | None:
 def objective(problem: Problem, plan: Plan) -> int:
     """Cost of a valid plan by the closed form; the simulator must find the same.
 
-    Of a front it is what its first plan has least of, cycles by default.
+    Of a front it is what its first plan has least of, cycles by default; of a network the sum of these.
     """
     costs: dict[tuple[int, Any], int] = {}
     total = 0
     for (_, part), layer in zip(problem.parts, plan.layers, strict=False):
+        if isinstance(layer, Plan):
+            layer = layer.layers[0]
         if (id(part), layer) not in costs:
             costs[id(part), layer] = _machine(part).objective(part, layer)
         total += costs[id(part), layer]
@@ -127,8 +147,9 @@ def simulate(
 
 
 def _execute(problem: Problem, plan: Plan, options: dict[str, Any]) -> Report:
-    if plan.front != (problem.minimise == "pareto"):
-        needed = "a front" if problem.minimise == "pareto" else "a plan for each layer"
+    alone = problem.network is None
+    if plan.front != (alone and problem.minimise == "pareto"):
+        needed = "a plan for each layer" if plan.front else "a front"
         return Report.refused(Violation("kind of plan", 0, "plan", needed, "a plan of another kind"))
     if plan.front:
         return _simulate_front(problem, plan, options)
@@ -137,14 +158,24 @@ def _execute(problem: Problem, plan: Plan, options: dict[str, Any]) -> Report:
         return Report.refused(Violation("layers", 0, "plan", f"{len(problem.parts)} layers", found))
     executed: dict[tuple[int, Any], Report] = {}
     reports = []
+    if alone:
+        return _simulate(problem, plan, options)
     for (_, part), layer_plan in zip(problem.parts, plan.split(), strict=True):
-        key = (id(part), layer_plan.layers[0])
+        key = (id(part), layer_plan)
         if key not in executed:
-            executed[key] = _simulate(part, layer_plan, options)
+            executed[key] = _execute(part, layer_plan, options)
         reports.append(executed[key])
-    if problem.network is None:
-        return reports[0]
-    return Report.chain([name for name, _ in problem.parts], reports)
+    report = Report.chain([name for name, _ in problem.parts], reports)
+    if problem.trades_capacity and report.violation is None:
+        report.facts["front"] = _summed(problem, reports)
+    return report
+
+
+def _summed(problem: Problem, reports: list[Report]) -> list[dict[str, int]]:
+    """Return the front of a network from those of its layers."""
+    assert problem.machine.kind == "hierarchy"
+    layers, machine = [part.one_layer for _, part in problem.parts], problem.machine
+    return curve.summed(layers, machine, [report.facts["front"] for report in reports])
 
 
 def _simulate(problem: Problem, plan: Plan, options: dict[str, Any]) -> Report:
@@ -187,6 +218,20 @@ def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bo
     """
     if problem.minimise != "pareto":
         return _recheck_list(problem, plan, deadline) if problem.before else []
+    if problem.network is None:
+        return _recheck_front(problem, plan, deadline)
+    fronts: dict[tuple[int, Plan], list[tuple[str, bool | None, str]]] = {}
+    for (name, part), one in zip(problem.parts, plan.split(), strict=True):
+        if (id(part), one) not in fronts:
+            fronts[id(part), one] = _recheck_front(part, one, deadline)
+        what, holds, detail = fronts[id(part), one][0]
+        if not holds:
+            return [(what, holds, f"layer {name}: {detail}")]
+    return [("front", True, f"those of {len(fronts)} different layers found anew")]
+
+
+def _recheck_front(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bool | None, str]]:
+    """Verify that a front is complete."""
     kind = _machine(problem)
     try:
         again = kind.exhaustive(problem, deadline)

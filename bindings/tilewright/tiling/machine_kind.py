@@ -67,6 +67,10 @@ class LayerProblem(Protocol):
         """What a front trades for each other; None where a single plan is asked for."""
 
     @property
+    def trades_capacity(self) -> bool:
+        """Whether it trades accesses for the capacity that they need."""
+
+    @property
     def level(self) -> str:
         """The memory whose accesses are counted, where a machine has several."""
 

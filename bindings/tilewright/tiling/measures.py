@@ -38,6 +38,8 @@ HIERARCHY = {
     "accesses": "accesses_elements",
     "energy": "energy_aj",
     "edp": "edp_nj_cycles",
+    "capacity": "capacity_bytes",
+    "least_accesses": "least_accesses_elements",
     "utilisation": "utilisation",
     "nest": "nest",
     "levels": "levels_elements",
@@ -72,7 +74,8 @@ def measures(problem: Problem, report: Report) -> dict[str, Any]:
         if id(layer) not in known:
             known[id(layer)] = _of_layer(part, layer)
     layers = {name: known[id(layer)] for name, layer in report.layers}
-    return _executed(problem, report) | _of_network(problem, list(layers.values())) | {"layers": layers}
+    total = _executed(problem, report) | _of_network(problem, list(layers.values()))
+    return total | _front(problem, report) | {"layers": layers}
 
 
 def _executed(problem: Problem, report: Report) -> dict[str, Any]:
@@ -87,9 +90,13 @@ def _executed(problem: Problem, report: Report) -> dict[str, Any]:
 
 def _of_layer(problem: Problem, report: Report) -> dict[str, Any]:
     found = _executed(problem, report) | renamed(report.facts, NAMES[problem.machine.kind])
-    if "front" in report.facts:
-        found["front"] = [renamed(point, NAMES[problem.machine.kind]) for point in report.facts["front"]]
-    return found
+    return found | _front(problem, report)
+
+
+def _front(problem: Problem, report: Report) -> dict[str, Any]:
+    if "front" not in report.facts:
+        return {}
+    return {"front": [renamed(point, NAMES[problem.machine.kind]) for point in report.facts["front"]]}
 
 
 def _of_network(problem: Problem, layers: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -21,27 +21,30 @@ class Plan:
 
     Attributes
     ----------
+    layers
+        Of a network whose layers each have a front, these fronts.
     front
-        The entries are not layers but alternatives for one layer: the Pareto front, fastest first.
+        The entries are not layers but alternatives for one layer: the Pareto front, from the plan that has
+        least of the first number that it trades.
     """
 
-    layers: tuple[LayerPlan, ...]
+    layers: tuple[LayerPlan | Plan, ...]
     front: bool = False
 
     @classmethod
     def joined(cls, parts: Sequence[Plan]) -> Plan:
         """Return the plan of a network from those of its layers."""
-        return cls(tuple(layer for part in parts for layer in part.layers))
+        return cls(tuple(layer for part in parts for layer in ((part,) if part.front else part.layers)))
 
     def split(self) -> list[Plan]:
         """Return every layer's plan as a plan of its own."""
-        return [Plan((layer,)) for layer in self.layers]
+        return [layer if isinstance(layer, Plan) else Plan((layer,)) for layer in self.layers]
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as the JSON object of a result file."""
         if self.front:
             return {"front": [layer.to_json() for layer in self.layers]}
-        if len(self.layers) == 1:
+        if len(self.layers) == 1 and not isinstance(self.layers[0], Plan):
             return self.layers[0].to_json()
         return {"layers": [layer.to_json() for layer in self.layers]}
 
@@ -54,11 +57,19 @@ class Plan:
         if key is None:
             return cls((_layer(data, file),))
         layers = data[key]
-        fewest = 1 if key == "front" else 2
+        fewest = 1 if key == "front" or _are_fronts(layers) else 2
         if not isinstance(layers, list) or set(data) != {key} or not fewest <= len(layers) <= MAX_LAYERS:
             limit = f"must be a list of {fewest} to {MAX_LAYERS} plans, and nothing beside it"
             raise InputError(f"plan.{key}", layers, limit, file)
-        return cls(tuple(_layer(layer, file) for layer in layers), front=key == "front")
+        if key == "front":
+            return cls(tuple(_layer(layer, file) for layer in layers), front=True)
+        read = cls.from_json if _are_fronts(layers) else _layer
+        return cls(tuple(read(layer, file) for layer in layers))
+
+
+def _are_fronts(layers: Any) -> bool:
+    """Whether the plans of a network's layers are fronts."""
+    return isinstance(layers, list) and all(isinstance(layer, dict) and "front" in layer for layer in layers)
 
 
 def _layer(data: Any, file: str | None) -> LayerPlan:

@@ -39,6 +39,7 @@ from tilewright.tiling import objective
 from tilewright.tiling.dsp import nest_of
 from tilewright.tiling.dsp.nest import C, G, K, N, Nest, X, Y
 from tilewright.tiling.dsp.plan import LOOPS, DspPlan
+from tilewright.tiling.hierarchy.curve import least_accesses
 from tilewright.tiling.hierarchy.nest import Nest as LevelNest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.hierarchy.plot import draw_amounts, draw_sheet
@@ -80,6 +81,8 @@ def draw(problem: Problem, plan: Plan, report: Report, path: str | Path, *, titl
 @plotting.style()
 def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = None) -> Figure:
     """Return the sheet of a layer, of a network, or of a front."""
+    if problem.trades_capacity and report.violation is None:
+        return _capacity_sheet(problem, report, title)
     if problem.network is not None:
         return _network_sheet(problem, report, title)
     if report.violation is None and "front" in report.facts:
@@ -95,7 +98,10 @@ def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None
 
     See `core.room.Pictures.plot`.
     """
-    if problem.network is not None:
+    if problem.trades_capacity and report.violation is None:
+        ax = axes_or_new(ax, 6.3, 3.6)
+        _capacities(ax, problem, report)
+    elif problem.network is not None:
         names = _layer_names(problem, report)
         left, height = _names_width(names), _row_pitch(names) * len(names) + 0.1
         ax = axes_or_new(ax, 5.5, height, left=left, above=0.7)
@@ -682,6 +688,86 @@ def _traded(axes: Axes, problem: Problem, report: Report) -> None:
         axis.set_major_locator(MaxNLocator(nbins=6))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axes.set_title(f"What is possible of {problem.traded[0]} and {problem.traded[1]}")
+
+
+def _capacity_sheet(problem: Problem, report: Report, title: str | None) -> Figure:
+    """Draw the fewest accesses of a layer or a network for every capacity."""
+    front: list[dict[str, int]] = report.facts["front"]
+    numbers = [
+        f"{len(front):,} capacities at which accesses fall, all of them",
+        f"{front[0]['accesses']:,} accesses from {front[0]['capacity']:,} bytes on",
+    ]
+    page = _page(problem, report, numbers, title)
+    top = page.top + 0.4
+    figure = page.create(SHEET_WIDTH, top + 4.4 + 0.75)
+    _capacities(page.axes(LEFT + 0.2, top, SHEET_WIDTH - LEFT - 0.6, 4.4), problem, report)
+    return figure
+
+
+def _capacities(axes: Axes, problem: Problem, report: Report) -> None:
+    """Draw accesses over capacity, and what no schedule goes below; both as steps."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+
+    assert problem.machine.kind == "hierarchy"
+    layers, machine = [part.one_layer for _, part in problem.parts], problem.machine
+    front: list[dict[str, int]] = report.facts["front"][::-1]
+    capacities, accesses = ([point[name] for point in front] for name in ("capacity", "accesses"))
+    capacities[0] = max(1, capacities[0])  # a plan that chooses to hold nothing needs none
+    end = 2 * capacities[-1]
+    axes.step(
+        [*capacities, end], [*accesses, accesses[-1]], where="post", color=BLUE, linewidth=1.6, zorder=3
+    )
+    # Within a step the bound is that at its end, so that it holds for every capacity of the step.
+    grid = np.unique(np.geomspace(capacities[0], end, 200).astype(np.int64)).tolist()
+    bound = [least_accesses(layers, machine, capacity) for capacity in grid]
+    axes.step(grid, bound, where="pre", color=VERMILION, linewidth=1.4, zorder=2)
+    axes.fill_between(grid, 1, bound, step="pre", color=PALE, linewidth=0, zorder=1)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xlim(capacities[0], end)
+    axes.set_ylim(bound[-1] / 1.6, accesses[0] * 1.6)
+    powers = range((capacities[0] - 1).bit_length(), (end - 1).bit_length())
+    axes.xaxis.set_major_locator(FixedLocator([2**power for power in powers if power % 2 == 0]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _bytes(int(value))))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+    level = machine.levels[1].name
+    axes.set_xlabel(f"capacity of {level}")
+    axes.set_ylabel(f"accesses of {problem.level}, elements")
+    axes.grid(color=PALE, linewidth=0.6)
+    at = len(grid) // 3
+    best = next(point["accesses"] for point in reversed(front) if point["capacity"] <= grid[at])
+    for height, words, colour, side, offset in (
+        (best, "fewest accesses of any plan", BLUE, "bottom", 9),
+        (bound[at], "no schedule goes below", VERMILION, "top", -9),
+    ):
+        axes.annotate(
+            words,
+            (grid[at], height),
+            xytext=(9 if side == "bottom" else -9, offset),
+            fontsize=9,
+            color=colour,
+            textcoords="offset points",
+            ha="left" if side == "bottom" else "right",
+            va=side,
+        )
+    axes.set_title("What each capacity makes possible" + (", layer by layer" if problem.network else ""))
+
+
+def _bytes(amount: int) -> str:
+    """Return a power of two bytes in its largest unit."""
+    power = (amount.bit_length() - 1) // 10
+    return f"{amount >> 10 * power} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
+
+
+def _short(value: float) -> str:
+    """Return a large number in thousands, millions or billions."""
+    for scale, word in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if value >= scale:
+            return f"{value / scale:g}{word}"
+    return f"{value:g}"
 
 
 def _front_sheet(problem: Problem, plan: Plan, report: Report, title: str | None) -> Figure:

@@ -29,8 +29,11 @@ OBJECTIVES = {
 UNITS = {"accesses": "elements", "cycles": "cycles", "energy": "fJ", "pareto": "cycles", "time": "ps"}
 """What each objective counts."""
 
-HIERARCHY_UNITS = UNITS | {"energy": "aJ", "edp": "nJ cycles"}
-"""What objectives count on a hierarchy, whose prices are of single bits."""
+HIERARCHY_UNITS = UNITS | {"energy": "aJ", "edp": "nJ cycles", "capacity": "bytes"}
+"""What objectives count on a hierarchy, whose prices are of single bits, and what its fronts trade."""
+
+CAPACITY_FRONT = ("accesses", "capacity")
+"""What is traded for every capacity at once."""
 
 SCHEDULES = {
     "dsp": ("any", "any+weights", "thesis", "intra", "kc", "oc", "oxyn", "oxyn/ox"),
@@ -66,7 +69,8 @@ class TilingObjective(Spec):
         The memory of a hierarchy whose accesses are counted, by default the first.
     between
         Of ``pareto`` on a hierarchy, the two of accesses, cycles and energy that it trades; by default cycles
-        and, where it is priced, energy, else accesses.
+        and, where it is priced, energy, else accesses. On machines with two memories also accesses and, as
+        the second, capacity: the bytes that the memory on chip needs. That front exists for a network, too.
     """
 
     table_name: ClassVar[str] = "objective"
@@ -202,6 +206,8 @@ class Problem(Spec):
         names = self.objective.names or (self.minimise,)
         single = tuple(name for name in OBJECTIVES[kind] if name not in ALONE)
         objectives = single if network or names[1:] else OBJECTIVES[kind]
+        if self.trades_capacity:
+            objectives = OBJECTIVES[kind]
         for field, value, known in (
             *(("objective.minimise", name, objectives) for name in names),
             *((f"limits.at_most.{name}", name, single) for name in limits.at_most.given),
@@ -243,6 +249,9 @@ class Problem(Spec):
             return
         if self.machine.kind != "hierarchy" or self.minimise != "pareto":
             raise InputError(field, list(between), "is for minimise = pareto on machines of kind hierarchy")
+        if "capacity" in between:
+            self._check_capacity_front(between)
+            return
         known = ("accesses", "cycles", "energy")
         for name in between:
             if name not in known:
@@ -262,6 +271,29 @@ class Problem(Spec):
             if level.halo:
                 limit = f"machine.levels.{level.name}.halo is for factors that are perfect"
                 raise InputError("limits.factors", "any", limit)
+
+    def _check_capacity_front(self, between: tuple[str, str]) -> None:
+        """Refuse a front of capacities where it is not one memory's that trades them for accesses outside."""
+        if between != CAPACITY_FRONT:
+            limit = (
+                f"trades capacity as {list(CAPACITY_FRONT)}: the plan with the fewest accesses comes first"
+            )
+            raise InputError("objective.between", list(between), limit)
+        levels = self.machine.levels if self.machine.kind == "hierarchy" else ()
+        names = [level.name for level in levels]
+        if len(names) != 2:
+            limit = (
+                f"takes capacity on machines with two memories; this one has the levels {', '.join(names)}"
+            )
+            raise InputError("objective.between", list(between), limit)
+        if self.level != names[0]:
+            limit = f"must be {names[0]}, whose accesses a front trades for the capacity of {names[1]}"
+            raise InputError("objective.level", self.level, limit)
+
+    @property
+    def trades_capacity(self) -> bool:
+        """Whether a front is asked for that has the fewest accesses for every capacity."""
+        return self.traded == CAPACITY_FRONT
 
     @property
     def traded(self) -> tuple[str, str] | None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
 from tilewright.core.room import Rows
 from tilewright.tiling.dsp.machine import GIVEN
 from tilewright.tiling.hierarchy import summary as hierarchy_summary
+from tilewright.tiling.hierarchy.curve import least_accesses
 from tilewright.tiling.problem import Problem
 
 
 def rows(problem: Problem, report: dict[str, Any]) -> Rows:
     """Return labelled lines about a report's totals."""
+    if problem.trades_capacity:
+        return _capacities(problem, report)
     if problem.network is None:
         return _layer(problem, report)
     layers = report["layers"]
@@ -33,6 +37,28 @@ def rows(problem: Problem, report: dict[str, Any]) -> Rows:
     return shown + _total_time(problem, layers) + _not_counted(problem)
 
 
+def _capacities(problem: Problem, report: dict[str, Any]) -> Rows:
+    """Tell the ends of a front of accesses and capacities."""
+    front = report["facts"]["front"]
+    ends = (f"{end['accesses']:,} accesses in {end['capacity']:,} bytes" for end in (front[0], front[-1]))
+    shown = [("MACs", f"{report['macs']:,}"), ("front", f"{len(front):,} points, from {' to '.join(ends)}")]
+    return shown if problem.network is None else shown + _not_counted(problem)
+
+
+def _capacity_lines(problem: Problem, front: Sequence[Mapping[str, int]]) -> list[tuple[str, ...]]:
+    """Return the best point within each power of two bytes, beside what no schedule goes below."""
+    assert problem.machine.kind == "hierarchy"
+    layers, machine = [part.one_layer for _, part in problem.parts], problem.machine
+    lines: list[tuple[str, ...]] = [("bytes", "needed", "accesses", "any schedule", "/ least")]
+    first, last = ((end["capacity"] - 1).bit_length() for end in (front[-1], front[0]))
+    for power in range(first, last + 1):
+        point = next(point for point in front if point["capacity"] <= 2**power)
+        least = least_accesses(layers, machine, 2**power)
+        numbers = 2**power, point["capacity"], point["accesses"], least
+        lines.append((*(f"{number:,}" for number in numbers), f"{point['accesses'] / least:.2f}"))
+    return lines
+
+
 def _not_counted(problem: Problem) -> Rows:
     """Name the layers that are not tiled, and what they move if each is executed by itself."""
     assert problem.network is not None
@@ -48,6 +74,8 @@ def _not_counted(problem: Problem) -> Rows:
 def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
     """Return a header and one line per layer of a network; nothing for a single layer or a front."""
     header: tuple[str, ...]
+    if problem.trades_capacity:
+        return _capacity_lines(problem, report["facts"]["front"])
     if problem.traded and problem.machine.kind == "hierarchy":
         header = tuple(
             f"{name}, {problem.units[name]}" if name != "cycles" else name for name in problem.traded

@@ -198,11 +198,18 @@ def compulsory(nest: Nest, work: Work) -> tuple[int, int, int]:
     return work.needed, nest.n_weights, nest.n_outputs
 
 
-def pebble_game(nest: Nest, capacity: int, work: Work | None = None) -> Game:
+def pebble_game(
+    nest: Nest, capacity: int, work: Work | None = None, widths: tuple[int, int, int] = (1, 1, 1)
+) -> Game:
     """Bound the accesses of every schedule on a memory of `capacity` elements (theorem 2).
 
     Cut into windows, a schedule pays in each for what the window's MACs need and the memory does not hold
     when it begins. Every number of windows and all charges are valid; the best of many is returned.
+
+    Parameters
+    ----------
+    widths
+        Of an input, a weight and a sum, in the unit of the capacity.
 
     Notes
     -----
@@ -213,26 +220,29 @@ def pebble_game(nest: Nest, capacity: int, work: Work | None = None) -> Game:
     """
     work = work or Work.of(nest)
     totals = compulsory(nest, work)
-    windows, share = _windows(work)
-    # Where not even charges of 1 exceed what the memory may hold, no window pays anything.
-    ones = _fewest_charges(np.full((1, 3), PARTS), share, work)[:, 0]
-    paying = ones > PARTS * capacity
-    windows, share = windows[paying], share[paying]
+    windows, charged = _charged(work)
     best = Game("compulsory", sum(totals), {})
     if len(windows):
-        charges = _fewest_charges(CHARGES, share, work)
-        count = windows[:, None].astype(np.float64)
+        # The most that a window is spared: the charges of what the memory holds when it begins.
+        held = (CHARGES * capacity // np.array(widths)).max(axis=1)
         credit = (PARTS - CHARGES) @ np.array(totals, dtype=np.float64)
-        value = count * charges - (count - 1) * PARTS * capacity + credit
+        value = windows[:, None] * charged - (windows[:, None] - 1.0) * held + credit
         row, column = np.unravel_index(int(value.argmax()), value.shape)
         number, chosen = int(windows[row]), CHARGES[column].tolist()
-        parts = number * int(charges[row, column]) - (number - 1) * PARTS * capacity
+        parts = number * int(charged[row, column]) - (number - 1) * int(held[column])
         parts += sum((PARTS - charge) * total for charge, total in zip(chosen, totals, strict=True))
         accesses = -(-parts // PARTS)
         if accesses > best.accesses:
             shown = ":".join(f"{charge / PARTS:g}" for charge in chosen)
             best = Game("pebble game", accesses, {"windows": number, "charges": shown})
     return best
+
+
+@lru_cache(maxsize=256)
+def _charged(work: Work) -> tuple[Counts, Reals]:
+    """Return numbers of windows, and what each of that many is charged at least, by charges."""
+    windows, share = _windows(work)
+    return windows, _fewest_charges(CHARGES, share, work)
 
 
 def _windows(work: Work) -> tuple[Counts, Reals]:

@@ -18,6 +18,7 @@ from tilewright.spec.layer import Layer
 from tilewright.tiling.hierarchy import bounds
 from tilewright.tiling.hierarchy.breakdown import breakdown
 from tilewright.tiling.hierarchy.cost import Cost
+from tilewright.tiling.hierarchy.curve import any_schedule
 from tilewright.tiling.hierarchy.exact.lattice import MOST, Lattice
 from tilewright.tiling.hierarchy.exact.tables import Tables
 from tilewright.tiling.hierarchy.lowering import lower
@@ -62,7 +63,10 @@ def measured_objective(problem: LayerProblem, report: Report) -> int:
 
 def trade_off(problem: LayerProblem, report: Report) -> dict[str, int]:
     """Return the numbers that are traded for each other."""
-    return {name: int(report.facts[name]) for name in problem.traded or ("cycles", "energy")}
+    point = {name: int(report.facts[name]) for name in problem.traded or ("cycles", "energy")}
+    if problem.trades_capacity:
+        point["least_accesses"] = any_schedule(problem.one_layer, problem.machine, point["capacity"])
+    return point
 
 
 def simulate(
@@ -99,6 +103,8 @@ def simulate(
     report.facts = {
         minimise: shown(minimise, measure.value(minimise, problem.level)) for minimise in OBJECTIVES
     }
+    if problem.trades_capacity:
+        report.facts["capacity"] = -(-sum(nest.needed_bits(1).values()) // 8)
     if numeric and layer.macs <= MOST_MACS:
         report.numeric = _computes(nest, seed, deadline)
     report.facts["utilisation"] = layer.macs / (measure.cycles * machine.most_macs_per_cycle)
@@ -151,8 +157,11 @@ def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
 
     Of plans with steps that divide, which proves nothing where others are allowed.
     """
-    from tilewright.tiling.hierarchy.exact import front, search  # for start-up time: numba
+    from tilewright.tiling.hierarchy.exact import capacity, front, search  # for start-up time: numba
 
+    if problem.trades_capacity:
+        points = capacity.capacity_front(problem.one_layer, problem.machine)
+        return Exact(points[0].values[0], tuple(each.plan for each in points), True) if points else None
     if problem.traded:
         points, proven = front.pareto_front(
             problem.one_layer, problem.machine, problem.traded, problem.level, deadline

@@ -167,10 +167,7 @@ class Nest:
             level = self.machine.levels[node.level]
             if node.axis is not None or level.capacity_bytes is None:
                 continue
-            bits = {
-                operand: level.copies * self.held(operand, number) * self.held_bits(operand, number)
-                for operand in level.holds
-            }
+            bits = self.needed_bits(number)
             if isinstance(level.capacity_bytes, int):
                 if sum(bits.values()) > 8 * level.capacity_bytes:
                     needed = -(-sum(bits.values()) // 8)
@@ -184,6 +181,14 @@ class Nest:
                     needed = -(-held // 8)
                     return f"memory overflow: {level.name} needs {needed} bytes for {operand}, it has {given}"
         return None
+
+    def needed_bits(self, node: int) -> dict[str, int]:
+        """Return what the tiles of each operand need in a memory."""
+        level = self.machine.levels[self.machine.nodes[node].level]
+        return {
+            operand: level.copies * self.held(operand, node) * self.held_bits(operand, node)
+            for operand in level.holds
+        }
 
     def held(self, operand: str, node: int) -> int:
         """Elements of the largest tile of an operand that a memory holds."""

@@ -116,13 +116,17 @@ class Lattice:
         whole = np.array(list(self.extents.values()))
         return np.asarray(np.prod(whole[which] // self.sizes[:, which], axis=1))
 
+    def bits(self, machine: HierarchyMachine, level: Level, output_bits: int) -> Table:
+        """Return what each block needs of a memory for each operand, with outputs of some width."""
+        widths = [machine.bits.input, machine.bits.weights, output_bits]
+        held = [name in level.holds for name in OPERANDS]
+        return np.asarray(level.copies * self.elements * np.array(widths) * np.array(held))
+
     def fits(self, machine: HierarchyMachine, level: Level, output_bits: int) -> NDArray[np.bool_]:
         """Return whether each block fits into a memory, with outputs of some width."""
         if level.capacity_bytes is None:
             return np.ones(self.many, np.bool_)
-        widths = [machine.bits.input, machine.bits.weights, output_bits]
-        held = [name in level.holds for name in OPERANDS]
-        bits = level.copies * self.elements * np.array(widths) * np.array(held)
+        bits = self.bits(machine, level, output_bits)
         if isinstance(level.capacity_bytes, int):
             return np.asarray(bits.sum(axis=1) <= 8 * level.capacity_bytes)
         capacity = np.array([getattr(level.capacity_bytes, name) for name in OPERANDS])

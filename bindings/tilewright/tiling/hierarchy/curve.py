@@ -1,0 +1,66 @@
+"""Curves of accesses over capacity: those of networks, and what no schedule goes below."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from tilewright.spec.layer import Layer
+from tilewright.tiling.dsp.bounds import Work, pebble_game
+from tilewright.tiling.dsp.machine import MAX_BYTES, DspMachine
+from tilewright.tiling.dsp.nest import Nest
+from tilewright.tiling.hierarchy.machine import REDUCED, HierarchyMachine
+from tilewright.tiling.hierarchy.nest import extents
+
+Front = Sequence[Mapping[str, int]]
+"""Points with ``accesses``, ``capacity`` and ``least_accesses``; capacities descend."""
+
+
+def any_schedule(layer: Layer, machine: HierarchyMachine, capacity: int) -> int:
+    """Return what every schedule moves at least, tiled or not, with so many bytes on chip.
+
+    It is the bound of docs/tiling-bounds.md, in which elements have the widths of the machine.
+    """
+    bits = machine.bits
+    added_up = any(extents(layer)[loop] > 1 for loop in REDUCED)
+    widths = bits.input, bits.weights, bits.partial if added_up else bits.output
+    usable = 8 * capacity // machine.levels[1].copies
+    nest, work = _game(layer)
+    return pebble_game(nest, usable, work, widths).accesses
+
+
+@lru_cache(maxsize=256)
+def _game(layer: Layer) -> tuple[Nest, Work]:
+    """Return a layer as the game sees it; of a DSP it takes nothing but that padding is stored."""
+    nest = Nest(layer, DspMachine(kind="dsp", memory_bytes=MAX_BYTES))
+    return nest, Work.of(nest)
+
+
+def summed(
+    layers: Sequence[Layer], machine: HierarchyMachine, fronts: Sequence[Front]
+) -> list[dict[str, int]]:
+    """Return the front of layers that are executed one after the other, each with the whole memory."""
+    capacities = {point["capacity"] for front in fronts for point in front}
+    enough = max(front[-1]["capacity"] for front in fronts)
+    chosen = np.array(sorted(each for each in capacities if each >= enough))
+    accesses = np.zeros_like(chosen)
+    for front in fronts:
+        steps = np.array([[point["capacity"], point["accesses"]] for point in reversed(front)])
+        accesses += steps[np.searchsorted(steps[:, 0], chosen, side="right") - 1, 1]
+    return [
+        {
+            "accesses": moved,
+            "capacity": capacity,
+            "least_accesses": least_accesses(layers, machine, capacity),
+        }
+        for moved, capacity in zip(reversed(accesses.tolist()), reversed(chosen.tolist()), strict=True)
+    ]
+
+
+def least_accesses(layers: Sequence[Layer], machine: HierarchyMachine, capacity: int) -> int:
+    """Return what every schedule moves at least for layers that are executed one after the other."""
+    times = Counter(layers)
+    return sum(times[layer] * any_schedule(layer, machine, capacity) for layer in times)
