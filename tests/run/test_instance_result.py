@@ -15,6 +15,7 @@ import pytest
 from conftest import make_problem
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.tables import text
 
 from tilewright.core.files import write_atomically
 from tilewright.grouping import Plan, simulate
@@ -33,21 +34,6 @@ BASE = {
 
 
 Refuses = Callable[..., InputError]
-
-
-def toml(value: Any) -> str:
-    """Write a value as TOML, inline."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {toml(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(toml(item) for item in value) + "]"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return json.dumps(value) if isinstance(value, str) else str(value)
-
-
-def text(table: dict[str, Any]) -> str:
-    return "".join(f"{key} = {toml(value)}\n" for key, value in table.items())
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
