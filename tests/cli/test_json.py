@@ -73,7 +73,6 @@ INSTANCES = {
     "dsp front": f'room = "tiling"\n[layer]\n{LAYER}{DSP}[objective]\nminimise = "pareto"\n',
     "dsp network": f'room = "tiling"\n{NETWORK}{DSP}',
     "hierarchy": f'room = "tiling"\n[layer]\n{LAYER}{LEVELS}',
-    "hierarchy front": f'room = "tiling"\n[layer]\n{LAYER}{LEVELS}[objective]\nminimise = "pareto"\n',
     "hierarchy capacities": f'room = "tiling"\n[layer]\n{LAYER}{LEVELS}{CAPACITIES}',
     "hierarchy network": f'room = "tiling"\n{NETWORK}{LEVELS}{CAPACITIES}',
     "npu": f'room = "tiling"\n[layer]\n{LAYER}{NPU}',
