@@ -49,7 +49,7 @@ def test_there_are_formulations() -> None:
 def test_agree_with_the_exact_search(path, solver, goal):
     """Some with extras, the others without, on machines that gain from more fetches, too."""
     both_ways = 0
-    for seed in (0, 1, 2, 3, 8, 11, 17, 19):
+    for seed in (0, 1, 2, 3, 8, 11, 19, 21):
         case = problem(seed, goal)
         both_ways += Chains(case.one_layer, case.machine, goal, case.level).both_ways
         check_agreement(case, path, solver, seed % 2 == 0, least(case))
