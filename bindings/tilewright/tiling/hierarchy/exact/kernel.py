@@ -622,7 +622,10 @@ def extend(
 @jit.lean
 def any_complete(found: Any, first: int, count: int) -> bool:
     """Whether a plan of a block has complete sums, which need no more room than others."""
-    return bool((found.bits[first:count] & 1 == 0).any())
+    complete = 0
+    for i in range(first, count):
+        complete += found.bits[i] & 1 == 0
+    return complete > 0
 
 
 @jit.kernel(nogil=True)
