@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tilewright.core.context import RunContext
-from tilewright.spec.errors import OutOfTimeError
+from tilewright.spec.errors import InputError, OutOfTimeError
 from tilewright.spec.layer import Layer
 from tilewright.tiling import Plan, Problem, objective, violation
 from tilewright.tiling.hierarchy.machine import LOOPS, HierarchyMachine
@@ -118,10 +118,12 @@ class _Search:
         if key in self.tried:
             return False
         self.tried.add(key)
-        given = machine, problem.minimise, problem.level, self.context.deadline
+        # Of the time, at most half is for the proof that steps which divide give nothing better.
+        share = self.context.remaining() * (0.5 if proving else 1.0)
+        given = machine, problem.minimise, problem.level, time.monotonic() + share
         try:
             found = search.best_plan(padded(problem.one_layer, sizes), *given, quick=not proving)
-        except OutOfTimeError:
+        except (OutOfTimeError, InputError):  # the latter where the longer layer is larger than layers may be
             return False
         return found is not None and self.take(cut(found.plan, extents(problem.one_layer)))
 

@@ -56,8 +56,8 @@ class Part(NamedTuple):
 
 
 def suits(problem: Problem) -> bool:
-    """Whether this is a layer on a hierarchy of memories."""
-    return problem.machine.kind == "hierarchy"
+    """Whether this is a layer on a hierarchy of memories, with steps that divide."""
+    return problem.machine.kind == "hierarchy" and problem.limits.factors != "any"
 
 
 def size(problem: Problem) -> int:
@@ -82,6 +82,7 @@ def build(problem: Problem, extras: bool = True) -> Any:
         _Builder(m.part[p], m.uses[p], parts[p], extras).build(problem.minimise == "cycles")
     if problem.minimise == "cycles":
         m.offset, m.unit = best_bound(problem).value, 1
+        m.largest = m.offset
         m.beyond = pyo.Var(domain=pyo.NonNegativeIntegers)
         m.time = pyo.ConstraintList()
         for p in m.PARTS:
@@ -99,6 +100,7 @@ def build(problem: Problem, extras: bool = True) -> Any:
     m.unit = gcd(*(value for value, _ in spent), *apart) or 1
     # No plan costs less than the bound: counted from there, in whole units, objectives are small.
     m.offset = lowest + (best_bound(problem).value - lowest) // m.unit * m.unit
+    m.largest = best_bound(problem).value // m.unit
     expression = sum(value // m.unit * variable for value, variable in spent)
     for p in m.PARTS:
         for value, variable in m.part[p].fixed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import tomllib
 from random import Random
 from typing import Any
@@ -18,7 +19,7 @@ from tilewright.heuristics.tiling import padded
 from tilewright.simulator.level_numbers import NotThereError, NumericRun
 from tilewright.simulator.levels import Execution
 from tilewright.simulator.reference import convolution, random_values
-from tilewright.spec.errors import InputError, OutOfTimeError
+from tilewright.spec.errors import InputError, OutOfTimeError, TilewrightError
 from tilewright.spec.layer import Layer
 from tilewright.tiling import MACHINES, Plan, Problem, last_stage, objective, simulate, violation
 from tilewright.tiling.dsp.plan import DspPlan
@@ -351,8 +352,22 @@ def test_any_steps_keep_more_pes_busy() -> None:
     assert perfect.objective == 13 * 4 * 9 * 8 * 2
     assert uneven.objective == 2 * 4 * 9 * 8 * 2
     assert uneven.bound <= uneven.objective
-    with pytest.raises(InputError, match="method"):
-        tilewright.solve(one, method="exhaustive")
+    for method in (
+        "exhaustive",
+        "levels@gecode",
+        "chains@highs",
+    ):  # which prove something of steps that divide
+        with pytest.raises(TilewrightError, match="does not take"):
+            tilewright.solve(one, method=method)
+
+
+def test_layers_are_not_padded_beyond_what_layers_may_be() -> None:
+    layer = {"input": [1, 1, 1], "kernels": 65521, "kernel": [1, 1]}
+    one = problem(layer, objective={"minimise": "accesses"}, limits={"factors": "any"})
+    with pytest.raises(InputError, match=r"layer\.kernels"):
+        padded.padded(one.one_layer, extents(one.one_layer) | {"c": 65538})
+    plan = padded.plan(one, RunContext(deadline=time.monotonic() + 2))
+    assert simulate(one, plan).valid
 
 
 # Problems and plans ------------------------------------------------------------------------------------

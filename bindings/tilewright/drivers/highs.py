@@ -26,7 +26,7 @@ MAX_SIZE = 600_000
 """Most constraints of a model that is built: about 1 GiB and a minute of Pyomo."""
 
 LARGEST = 10**6
-"""Largest objective, in units, whose last unit HiGHS's tolerances leave certain."""
+"""Largest amount, in units, whose last unit HiGHS's tolerances leave certain."""
 
 TOLERANCE = 1e-6
 """How far a start may be off a constraint, relative to the largest terms; HiGHS's own."""
@@ -71,7 +71,8 @@ def solve(
     formulation
         Module with ``build(problem) -> ConcreteModel``, ``start(model, plan)`` and ``read(model) -> Plan``.
         Optional: ``size(problem)``, the number of constraints to expect; ``extras`` of ``build``; and
-        ``model.offset`` and ``model.unit``: a plan costs ``offset + unit * objective`` (else 0 and 1).
+        ``model.offset`` and ``model.unit``: a plan costs ``offset + unit * objective`` (else 0 and 1);
+        ``model.largest``: about the largest amount, in units, that is added up (else that of the objective).
     search
         Start, seed, deadline, threads; told about every better plan and bound.
     extras
@@ -110,6 +111,7 @@ class _Solve:
             self.variables[column] = solver._vars[identity][0]
         self.rows = solver._solver_con_to_pyomo_con_map
         self.offset, self.unit = getattr(model, "offset", 0), getattr(model, "unit", 1)
+        self.largest = float(getattr(model, "largest", 1))
         lp = self.highs.getLp()
         self.costs, self.constant = np.array(lp.col_cost_), float(lp.offset_)
         self.warm_start: str | None = None
@@ -203,13 +205,13 @@ class _Solve:
             variable.set_value(value, skip_validation=True)
         # What is only bounded from below, as a latency is, may lie above its bounds until the optimum.
         # Beyond LARGEST its tolerances are more than a unit, and the plan may cost that much more, too.
-        most = int(self.offset + self.unit * floor(objective + _slack(objective)))
+        most = int(self.offset + self.unit * floor(objective + self._slack(objective)))
         most = max(most, self._rounded_up(objective))
         self.run.found(self.formulation.read(self.model), most, at_most=True)
 
     def _rounded_up(self, objective: float) -> int:
         """Return the cost of a number of units, the next whole one but for HiGHS's tolerances."""
-        return int(self.offset + self.unit * ceil(objective - _slack(objective)))
+        return int(self.offset + self.unit * ceil(objective - self._slack(objective)))
 
     def _bounded(self, dual_bound: float) -> None:
         """Round a bound up: the objective is a whole number of units."""
@@ -225,7 +227,7 @@ class _Solve:
             self._bounded(info.mip_dual_bound)
         elif optimal:  # solved as an LP, without a MIP bound
             self._bounded(info.objective_function_value)
-        if optimal and abs(info.objective_function_value) < LARGEST:
+        if optimal and max(self.largest, abs(info.objective_function_value)) < LARGEST:
             # Less than a unit is left between HiGHS's bound and objective. The plan costs a whole number of
             # units, no more than the objective; were it below the bound, the outcome would be refused.
             assert self.run.value is not None
@@ -238,7 +240,6 @@ class _Solve:
             raise Disagreement("HiGHS calls a problem infeasible to which it has given a plan")
         return self.run.outcome(infeasible=infeasible, warm_start=self.warm_start, versions=versions())
 
-
-def _slack(objective: float) -> float:
-    """Return by how many units HiGHS's tolerances may have moved an objective."""
-    return 1e-6 * max(1.0, abs(objective))
+    def _slack(self, objective: float) -> float:
+        """Return by how many units HiGHS's tolerances may have moved an objective."""
+        return 1e-6 * max(1.0, self.largest, abs(objective))

@@ -250,8 +250,6 @@ class HierarchyLayer(HierarchyTotals):
     """In which the busier port of a memory's first instance works, beside the multipliers."""
     limited_by: str
     """What takes longest: `multipliers`, `transfers of` a memory that they wait for, or a `port of` one."""
-    front: list[HierarchyPoint] | None = None
-    """Points of a Pareto front; the other measures are of its first plan."""
 
 
 class HierarchyNetwork(HierarchyTotals):

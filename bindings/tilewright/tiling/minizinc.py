@@ -24,7 +24,12 @@ def _bridge(problem: Problem) -> KindBridge:
 
 
 def suits(problem: Problem, formulation: Path) -> bool:
-    """Whether a formulation is one for the problem's kind of machine, by what it includes."""
+    """Whether a formulation is one for the problem's kind of machine, by what it includes.
+
+    None has steps that do not divide.
+    """
+    if problem.limits.factors == "any":
+        return False
     core = CORES.get(problem.machine.kind)
     return core is not None and f'include "{core}"' in formulation.read_text("utf-8")
 

@@ -155,10 +155,11 @@ def best_bound(problem: LayerProblem) -> Bound:
 def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
     """Return the best plan of a layer, or all plans of a front; None if nothing is feasible.
 
-    Of plans with steps that divide, which proves nothing where others are allowed.
+    Steps that do not divide are beyond this search.
     """
     from tilewright.tiling.hierarchy.exact import capacity, front, search  # for start-up time: numba
 
+    assert problem.limits.factors != "any"
     if problem.trades_capacity:
         points = capacity.capacity_front(problem.one_layer, problem.machine)
         return Exact(points[0].values[0], tuple(each.plan for each in points), True) if points else None
@@ -171,7 +172,4 @@ def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
         return Exact(points[0].values[0], tuple(each.plan for each in points), proven) if points else None
     given = problem.one_layer, problem.machine, problem.minimise, problem.level, deadline
     found = search.best_plan(*given, problem.limits.at_most.given)
-    if found is None:
-        return None
-    proven = found.proven and problem.limits.factors != "any"
-    return Exact(shown(problem.minimise, found.value), (found.plan,), proven)
+    return None if found is None else Exact(shown(problem.minimise, found.value), (found.plan,), found.proven)

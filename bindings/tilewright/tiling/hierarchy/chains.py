@@ -52,9 +52,13 @@ def refuse_others(problem: Any) -> None:
     Raises
     ------
     InputError
-        For lists of objectives and limits of cost, objectives that are no sums, and halos.
+        For lists of objectives and limits of cost, objectives that are no sums, steps that do not divide, and
+        halos.
     """
     problem.refuse_limits("the declarative formulations")
+    if problem.limits.factors == "any":
+        limit = "is unknown to the declarative formulations, whose steps divide; padded takes it"
+        raise InputError("limits.factors", "any", limit)
     if problem.minimise not in TAKEN:
         limit = f"the declarative formulations take {', '.join(TAKEN)}; exhaustive takes all"
         raise InputError("objective.minimise", problem.minimise, limit)

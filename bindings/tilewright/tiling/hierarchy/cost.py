@@ -9,6 +9,7 @@ instances that it comes from or goes to.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -218,7 +219,7 @@ class Cost:
             )
         return total
 
-    def _groups(self, loop: str, nodes: list[int], pin: int | None) -> Counter[tuple[int, ...]]:
+    def _groups(self, loop: str, nodes: list[int], pin: int | None) -> Counter[Sequence[int]]:
         """Return the positions that share digits, relative to their first, and how often each such set is."""
         at = np.arange(self.nest.extents[loop])
         keys = np.zeros(len(at), np.int64)
@@ -227,9 +228,15 @@ class Cost:
         if pin is not None:
             chosen = self._pinned(loop, pin)
             at, keys = at[chosen], keys[chosen]
-        found: Counter[tuple[int, ...]] = Counter()
-        for key in np.unique(keys):
-            members = at[keys == key]
+        if loop not in SLIDING:  # how many there are is then all that counts
+            sizes, many = np.unique(np.unique(keys, return_counts=True)[1], return_counts=True)
+            return Counter(
+                {range(size): times for size, times in zip(sizes.tolist(), many.tolist(), strict=True)}
+            )
+        order = np.argsort(keys, kind="stable")
+        cuts = np.flatnonzero(np.diff(keys[order])) + 1
+        found: Counter[Sequence[int]] = Counter()
+        for members in np.split(at[order], cuts):
             found[tuple((members - members[0]).tolist())] += 1
         return found
 
