@@ -41,7 +41,7 @@ def plan(problem: Problem, search: RunContext) -> Plan:
     """
     one = _Search(problem, search)
     sizes = extents(problem.one_layer)
-    one.look(sizes, proving=True)
+    one.look(sizes)
     one.stretch(sizes)
     one.improve()
     if one.best is None:
@@ -108,7 +108,7 @@ class _Search:
         self.context.on_plan(whole)
         return True
 
-    def look(self, sizes: dict[str, int], *, proving: bool = False) -> bool:
+    def look(self, sizes: dict[str, int]) -> bool:
         """Plan a layer with other sizes; whether that plan is better."""
         from tilewright.tiling.hierarchy.exact import search  # for start-up time: numba
 
@@ -118,11 +118,9 @@ class _Search:
         if key in self.tried:
             return False
         self.tried.add(key)
-        # Of the time, at most half is for the proof that steps which divide give nothing better.
-        share = self.context.remaining() * (0.5 if proving else 1.0)
-        given = machine, problem.minimise, problem.level, time.monotonic() + share
+        given = machine, problem.minimise, problem.level, self.context.deadline
         try:
-            found = search.best_plan(padded(problem.one_layer, sizes), *given, quick=not proving)
+            found = search.best_plan(padded(problem.one_layer, sizes), *given, quick=True)
         except (OutOfTimeError, InputError):  # the latter where the longer layer is larger than layers may be
             return False
         return found is not None and self.take(cut(found.plan, extents(problem.one_layer)))

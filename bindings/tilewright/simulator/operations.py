@@ -62,11 +62,11 @@ class ConvolveBox:
         Kernels and input channels *within each* of the groups.
     generated_padding
         Padding is made on chip: it counts as zero, whatever the chip holds there.
-    kept : int, two arrays
-        Rows and columns of the padded plane that the input tensor has, ascending; None for all of them.
     input, weights
         Names of the tensors with shapes (batch, C, padded H, padded W) and (N, C / groups, H_K, W_K);
         C and N may each be split into groups and what each group has.
+    kept : int, two arrays
+        Rows and columns of the padded plane that the input tensor has, ascending; None for all of them.
     """
 
     layer: Layer
@@ -77,9 +77,9 @@ class ConvolveBox:
     rows: Range
     cols: Range
     generated_padding: bool = False
-    kept: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
     input: str = "input"
     weights: str = "kernels"
+    kept: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def __call__(self, chip: dict[str, Values]) -> Values:
         """Return the outputs, shape ``(images, groups * kernels, rows, cols)``."""
