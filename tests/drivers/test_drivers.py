@@ -153,11 +153,21 @@ def test_gecode_reports_a_model_that_counts_wrong(gecode, tmp_path):
     assert not children()
 
 
-@pytest.mark.parametrize(("dual", "expected"), [(30.0, 30), (30.0000001, 30), (30.01, 31), (29.9999999, 30)])
-def test_bounds_are_rounded_up_with_a_tolerance(dual, expected):
+@pytest.mark.parametrize(
+    ("dual", "largest", "expected"),
+    [
+        (30.0, 1.0, 30),
+        (30.0000001, 1.0, 30),
+        (30.01, 1.0, 31),
+        (29.9999999, 1.0, 30),
+        (30.01, 1e5, 30),
+        (30.01, 2e6, 29),
+    ],
+)
+def test_bounds_are_rounded_up_with_a_tolerance(dual, largest, expected):
     case = problem(4, 2)
     solving = highs._Solve.__new__(highs._Solve)
-    solving.run, solving.offset, solving.unit = Run(case, RunContext()), 100, 7
+    solving.run, solving.offset, solving.unit, solving.largest = Run(case, RunContext()), 100, 7, largest
     solving._bounded(dual)
     assert solving.run.bound == 100 + 7 * expected
 
