@@ -324,7 +324,7 @@ def most_values(problem: Problem) -> int:
 
 
 def portfolio(problem: Problem) -> Portfolio:
-    """Return what ``auto`` runs: the heuristics and the exact search, which any steps are beyond."""
+    """Return what ``auto`` runs: the heuristics and the exact search, or `padded` for any steps."""
     if problem.limits.factors == "any":
         return Portfolio("padded")
     return Portfolio(CONSTRUCT, "exhaustive")

@@ -6,7 +6,7 @@ Every number is the report's. Reports that say nothing of a DSP's tile get bars 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -662,10 +662,20 @@ def _traded_sheet(problem: Problem, report: Report, title: str | None) -> Figure
         f"{len(points)} plan{'s' * (len(points) > 1)} that no other dominates in both {first} and {second}",
         f"from the first to the last {more:.2f}× the {first} for {less:.2f}× less {second}",
     ]
-    page = _page(problem, report, numbers, title)
+    return _sheet_of(_traded, 3.6, _page(problem, report, numbers, title), problem, report)
+
+
+def _sheet_of(
+    draw: Callable[[Axes, Problem, Report], None],
+    height: float,
+    page: Sheet,
+    problem: Problem,
+    report: Report,
+) -> Figure:
+    """Return a sheet with one drawing, of a height in inches, below the numbers."""
     top = page.top + 0.4
-    figure = page.create(SHEET_WIDTH, top + 3.6 + 0.75)
-    _traded(page.axes(LEFT + 0.2, top, SHEET_WIDTH - LEFT - 0.6, 3.6), problem, report)
+    figure = page.create(SHEET_WIDTH, top + height + 0.75)
+    draw(page.axes(LEFT + 0.2, top, SHEET_WIDTH - LEFT - 0.6, height), problem, report)
     return figure
 
 
@@ -697,11 +707,7 @@ def _capacity_sheet(problem: Problem, report: Report, title: str | None) -> Figu
         f"{len(front):,} capacities at which accesses fall, all of them",
         f"{front[0]['accesses']:,} accesses from {front[0]['capacity']:,} bytes on",
     ]
-    page = _page(problem, report, numbers, title)
-    top = page.top + 0.4
-    figure = page.create(SHEET_WIDTH, top + 4.4 + 0.75)
-    _capacities(page.axes(LEFT + 0.2, top, SHEET_WIDTH - LEFT - 0.6, 4.4), problem, report)
-    return figure
+    return _sheet_of(_capacities, 4.4, _page(problem, report, numbers, title), problem, report)
 
 
 def _capacities(axes: Axes, problem: Problem, report: Report) -> None:
