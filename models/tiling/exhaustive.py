@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tilewright.core.context import Outcome, RunContext
 from tilewright.spec.errors import OutOfTimeError
-from tilewright.tiling import MACHINES, Plan, Problem, last_stage
+from tilewright.tiling import Plan, Problem, kind_of, last_stage
 
 IN_PROCESS = True
 """It looks at its deadline often and needs no process that can be killed."""
@@ -24,7 +24,7 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
     """Find and prove the optimum of a problem with one layer; of ``pareto``, the whole front."""
     try:
         stage = last_stage(problem, search.deadline)
-        found = None if stage is None else MACHINES[problem.machine.kind].exhaustive(stage, search.deadline)
+        found = None if stage is None else kind_of(problem).exhaustive(stage, search.deadline)
     except OutOfTimeError:
         return Outcome("unknown")
     if found is None:

@@ -9,6 +9,7 @@ from tilewright.core.room import Room, register
 from tilewright.tiling.evaluation import (
     MACHINES,
     best_bound,
+    kind_of,
     last_stage,
     measured_objective,
     most_values,
@@ -31,6 +32,7 @@ __all__ = [
     "Problem",
     "best_bound",
     "fault",
+    "kind_of",
     "last_stage",
     "measured_objective",
     "numeric_elements",

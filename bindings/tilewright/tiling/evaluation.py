@@ -16,7 +16,7 @@ from tilewright.simulator.level_numbers import MOST_MACS
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
 from tilewright.spec.network import MAX_LAYERS
-from tilewright.tiling import dsp, hierarchy, npu
+from tilewright.tiling import dsp, hierarchy, npu, operations
 from tilewright.tiling.hierarchy import curve
 from tilewright.tiling.machine_kind import MachineKind
 from tilewright.tiling.measures import measures
@@ -27,8 +27,9 @@ MACHINES: dict[str, MachineKind] = {"dsp": dsp, "npu": npu, "hierarchy": hierarc
 """What each kind of machine knows of a layer's plans."""
 
 
-def _machine(problem: Problem) -> MachineKind:
-    return MACHINES[problem.machine.kind]
+def kind_of(problem: Problem) -> MachineKind:
+    """Return what is known of a part's plans: by the kind of its machine, or of operations."""
+    return MACHINES[problem.machine.kind] if problem.operation is None else operations
 
 
 def best_bound(problem: Problem) -> Bound:
@@ -37,7 +38,7 @@ def best_bound(problem: Problem) -> Bound:
     bounds, impossible = [], None
     for name, part in problem.parts:
         if id(part) not in by_part:
-            by_part[id(part)] = _machine(part).best_bound(part)
+            by_part[id(part)] = kind_of(part).best_bound(part)
         bounds.append(by_part[id(part)])
         if bounds[-1].impossible is not None:
             impossible = impossible or (f"layer {name}: " if name else "") + bounds[-1].impossible
@@ -79,7 +80,7 @@ def _violation(problem: Problem, plan: Plan) -> str | None:
 
 
 def _violation_of_one(problem: Problem, plan: Plan) -> str | None:
-    kind = _machine(problem)
+    kind = kind_of(problem)
     layer = plan.layers[0]
     if not isinstance(layer, kind.LayerPlan):
         return f"kind of plan: the machine is of kind {problem.machine.kind}"
@@ -104,7 +105,7 @@ def objective(problem: Problem, plan: Plan) -> int:
         if isinstance(layer, Plan):
             layer = layer.layers[0]
         if (id(part), layer) not in costs:
-            costs[id(part), layer] = _machine(part).objective(part, layer)
+            costs[id(part), layer] = kind_of(part).objective(part, layer)
         total += costs[id(part), layer]
     return total
 
@@ -112,9 +113,9 @@ def objective(problem: Problem, plan: Plan) -> int:
 def measured_objective(problem: Problem, report: Report) -> int:
     """Cost of a simulated plan."""
     if problem.network is None:
-        return _machine(problem).measured_objective(problem, report)
+        return kind_of(problem).measured_objective(problem, report)
     pairs = zip(problem.parts, report.layers, strict=True)
-    return sum(_machine(part).measured_objective(part, layer) for (_, part), (_, layer) in pairs)
+    return sum(kind_of(part).measured_objective(part, layer) for (_, part), (_, layer) in pairs)
 
 
 def simulate(
@@ -166,9 +167,20 @@ def _execute(problem: Problem, plan: Plan, options: dict[str, Any]) -> Report:
             executed[key] = _execute(part, layer_plan, options)
         reports.append(executed[key])
     report = Report.chain([name for name, _ in problem.parts], reports)
+    report.numeric = _numeric(problem, reports)
     if problem.trades_capacity and report.violation is None:
         report.facts["front"] = _summed(problem, reports)
     return report
+
+
+def _numeric(problem: Problem, reports: list[Report]) -> bool | None:
+    """Whether all layers computed the right numbers; operations move theirs, but do not compute them."""
+    found = [
+        report.numeric
+        for (_, part), report in zip(problem.parts, reports, strict=True)
+        if part.operation is None and report.violation is None
+    ]
+    return None if None in found or not found else all(found)
 
 
 def _summed(problem: Problem, reports: list[Report]) -> list[dict[str, int]]:
@@ -179,17 +191,17 @@ def _summed(problem: Problem, reports: list[Report]) -> list[dict[str, int]]:
 
 
 def _simulate(problem: Problem, plan: Plan, options: dict[str, Any]) -> Report:
-    if not isinstance(plan.layers[0], _machine(problem).LayerPlan):
+    if not isinstance(plan.layers[0], kind_of(problem).LayerPlan):
         needed, found = f"a plan for a machine of kind {problem.machine.kind}", "one of another kind"
         return Report.refused(Violation("kind of plan", 0, "plan", needed, found))
-    return _machine(problem).simulate(problem, plan.layers[0], **options)
+    return kind_of(problem).simulate(problem, plan.layers[0], **options)
 
 
 def _simulate_front(problem: Problem, plan: Plan, options: dict[str, Any]) -> Report:
     """Execute every plan of a front; the report is that of the first, with the numbers of all."""
 
     def judge(reports: list[Report]) -> dict[str, Any] | Violation:
-        points = [_machine(problem).trade_off(problem, report) for report in reports]
+        points = [kind_of(problem).trade_off(problem, report) for report in reports]
         assert problem.traded is not None
         more, less = problem.traded
         for first, second in pairwise(points):
@@ -232,7 +244,7 @@ def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bo
 
 def _recheck_front(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bool | None, str]]:
     """Verify that a front is complete."""
-    kind = _machine(problem)
+    kind = kind_of(problem)
     try:
         again = kind.exhaustive(problem, deadline)
     except OutOfTimeError:
@@ -284,7 +296,7 @@ def last_stage(problem: Problem, deadline: float) -> Problem | None:
     """
     at_most = problem.limits.at_most.given
     for name, tolerance in problem.before:
-        found = _machine(problem).exhaustive(_alone(problem, name, at_most), deadline)
+        found = kind_of(problem).exhaustive(_alone(problem, name, at_most), deadline)
         if found is None:
             return None
         if not found.proven:
@@ -311,7 +323,7 @@ def numeric_elements(problem: Problem) -> int:
         shapes = (layer.kernels_shape, layer.output_shape, (*layer.input_shape[:2], rows, columns))
         return sum(prod(shape) for shape in shapes)
 
-    layers = [part.one_layer for _, part in problem.parts]
+    layers = [part.one_layer for _, part in problem.parts if part.operation is None]
     if problem.machine.kind == "hierarchy" and max(layer.macs for layer in layers) > MOST_MACS:
         return MAX_NUMERIC_ELEMENTS + 1  # which is executed MAC by MAC
     return max(map(elements, layers))

@@ -55,6 +55,10 @@ class LayerProblem(Protocol):
         """The layer."""
 
     @property
+    def one_operation(self) -> Any:
+        """The operation, of a problem that has one instead (`tilewright.tiling.operations.Operation`)."""
+
+    @property
     def machine(self) -> Any:
         """The machine, of the kind in question."""
 

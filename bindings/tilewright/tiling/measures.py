@@ -7,6 +7,8 @@ from typing import Any
 
 from tilewright.core.measures import of_execution, renamed
 from tilewright.simulator import Report
+from tilewright.tiling.operations import COSTS
+from tilewright.tiling.operations.units import bits_of
 from tilewright.tiling.problem import Problem
 
 DSP = {
@@ -55,6 +57,18 @@ HIERARCHY = {
 }
 """What the facts of a layer are called among its measures."""
 
+OPERATION = {
+    "operation": "operation",
+    "on": "on",
+    "tile": "tile",
+    "tiles": "tiles",
+    "buffers": "buffers_elements",
+    "work": "vector_operations",
+    "least_accesses": "least_accesses_elements",
+    "limited_by": "limited_by",
+}
+"""Of an operation between layers, on any kind of machine."""
+
 NAMES = {"dsp": DSP, "npu": NPU, "hierarchy": HIERARCHY}
 
 SUMMED = {
@@ -89,8 +103,29 @@ def _executed(problem: Problem, report: Report) -> dict[str, Any]:
 
 
 def _of_layer(problem: Problem, report: Report) -> dict[str, Any]:
+    if problem.operation is not None:
+        return _of_operation(problem, report)
     found = _executed(problem, report) | renamed(report.facts, NAMES[problem.machine.kind])
     return found | _front(problem, report)
+
+
+def _of_operation(problem: Problem, report: Report) -> dict[str, Any]:
+    names = OPERATION | {name: NAMES[problem.machine.kind][name] for name in COSTS[problem.machine.kind].values()}
+    return _executed(problem, report) | renamed(report.facts, names)
+
+
+def _not_modelled(problem: Problem) -> dict[str, Any]:
+    """Return what of a network has no cost on the machine, with what it moves and multiplies at least."""
+    found = problem.unmodelled
+    if not found:
+        return {}
+    amounts = {
+        "operations": len(found),
+        "elements": sum(each.elements for each in found),
+        "bytes": sum(each.elements for each in found) * bits_of(problem.machine) // 8,
+        "macs": sum(each.macs for each in found),
+    }
+    return {"not_modelled": amounts | {"names": [each.name for each in found]}}
 
 
 def _front(problem: Problem, report: Report) -> dict[str, Any]:
@@ -101,7 +136,8 @@ def _front(problem: Problem, report: Report) -> dict[str, Any]:
 
 def _of_network(problem: Problem, layers: Sequence[dict[str, Any]]) -> dict[str, Any]:
     machine = problem.machine
-    total = {key: sum(layer[key] for layer in layers) for key in SUMMED[machine.kind]}
+    total = {key: sum(layer.get(key, 0) for layer in layers) for key in SUMMED[machine.kind]}
+    total |= _not_modelled(problem)
     if machine.kind == "npu":
         return total
     if machine.kind == "hierarchy":
@@ -111,5 +147,7 @@ def _of_network(problem: Problem, layers: Sequence[dict[str, Any]]) -> dict[str,
     return total | {
         "gops_per_second": machine.clock_mhz * operations / total["duration_cycles"] / 1000,
         "ops_per_byte": operations / (total["accesses_elements"] * machine.element_bytes),
-        "least_accesses_by": ", ".join(dict.fromkeys(layer["least_accesses_by"] for layer in layers)),
+        "least_accesses_by": ", ".join(dict.fromkeys(
+                layer["least_accesses_by"] for layer in layers if "least_accesses_by" in layer
+            )),
     }

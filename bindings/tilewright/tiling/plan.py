@@ -11,8 +11,9 @@ from tilewright.spec.network import MAX_LAYERS
 from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.npu.plan import NpuPlan
+from tilewright.tiling.operations.plan import OperationPlan
 
-LayerPlan = DspPlan | NpuPlan | HierarchyPlan
+LayerPlan = DspPlan | NpuPlan | HierarchyPlan | OperationPlan
 
 
 @dataclass(frozen=True)
@@ -75,5 +76,7 @@ def _are_fronts(layers: Any) -> bool:
 def _layer(data: Any, file: str | None) -> LayerPlan:
     if isinstance(data, dict) and "nest" in data:
         return HierarchyPlan.from_json(data, file)
+    if isinstance(data, dict) and "operation" in data:
+        return OperationPlan.from_json(data, file)
     kind = NpuPlan if isinstance(data, dict) and "partition" in data else DspPlan
     return kind.from_json(data, file)

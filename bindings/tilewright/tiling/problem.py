@@ -10,11 +10,14 @@ from pydantic import Field
 from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError, did_you_mean
 from tilewright.spec.layer import MAX_SIZE, Layer
-from tilewright.spec.network import Network
+from tilewright.spec.network import MatMul, NamedLayer, Network
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.hierarchy.machine import OBJECTIVES as HIERARCHY_OBJECTIVES
 from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.npu.machine import NpuMachine
+from tilewright.tiling.operations.operation import Operation, Unmodelled, operations
+from tilewright.tiling.operations.search import check as check_operation
+from tilewright.tiling.operations.units import units_of
 
 Share = Annotated[float, Field(ge=0, le=100)]
 Amount = Annotated[int, Field(ge=0, le=2**62)]
@@ -174,7 +177,11 @@ class Problem(Spec):
     ----------
     batch
         Images that a network processes together, when it is not what the network's file says.
+    operation
+        Instead of a layer, an operation between a network's layers, as a part of its problem.
     """
+
+    later: ClassVar[tuple[str, ...]] = ("operation",)
 
     layer: Layer | None = None
     network: Network | None = None
@@ -182,12 +189,13 @@ class Problem(Spec):
     machine: Annotated[DspMachine | NpuMachine | HierarchyMachine, Field(discriminator="kind")]
     objective: TilingObjective = TilingObjective()
     limits: TilingLimits = TilingLimits()
+    operation: Operation | None = None
 
     def model_post_init(self, _context: object) -> None:
         """Refuse combinations that do not exist, and machines on which a layer cannot run."""
-        if (self.layer is None) == (self.network is None):
+        if sum(given is not None for given in (self.layer, self.network, self.operation)) != 1:
             raise InputError("layer", None, "exactly one of layer and network must be given")
-        if self.layer is not None and self.batch is not None:
+        if self.network is None and self.batch is not None:
             raise InputError("batch", self.batch, "is for networks; a layer has a batch of its own")
         self._check_choices()
         self._check_level()
@@ -196,6 +204,11 @@ class Problem(Spec):
         if self.layer is not None:
             for name in self.traded or self.objective.names or (self.minimise,):
                 self.machine.check(self.layer, name)
+        elif self.operation is not None:
+            if self.operation.on not in units_of(self.machine):
+                limit = f"the machine has no {self.operation.on}: see vector_ops_per_cycle and host"
+                raise InputError("operation.on", self.operation.on, limit)
+            check_operation(self.operation, self.machine)
         elif self.network is not None and not self.parts:  # which are checked as they are built
             limit = "has no convolution and no fully connected layer, which are what is tiled"
             raise InputError("network.layers", [layer.name for layer in self.network.layers], limit)
@@ -359,24 +372,53 @@ class Problem(Spec):
         return self.layer
 
     @property
+    def one_operation(self) -> Operation:
+        """The operation of a problem that has one only."""
+        assert self.operation is not None
+        return self.operation
+
+    @property
     def parts(self) -> tuple[Part, ...]:
         """Every layer as a problem of its own, in order; equal layers share one problem."""
         return (Part("", self),) if self.network is None else self._layers
 
     @cached_property
-    def _layers(self) -> tuple[Part, ...]:
+    def _executed(self) -> tuple[NamedLayer | MatMul | tuple[str, Operation] | Unmodelled, ...]:
+        """What the network does, in order; where operations count, activations are part of what is before them."""
         assert self.network is not None
-        known: dict[Layer, Problem] = {}
+        units = units_of(self.machine)
+        if not units:
+            return tuple(operations(self.network, self.batch, units))
+        from tilewright.spec.coarsening import coarse  # for start-up time: networkx
+
+        return tuple(operations(coarse(self.network), self.batch, units))
+
+    @property
+    def unmodelled(self) -> tuple[Unmodelled, ...]:
+        """The operations of the network that nothing on the machine is told to do."""
+        if self.network is None:
+            return ()
+        return tuple(each for each in self._executed if isinstance(each, Unmodelled))
+
+    @cached_property
+    def _layers(self) -> tuple[Part, ...]:
+        known: dict[Layer | Operation, Problem] = {}
         parts = []
-        for named in self.network.convolutions:
+        for each in self._executed:
+            if isinstance(each, Unmodelled):
+                continue
+            name = each[0] if isinstance(each, tuple) else each.name
             try:
-                layer = named.unnamed(self.batch)
-                if layer not in known:
-                    known[layer] = Problem(
-                        layer=layer, machine=self.machine, objective=self.objective, limits=self.limits
-                    )
+                what = each[1] if isinstance(each, tuple) else each.unnamed(self.batch)
+                if what not in known:
+                    known[what] = self._part(what)
             except InputError as error:
-                limit = f"layer {named.name}: {error.limit}"
+                limit = f"layer {name}: {error.limit}"
                 raise InputError(error.field, error.value, limit) from None
-            parts.append(Part(named.name, known[layer]))
+            parts.append(Part(name, known[what]))
         return tuple(parts)
+
+    def _part(self, what: Layer | Operation) -> Problem:
+        field = "operation" if isinstance(what, Operation) else "layer"
+        given = {field: what, "machine": self.machine, "objective": self.objective, "limits": self.limits}
+        return Problem(**given)

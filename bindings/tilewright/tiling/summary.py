@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from math import prod
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilewright.core.room import Rows
 from tilewright.tiling.dsp.machine import GIVEN
 from tilewright.tiling.hierarchy import summary as hierarchy_summary
 from tilewright.tiling.hierarchy.curve import least_accesses
+from tilewright.tiling.operations.units import bits_of
 from tilewright.tiling.problem import Problem
 
 
@@ -24,17 +24,26 @@ def rows(problem: Problem, report: dict[str, Any]) -> Rows:
     counted = problem.machine.kind != "hierarchy"
     transfers = f", {report['transfers']:,} transfers" if counted else ""
     moved = sum(_moved(layer) for layer in layers)
-    shown = [
-        ("layers", f"{len(layers)}, {len({id(part) for _, part in problem.parts})} different"),
+    shown = [("layers", _counts(problem)),
         ("MACs", f"{report['macs']:,}"),
         ("external accesses", f"{moved:,} elements{transfers}"),
     ]
-    if all("least_accesses" in layer["facts"] for layer in layers):
+    if problem.machine.kind == "dsp":
         least = sum(layer["facts"]["least_accesses"] for layer in layers)
         shown.append(
             ("any schedule", f"at least {least:,} elements; this one has {moved / least:.2f} times that")
         )
     return shown + _total_time(problem, layers) + _not_counted(problem)
+
+
+def _counts(problem: Problem) -> str:
+    """Tell how many layers there are, and how many operations between them."""
+    told = []
+    for are, what in ((False, ""), (True, " operations")):
+        parts = [part for _, part in problem.parts if (part.operation is not None) == are]
+        if parts:
+            told.append(f"{len(parts)}{what}, {len({id(part) for part in parts})} different")
+    return "; ".join(told)
 
 
 def _capacities(problem: Problem, report: dict[str, Any]) -> Rows:
@@ -60,15 +69,15 @@ def _capacity_lines(problem: Problem, front: Sequence[Mapping[str, int]]) -> lis
 
 
 def _not_counted(problem: Problem) -> Rows:
-    """Name the layers that are not tiled, and what they move if each is executed by itself."""
-    assert problem.network is not None
-    tiled = set(problem.network.convolutions)
-    others = [layer for layer in problem.network.layers if layer not in tiled]
+    """Name the operations that have no cost here, with what they move if each is executed by itself."""
+    others = problem.unmodelled
     if not others:
         return []
-    kinds = ", ".join(f"{many} {kind}" for kind, many in Counter(layer.kind for layer in others).items())
-    moved = sum(len(layer.inputs or ("",)) * prod(layer.input) + prod(layer.output) for layer in others)
-    return [("not counted", f"{kinds}: {moved:,} elements for each image, if none is fused")]
+    kinds = ", ".join(f"{many} {kind}" for kind, many in Counter(each.kind for each in others).items())
+    moved, macs = sum(each.elements for each in others), sum(each.macs for each in others)
+    told = f", {macs:,} MACs" if macs else ""
+    size = moved * bits_of(problem.machine) // 8
+    return [("not counted", f"{kinds}: {moved:,} elements, {size:,} bytes{told}, if none is fused")]
 
 
 def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
@@ -92,12 +101,12 @@ def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
             return hierarchy_summary.table(problem.one_layer, problem.machine, report["facts"])
         columns = 5 + problem.machine.priced
         header = ("layer", "limited by", "accesses", "cycles", "busy", "uJ")[:columns]
-        return [header, *(_hierarchy_line(layer)[:columns] for layer in report["layers"])]
+        return [header, *(_line(layer, _hierarchy_line, _hierarchy_operation)[:columns] for layer in report["layers"])]
     if problem.network is None:
         return []
     if problem.machine.kind == "npu":
         header = ("layer", "partition", "schedule", "tile", "loaded", "written", "us")
-        return [header, *(_npu_line(layer) for layer in report["layers"])]
+        return [header, *(_line(layer, _npu_line, _npu_operation) for layer in report["layers"])]
     header = (
         "layer",
         "schedule",
@@ -109,7 +118,50 @@ def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
         "GOps/s",
         "uJ",
     )
-    return [header, *(_dsp_line(layer) for layer in report["layers"])]
+    return [header, *(_line(layer, _dsp_line, _dsp_operation) for layer in report["layers"])]
+
+
+Line = Callable[[dict[str, Any]], tuple[str, ...]]
+
+
+def _line(layer: dict[str, Any], of_layer: Line, of_operation: Line) -> tuple[str, ...]:
+    return (of_operation if "operation" in layer["facts"] else of_layer)(layer)
+
+
+def _dsp_operation(layer: dict[str, Any]) -> tuple[str, ...]:
+    facts = layer["facts"]
+    ratio = facts["accesses"] / facts["least_accesses"]
+    return (
+        layer["name"],
+        _does(facts),
+        _tile(facts),
+        f"{facts['accesses']:,}",
+        f"{ratio:.2f}",
+        "",
+        f"{facts['cycles']:,}",
+        "",
+        f"{facts['energy_fj'] / 1e9:,.0f}",
+    )
+
+
+def _npu_operation(layer: dict[str, Any]) -> tuple[str, ...]:
+    facts = layer["facts"]
+    moved = (f"{sum(layer[way].values()):,}" for way in ("loaded", "written"))
+    return (layer["name"], "", _does(facts), _tile(facts), *moved, f"{facts['time_ps'] / 1e6:,.1f}")
+
+
+def _hierarchy_operation(layer: dict[str, Any]) -> tuple[str, ...]:
+    facts = layer["facts"]
+    cells = (f"{facts['accesses']:,}", f"{facts['cycles']:,}", "", f"{facts['energy'] / 1e12:,.2f}")
+    return (layer["name"], facts["limited_by"], *cells)
+
+
+def _does(facts: dict[str, Any]) -> str:
+    return facts["operation"] + (" on host" if facts["on"] == "host" else "")
+
+
+def _tile(facts: dict[str, Any]) -> str:
+    return " x ".join(str(size) for size in facts["tile"].values())
 
 
 def _point(problem: Problem, point: dict[str, int]) -> tuple[str, ...]:

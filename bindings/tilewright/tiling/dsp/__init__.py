@@ -77,8 +77,7 @@ def measured_objective(problem: LayerProblem, report: Report) -> int:
     if problem.minimise == "accesses":
         return accesses
     if problem.minimise == "energy":
-        nest = nest_of(problem.one_layer, machine)
-        return cost.energy(nest, accesses, _busy(problem, report), report.streamed)
+        return cost.energy(machine, accesses, _busy(problem, report), report.streamed)
     return trade_off(problem, report)["cycles"]
 
 
@@ -134,7 +133,7 @@ def _facts(problem: LayerProblem, plan: DspPlan, report: Report) -> dict[str, An
         "step": dict(zip(LOOPS, nest.step(plan.tile), strict=True)),
         "buffers": nest.buffers(nest.step(plan.tile), plan.reuse),
         **point,
-        "energy_fj": cost.energy(nest, point["accesses"], busy, report.streamed),
+        "energy_fj": cost.energy(machine, point["accesses"], busy, report.streamed),
         "gops_per_second": machine.clock_mhz * 2 * nest.macs / point["cycles"] / 1000,
         "ops_per_byte": 2 * nest.macs / (point["accesses"] * machine.element_bytes),
         "least_accesses": least.accesses,

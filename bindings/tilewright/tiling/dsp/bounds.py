@@ -81,7 +81,7 @@ def best_bound(nest: Nest, minimise: str, local: int) -> LayerBound:
     compute = -(-nest.macs // nest.machine.macs_per_cycle)
     if minimise == "energy":
         busy = compute + nest.machine.dma_setup_cycles * transfers
-        value = energy(nest, moved, busy, local)
+        value = energy(nest.machine, moved, busy, local)
         return LayerBound(name, value, steps, accesses=game.accesses, parameters=parameters)
     core, bus = _cycles(nest, moved, transfers, compute, local)
     if core > bus:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.tiling.dsp.duration import duration
+from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.dsp.nest import Nest
 from tilewright.tiling.dsp.plan import DspPlan
 
@@ -11,13 +12,13 @@ def measure(nest: Nest, plan: DspPlan, minimise: str, local: int) -> int:
     """Return what a plan costs: cycles, femtojoules, or accesses."""
     total = duration(nest, plan, local)
     if minimise == "energy":
-        return energy(nest, total.accesses, total.compute + total.setup, total.streamed)
+        return energy(nest.machine, total.accesses, total.compute + total.setup, total.streamed)
     return total.cycles if minimise in ("cycles", "pareto") else total.accesses
 
 
-def energy(nest: Nest, accesses: int, busy: int, streamed: int) -> int:
+def energy(machine: DspMachine, accesses: int, busy: int, streamed: int) -> int:
     """Femtojoules of external accesses, busy cycles of the core and local accesses (table 7.9, eq. 7.2)."""
-    price, size = nest.machine.energy, nest.machine.element_bytes
+    price, size = machine.energy, machine.element_bytes
     dram = -(-accesses * size * price.dram_fj_per_access // price.dram_access_bytes)
     local = -(-streamed * size * price.local_fj_per_access // price.local_access_bytes)
     return dram + price.core_fj_per_cycle * busy + local

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
+from tilewright.spec.host import Host
 from tilewright.spec.layer import Layer
 from tilewright.tiling.dsp.lines import InputLines
 
@@ -91,10 +92,14 @@ class DspMachine(Spec):
     dma_step
         Transfers leave out the input rows and columns between the windows of a large stride, which then take
         no room on chip either.
+    vector_ops_per_cycle
+        Operations of the core on single values, in pools, sums and functions; without it these are not counted.
+    host
+        What does the operations that the core does not do, or all of them.
     """
 
     table_name: ClassVar[str] = "machine"
-    later: ClassVar[tuple[str, ...]] = ("dma_step",)
+    later: ClassVar[tuple[str, ...]] = ("dma_step", "vector_ops_per_cycle", "host")
 
     kind: Literal["dsp"]
     memory_bytes: Bytes
@@ -108,6 +113,8 @@ class DspMachine(Spec):
     padding: Literal["loaded", "generated"] = "loaded"
     dma_step: bool = False
     energy: Energy = Energy()
+    vector_ops_per_cycle: Rate | None = None
+    host: Host | None = None
 
     @property
     def copies(self) -> int:

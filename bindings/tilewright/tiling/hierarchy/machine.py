@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property, lru_cache
-from itertools import compress, product
+from itertools import compress, product, takewhile
 from math import prod
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
@@ -11,6 +11,7 @@ from pydantic import Field
 
 from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
+from tilewright.spec.host import Host
 from tilewright.spec.layer import Layer
 
 Operand = Literal["input", "weights", "output"]
@@ -225,9 +226,20 @@ class HierarchyMachine(Spec):
         Widths of the operands' elements.
     levels
         The first has no capacity and holds every operand; the last is a memory.
+    vector_ops_per_cycle
+        Operations of a unit for single values, as pools, sums and functions need them; without it these are
+        not counted.
+    vector_op_pj
+        Energy of such an operation, by default that of a MAC.
+    vector_level
+        The memory that the unit reads from and writes to, by default the innermost one outside of all arrays
+        that holds input and output.
+    host
+        What does the operations that the unit does not do, or all of them.
     """
 
     table_name: ClassVar[str] = "machine"
+    later: ClassVar[tuple[str, ...]] = ("vector_ops_per_cycle", "vector_op_pj", "vector_level", "host")
 
     kind: Literal["hierarchy"]
     clock_mhz: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
@@ -235,6 +247,10 @@ class HierarchyMachine(Spec):
     mac_pj: Picojoules | None = None
     bits: Widths = Widths()
     levels: Annotated[tuple[Level, ...], Field(min_length=2, max_length=MOST_LEVELS)]
+    vector_ops_per_cycle: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    vector_op_pj: Picojoules | None = None
+    vector_level: Name | None = None
+    host: Host | None = None
 
     def model_post_init(self, _context: object) -> None:
         """Refuse levels that are no hierarchy, and sums that grow when they are complete."""
@@ -258,6 +274,33 @@ class HierarchyMachine(Spec):
             raise InputError("machine.levels.name", first.name, limit)
         if last.fanout:
             raise InputError("machine.levels.name", last.name, "the last level is a memory, not an array")
+        self._check_vector_unit()
+
+    def _check_vector_unit(self) -> None:
+        """Refuse a place of the vector unit where its operands are not, and what is told of no unit."""
+        told = {name: getattr(self, name) for name in ("vector_op_pj", "vector_level")}
+        if self.vector_ops_per_cycle is None:
+            for name, value in told.items():
+                if value is not None:
+                    raise InputError(f"machine.{name}", value, "is of a unit with vector_ops_per_cycle")
+        if self.vector_level is None:
+            return
+        able = [level.name for level in self._memories_of_maps]
+        if self.vector_level not in able:
+            limit = f"input and output are both held by {', '.join(able)}, outside of all arrays"
+            raise InputError("machine.vector_level", self.vector_level, limit)
+
+    @property
+    def _memories_of_maps(self) -> list[Level]:
+        """The memories outside of all arrays that hold input and output."""
+        outside = takewhile(lambda level: not level.fanout, self.levels)
+        return [level for level in outside if {"input", "output"} <= set(level.holds)]
+
+    @property
+    def vector_memory(self) -> Level:
+        """The memory that the vector unit works on."""
+        able = self._memories_of_maps
+        return next((level for level in able if level.name == self.vector_level), able[-1])
 
     def _check_choices(self) -> None:
         """Refuse more choices than are searched one by one."""

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
+from tilewright.spec.host import Host
 from tilewright.spec.layer import Layer
 
 Bytes = Annotated[int, Field(ge=1, le=2**40)]
@@ -41,9 +42,15 @@ class NpuMachine(Spec):
         Time to move one byte between DRAM and the chip.
     burst_ps
         Latency of each burst (CAS); 0 is the paper's burst-free model of transfers.
+    vector_ops_per_cycle
+        Operations of all cores together on single values, in pools, sums and functions; without it these are
+        not counted.
+    host
+        What does the operations that the cores do not do, or all of them.
     """
 
     table_name: ClassVar[str] = "machine"
+    later: ClassVar[tuple[str, ...]] = ("vector_ops_per_cycle", "host")
 
     kind: Literal["npu"]
     tles: Annotated[int, Field(ge=2, le=1024, multiple_of=2)] = 4
@@ -57,6 +64,8 @@ class NpuMachine(Spec):
     cycle_ps: Picoseconds = 6264
     byte_ps: Picoseconds = 174
     burst_ps: Picoseconds = 13572
+    vector_ops_per_cycle: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    host: Host | None = None
 
     def check(self, layer: Layer, minimise: str) -> None:
         """Refuse a layer of which not even the smallest tile fits, or whose time cannot be counted.

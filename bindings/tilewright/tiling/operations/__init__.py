@@ -1,0 +1,135 @@
+"""Operations between the layers of a network: validity, cost, exact search and simulation of one's plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilewright.core.bounds import Bound, Exact
+from tilewright.simulator import Report, Violation, execute
+from tilewright.tiling.machine_kind import LayerProblem
+from tilewright.tiling.operations.plan import LOOPS, OperationPlan
+from tilewright.tiling.operations.search import outside_of_space, priced
+from tilewright.tiling.operations.units import Costs, unit
+from tilewright.tiling.operations.walk import Walk
+
+LayerPlan = OperationPlan
+
+COSTS = {
+    "dsp": {"accesses": "accesses", "cycles": "cycles", "energy": "energy_fj"},
+    "npu": {"accesses": "accesses", "time": "time_ps"},
+    "hierarchy": {"accesses": "accesses", "cycles": "cycles", "energy": "energy", "edp": "edp"},
+}
+"""What the facts of a report call each cost, by kind of machine: what those of its layers do."""
+
+
+def _walk(problem: LayerProblem, plan: OperationPlan) -> Walk:
+    return Walk(problem.one_operation, plan)
+
+
+def violation(problem: LayerProblem, plan: OperationPlan) -> str | None:
+    """Say what is wrong with a plan, or None for a valid one."""
+    operation, machine = problem.one_operation, problem.machine
+    walk = _walk(problem, plan)
+    return (
+        walk.malformed()
+        or outside_of_space(operation, machine, plan)
+        or unit(machine, operation).overflow(walk.buffers)
+    )
+
+
+def objective(problem: LayerProblem, plan: OperationPlan) -> int:
+    """Cost of a valid plan by the closed form; the simulator must find the same."""
+    does = unit(problem.machine, problem.one_operation)
+    return does.costs(_walk(problem, plan), problem.level)[_counted(problem)]
+
+
+def _counted(problem: LayerProblem) -> str:
+    return problem.traded[0] if problem.traded else problem.minimise
+
+
+def measured_objective(problem: LayerProblem, report: Report) -> int:
+    """Cost of a simulated plan."""
+    return int(report.facts[COSTS[problem.machine.kind][_counted(problem)]])
+
+
+def trade_off(problem: LayerProblem, report: Report) -> dict[str, int]:
+    """Return the numbers that are traded for each other."""
+    names = COSTS[problem.machine.kind]
+    return {name: int(report.facts[names[name]]) for name in problem.traded or ("cycles", "accesses")}
+
+
+def simulate(
+    problem: LayerProblem,
+    plan: OperationPlan,
+    *,
+    numeric: bool = False,
+    overlapped: bool = True,
+    seed: int = 0,
+    deadline: float = float("inf"),
+) -> Report:
+    """Execute a plan: its tiles are moved and counted; values are those of layers alone."""
+    broken = violation(problem, plan)
+    if broken is not None:
+        rule, _, found = broken.partition(": ")
+        return Report.refused(Violation(rule, 0, "plan", "a plan within the limits", found))
+    operation, walk = problem.one_operation, _walk(problem, plan)
+    does = unit(problem.machine, operation)
+    report = execute(
+        does.program(walk),
+        overlapped=overlapped,
+        lockstep=problem.machine.kind == "dsp" and problem.machine.double_buffering,
+        deadline=deadline,
+    )
+    if report.violation is None:
+        report.facts = _facts(problem, walk, does.measured(walk, report, problem.level))
+        report.macs = np.zeros_like(report.macs)
+        report.macs[:1] = operation.macs
+    return report
+
+
+def _facts(problem: LayerProblem, walk: Walk, costs: Costs) -> dict[str, Any]:
+    operation = problem.one_operation
+    found: dict[str, Any] = {
+        "operation": operation.op,
+        "on": operation.on,
+        "tile": dict(zip(LOOPS, walk.plan.tile, strict=True)),
+        "tiles": walk.steps,
+        "buffers": walk.buffers,
+        "work": operation.work,
+        "least_accesses": operation.elements,
+        "limited_by": unit(problem.machine, operation).limited_by(costs),
+    }
+    names = COSTS[problem.machine.kind]
+    return found | {names[name]: value for name, value in costs.items()}
+
+
+def best_bound(problem: LayerProblem) -> Bound:
+    """Return the least cost of all tiles that are compared, which takes milliseconds."""
+    found = priced(problem.one_operation, problem.machine, problem.level, float("inf"))
+    return Bound("tiles of operations", min(each.costs[_counted(problem)] for each in found))
+
+
+def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
+    """Return the best plan, or all plans of a front; None if nothing is feasible."""
+    found = priced(problem.one_operation, problem.machine, problem.level, deadline)
+    most = problem.limits.at_most.given
+    within = [each for each in found if all(each.costs[name] <= limit for name, limit in most.items())]
+    if not within:
+        return None
+    counted = _counted(problem)
+    others = problem.traded[1:] if problem.traded else ("cycles", "time", "accesses")
+
+    def rank(each: Any) -> tuple[Any, ...]:
+        further = [each.costs[name] for name in others if name in each.costs]
+        return (each.costs[counted], *further, [-size for size in each.plan.tile])
+
+    within.sort(key=rank)
+    if not problem.traded:
+        return Exact(within[0].costs[counted], (within[0].plan,))
+    front = within[:1]
+    for each in within[1:]:
+        if each.costs[problem.traded[1]] < front[-1].costs[problem.traded[1]]:
+            front.append(each)
+    return Exact(front[0].costs[counted], tuple(each.plan for each in front))

@@ -1,0 +1,201 @@
+"""Operations of a network that are neither convolutions nor matrix products: what they read, do and give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import Annotated, ClassVar, Literal, NamedTuple
+
+from pydantic import Field
+
+from tilewright.spec.base import Spec
+from tilewright.spec.errors import InputError
+from tilewright.spec.layer import MAX_SIZE, Length, Pad, Window
+from tilewright.spec.network import (
+    OWN_INPUT,
+    UNCHANGED,
+    Add,
+    AnyLayer,
+    Concat,
+    Count,
+    Function,
+    Input,
+    Map,
+    MatMul,
+    Mul,
+    Name,
+    NamedLayer,
+    Network,
+    Opaque,
+    Padding,
+    Pool,
+    Reshape,
+    Shape,
+    Work,
+    macs_of,
+    parameters_of,
+)
+
+ACROSS = {"lrn": 8, "softmax": 4}
+"""Functions that look at several maps: vector operations for each value (sum, power, division; maximum,
+difference, exponential, sum, division, the exponential as one)."""
+
+VIEWS = ("reshape", "flatten")
+"""Reshapes that leave every value where it is."""
+
+
+class Operation(Spec):
+    """What a network does between its convolutions: pools, sums, functions, moves.
+
+    It is a part of a network's problem, made by `operations`. A *windowed* one computes each output from
+    a window over the same map of each input; any other one is a *stream*: what it reads and what it gives are
+    rows of values without geometry, read and written once.
+
+    Attributes
+    ----------
+    op
+        What it does.
+    on
+        The unit that does it.
+    inputs : (C, H, W) each
+        What it reads, of one image; a windowed one reads maps as large as its input, or of one pixel.
+    output : (C, H, W)
+        What it gives, of one image.
+    kernel, stride, padding
+        The window; zeros around the input are not loaded.
+    windowed
+        Whether it is.
+    batch
+        Images.
+    parameters
+        Numbers that were trained, which are read once.
+    work
+        Operations of the vector unit, of all images.
+    macs
+        MACs among these.
+    """
+
+    table_name: ClassVar[str] = "operation"
+
+    op: Name
+    on: Literal["vector", "host"] = "vector"
+    inputs: Annotated[tuple[Shape, ...], Field(min_length=1)]
+    output: Shape
+    kernel: tuple[Length, Length] = (1, 1)
+    stride: tuple[Length, Length] = (1, 1)
+    padding: tuple[Pad, Pad, Pad, Pad] = (0, 0, 0, 0)
+    windowed: bool = False
+    batch: Annotated[int, Field(ge=1, le=MAX_SIZE)] = 1
+    parameters: Count = 0
+    work: Work = 0
+    macs: Work = 0
+
+    def model_post_init(self, _context: object) -> None:
+        """Refuse windows that do not give the output, and inputs that a windowed operation cannot read."""
+        if not self.windowed:
+            return
+        maps = self.output[0]
+        for axis, name in ((0, "rows"), (1, "columns")):
+            before, after = self.padding[2 * axis : 2 * axis + 2]
+            size = self.inputs[0][1 + axis] + before + after
+            outputs = (size - self.kernel[axis]) // self.stride[axis] + 1
+            if outputs != self.output[1 + axis]:
+                limit = f"the windows have {max(0, outputs)} {name}"
+                raise InputError("operation.output", list(self.output), limit)
+        for shape in self.inputs:
+            if shape not in (self.inputs[0], (maps, 1, 1)) or shape[0] != maps:
+                limit = f"must be {maps} maps of {self.inputs[0][1]} x {self.inputs[0][2]}, or of one pixel"
+                raise InputError("operation.inputs", list(shape), limit)
+
+    @property
+    def elements(self) -> int:
+        """Values read and written at least, those of all images and the parameters."""
+        return self.batch * (sum(map(prod, self.inputs)) + prod(self.output)) + self.parameters
+
+
+class Unmodelled(NamedTuple):
+    """An operation that has no cost on a machine, with what it moves and multiplies at least."""
+
+    name: str
+    kind: str
+    elements: int
+    macs: int
+
+
+def operations(
+    network: Network, batch: int | None, units: Sequence[str]
+) -> Iterator[NamedLayer | MatMul | tuple[str, Operation] | Unmodelled]:
+    """Yield what a network does, in order: its layers, its operations and what no unit of a machine does.
+
+    Parameters
+    ----------
+    batch
+        Images processed together, when it is not what the network's file says.
+    units
+        Those that a machine has, of ``vector`` and ``host``. The host does what it alone can do, and
+        everything where there is no other unit.
+    """
+    shapes = {OWN_INPUT: network.layers[0].input} | {layer.name: layer.output for layer in network.layers}
+    images = max((layer.batch for layer in network.convolutions), default=1)
+    now = images if batch is None else batch
+    for layer, producers in zip(network.layers, network.producers, strict=True):
+        if isinstance(layer, NamedLayer | MatMul):
+            yield layer
+        elif not _does_nothing(layer):
+            names = [OWN_INPUT if each < 0 else network.layers[each].name for each in producers]
+            operation = _operation(layer, [shapes[name] for name in names], images, now)
+            unit = "host" if isinstance(layer, Opaque) else "vector"
+            unit = unit if unit in units else next((each for each in units if each == "host"), "")
+            if unit:
+                yield layer.name, operation.model_copy(update={"on": unit})
+            else:
+                yield Unmodelled(layer.name, layer.kind, operation.elements, operation.macs)
+
+
+def _does_nothing(layer: AnyLayer) -> bool:
+    """Whether a layer takes neither time nor traffic."""
+    if isinstance(layer, Reshape):
+        return layer.op in VIEWS
+    return isinstance(layer, Input) or (isinstance(layer, Map) and layer.op in UNCHANGED)
+
+
+def _operation(layer: AnyLayer, given: list[Shape], images: int, batch: int) -> Operation:
+    """Return what a layer does, which reads maps of the given shapes."""
+    op, outputs = getattr(layer, "op", layer.kind), batch * prod(layer.output)
+    name = f"{op}_{layer.kind}" if isinstance(layer, Pool) else op
+    alone = [layer.input]
+    macs = macs_of(layer) * batch // images
+    work, windowed, inputs = outputs, True, alone
+    if isinstance(layer, Pool):
+        work = outputs * prod(layer.kernel)
+        windowed = layer.output_plane != (1, 1)  # of the whole plane nothing but the sum so far is kept
+    elif isinstance(layer, Add | Mul):
+        fits = all(shape in (layer.input, (layer.input[0], 1, 1)) for shape in given)
+        inputs = sorted(given, key=prod, reverse=True) if fits else alone * len(given)
+        work = outputs * (len(inputs) - 1)
+    elif isinstance(layer, Map):
+        work, windowed = outputs * ACROSS.get(layer.op, 1), layer.op not in ACROSS
+    elif isinstance(layer, Concat | Padding | Reshape):
+        work, windowed = 0, False
+    elif isinstance(layer, Function | Opaque):
+        windowed = False
+        work = max(macs, outputs if isinstance(layer, Function) else 0)
+        inputs = [layer.input, *given[1:]]
+    parameters = parameters_of(layer)
+    if windowed and parameters % layer.output[0]:
+        windowed = False
+    window = layer if windowed and isinstance(layer, Window) else None
+    return Operation(
+        op=name,
+        inputs=tuple(inputs),
+        output=layer.output,
+        kernel=window.kernel if window else (1, 1),
+        stride=window.stride if window else (1, 1),
+        padding=window.padding if window else (0, 0, 0, 0),
+        windowed=windowed,
+        batch=batch,
+        parameters=parameters,
+        work=work,
+        macs=macs,
+    )
+

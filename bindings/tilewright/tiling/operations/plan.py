@@ -1,0 +1,44 @@
+"""The plan of an operation: the size of its tiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.spec.errors import InputError
+
+LOOPS = ("maps", "rows", "columns")
+"""The sizes of a tile of outputs."""
+
+MOST = 2**62
+
+
+@dataclass(frozen=True)
+class OperationPlan:
+    """How much of an operation is done at a time.
+
+    Attributes
+    ----------
+    tile : (maps, rows, columns)
+        Outputs of a tile; of a stream, which has no geometry, the last one alone is not 1. What a host does
+        is done at once.
+    """
+
+    tile: tuple[int, int, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as the JSON object of a result file."""
+        return {"operation": dict(zip(LOOPS, self.tile, strict=True))}
+
+    @classmethod
+    def from_json(cls, data: Any, file: str | None = None) -> OperationPlan:
+        """Read the JSON object of a result file; its meaning is judged by the simulator, not here."""
+        tile = data.get("operation") if isinstance(data, dict) and set(data) == {"operation"} else None
+        if not isinstance(tile, dict) or set(tile) != set(LOOPS) or not all(map(_is_size, tile.values())):
+            limit = f"must be an object with operation, which has {', '.join(LOOPS)} of a tile, each at least 1"
+            raise InputError("plan", data, limit, file)
+        return cls((tile["maps"], tile["rows"], tile["columns"]))
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is int and 1 <= value <= MOST

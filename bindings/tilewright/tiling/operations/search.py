@@ -1,0 +1,157 @@
+"""All tiles of an operation that can matter, each with what it costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from tilewright.spec.errors import InputError, OutOfTimeError
+from tilewright.tiling.dsp.machine import DspMachine
+from tilewright.tiling.hierarchy.machine import HierarchyMachine
+from tilewright.tiling.npu.machine import NpuMachine
+from tilewright.tiling.operations.operation import Operation
+from tilewright.tiling.operations.plan import OperationPlan
+from tilewright.tiling.operations.units import Costs, unit
+from tilewright.tiling.operations.walk import Walk
+
+FURTHER = 256
+"""How many more tiles than it needs the plan of a stream may have: they shorten its first and last transfer."""
+
+MOST_TILES = 2**24
+"""Most tiles of a plan."""
+
+Machine = DspMachine | NpuMachine | HierarchyMachine
+
+
+class Priced(NamedTuple):
+    """A plan and what it costs."""
+
+    plan: OperationPlan
+    costs: Costs
+
+
+@lru_cache(maxsize=1024)
+def largest(operation: Operation, machine: Machine) -> int | None:
+    """Return the most columns of a tile that fits; for windows, of one row and map. None if none does."""
+    fits = unit(machine, operation)
+    width = operation.output[2] if operation.windowed else Walk(operation, OperationPlan((1, 1, 1))).given[0]
+    if operation.on == "host":
+        return width
+    low, high = 0, width
+    while low < high:  # what fits fits in smaller pieces, too
+        middle = (low + high + 1) // 2
+        if fits.overflow(Walk(operation, OperationPlan((1, 1, middle))).buffers) is None:
+            low = middle
+        else:
+            high = middle - 1
+    return low or None
+
+
+def check(operation: Operation, machine: Machine) -> None:
+    """Refuse an operation of which not even the smallest tile fits.
+
+    Raises
+    ------
+    InputError
+        Says what is needed.
+    """
+    columns = largest(operation, machine)
+    smallest = OperationPlan((1, 1, columns or 1))
+    if columns is None:
+        told = unit(machine, operation).overflow(Walk(operation, smallest).buffers)
+        raise InputError("operation", operation.op, f"its smallest tile does not fit: {told}")
+    if operation.on != "host" and not operation.windowed and Walk(operation, smallest).steps > MOST_TILES:
+        raise InputError("operation", operation.op, f"needs more than {MOST_TILES:,} tiles")
+
+
+def tiles(operation: Operation, machine: Machine) -> Iterator[OperationPlan]:
+    """Yield the plans that are looked at: tiles of different numbers, each as even as it can be.
+
+    Rows are whole where a row of one map fits.
+    """
+    columns = largest(operation, machine)
+    if columns is None:
+        return
+    maps, rows, width = operation.output
+    if operation.on == "host":
+        yield whole(operation)
+        return
+    if not operation.windowed:
+        length = Walk(operation, OperationPlan((1, 1, 1))).given[0]
+        fewest = -(-length // columns)
+        sizes = dict.fromkeys(-(-length // (fewest + more)) for more in range(FURTHER + 1))
+        yield from (OperationPlan((1, 1, size)) for size in sizes)
+        return
+    fits = unit(machine, operation)
+    for across in [width] if columns == width else [size for size in even(width) if size <= columns]:
+        for tall in even(rows):
+            for deep in even(maps):
+                plan = OperationPlan((deep, tall, across))
+                if fits.overflow(Walk(operation, plan).buffers) is None:
+                    yield plan
+
+
+def whole(operation: Operation) -> OperationPlan:
+    """Return the plan of a single tile."""
+    if operation.windowed:
+        return OperationPlan(operation.output)
+    return OperationPlan((1, 1, Walk(operation, OperationPlan((1, 1, 1))).given[0]))
+
+
+def even(size: int) -> list[int]:
+    """Return the largest tile of each number of tiles, largest first."""
+    found, step = [], size
+    while step:
+        found.append(step)
+        trips = -(-size // step)
+        step = -(-size // (trips + 1)) if -(-size // (trips + 1)) < step else step - 1
+    return found
+
+
+def outside_of_space(operation: Operation, machine: Machine, plan: OperationPlan) -> str | None:
+    """Say why a plan is not among those that are compared, or None."""
+    columns = largest(operation, machine)
+    if operation.on == "host":
+        return None if plan == whole(operation) else "tile: a host does an operation at once"
+    if Walk(operation, plan).steps > MOST_TILES:
+        return f"tile: more than {MOST_TILES:,} tiles"
+    if columns is None:
+        return None
+    if not operation.windowed:
+        length = Walk(operation, plan).given[0]
+        fewest, steps = -(-length // columns), -(-length // plan.tile[2])
+        return None if steps <= fewest + FURTHER else f"tile: {steps} tiles, more than {fewest} + {FURTHER}"
+    width = operation.output[2]
+    return "tile: parts of rows, where whole ones fit" if plan.tile[2] < width == columns else None
+
+
+def priced(operation: Operation, machine: Machine, level: str, deadline: float) -> list[Priced]:
+    """Return all plans of `tiles` with their costs; raises OutOfTimeError when the deadline passes."""
+    return list(_priced(operation, machine, level, _Deadline(deadline)))
+
+
+class _Deadline:
+    """A deadline that does not tell searches apart that are cached."""
+
+    def __init__(self, at: float) -> None:
+        self.at = at
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Deadline)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@lru_cache(maxsize=1024)
+def _priced(operation: Operation, machine: Machine, level: str, deadline: _Deadline) -> tuple[Priced, ...]:
+    does = unit(machine, operation)
+    found = []
+    for plan in tiles(operation, machine):
+        if time.monotonic() > deadline.at:
+            raise OutOfTimeError
+        if (walk := Walk(operation, plan)).steps <= MOST_TILES:
+            found.append(Priced(plan, does.costs(walk, level)))
+    return tuple(found)

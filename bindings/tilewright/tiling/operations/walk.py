@@ -1,0 +1,275 @@
+"""The tiles of an operation in their order: what each one reads, computes and gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import pairwise, product
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.simulator.program import Box
+from tilewright.tiling.operations.operation import Operation
+from tilewright.tiling.operations.plan import OperationPlan
+
+Counts = NDArray[np.int64]
+Span = tuple[int, int]
+
+OUTPUT = "output"
+
+
+class Axis(NamedTuple):
+    """Tiles along rows or columns.
+
+    Attributes
+    ----------
+    outputs, inputs
+        Of each tile, the outputs and the part of the input under them.
+    """
+
+    outputs: list[Span]
+    inputs: list[Span]
+
+    @classmethod
+    def of(cls, operation: Operation, axis: int, step: int) -> Axis:
+        """Cut an axis into tiles."""
+        outputs = spans(operation.output[1 + axis], step)
+        size, before = operation.inputs[0][1 + axis], operation.padding[2 * axis]
+        stride, kernel = operation.stride[axis], operation.kernel[axis]
+        inputs = []
+        for first, last in outputs:
+            low = min(max(0, first * stride - before), size)
+            inputs.append((low, max(low, min(size, (last - 1) * stride - before + kernel))))
+        return cls(outputs, inputs)
+
+    @property
+    def fresh(self) -> list[Span]:
+        """The part of the input under each tile that is not under the one before."""
+        return [
+            self.inputs[0],
+            *((min(max(low, end), high), high) for (_, end), (low, high) in pairwise(self.inputs)),
+        ]
+
+
+class Moved(NamedTuple):
+    """What is moved of a tensor: elements, and of how many runs of how many elements it consists."""
+
+    elements: Counts
+    runs: Counts
+    length: Counts
+
+
+class Walk:
+    """All tiles of an operation, images outermost, then maps, columns and rows.
+
+    Going down the rows of a tile's columns and maps, rows under two tiles are read once.
+
+    Attributes
+    ----------
+    operands
+        The names of the tensors that are read, with their shapes.
+    """
+
+    def __init__(self, operation: Operation, plan: OperationPlan) -> None:
+        self.operation, self.plan = operation, plan
+        self.operands: dict[str, tuple[int, ...]] = {}
+        several = len(operation.inputs) > 1
+        for number, shape in enumerate(operation.inputs, 1):
+            name = f"input {number}" if several else "input"
+            full = (operation.batch, *shape)
+            self.operands[name] = full if operation.windowed else (prod(full),)
+        if operation.parameters:
+            maps = operation.output[0]
+            each = operation.parameters // maps
+            self.operands["parameters"] = (maps, each) if operation.windowed else (operation.parameters,)
+
+    @property
+    def given(self) -> tuple[int, ...]:
+        """The shape of the output."""
+        full = (self.operation.batch, *self.operation.output)
+        return full if self.operation.windowed else (prod(full),)
+
+    def malformed(self) -> str | None:
+        """Say what is wrong with the sizes of a tile."""
+        maps, rows, columns = self.plan.tile
+        if self.operation.windowed:
+            for name, size, most in zip(
+                ("maps", "rows", "columns"), self.plan.tile, self.operation.output, strict=True
+            ):
+                if size > most:
+                    return f"tile: {size} {name}, the output has {most}"
+        elif (maps, rows) != (1, 1) or columns > self.given[0]:
+            return f"tile: {maps} maps, {rows} rows and {columns} columns of a row of {self.given[0]} values"
+        return None
+
+    @cached_property
+    def axes(self) -> tuple[Axis, Axis]:
+        """Tiles along rows and columns."""
+        return Axis.of(self.operation, 0, self.plan.tile[1]), Axis.of(self.operation, 1, self.plan.tile[2])
+
+    @cached_property
+    def maps(self) -> list[Span]:
+        """Tiles along the maps."""
+        return spans(self.operation.output[0], self.plan.tile[0])
+
+    @cached_property
+    def pieces(self) -> list[Span]:
+        """Tiles of a stream's output."""
+        return spans(self.given[0], self.plan.tile[2])
+
+    @property
+    def steps(self) -> int:
+        """Number of tiles."""
+        if not self.operation.windowed:
+            return -(-self.given[0] // self.plan.tile[2])
+        trips = [-(-size // step) for size, step in zip(self.operation.output, self.plan.tile, strict=True)]
+        return self.operation.batch * prod(trips)
+
+    # Sizes, all tiles at once ------------------------------------------------------------------------
+
+    @cached_property
+    def buffers(self) -> dict[str, int]:
+        """Most elements of each operand in a tile."""
+        if not self.operation.windowed:
+            return {name: int(held.max()) for name, held in self.held.items()} | {
+                OUTPUT: int(self.stored.elements.max())
+            }
+        maps = self.plan.tile[0]
+        rows, columns = (max(high - low for low, high in axis.inputs) for axis in self.axes)
+        found = {}
+        for name, shape in self.operands.items():
+            each = shape[1] if name == "parameters" else 1 if shape[2:] == (1, 1) else rows * columns
+            found[name] = maps * each
+        return found | {OUTPUT: prod(self.plan.tile)}
+
+    @cached_property
+    def loaded(self) -> dict[str, Moved]:
+        """What each tile reads of each operand that is not on chip."""
+        return {name: self._moved(name, fresh=True) for name in self.operands}
+
+    @cached_property
+    def held(self) -> dict[str, Counts]:
+        """Elements of each operand that each tile is computed from."""
+        return {name: self._moved(name, fresh=False).elements for name in self.operands}
+
+    @cached_property
+    def stored(self) -> Moved:
+        """What each tile gives."""
+        if not self.operation.windowed:
+            return _row(_lengths(self.pieces))
+        rows, columns = (_lengths(axis.outputs) for axis in self.axes)
+        return self._boxes(rows, columns, self.operation.output[2])
+
+    @cached_property
+    def work(self) -> Counts:
+        """Operations of each tile."""
+        operation = self.operation
+        if operation.windowed:
+            return self.stored.elements * (operation.work // prod(self.given))
+        return np.diff([operation.work * first // self.given[0] for first, _ in self.pieces] + [operation.work])
+
+    def _moved(self, name: str, *, fresh: bool) -> Moved:
+        shape = self.operands[name]
+        if not self.operation.windowed:
+            size, total = shape[0], self.given[0]
+            ends = [size * first // total for first, _ in self.pieces] + [size]
+            return _row(np.diff(np.array(ends, dtype=np.int64)))
+        if name == "parameters" or shape[2:] == (1, 1):
+            each = shape[1] if name == "parameters" else 1
+            return self._once(each, every_image=name != "parameters" or len(self.maps) > 1, fresh=fresh)
+        down, across = self.axes
+        rows = _lengths(down.fresh if fresh else down.inputs)
+        return self._boxes(rows, _lengths(across.inputs), shape[3])
+
+    def _once(self, each: int, *, every_image: bool, fresh: bool) -> Moved:
+        """Return what has a few numbers for each map, and stays while a tile's maps do."""
+        down, across = (len(axis.outputs) for axis in self.axes)
+        counts = np.zeros((self.operation.batch, len(self.maps), across, down), dtype=np.int64)
+        if fresh:
+            counts[: None if every_image else 1, :, 0, 0] = each * _lengths(self.maps)
+        else:
+            counts[:] = each * _lengths(self.maps)[:, None, None]
+        return _row(counts.ravel())
+
+    def _boxes(self, rows: Counts, columns: Counts, width: int) -> Moved:
+        """Return boxes of some rows and columns of planes of a width."""
+        shape = (self.operation.batch, len(self.maps), len(columns), len(rows))
+        maps, across, down = _lengths(self.maps)[:, None, None], columns[:, None], rows
+        whole = across == width
+        runs, length = np.where(whole, maps, maps * down), np.where(whole, across * down, across)
+        elements = maps * across * down
+        return Moved(*(np.broadcast_to(each, shape).ravel() for each in (elements, runs, length)))
+
+    # Regions, tile by tile ---------------------------------------------------------------------------
+
+    def tiles(self) -> Iterator[tuple[dict[str, Box], dict[str, tuple[Box | None, Box | None]], Box]]:
+        """Yield of each tile the regions of its operands, what of each leaves and comes, and its output."""
+        before: dict[str, Box] = {}
+        for number, (held, output) in enumerate(self._regions()):
+            changes: dict[str, tuple[Box | None, Box | None]] = {}
+            for name, box in held.items():
+                old = before.get(name)
+                if old != box:
+                    changes[name] = self._change(name, old, box)
+            yield held, changes, output
+            before = held
+            assert number < self.steps
+
+    def _regions(self) -> Iterator[tuple[dict[str, Box], Box]]:
+        if not self.operation.windowed:
+            total = self.given[0]
+            for first, last in self.pieces:
+                held = {
+                    name: Box(((shape[0] * first // total, shape[0] * last // total),))
+                    for name, shape in self.operands.items()
+                }
+                yield held, Box(((first, last),))
+            return
+        down, across = self.axes
+        for image, maps, (out_x, in_x), (out_y, in_y) in product(
+            range(self.operation.batch),
+            self.maps,
+            zip(across.outputs, across.inputs, strict=True),
+            zip(down.outputs, down.inputs, strict=True),
+        ):
+            held = {}
+            for name, shape in self.operands.items():
+                if name == "parameters":
+                    held[name] = Box((maps, None))
+                elif shape[2:] == (1, 1):
+                    held[name] = Box(((image, image + 1), maps, None, None))
+                else:
+                    held[name] = Box(((image, image + 1), maps, in_y, in_x))
+            yield held, Box(((image, image + 1), maps, out_y, out_x))
+
+    def _change(self, name: str, old: Box | None, new: Box) -> tuple[Box | None, Box | None]:
+        """Return what leaves and what comes; of two tiles one below the other only what differs."""
+        if old is None:
+            return None, new
+        if len(new.ranges) != 4 or old.ranges[2] is None or new.ranges[2] is None:
+            return old, new
+        if (old.ranges[:2], old.ranges[3]) != (new.ranges[:2], new.ranges[3]):
+            return old, new
+        (low, end), (first, last) = old.ranges[2], new.ranges[2]
+        if first < low:
+            return old, new
+        leaves, comes = (low, min(end, first)), (min(max(first, end), last), last)
+        kept, side = new.ranges[:2], new.ranges[3]
+        return Box((*kept, leaves, side)), Box((*kept, comes, side))
+
+
+def spans(size: int, step: int) -> list[Span]:
+    """Return the tiles of an axis."""
+    return [(first, min(first + step, size)) for first in range(0, size, step)]
+
+
+def _lengths(ranges: list[Span]) -> Counts:
+    return np.array([last - first for first, last in ranges], dtype=np.int64)
+
+
+def _row(elements: Counts) -> Moved:
+    """Return pieces of a row, each of one run."""
+    return Moved(elements, (elements > 0).astype(np.int64), elements)
