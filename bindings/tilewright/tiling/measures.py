@@ -110,7 +110,9 @@ def _of_layer(problem: Problem, report: Report) -> dict[str, Any]:
 
 
 def _of_operation(problem: Problem, report: Report) -> dict[str, Any]:
-    names = OPERATION | {name: NAMES[problem.machine.kind][name] for name in COSTS[problem.machine.kind].values()}
+    names = OPERATION | {
+        name: NAMES[problem.machine.kind][name] for name in COSTS[problem.machine.kind].values()
+    }
     return _executed(problem, report) | renamed(report.facts, names)
 
 
@@ -147,7 +149,7 @@ def _of_network(problem: Problem, layers: Sequence[dict[str, Any]]) -> dict[str,
     return total | {
         "gops_per_second": machine.clock_mhz * operations / total["duration_cycles"] / 1000,
         "ops_per_byte": operations / (total["accesses_elements"] * machine.element_bytes),
-        "least_accesses_by": ", ".join(dict.fromkeys(
-                layer["least_accesses_by"] for layer in layers if "least_accesses_by" in layer
-            )),
+        "least_accesses_by": ", ".join(
+            dict.fromkeys(layer["least_accesses_by"] for layer in layers if "least_accesses_by" in layer)
+        ),
     }

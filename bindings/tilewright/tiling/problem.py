@@ -384,7 +384,7 @@ class Problem(Spec):
 
     @cached_property
     def _executed(self) -> tuple[NamedLayer | MatMul | tuple[str, Operation] | Unmodelled, ...]:
-        """What the network does, in order; where operations count, activations are part of what is before them."""
+        """What the network does, in order; where operations count, activations are part of others."""
         assert self.network is not None
         units = units_of(self.machine)
         if not units:
@@ -419,6 +419,11 @@ class Problem(Spec):
         return tuple(parts)
 
     def _part(self, what: Layer | Operation) -> Problem:
-        field = "operation" if isinstance(what, Operation) else "layer"
-        given = {field: what, "machine": self.machine, "objective": self.objective, "limits": self.limits}
-        return Problem(**given)
+        layer, operation = (None, what) if isinstance(what, Operation) else (what, None)
+        return Problem(
+            layer=layer,
+            operation=operation,
+            machine=self.machine,
+            objective=self.objective,
+            limits=self.limits,
+        )

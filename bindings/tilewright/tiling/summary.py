@@ -24,7 +24,8 @@ def rows(problem: Problem, report: dict[str, Any]) -> Rows:
     counted = problem.machine.kind != "hierarchy"
     transfers = f", {report['transfers']:,} transfers" if counted else ""
     moved = sum(_moved(layer) for layer in layers)
-    shown = [("layers", _counts(problem)),
+    shown = [
+        ("layers", _counts(problem)),
         ("MACs", f"{report['macs']:,}"),
         ("external accesses", f"{moved:,} elements{transfers}"),
     ]
@@ -101,7 +102,10 @@ def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
             return hierarchy_summary.table(problem.one_layer, problem.machine, report["facts"])
         columns = 5 + problem.machine.priced
         header = ("layer", "limited by", "accesses", "cycles", "busy", "uJ")[:columns]
-        return [header, *(_line(layer, _hierarchy_line, _hierarchy_operation)[:columns] for layer in report["layers"])]
+        return [
+            header,
+            *(_line(layer, _hierarchy_line, _hierarchy_operation)[:columns] for layer in report["layers"]),
+        ]
     if problem.network is None:
         return []
     if problem.machine.kind == "npu":
@@ -157,7 +161,8 @@ def _hierarchy_operation(layer: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _does(facts: dict[str, Any]) -> str:
-    return facts["operation"] + (" on host" if facts["on"] == "host" else "")
+    where = " on host" if facts["on"] == "host" else ""
+    return f"{facts['operation']}{where}"
 
 
 def _tile(facts: dict[str, Any]) -> str:

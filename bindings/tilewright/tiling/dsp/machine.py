@@ -93,7 +93,8 @@ class DspMachine(Spec):
         Transfers leave out the input rows and columns between the windows of a large stride, which then take
         no room on chip either.
     vector_ops_per_cycle
-        Operations of the core on single values, in pools, sums and functions; without it these are not counted.
+        Operations of the core on single values, in pools, sums and functions; without it these are not
+        counted.
     host
         What does the operations that the core does not do, or all of them.
     """

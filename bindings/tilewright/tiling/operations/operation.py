@@ -198,4 +198,3 @@ def _operation(layer: AnyLayer, given: list[Shape], images: int, batch: int) -> 
         work=work,
         macs=macs,
     )
-

@@ -35,7 +35,9 @@ class OperationPlan:
         """Read the JSON object of a result file; its meaning is judged by the simulator, not here."""
         tile = data.get("operation") if isinstance(data, dict) and set(data) == {"operation"} else None
         if not isinstance(tile, dict) or set(tile) != set(LOOPS) or not all(map(_is_size, tile.values())):
-            limit = f"must be an object with operation, which has {', '.join(LOOPS)} of a tile, each at least 1"
+            limit = (
+                f"must be an object with operation, which has {', '.join(LOOPS)} of a tile, each at least 1"
+            )
             raise InputError("plan", data, limit, file)
         return cls((tile["maps"], tile["rows"], tile["columns"]))
 

@@ -8,21 +8,17 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from tilewright.spec.errors import InputError, OutOfTimeError
-from tilewright.tiling.dsp.machine import DspMachine
-from tilewright.tiling.hierarchy.machine import HierarchyMachine
-from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.operations.operation import Operation
 from tilewright.tiling.operations.plan import OperationPlan
-from tilewright.tiling.operations.units import Costs, unit
+from tilewright.tiling.operations.unit import unit
+from tilewright.tiling.operations.units import Costs, Machine
 from tilewright.tiling.operations.walk import Walk
 
 FURTHER = 256
-"""How many more tiles than it needs the plan of a stream may have: they shorten its first and last transfer."""
+"""How many more tiles than needed the plan of a stream may have; they shorten its first and last transfer."""
 
 MOST_TILES = 2**24
 """Most tiles of a plan."""
-
-Machine = DspMachine | NpuMachine | HierarchyMachine
 
 
 class Priced(NamedTuple):
@@ -101,12 +97,12 @@ def whole(operation: Operation) -> OperationPlan:
 
 
 def even(size: int) -> list[int]:
-    """Return the largest tile of each number of tiles, largest first."""
-    found, step = [], size
-    while step:
-        found.append(step)
-        trips = -(-size // step)
-        step = -(-size // (trips + 1)) if -(-size // (trips + 1)) < step else step - 1
+    """Return the tiles of each number of tiles that are as even as possible, the largest first."""
+    found = [size]
+    while found[-1] > 1:
+        trips = -(-size // found[-1])
+        step = -(-size // (trips + 1))
+        found.append(step if step < found[-1] else -(-size // -(-size // (step - 1))))
     return found
 
 

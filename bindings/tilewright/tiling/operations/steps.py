@@ -39,7 +39,7 @@ def steps(
         return () if output is None else (WriteBack(OUTPUT, output, moves, in_bursts(OUTPUT, number - 1)),)
 
     for number, (boxes, changes, now) in enumerate(walk.tiles()):
-        leaving = [Free(name, box) for name, (box, _) in changes.items() if _has(box)]
+        leaving = [Free(name, box) for name, (box, _) in changes.items() if box is not None and _has(box)]
         coming = [
             Load(name, box, moves, in_bursts(name, number))
             for name, (_, box) in changes.items()
@@ -71,6 +71,6 @@ def steps(
     )
 
 
-def _has(box: Box | None) -> bool:
+def _has(box: Box) -> bool:
     """Whether a region has any elements."""
-    return box is not None and all(span is None or span[0] < span[1] for span in box.ranges)
+    return all(span is None or span[0] < span[1] for span in box.ranges)

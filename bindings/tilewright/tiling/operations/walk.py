@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tilewright.simulator.program import Box
 from tilewright.tiling.operations.operation import Operation
-from tilewright.tiling.operations.plan import OperationPlan
+from tilewright.tiling.operations.plan import LOOPS, OperationPlan
 
 Counts = NDArray[np.int64]
 Span = tuple[int, int]
@@ -93,16 +93,15 @@ class Walk:
         return full if self.operation.windowed else (prod(full),)
 
     def malformed(self) -> str | None:
-        """Say what is wrong with the sizes of a tile."""
-        maps, rows, columns = self.plan.tile
-        if self.operation.windowed:
-            for name, size, most in zip(
-                ("maps", "rows", "columns"), self.plan.tile, self.operation.output, strict=True
-            ):
-                if size > most:
-                    return f"tile: {size} {name}, the output has {most}"
-        elif (maps, rows) != (1, 1) or columns > self.given[0]:
-            return f"tile: {maps} maps, {rows} rows and {columns} columns of a row of {self.given[0]} values"
+        """Say what is wrong with the sizes of a tile: tiles are as even as their number allows."""
+        sizes = self.operation.output if self.operation.windowed else (1, 1, *self.given)
+        for name, size, most in zip(LOOPS, self.plan.tile, sizes, strict=True):
+            if size > most:
+                return f"tile: {size} {name}, the output has {most}"
+        for size, step in zip(sizes, self.plan.tile, strict=True):
+            even = -(-size // -(-size // step))
+            if step != even:
+                return f"tile: {-(-size // step)} tiles of {size} are of {even} each, not of {step}"
         return None
 
     @cached_property
@@ -132,10 +131,11 @@ class Walk:
 
     @cached_property
     def buffers(self) -> dict[str, int]:
-        """Most elements of each operand in a tile."""
+        """Elements that are reserved for each tensor: as many as a tile has of it at most."""
         if not self.operation.windowed:
-            return {name: int(held.max()) for name, held in self.held.items()} | {
-                OUTPUT: int(self.stored.elements.max())
+            piece, total = self.plan.tile[2], self.given[0]
+            return {name: -(-size * piece // total) for name, (size,) in self.operands.items()} | {
+                OUTPUT: piece
             }
         maps = self.plan.tile[0]
         rows, columns = (max(high - low for low, high in axis.inputs) for axis in self.axes)
@@ -169,14 +169,15 @@ class Walk:
         operation = self.operation
         if operation.windowed:
             return self.stored.elements * (operation.work // prod(self.given))
-        return np.diff([operation.work * first // self.given[0] for first, _ in self.pieces] + [operation.work])
+        ends = [operation.work * first // self.given[0] for first, _ in self.pieces] + [operation.work]
+        return np.array([last - first for first, last in pairwise(ends)], dtype=np.int64)
 
     def _moved(self, name: str, *, fresh: bool) -> Moved:
         shape = self.operands[name]
         if not self.operation.windowed:
             size, total = shape[0], self.given[0]
             ends = [size * first // total for first, _ in self.pieces] + [size]
-            return _row(np.diff(np.array(ends, dtype=np.int64)))
+            return _row(np.array([last - first for first, last in pairwise(ends)], dtype=np.int64))
         if name == "parameters" or shape[2:] == (1, 1):
             each = shape[1] if name == "parameters" else 1
             return self._once(each, every_image=name != "parameters" or len(self.maps) > 1, fresh=fresh)

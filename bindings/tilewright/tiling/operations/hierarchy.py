@@ -1,0 +1,153 @@
+"""Operations on a hierarchy: a vector unit works on one of the memories; those outside pass its tiles on."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+
+from tilewright.simulator import Engine, Memory, Program, Report
+from tilewright.simulator.program import LazySteps
+from tilewright.tiling.hierarchy.machine import HierarchyMachine, Level, Operand, OperandBytes
+from tilewright.tiling.hierarchy.measure import (
+    TICKS,
+    attojoules,
+    prices,
+    shown,
+    ticks_per_bit,
+    transfer_ticks,
+)
+from tilewright.tiling.operations.operation import Operation
+from tilewright.tiling.operations.steps import steps
+from tilewright.tiling.operations.units import Costs, host_program, on_host, rate, tensors
+from tilewright.tiling.operations.walk import OUTPUT, Walk
+
+
+class HierarchyUnit:
+    """A hierarchy, one of whose memories a vector unit works on; those outside pass its tiles on."""
+
+    def __init__(self, machine: HierarchyMachine, operation: Operation) -> None:
+        self.machine, self.operation = machine, operation
+        self.host = operation.on == "host"
+        own = machine.levels[0] if self.host else machine.vector_memory
+        memories = [level for level in machine.levels if not level.fanout]
+        reached = memories[: memories.index(own) + 1]
+        self.paths: dict[Operand, list[Level]] = {
+            "input": [level for level in reached if "input" in level.holds],
+            "output": [level for level in reached if "output" in level.holds],
+        }
+        self.own = own
+        self.bits = {"input": machine.bits.input, "output": machine.bits.output}
+
+    def overflow(self, buffers: dict[str, int]) -> str | None:
+        """Say what does not fit of a tile, or None."""
+        given = self.own.capacity_bytes
+        if given is None:
+            return None
+        needed = {"output": buffers[OUTPUT] * self.bits["output"]}
+        needed["input"] = (sum(buffers.values()) - buffers[OUTPUT]) * self.bits["input"]
+        copies, told = self.own.copies, " twice" * self.own.double_buffering
+        if isinstance(given, OperandBytes):
+            for operand, bits in needed.items():
+                if copies * bits > 8 * (most := getattr(given, operand)):
+                    what = f"{operand} of {bits} bits{told}, {self.own.name} holds {most} bytes"
+                    return f"memory overflow: a tile needs {what}"
+        elif (total := copies * sum(needed.values())) > 8 * given:
+            return f"memory overflow: a tile needs {total} bits, {self.own.name} holds {given} bytes"
+        return None
+
+    def program(self, walk: Walk) -> Program:
+        """Return what is executed."""
+        if self.host:
+            return host_program(walk, self._host_cycles)
+        moved = tensors(walk, lambda name: {"memory": OUTPUT if name == OUTPUT else "input"})
+        none = np.zeros(walk.steps, dtype=np.int64)
+        # Capacities are in bits, which `overflow` looks at; in elements they are what it has let pass.
+        return Program(
+            tensors=moved,
+            memories=(Memory("input", self._room(walk, "input")), Memory(OUTPUT, self._room(walk, OUTPUT))),
+            engines=(Engine("port"), Engine("vector")),
+            steps=LazySteps(walk.steps + 1, lambda: steps(walk, "port", "vector", none, none)),
+        )
+
+    def _room(self, walk: Walk, operand: str) -> int | None:
+        """Return the elements that a tile may reserve of the memory, None without a limit."""
+        if self.own.capacity_bytes is None:
+            return None
+        buffers = walk.buffers
+        return buffers[OUTPUT] if operand == OUTPUT else sum(buffers.values()) - buffers[OUTPUT]
+
+    def costs(self, walk: Walk, level: str) -> Costs:
+        """Return what a plan costs by the closed form."""
+        loaded = int(sum(moved.elements.sum() for moved in walk.loaded.values()))
+        held = int(sum(counts.sum() for counts in walk.held.values()))
+        return self._priced(loaded, held, int(walk.stored.elements.sum()), level)
+
+    def measured(self, walk: Walk, report: Report, level: str) -> Costs:
+        """Return what an executed plan costs."""
+        loaded = sum(report.total(counts) for counts in report.loaded.values())
+        written = sum(report.total(counts) for counts in report.written.values())
+        held = sum(
+            box.size(walk.operands[name]) for boxes, _, _ in walk.tiles() for name, box in boxes.items()
+        )
+        return self._priced(loaded, held, written, level)
+
+    def limited_by(self, costs: Costs) -> str:
+        """Name what the time is spent on, most of all."""
+        if self.host:
+            return "host"
+        return "vector unit" if costs["cycles"] <= -(-self.operation.work // rate(self.machine)) else "ports"
+
+    @property
+    def _host_cycles(self) -> int:
+        operation, bits = self.operation, self.bits
+        read = operation.batch * sum(map(prod, operation.inputs)) + operation.parameters
+        written = operation.batch * prod(operation.output)
+        return on_host(self.machine, -(-(read * bits["input"] + written * bits["output"]) // 8))
+
+    def _moved(self, loaded: int, held: int, stored: int) -> dict[str, dict[str, tuple[int, int]]]:
+        """Return the elements of each operand that each level reads and writes."""
+        found: dict[str, dict[str, tuple[int, int]]] = {level.name: {} for level in self.machine.levels}
+        inputs, outputs = self.paths["input"], self.paths["output"]
+        for place, level in enumerate(inputs):
+            last = place == len(inputs) - 1
+            # What the unit works on in the outermost memory itself is not moved anywhere before.
+            found[level.name]["input"] = (held if last and place else loaded, loaded if place else 0)
+        for place, level in enumerate(outputs):
+            found[level.name]["output"] = (stored if place else 0, stored)
+        return found
+
+    def _priced(self, loaded: int, held: int, stored: int, level: str) -> Costs:
+        machine, moved = self.machine, self._moved(loaded, held, stored)
+        levels = {each.name: each for each in machine.levels if not each.fanout}
+        energy = self.operation.work * attojoules(machine.vector_op_pj, 1) if not self.host else 0
+        busiest = 0
+        for name, each in levels.items():
+            read, written = (
+                sum(counts[way] * self.bits[operand] for operand, counts in moved[name].items())
+                for way in (0, 1)
+            )
+            price, ticks = prices(each), ticks_per_bit(each)
+            energy += read * price[0] + written * price[1]
+            port = (read * ticks[0], written * ticks[1])
+            busiest = max(busiest, sum(port) if each.bytes_per_cycle is not None else max(port))
+        cycles = self._host_cycles if self.host else -(-max(busiest, self._working(moved)) // TICKS)
+        return {
+            "accesses": sum(map(sum, moved[level].values())),
+            "cycles": cycles,
+            "energy": energy,
+            "edp": shown("edp", energy * cycles),
+        }
+
+    def _working(self, moved: dict[str, dict[str, tuple[int, int]]]) -> int:
+        """Return the ticks of the unit, and of the transfers that it waits for."""
+        ticks = -(-self.operation.work // rate(self.machine)) * TICKS
+        for operand, path in self.paths.items():
+            for parent, child in pairwise(path):
+                if not child.double_buffering:
+                    inwards, outwards = transfer_ticks(parent, child)
+                    read, written = moved[child.name][operand]
+                    bits = self.bits[operand]
+                    ticks += written * bits * inwards if operand == "input" else read * bits * outwards
+        return ticks

@@ -1,0 +1,90 @@
+"""Operations on a multicore NPU, whose cores share the work: one tile lies in the memories of all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.simulator import Engine, Memory, Program, Report
+from tilewright.simulator.program import LazySteps
+from tilewright.tiling.npu.machine import NpuMachine
+from tilewright.tiling.operations.operation import Operation
+from tilewright.tiling.operations.steps import steps
+from tilewright.tiling.operations.units import Costs, host_program, on_host, rate, tensors
+from tilewright.tiling.operations.walk import OUTPUT, Counts, Moved, Walk
+
+
+class NpuUnit:
+    """A multicore NPU, whose cores share the work; one tile lies in the memories of all of them."""
+
+    def __init__(self, machine: NpuMachine, operation: Operation) -> None:
+        self.machine, self.operation = machine, operation
+        self.host = operation.on == "host"
+        cores = machine.tles * machine.tlts
+        self.capacity = {
+            "input": cores * (machine.input_bytes // machine.element_bytes),
+            OUTPUT: cores * (machine.output_bytes // machine.element_bytes),
+        }
+
+    def overflow(self, buffers: dict[str, int]) -> str | None:
+        """Say what does not fit of a tile, or None."""
+        if self.host:
+            return None
+        needed = {OUTPUT: buffers[OUTPUT]}
+        needed["input"] = sum(buffers.values()) - needed[OUTPUT]
+        for name, capacity in self.capacity.items():
+            if needed[name] > capacity:
+                holds = f"all cores together hold {capacity}"
+                return f"memory overflow: {name} needs {needed[name]} elements, {holds}"
+        return None
+
+    def program(self, walk: Walk) -> Program:
+        """Return what is executed."""
+        machine = self.machine
+        if self.host:
+            return host_program(walk, self._host_time)
+        moved = tensors(walk, lambda name: {"memory": OUTPUT if name == OUTPUT else "input"})
+        dram = Engine("dram", per_element=machine.byte_ps * machine.element_bytes, per_burst=machine.burst_ps)
+        bursts = {name: self._bursts(moved) for name, moved in walk.loaded.items()}
+        bursts[OUTPUT] = self._bursts(walk.stored)
+        durations = -(-walk.work // rate(machine)) * machine.cycle_ps
+        return Program(
+            tensors=moved,
+            memories=tuple(Memory(name, capacity) for name, capacity in self.capacity.items()),
+            engines=(dram, Engine("vector")),
+            steps=LazySteps(
+                walk.steps + 1,
+                lambda: steps(walk, "dram", "vector", durations, np.zeros(walk.steps, np.int64), bursts),
+            ),
+        )
+
+    def costs(self, walk: Walk, level: str) -> Costs:
+        """Return what a plan costs by the closed form."""
+        machine = self.machine
+        moved = [*walk.loaded.values(), walk.stored]
+        accesses = int(sum(each.elements.sum() for each in moved))
+        if self.host:
+            return {"accesses": accesses, "time": self._host_time}
+        bursts = int(sum(self._bursts(each).sum() for each in moved))
+        computing = int((-(-walk.work // rate(machine))).sum()) * machine.cycle_ps
+        time = computing + accesses * machine.byte_ps * machine.element_bytes + bursts * machine.burst_ps
+        return {"accesses": accesses, "time": time}
+
+    def measured(self, walk: Walk, report: Report, level: str) -> Costs:
+        """Return what an executed plan costs."""
+        assert report.sequential is not None
+        return {"accesses": report.accesses, "time": report.sequential.cycles}
+
+    def limited_by(self, costs: Costs) -> str:
+        """Name what the time is spent on, most of all."""
+        if self.host:
+            return "host"
+        computing = -(-self.operation.work // rate(self.machine)) * self.machine.cycle_ps
+        return "vector unit" if 2 * computing > costs["time"] else "dram"
+
+    @property
+    def _host_time(self) -> int:
+        machine = self.machine
+        return on_host(machine, self.operation.elements * machine.element_bytes) * machine.cycle_ps
+
+    def _bursts(self, moved: Moved) -> Counts:
+        return moved.runs * -(-moved.length * self.machine.element_bytes // self.machine.burst_bytes)

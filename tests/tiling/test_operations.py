@@ -1,0 +1,234 @@
+"""Operations between layers: closed form and execution, search and all tiles, whole networks."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tilewright as tw
+from tilewright.spec.errors import InputError
+from tilewright.tiling import Plan, Problem, kind_of, objective, simulate, violation
+from tilewright.tiling.operations.operation import Operation
+from tilewright.tiling.operations.plan import OperationPlan
+from tilewright.tiling.operations.search import even
+
+MACHINES = Path(__file__).parents[2] / "instances" / "machines"
+
+LEVELS = [
+    {"name": "dram", "bytes_per_cycle": 3.0, "read_pj_per_byte": 50.0},
+    {"name": "shared", "capacity_bytes": 4000, "read_pj_per_byte": 3.0, "read_bytes_per_cycle": 9.0},
+    {"name": "buffer", "capacity_bytes": 300, "double_buffering": True, "bytes_per_cycle": 5.0},
+]
+
+
+def machines() -> st.SearchStrategy[dict[str, Any]]:
+    """Machines of all kinds whose memories hold some of the operations, and parts of others."""
+    size = st.integers(40, 400)
+    vector = st.integers(1, 7)
+    dsp = st.fixed_dictionaries(
+        {
+            "kind": st.just("dsp"),
+            "memory_bytes": size,
+            "double_buffering": st.booleans(),
+            "bus_elements_per_cycle": st.integers(1, 9),
+            "dma_setup_cycles": st.sampled_from([0, 1, 20]),
+            "register_file_bytes": st.sampled_from([0, 64]),
+            "vector_ops_per_cycle": vector,
+        }
+    )
+    npu = st.fixed_dictionaries(
+        {
+            "kind": st.just("npu"),
+            "tles": st.just(2),
+            "tlts": st.just(1),
+            "input_bytes": size,
+            "output_bytes": size,
+            "burst_bytes": st.sampled_from([1, 7, 32]),
+            "vector_ops_per_cycle": vector,
+        }
+    )
+    hierarchy = st.fixed_dictionaries(
+        {
+            "kind": st.just("hierarchy"),
+            "levels": st.just(LEVELS),
+            "mac_pj": st.just(0.5),
+            "vector_ops_per_cycle": vector,
+            "vector_level": st.sampled_from(["shared", "buffer", "dram"]),
+            "vector_op_pj": st.just(0.1),
+        }
+    )
+    return dsp | npu | hierarchy
+
+
+@st.composite
+def some_operations(draw: st.DrawFn) -> dict[str, Any]:
+    """Windowed operations and streams."""
+    maps, batch = draw(st.integers(1, 4)), draw(st.integers(1, 2))
+    if draw(st.booleans()):
+        shapes = [(maps, draw(st.integers(1, 6)), draw(st.integers(1, 6))) for _ in range(2)]
+        return {"op": "moves", "inputs": [shapes[0]], "output": shapes[1], "batch": batch, "work": 17}
+    kernel, stride = (tuple(draw(st.integers(1, 3)) for _ in range(2)) for _ in range(2))
+    padding = tuple(draw(st.integers(0, kernel[side] - 1)) for side in (0, 0, 1, 1))
+    plane = [
+        draw(st.integers(max(1, kernel[axis] - sum(padding[2 * axis : 2 * axis + 2])), 9)) for axis in (0, 1)
+    ]
+    given = [
+        (plane[axis] + sum(padding[2 * axis : 2 * axis + 2]) - kernel[axis]) // stride[axis] + 1
+        for axis in (0, 1)
+    ]
+    inputs = [(maps, *plane)] + [(maps, 1, 1)] * draw(st.integers(0, 1))
+    return {
+        "op": "windows",
+        "inputs": inputs,
+        "output": (maps, *given),
+        "kernel": kernel,
+        "stride": stride,
+        "padding": padding,
+        "windowed": True,
+        "batch": batch,
+        "parameters": maps * draw(st.integers(0, 2)),
+        "work": batch * maps * prod(given) * draw(st.integers(1, 5)),
+    }
+
+
+def problems(table: dict[str, Any], machine: dict[str, Any]) -> list[Problem]:
+    """The problem for each objective, none where not even the smallest tile fits."""
+    names = {"npu": ("time", "accesses")}.get(machine["kind"], ("accesses", "cycles", "energy"))
+    try:
+        return [
+            Problem.model_validate({"operation": table, "machine": machine, "objective": {"minimise": name}})
+            for name in names
+        ]
+    except InputError as error:
+        assert "smallest tile does not fit" in str(error)
+        return []
+
+
+def all_plans(operation: Operation) -> list[OperationPlan]:
+    sizes = operation.output if operation.windowed else (1, 1, operation.batch * prod(operation.output))
+    return [OperationPlan(tile) for tile in product(*(range(1, size + 1) for size in sizes))]
+
+
+@settings(max_examples=40)
+@given(some_operations(), machines(), st.data())
+def test_the_simulator_counts_what_the_closed_form_says(
+    table: dict[str, Any], machine: dict[str, Any], data: st.DataObject
+) -> None:
+    for problem in problems(table, machine):
+        one = Plan((data.draw(st.sampled_from(all_plans(problem.one_operation))),))
+        report = simulate(problem, one)
+        assert (report.violation is None) == (violation(problem, one) is None)
+        if report.violation is None:
+            assert kind_of(problem).measured_objective(problem, report) == objective(problem, one)
+            assert report.accesses >= problem.one_operation.elements - _skipped(problem.one_operation)
+
+
+def _skipped(operation: Operation) -> int:
+    """Input elements that no window covers."""
+    if not operation.windowed:
+        return 0
+    read = set()
+    (kh, kw), (down, right) = operation.kernel, operation.stride
+    _, height, width = operation.inputs[0]
+    for y, x in product(range(operation.output[1]), range(operation.output[2])):
+        for dy, dx in product(range(kh), range(kw)):
+            at = y * down - operation.padding[0] + dy, x * right - operation.padding[2] + dx
+            if 0 <= at[0] < height and 0 <= at[1] < width:
+                read.add(at)
+    return operation.batch * operation.output[0] * (height * width - len(read))
+
+
+def test_even_tiles_are_all_numbers_of_tiles() -> None:
+    for size in range(1, 60):
+        assert even(size) == sorted(
+            {-(-size // -(-size // step)) for step in range(1, size + 1)}, reverse=True
+        )
+
+
+@settings(max_examples=25)
+@given(some_operations(), machines())
+def test_no_tile_is_better_than_the_best(table: dict[str, Any], machine: dict[str, Any]) -> None:
+    for problem in problems(table, machine):
+        found = kind_of(problem).exhaustive(problem, float("inf"))
+        assert found is not None and found.proven
+        plans = [Plan((one,)) for one in all_plans(problem.one_operation)]
+        costs = [objective(problem, one) for one in plans if violation(problem, one) is None]
+        assert found.value == objective(problem, Plan(found.layers)) == min(costs)
+        assert kind_of(problem).best_bound(problem).value <= found.value
+
+
+NETWORK = [
+    {"name": "first", "input": [2, 8, 8], "kernels": 4, "kernel": [3, 3], "padding": [1, 1, 1, 1]},
+    {"name": "relu", "kind": "map", "op": "relu", "input": [4, 8, 8]},
+    {"name": "pool", "kind": "pool", "input": [4, 8, 8], "kernel": [2, 2], "stride": [2, 2]},
+    {"name": "second", "input": [4, 4, 4], "kernels": 4, "kernel": [1, 1]},
+    {"name": "sum", "kind": "add", "inputs": ["pool", "second"], "input": [4, 4, 4]},
+    {"name": "found", "kind": "opaque", "op": "Boxes", "input": [4, 4, 4], "output": [2, 1, 5], "macs": 7},
+]
+
+
+def network(machine: str, changes: dict[str, Any], **further: Any) -> Problem:
+    """The network on a bundled machine with a unit for operations."""
+    table = tomllib.loads((MACHINES / f"{machine}.toml").read_text())
+    given = {"network": {"layers": NETWORK}, "machine": {**table, **changes}, **further}
+    return Problem.model_validate(given)
+
+
+@pytest.mark.parametrize("machine", ["idsp", "nmp", "gap8"])
+def test_every_operation_of_a_network_counts(machine: str) -> None:
+    host = {"cycles_per_byte": 0.5, "cycles_per_call": 3}
+    whole = network(machine, {"vector_ops_per_cycle": 4, "host": host})
+    result = tw.solve(whole, time_limit=60)
+    assert [name for name, _ in whole.parts] == ["first", "pool", "second", "sum", "found"]
+    assert result.status == "optimal" and whole.unmodelled == ()
+    layers = result.report["measures"]["layers"]
+    assert [layers[name]["operation"] for name in ("pool", "sum", "found")] == ["max_pool", "add", "Boxes"]
+    assert layers["found"]["on"] == "host"
+    key = "duration_ps" if machine == "nmp" else "duration_cycles"
+    assert sum(layer[key] for layer in layers.values()) == result.report["measures"][key]
+    assert layers["pool"]["accesses_elements"] == 4 * 8 * 8 + 4 * 4 * 4
+    assert layers["sum"]["accesses_elements"] == 3 * 4 * 4 * 4
+    size = 1 if machine == "gap8" else 2
+    cycles = 3 + -(-size * (4 * 4 * 4 + 2 * 5) // 2)
+    assert layers["found"][key] == cycles * (whole.machine.cycle_ps if machine == "nmp" else 1)
+    assert Plan.from_json(json.loads(json.dumps(result.plan.to_json()))) == result.plan
+    assert "operations" in result.summary()
+
+
+def test_what_no_unit_does_stands_beside_the_total() -> None:
+    with_vector, without = network("idsp", {"vector_ops_per_cycle": 4}), network("idsp", {})
+    assert [each.name for each in with_vector.unmodelled] == ["found"]
+    assert [each.name for each in without.unmodelled] == ["relu", "pool", "sum", "found"]
+    result = tw.solve(without, time_limit=60)
+    told = result.report["measures"]["not_modelled"]
+    moved = 2 * 256 + (256 + 64) + 3 * 64 + (64 + 10)
+    assert told == {
+        "operations": 4,
+        "elements": moved,
+        "bytes": 2 * moved,
+        "macs": 7,
+        "names": ["relu", "pool", "sum", "found"],
+    }
+    assert f"{moved:,} elements, {2 * moved:,} bytes, 7 MACs" in result.summary()
+
+
+def test_an_operation_that_does_not_fit_is_refused() -> None:
+    fewest = [layer for layer in NETWORK if layer["name"] in ("pool", "second")]
+    machine = {"kind": "dsp", "memory_bytes": 14, "vector_ops_per_cycle": 4}
+    with pytest.raises(InputError, match="layer pool: its smallest tile does not fit: memory overflow"):
+        Problem.model_validate({"network": {"layers": fewest}, "machine": machine})
+
+
+def test_a_vector_unit_stands_at_a_memory_that_holds_maps() -> None:
+    with pytest.raises(InputError, match=r"machine.vector_level"):
+        network("gap8", {"vector_ops_per_cycle": 4, "vector_level": "registers"})
+    with pytest.raises(InputError, match=r"vector_op_pj"):
+        network("gap8", {"vector_op_pj": 1.0})
