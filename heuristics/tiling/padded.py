@@ -43,9 +43,9 @@ def plan(problem: Problem, search: RunContext) -> Plan:
     sizes = extents(problem.one_layer)
     one.look(sizes)
     one.stretch(sizes)
-    one.improve()
     if one.best is None:
         raise OutOfTimeError
+    one.improve()
     return Plan((one.best,))
 
 

@@ -17,7 +17,7 @@ IN_PROCESS = True
 
 def suits(problem: Problem) -> bool:
     """Whether the search proves anything of a problem: steps that do not divide are none of its own."""
-    return problem.limits.factors != "any"
+    return problem.operation is not None or problem.limits.factors != "any"
 
 
 def solve(problem: Problem, search: RunContext) -> Outcome:

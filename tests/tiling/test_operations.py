@@ -9,18 +9,21 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
+from tilewright.run.instance import Instance, digest
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, kind_of, objective, simulate, violation
 from tilewright.tiling.operations.operation import Operation
 from tilewright.tiling.operations.plan import OperationPlan
 from tilewright.tiling.operations.search import even
 
-MACHINES = Path(__file__).parents[2] / "instances" / "machines"
+ROOT = Path(__file__).parents[2]
+MACHINES = ROOT / "instances" / "machines"
 
 LEVELS = [
     {"name": "dram", "bytes_per_cycle": 3.0, "read_pj_per_byte": 50.0},
@@ -232,3 +235,26 @@ def test_a_vector_unit_stands_at_a_memory_that_holds_maps() -> None:
         network("gap8", {"vector_ops_per_cycle": 4, "vector_level": "registers"})
     with pytest.raises(InputError, match=r"vector_op_pj"):
         network("gap8", {"vector_op_pj": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("machine", "method", "changes"),
+    [
+        ("idsp", "greedy", {}),
+        ("idsp", "tiles@highs", {}),
+        ("gap8", "exhaustive", {"objective": {"minimise": ["cycles", "accesses"], "tolerance": 0.1}}),
+        ("gap8", "padded", {"limits": {"factors": "any"}}),
+    ],
+)
+def test_every_method_and_list_takes_networks_with_operations(
+    machine: str, method: str, changes: dict[str, Any]
+) -> None:
+    problem = network(machine, {"vector_ops_per_cycle": 4}, **changes)
+    instance = Instance("tiling", "between", "", problem, digest("tiling", problem))
+    result = tw.solve(instance, method, time_limit=30)
+    assert result.status in ("optimal", "feasible") and result.simulated
+    assert set(result.report["measures"]["layers"]) == {"first", "pool", "second", "sum"}
+    assert all(finding.state != "refuted" for finding in tw.check(instance, result))
+    forms = json.loads((ROOT / "docs" / "tilewright.schema.json").read_text())
+    one = {"$ref": "#/$defs/Result", "$defs": forms["$defs"]}
+    jsonschema.Draft202012Validator(one).validate(json.loads(json.dumps(result.to_json())))

@@ -12,6 +12,7 @@ from tilewright.spec.errors import InputError
 from tilewright.tiling import Problem, violation
 from tilewright.tiling.dsp import nest_of
 from tilewright.tiling.dsp.plan import DspPlan
+from tilewright.tiling.problem import Part
 
 __all__ = ["EMITTED", "CMemory", "emit", "memory"]
 
@@ -22,6 +23,8 @@ EMITTED = ("none", "tile", "halo")
 def emit(name: str, source: str, problem: Any, plan: Any) -> str:
     """Return the loop nests of a plan as a C file, each layer's of a network, equal ones once.
 
+    Operations between layers are not written; the comment at the top names them.
+
     Raises
     ------
     InputError
@@ -31,8 +34,16 @@ def emit(name: str, source: str, problem: Any, plan: Any) -> str:
     layers = _checked(problem, plan)
     if problem.network is None:
         return emit_layer(problem, layers[0], name, source)
-    named = zip(problem.parts, layers, strict=True)
+    named = zip(_layers(problem), layers, strict=True)
+    between = [label for label, part in problem.parts if part.operation is not None]
+    if between:
+        source = f"{source}; without the operations {', '.join(between)}".removeprefix("; ")
     return emit_network([(label, part, layer) for (label, part), layer in named], name, source)
+
+
+def _layers(problem: Problem) -> list[Part]:
+    """Return the parts of a problem that are layers."""
+    return [part for part in problem.parts if part.problem.operation is None]
 
 
 def memory(problem: Any, plan: Any) -> CMemory:
@@ -43,7 +54,7 @@ def memory(problem: Any, plan: Any) -> CMemory:
     InputError
         Where `emit` does.
     """
-    named = zip(problem.parts, _checked(problem, plan), strict=True)
+    named = zip(_layers(problem), _checked(problem, plan), strict=True)
     distinct = {(id(part), layer): part for (_, part), layer in named}
     return CMemory.of([PlannedLayer(part, layer, "", ()) for (_, layer), part in distinct.items()])
 
@@ -64,7 +75,7 @@ def _checked(problem: Any, plan: Any) -> list[DspPlan]:
     broken = violation(problem, plan)
     if broken is not None:
         raise InputError("plan", problem.machine.kind, f"is not valid: {broken}")
-    if any(nest_of(part.one_layer, part.machine).skips for _, part in problem.parts):
+    if any(nest_of(part.one_layer, part.machine).skips for _, part in _layers(problem)):
         limit = "the emitted transfers have no step; C is emitted for a layer without gaps between windows"
         raise InputError("machine.dma_step", True, limit)
     layers = [layer for layer in plan.layers if isinstance(layer, DspPlan)]

@@ -120,6 +120,10 @@ class Room(Protocol[ProblemT, PlanT]):
         """
         return [("", problem)]
 
+    def only_method(self, part: ProblemT) -> str | None:
+        """Return the exact method that solves a part whatever is asked for; None where any may."""
+        return None
+
     def rows(self, problem: ProblemT, report: dict[str, Any]) -> Rows:
         """Return the lines of a result's summary, from the summary of its report."""
         return []

@@ -111,7 +111,11 @@ def _run_method(method: str, problem: Any, context: RunContext, listener: Listen
         return _run_on_part(method, problem, context, listener)
     proven = proves(room.name, method)
     whole = _Parts(room, parts, context, proven)
-    outcome = whole.run(lambda part, share: _run_on_part(method, part, share, listener))
+
+    def run(part: Any, share: RunContext) -> Outcome:
+        return _run_on_part(room.only_method(part) or method, part, share, listener)
+
+    outcome = whole.run(run)
     if proven and outcome.status == "unknown":
         # What was proven of some layers is not lost because others got no plan.
         whole.complete(lambda part, share: _run_on_part(CONSTRUCT, part, share, listener))
@@ -138,7 +142,10 @@ def _run_on_part(method: str, problem: Any, context: RunContext, listener: Liste
     heuristic = catalogue.heuristic(room, method)
     _refuse_unsuited(heuristic, method, problem)
     searches = catalogue.searches(heuristic)
-    plan = heuristic.plan(problem, context) if searches else heuristic.plan(problem)
+    try:
+        plan = heuristic.plan(problem, context) if searches else heuristic.plan(problem)
+    except OutOfTimeError:
+        return Outcome("unknown")
     context.on_plan(plan)
     return Outcome("feasible", plan)
 

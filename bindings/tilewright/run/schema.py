@@ -122,10 +122,65 @@ class DspLayer(DspTotals):
     """Points of a Pareto front, fastest first; the other measures are of its first plan."""
 
 
+class Between(Executed):
+    """Of an operation between layers, on any machine."""
+
+    operation: str
+    """What it does."""
+    on: Literal["vector", "host"]
+    """The unit that does it."""
+    tile: Amounts
+    """Maps, rows and columns of a tile of outputs."""
+    tiles: Count
+    """Their number."""
+    buffers_elements: Amounts
+    """Elements that are reserved for each tensor of a tile."""
+    vector_operations: Count
+    least_accesses_elements: Count
+    """What it reads and writes at least."""
+    limited_by: str
+    """What the time is spent on, most of all."""
+    accesses_elements: Count
+
+
+class CycledBetween(Between, InCycles):
+    """Of an operation on a machine whose time is in cycles."""
+
+    duration_cycles: Count
+    duration_of: Duration | None = None
+    energy_fj: Count | None = None
+    """On a DSP."""
+    energy_prices: str | None = None
+    energy_aj: Count | None = None
+    """On a hierarchy."""
+    edp_nj_cycles: Count | None = None
+
+
+class TimedBetween(Between):
+    """Of an operation on an NPU."""
+
+    serial_ps: Count
+    overlapped_ps: Count | None
+    duration_ps: Count
+    duration_of: Duration
+
+
+class NotModelled(Table):
+    """Operations of a network that nothing on the machine is told to do."""
+
+    operations: Count
+    elements: Count
+    """What they read and write at least, if none is fused."""
+    bytes: Count
+    macs: Count
+    names: list[str]
+
+
 class DspNetwork(DspTotals):
     """Of a network on a DSP."""
 
-    layers: dict[str, DspLayer]
+    not_modelled: NotModelled | None = None
+    layers: dict[str, DspLayer | CycledBetween]
     """By name, in order."""
 
 
@@ -159,7 +214,8 @@ class NpuLayer(NpuTotals):
 class NpuNetwork(NpuTotals):
     """Of a network on an NPU."""
 
-    layers: dict[str, NpuLayer]
+    not_modelled: NotModelled | None = None
+    layers: dict[str, NpuLayer | TimedBetween]
     """By name, in order."""
 
 
@@ -255,7 +311,8 @@ class HierarchyLayer(HierarchyTotals):
 class HierarchyNetwork(HierarchyTotals):
     """Of a network on a hierarchy."""
 
-    layers: dict[str, HierarchyLayer]
+    not_modelled: NotModelled | None = None
+    layers: dict[str, HierarchyLayer | CycledBetween]
     """By name, in order."""
 
 

@@ -79,6 +79,9 @@ class Tiling(Room[Problem, Plan]):
     def parts(self, problem: Problem) -> Sequence[tuple[str, Problem]]:
         return problem.parts
 
+    def only_method(self, part: Problem) -> str | None:
+        return None if part.operation is None else "exhaustive"
+
     def records(self, problem: Problem, report: dict[str, Any]) -> list[dict[str, Any]]:
         front = problem.minimise == "pareto"
         return list(report["facts"]["front"]) if front else super().records(problem, report)

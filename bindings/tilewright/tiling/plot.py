@@ -131,7 +131,7 @@ def _described(problem: Problem) -> str:
     if problem.network is not None:
         layers = f"{len(problem.parts)} layers"
         what = f"{problem.network.name}, {layers}" if problem.network.name else f"network of {layers}"
-        batch = problem.parts[0].problem.one_layer.batch
+        batch = next((part.one_layer.batch for _, part in problem.parts if part.operation is None), 1)
     else:
         layer = problem.one_layer
         batch = layer.batch
@@ -541,7 +541,12 @@ def _network_traffic(
         sizes = [sum(table.get(tensor, 0) for table in totals[name]) for tensor in tensors]
         moved += stack_bars(axes, row, zip(sizes, map(_colour, tensors), strict=True), height=0.72)
         if problem.machine.kind == "dsp":
-            needed = nest_of(parts[name].one_layer, problem.machine).compulsory
+            part = parts[name]
+            needed = (
+                part.operation.elements
+                if part.operation is not None
+                else nest_of(part.one_layer, problem.machine).compulsory
+            )
             axes.plot([needed, needed], [row - 0.42, row + 0.42], color=INK, linewidth=1.3)
             least += needed
     compared = f": {ratio(moved / least)} compulsory (ticks)" if least else ", elements"
@@ -555,6 +560,7 @@ SPLIT = {
     "DMA set-up": "#3F4D5C",
     "waiting for the bus": YELLOW,
     "waiting for a memory": YELLOW,
+    "between layers": GREEN,
     "other": SKY,
 }
 """Of what a layer's time consists, and its colours."""
@@ -577,6 +583,9 @@ def _network_time(axes: Axes, names: Sequence[str], executed: Mapping[str, Repor
 def _time_split(report: Report, problem: Problem) -> dict[str, float]:
     """Return of what a layer's time consists: microseconds of an NPU, cycles of other machines."""
     total = _cycles(report)
+    if "operation" in report.facts:
+        time = report.facts["time_ps"] * 1e-6 if problem.machine.kind == "npu" else report.facts["cycles"]
+        return {"between layers": time}
     if problem.machine.kind == "npu":
         return {"other": report.facts.get("time_ps", total) * 1e-6}
     if problem.machine.kind == "hierarchy":
