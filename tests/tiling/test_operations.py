@@ -236,7 +236,7 @@ def test_a_vector_unit_stands_at_a_memory_that_holds_maps() -> None:
     with pytest.raises(InputError, match=r"machine.vector_level"):
         network("gap8", {"vector_ops_per_cycle": 4, "vector_level": "registers"})
     with pytest.raises(InputError, match=r"vector_op_pj"):
-        network("gap8", {"vector_op_pj": 1.0})
+        network("small", {"vector_op_pj": 1.0})
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_every_method_and_list_takes_networks_with_operations(
 ) -> None:
     problem = network(machine, {"vector_ops_per_cycle": 4}, **changes)
     instance = Instance("tiling", "between", "", problem, digest("tiling", problem))
-    result = tw.solve(instance, method, time_limit=5 if method == "padded" else 30)
+    result = tw.solve(instance, method, time_limit=30)
     assert result.status in ("optimal", "feasible") and result.simulated
     assert set(result.report["measures"]["layers"]) == {"first", "pool", "second", "sum"}
     assert all(finding.state != "refuted" for finding in tw.check(instance, result))
