@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
+from tilewright.core import catalogue
 from tilewright.run.instance import Instance, digest
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, kind_of, objective, simulate, violation
@@ -245,7 +246,6 @@ def test_a_vector_unit_stands_at_a_memory_that_holds_maps() -> None:
         ("idsp", "greedy", {}),
         ("idsp", "tiles@highs", {}),
         ("small", "exhaustive", {"objective": {"minimise": ["cycles", "accesses"], "tolerance": 0.1}}),
-        ("small", "padded", {"limits": {"factors": "any"}}),
     ],
 )
 def test_every_method_and_list_takes_networks_with_operations(
@@ -260,3 +260,9 @@ def test_every_method_and_list_takes_networks_with_operations(
     forms = json.loads((ROOT / "docs" / "tilewright.schema.json").read_text())
     one = {"$ref": "#/$defs/Result", "$defs": forms["$defs"]}
     jsonschema.Draft202012Validator(one).validate(json.loads(json.dumps(result.to_json())))
+
+
+def test_tiles_of_operations_are_proven_beside_layers_whose_steps_do_not_divide() -> None:
+    problem = network("small", {"vector_ops_per_cycle": 4}, limits={"factors": "any"})
+    exact = catalogue.formulation("tiling", "exhaustive")
+    assert [exact.suits(part) for _, part in problem.parts] == [False, True, False, True]
