@@ -126,7 +126,7 @@ def test_exact_search_equals_enumeration(problem, limit):
         points.add((total.cycles, total.accesses))
         best["cycles"] = min(best["cycles"], total.cycles)
         best["accesses"] = min(best["accesses"], total.accesses)
-        spent = energy(nest, total.accesses, total.compute + total.setup, total.streamed)
+        spent = energy(nest.machine, total.accesses, total.compute + total.setup, total.streamed)
         best["energy"] = min(best["energy"], spent)
     for minimise, value in best.items():
         found = exhaustive(limited[minimise], INFINITE)
