@@ -11,7 +11,7 @@ from tilewright.core.overview import Front, Overview, of_table
 
 ABOUT = (
     "All layers work at the same time, each on PEs of its own. Split: into which parts its PEs divide a "
-    "layer. Work, pace: cycles from output position to output position, without and with waits. Start: cycles "
+    "layer. Work, pace: cycles from one output position to the next, without and with waits. Start: cycles "
     "after the begin of a frame. Busy, load: cycles for which a frame keeps a layer busy, with and without "
     "waits; the largest load sets the rate. Buffer: words that a layer's output takes."
 )

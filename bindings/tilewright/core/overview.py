@@ -53,7 +53,7 @@ class LeftOut(NamedTuple):
 
 
 class Roof(NamedTuple):
-    """What a machine can do: operations and, if they are limited, bytes of the outermost memory in a second."""
+    """What a machine does in a second at most: operations, and bytes of its outermost memory."""
 
     gops: float
     memory: str

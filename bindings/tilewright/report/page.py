@@ -153,7 +153,7 @@ def page(instance: Instance, result: Result, *, findings: Sequence[Finding] | No
             about=overview.about,
             charts=charts(overview, result.trace, unit),
             graph=graph,
-            graph_scale=0.8 / (max((node.share or 0.0 for node in overview.graph), default=0.0) or 1.0),
+            graph_scale=0.6 / (max((node.share or 0.0 for node in overview.graph), default=0.0) or 1.0),
             undrawn=len(overview.graph) if overview.graph and graph is None else 0,
             picture=None if figure is None else embedded(figure),
             asked=_flat(problem.told()),
