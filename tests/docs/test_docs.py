@@ -69,6 +69,8 @@ def test_commands_run(page: Path, tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
     environment = environment_with_examples(text, tmp_path / "examples")
     (tmp_path / "work").mkdir()
+    for file in (ROOT / "docs" / "files").glob("*.onnx"):  # which pages offer
+        shutil.copy(file, tmp_path / "work")
     for line in COMMAND.findall(text):
         done = subprocess.run(
             [sys.executable, "-m", *shlex.split(line, comments=True)],

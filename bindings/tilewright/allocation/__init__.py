@@ -17,6 +17,7 @@ from tilewright.allocation.evaluation import (
     simulation_seconds,
     violation,
 )
+from tilewright.allocation.overview import overview
 from tilewright.allocation.plan import PACINGS, Plan
 from tilewright.allocation.problem import Problem
 from tilewright.allocation.summary import rows, table
@@ -62,6 +63,7 @@ class Allocation(Room[Problem, Plan]):
     portfolio = staticmethod(portfolio)
     rows = staticmethod(rows)
     table = staticmethod(table)
+    overview = staticmethod(overview)
     recheck = staticmethod(recheck)
 
     def records(self, problem: Problem, report: dict[str, Any]) -> list[dict[str, Any]]:

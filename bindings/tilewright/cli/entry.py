@@ -20,6 +20,7 @@ from tilewright.cli.emit import emit
 from tilewright.cli.import_ import import_
 from tilewright.cli.list_ import list_
 from tilewright.cli.outputs import forget_output, note
+from tilewright.cli.report import report
 from tilewright.cli.reproduce import reproduce
 from tilewright.cli.simulate import simulate
 from tilewright.cli.solve import solve
@@ -91,5 +92,5 @@ def commands() -> None:
         note(f"tilewright: TILEWRIGHT_PATH names {Path(entry)}, which {why}")
 
 
-for command in (solve, compare, check, simulate, emit, import_, list_, reproduce, doctor):
+for command in (solve, compare, check, simulate, emit, report, import_, list_, reproduce, doctor):
     commands.add_command(debug(command))

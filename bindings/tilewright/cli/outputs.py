@@ -41,6 +41,22 @@ def check_outputs(
         )
 
 
+def check_report(
+    report: str | None, *, inputs: Iterable[Path | str] = (), others: Iterable[str | None] = ()
+) -> None:
+    """Refuse the path of a report that cannot be written, or is another file's, before any work is done."""
+    if report is None:
+        return
+    from tilewright.core.files import refuse_inputs, same_file
+    from tilewright.report import check_path
+
+    refuse_inputs(report, inputs, "report")
+    for other in others:
+        if other is not None and same_file(other, report):
+            raise InputError("report", report, "is another output's file, too")
+    check_path(report)
+
+
 class Saving:
     """Files that a command writes; what fails is told when the answer has been printed.
 

@@ -12,7 +12,7 @@ import click
 
 from tilewright.cli import arguments
 from tilewright.cli.arguments import SECONDS, WITH_HELP, on_instances, opened
-from tilewright.cli.outputs import Saving, check_outputs, note_compiling, printing
+from tilewright.cli.outputs import Saving, check_outputs, check_report, note_compiling, printing
 from tilewright.spec.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,6 +38,13 @@ PLOT_SECONDS = 3.0
 @click.option(
     "--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the plan: .png, .svg or .gif."
 )
+@click.option(
+    "--report",
+    type=click.Path(),
+    default=None,
+    metavar="FILE",
+    help="Write a page about the plan, for people: .html.",
+)
 @on_instances
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON and nothing else.")
 def solve(
@@ -49,6 +56,7 @@ def solve(
     seed: int,
     output: str | None,
     plot: str | None,
+    report: str | None,
     as_json: bool,
     changes: Mapping[str, Any],
 ) -> None:
@@ -60,13 +68,14 @@ def solve(
 
     problem = opened(instance, changes)
     check_outputs(output, plot, problem.room, inputs=problem.files)
+    check_report(report, inputs=problem.files, others=(output, plot))
     with _Progress(enabled=not as_json) as progress:
         result = run(
             problem,
             method,
             warm_start=warm_start,
             # The limit covers drawing, too.
-            time_limit=time_limit - (min(0.25 * time_limit, PLOT_SECONDS) if plot else 0.0),
+            time_limit=time_limit - (min(0.25 * time_limit, PLOT_SECONDS) if plot or report else 0.0),
             threads=threads,
             seed=seed,
             progress=progress.show,
@@ -80,6 +89,8 @@ def solve(
         click.echo(json.dumps(result.to_json(), allow_nan=False) if as_json else result.summary())
     if plot is not None and result.plan is not None:
         notes += _draw(saving, problem, result, plot)
+    if report is not None:
+        notes += _report(saving, problem, result, report)
     with printing():
         for line in notes:
             click.echo(line, err=as_json)
@@ -119,6 +130,18 @@ def _draw(saving: Saving, problem: Instance, result: Result, plot: str) -> list[
             problem.problem, result.plan, room.simulate(problem.problem, result.plan), path
         ),
     )
+    return []
+
+
+def _report(saving: Saving, problem: Instance, result: Result, report: str) -> list[str]:
+    """Write the page about the plan, unless there is none or no time to execute it; say what is left out."""
+    from tilewright.report import write
+
+    if result.plan is None:
+        return [f"not written: {report} would be about a plan, and there is none"]
+    if not result.simulated:
+        return [f"not written: {report} shows an execution; `tilewright report` takes its time for it"]
+    saving.save(report, lambda: write(problem, result, report))
     return []
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from tilewright.core.bounds import Bound
+from tilewright.core.overview import Overview, of_table
 from tilewright.core.portfolio import Portfolio
 from tilewright.simulator import Report
 from tilewright.spec.errors import InputError
@@ -136,6 +137,10 @@ class Room(Protocol[ProblemT, PlanT]):
         """Return the numbers of each part of a plan, from the summary of its report; else of the plan."""
         layers: list[dict[str, Any]] = report.get("layers") or [report]
         return layers
+
+    def overview(self, problem: ProblemT, plan: PlanT, report: dict[str, Any]) -> Overview:
+        """Return what a report for people shows of a plan, from the summary of its report; here the table."""
+        return of_table(self.table(problem, report))
 
     def recheck(self, problem: ProblemT, plan: PlanT, deadline: float) -> list[tuple[str, bool | None, str]]:
         """Verify what an optimal plan claims beyond its objective: (what, holds, detail).

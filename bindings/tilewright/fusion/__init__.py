@@ -18,6 +18,7 @@ from tilewright.fusion.evaluation import (
     violation,
 )
 from tilewright.fusion.execution import simulate
+from tilewright.fusion.overview import overview
 from tilewright.fusion.plan import Group, Plan
 from tilewright.fusion.problem import Problem
 from tilewright.fusion.summary import rows, table
@@ -60,6 +61,7 @@ class Fusion(Room[Problem, Plan]):
     portfolio = staticmethod(portfolio)
     rows = staticmethod(rows)
     table = staticmethod(table)
+    overview = staticmethod(overview)
 
     def compile_kernels(self, bundled: Callable[[str], Problem]) -> None:
         best(bundled("squeezenet-fire"), (0,))

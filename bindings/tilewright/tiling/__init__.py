@@ -21,6 +21,7 @@ from tilewright.tiling.evaluation import (
     simulation_seconds,
     violation,
 )
+from tilewright.tiling.overview import overview
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 from tilewright.tiling.summary import rows, table
@@ -65,6 +66,7 @@ class Tiling(Room[Problem, Plan]):
     portfolio = staticmethod(portfolio)
     rows = staticmethod(rows)
     table = staticmethod(table)
+    overview = staticmethod(overview)
     recheck = staticmethod(recheck)
 
     def compile_kernels(self, bundled: Callable[[str], Problem]) -> None:
