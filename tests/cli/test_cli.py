@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import signal
@@ -129,11 +130,50 @@ def test_simulate_prints_steps_and_totals(tilewright):
     assert "overlapped" in simulated.stdout
 
 
-@pytest.mark.parametrize("suffix", ["png", "svg", "gif"])
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf", "gif"])
 def test_plots_are_written(tilewright, tmp_path, suffix):
     solved = tilewright("solve", EXAMPLE, "--with", "zigzag", "--plot", f"p.{suffix}")
     assert solved.returncode == 0, solved.stderr
     assert (tmp_path / f"p.{suffix}").stat().st_size > 1000
+
+
+def test_tables_are_written_beside_results(tilewright, tmp_path):
+    """A line for each layer, numbers as they are; the same measures as in the result."""
+    done = tilewright("solve", "lenet5-idsp", "--with", "exhaustive", "-o", "r.json", "-o", "layers.csv")
+    assert done.stdout.endswith("written: r.json\nwritten: layers.csv\n")
+    layers = json.loads((tmp_path / "r.json").read_text())["report"]["measures"]["layers"]
+    with (tmp_path / "layers.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert [line["layer"] for line in lines] == list(layers)
+    for line, layer in zip(lines, layers.values(), strict=True):
+        for column in ("duration_cycles", "accesses_elements", "energy_fj", "macs"):
+            assert int(line[column]) == layer[column]
+        assert int(line["loaded_elements.input"]) == layer["loaded_elements"]["input"]
+        assert line["schedule"] == layer["schedule"]
+    twice = tilewright("solve", EXAMPLE, "-o", "a.csv", "-o", "./a.csv")
+    assert (twice.returncode, "is given twice" in twice.stderr) == (2, True)
+
+
+def test_a_table_of_nothing_is_not_written(tilewright, tmp_path):
+    (tmp_path / "none.toml").write_text(
+        'room = "tiling"\n[layer]\nkind = "fc"\ninputs = 4000\noutputs = 1\n[limits]\nschedule = "intra"\n'
+        '[machine]\nkind = "dsp"\nmemory_bytes = 1500\n'
+    )
+    done = tilewright("solve", "none.toml", "-o", "a.csv")
+    assert (done.returncode, "not written: a.csv" in done.stdout) == (1, True)
+    assert not (tmp_path / "a.csv").exists()
+
+
+def test_a_comparison_as_a_table(tilewright, tmp_path):
+    done = tilewright("compare", EXAMPLE, "--with", "row_by_row,zigzag", "-o", "a.csv", "-o", "a.json")
+    assert done.returncode == 0
+    results = json.loads((tmp_path / "a.json").read_text())
+    with (tmp_path / "a.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert [(line["method"], int(line["objective"])) for line in lines] == [
+        (result["method"], result["objective"]) for result in results
+    ]
+    assert lines[0]["error"] == ""
 
 
 def test_compare_prints_a_row_per_run(tilewright, tmp_path):

@@ -12,7 +12,7 @@ import click
 
 from tilewright.cli import arguments
 from tilewright.cli.arguments import SECONDS, WITH_HELP, on_instances, opened
-from tilewright.cli.outputs import Saving, check_outputs, note_compiling, printing
+from tilewright.cli.outputs import Saving, check_outputs, is_table, note_compiling, printing
 from tilewright.spec.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,10 +33,16 @@ PLOT_SECONDS = 3.0
 @click.option("--threads", type=click.IntRange(1, 256), default=None, metavar="N", help="[one per core]")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, metavar="N", help="[0]")
 @click.option(
-    "-o", "--output", type=click.Path(), default=None, metavar="FILE", help="Write the result as JSON."
+    "-o",
+    "--output",
+    "outputs",
+    type=click.Path(),
+    multiple=True,
+    metavar="FILE",
+    help="Write the result as JSON, or its layers as .csv; may be given several times.",
 )
 @click.option(
-    "--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the plan: .png, .svg or .gif."
+    "--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the plan: .png, .svg, .pdf or .gif."
 )
 @on_instances
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON and nothing else.")
@@ -47,7 +53,7 @@ def solve(
     time_limit: float,
     threads: int | None,
     seed: int,
-    output: str | None,
+    outputs: tuple[str, ...],
     plot: str | None,
     as_json: bool,
     changes: Mapping[str, Any],
@@ -59,7 +65,7 @@ def solve(
     from tilewright.run.solve import solve as run
 
     problem = opened(instance, changes)
-    check_outputs(output, plot, problem.room, inputs=problem.files)
+    check_outputs(outputs, plot, problem.room, inputs=problem.files)
     with _Progress(enabled=not as_json) as progress:
         result = run(
             problem,
@@ -74,7 +80,7 @@ def solve(
             started=arguments.STARTED,
         )
     saving = Saving()
-    notes = [] if output is None else _write(saving, result, output)
+    notes = [line for output in outputs for line in _write(saving, result, output)]
     with printing():
         # What has been found is told before it is drawn, which may take its time.
         click.echo(json.dumps(result.to_json(), allow_nan=False) if as_json else result.summary())
@@ -94,6 +100,8 @@ def _write(saving: Saving, result: Result, output: str) -> list[str]:
     from tilewright.run.result import Result as Known
     from tilewright.run.summary import shown
 
+    if is_table(output):
+        return _write_table(saving, result, output)
     if result.status == "unknown":
         try:
             known = Known.read(output)
@@ -103,6 +111,17 @@ def _write(saving: Saving, result: Result, output: str) -> list[str]:
             held = f"a plan of this instance, objective {shown(known.objective)}"
             return [f"kept: {output} holds {held}; this run has found none"]
     saving.save(output, lambda: result.write(output))
+    return []
+
+
+def _write_table(saving: Saving, result: Result, output: str) -> list[str]:
+    """Write the measures of layers or groups, unless nothing has been measured; say so."""
+    table = result.csv()
+    if table is None:
+        return [f"not written: {output} has what was measured, and no plan has been executed"]
+    from tilewright.core.files import write_atomically
+
+    saving.save(output, lambda: write_atomically(Path(output), table))
     return []
 
 
