@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
-from picture_checks import check_fits
+from picture_checks import check, check_fits
 
 from tilewright.core import catalogue
 from tilewright.run.instance import parse, read
@@ -44,6 +44,15 @@ def test_plans_are_drawn(name: str, suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"plan{suffix}"
     pictures.draw(problem, plan, simulate(problem, plan), path, title=name)
     assert path.stat().st_size > 10_000
+
+
+def test_a_pdf_is_the_same_each_time(tmp_path: Path) -> None:
+    problem = read("lenet5-conv2-idsp").problem
+    plan = _solved(problem)
+    for name in ("one.pdf", "other.pdf"):
+        pictures.draw(problem, plan, simulate(problem, plan), tmp_path / name)
+        check(tmp_path / name)
+    assert (tmp_path / "one.pdf").read_bytes() == (tmp_path / "other.pdf").read_bytes()
 
 
 @pytest.mark.parametrize("network", [False, True])

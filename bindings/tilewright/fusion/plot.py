@@ -97,7 +97,7 @@ LANE = 0.23
 
 
 def draw(problem: Problem, plan: Plan, report: Report, path: str | Path, *, title: str | None = None) -> None:
-    """Draw a plan on one sheet, PNG or SVG by the path's suffix; see `core.room.Pictures.draw`."""
+    """Draw a plan on one sheet, PNG, SVG or PDF by the path's suffix; see `core.room.Pictures.draw`."""
     plotting.checked_suffix(path, ACCEPTED)
     plotting.save(sheet(problem, plan, report, title=title), path)
 
