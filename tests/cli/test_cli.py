@@ -15,8 +15,11 @@ import psutil
 import pytest
 from conftest import processor_time
 
+from tilewright.cli.solve import _Progress
+from tilewright.core import catalogue
 from tilewright.core.context import CONSTRUCT
 from tilewright.run import compiling
+from tilewright.run.methods import PartInHand
 
 EXAMPLE = "s1-example2"
 SLOW = """
@@ -194,6 +197,53 @@ def test_lists(tilewright):
     assert EXAMPLE in [
         row["instance"] for row in json.loads(tilewright("list", "instances", "--json").stdout)
     ]
+
+
+def test_layers_that_take_their_time_are_told(tilewright, monkeypatch):
+    """A line for each layer that a worker has ended; none beside JSON."""
+    monkeypatch.setattr("tilewright.run.solve.QUICK_SECONDS", 0.0)
+    done = tilewright("solve", "lenet5-idsp", "--with", "exhaustive")
+    lines = [line for line in done.stderr.splitlines() if line.startswith("layer ")]
+    many = len(lines)
+    assert many > 1
+    assert [line.split(",")[0] for line in lines] == [f"layer {n} of {many}" for n in range(1, many + 1)]
+    assert all(", gap 0.00 %" in line for line in lines)
+    assert "layer " not in tilewright("solve", "lenet5-idsp", "--with", "exhaustive", "--json").stderr
+
+
+def test_a_terminal_has_one_line_of_progress(monkeypatch):
+    shown = []
+
+    class Line:
+        def update(self, text):
+            shown.append(text)
+
+    progress = _Progress(60.0, enabled=True)
+    progress.terminal, progress.status = True, Line()
+    progress.show(3.4, 200, None)
+    progress.part(PartInHand(7, 18, "conv7", False, None, 5))
+    progress.show(72.9, 200, 100)
+    assert shown == [
+        "00:03 of 01:00, best 200, bound -, gap -",
+        "layer 7 of 18, 01:12 of 01:00, best 200, bound 100, gap 50.00 %",
+    ]
+
+
+def test_machines_and_networks_are_listed(tilewright):
+    listed = {row["machine"]: row for row in json.loads(tilewright("list", "machines", "--json").stdout)}
+    assert set(listed) == {path.stem for path in catalogue.instances("machines")}
+    eyeriss, nmp, tcpa = listed["eyeriss"], listed["nmp"], listed["tcpa"]
+    assert (eyeriss["kind"], eyeriss["pes"], eyeriss["macs_per_cycle"]) == ("hierarchy", 168, 168)
+    assert eyeriss["memories_bytes"]["buffer"] == 110_592 and "buffer 108 KiB" in eyeriss["memories"]
+    assert (nmp["pes"], nmp["macs_per_cycle"], nmp["clock_mhz"]) == (32, 1024, 159.642)
+    assert ("allocation" in tcpa["rooms"], tcpa["pes"], tcpa["macs_per_cycle"]) == (True, 16, 32)
+    assert listed["idsp"]["memories_bytes"] == {"memory": 131_072}
+    assert listed["dnnvm-zu2"]["macs_per_cycle"] == 576
+    networks = {row["network"]: row for row in json.loads(tilewright("list", "networks", "--json").stdout)}
+    assert set(networks) == {path.stem for path in catalogue.instances("networks")}
+    assert networks["alexnet"]["convolutions"] == 8 and networks["alexnet"]["macs"] > 10**8
+    shown = tilewright("list", "machines").stdout
+    assert "eyeriss" in shown and "memories_bytes" not in shown
 
 
 def test_doctor_names_every_solver(tilewright):

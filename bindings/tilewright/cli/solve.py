@@ -12,11 +12,12 @@ import click
 
 from tilewright.cli import arguments
 from tilewright.cli.arguments import SECONDS, WITH_HELP, on_instances, opened
-from tilewright.cli.outputs import Saving, check_outputs, is_table, note_compiling, printing
+from tilewright.cli.outputs import Saving, check_outputs, is_table, note, note_compiling, printing
 from tilewright.spec.errors import InputError
 
 if TYPE_CHECKING:
     from tilewright.run.instance import Instance
+    from tilewright.run.methods import PartInHand
     from tilewright.run.result import Result
 
 PLOT_SECONDS = 3.0
@@ -66,7 +67,7 @@ def solve(
 
     problem = opened(instance, changes)
     check_outputs(outputs, plot, problem.room, inputs=problem.files)
-    with _Progress(enabled=not as_json) as progress:
+    with _Progress(time_limit, enabled=not as_json) as progress:
         result = run(
             problem,
             method,
@@ -76,6 +77,7 @@ def solve(
             threads=threads,
             seed=seed,
             progress=progress.show,
+            on_part=progress.part,
             on_compile=progress.say,
             started=arguments.STARTED,
         )
@@ -142,14 +144,16 @@ def _draw(saving: Saving, problem: Instance, result: Result, plot: str) -> list[
 
 
 class _Progress:
-    """A line with time, incumbent, bound and gap, on a terminal only."""
+    """What goes on: on a terminal one line, elsewhere one for each layer that takes its time."""
 
-    def __init__(self, enabled: bool) -> None:
-        self.enabled = enabled and sys.stderr.isatty()
+    def __init__(self, time_limit: float, enabled: bool) -> None:
+        self.enabled, self.terminal = enabled, enabled and sys.stderr.isatty()
+        self.limit = _clock(time_limit)
         self.status: Any = None
+        self._part = ""
 
     def __enter__(self) -> _Progress:
-        if self.enabled:
+        if self.terminal:
             from rich.console import Console
 
             self.status = Console(stderr=True).status("starting")
@@ -167,10 +171,27 @@ class _Progress:
         else:
             note_compiling(text)
 
-    def show(self, seconds: float, objective: int | None, bound: int | None) -> None:
-        if self.status is not None:
-            from tilewright.run.summary import gap_shown, shown
+    def part(self, part: PartInHand) -> None:
+        """Show which layer is in hand, or say which has ended."""
+        which = f"layer {part.number} of {part.many}"
+        if self.terminal:
+            self._part = f"{which}, "
+        elif self.enabled and part.ended:
+            note(f"{which}, {part.name}: {_known(part.objective, part.bound)}")
 
-            gap = gap_shown(objective, bound)
-            found = f"best {shown(objective)}   bound {shown(bound)}"
-            self.status.update(f"{seconds:5.0f} s   {found}   gap {gap}")
+    def show(self, seconds: float, objective: int | None, bound: int | None) -> None:
+        """Show where the whole stands."""
+        if self.status is not None:
+            self.status.update(f"{self._part}{_clock(seconds)} of {self.limit}, {_known(objective, bound)}")
+
+
+def _clock(seconds: float) -> str:
+    """Show a time as minutes and seconds."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes:02}:{rest:02}"
+
+
+def _known(objective: int | None, bound: int | None) -> str:
+    from tilewright.run.summary import gap_shown, shown
+
+    return f"best {shown(objective)}, bound {shown(bound)}, gap {gap_shown(objective, bound)}"

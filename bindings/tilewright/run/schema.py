@@ -565,6 +565,34 @@ class InstanceRow(Table):
     source: str
 
 
+class MachineRow(Table):
+    """A bundled machine in ``list``."""
+
+    machine: str
+    kind: str
+    rooms: str
+    """Those that take it."""
+    memories: str
+    memories_bytes: dict[str, Count | Amounts | None]
+    """Of an instance of each on-chip memory; null for no limit."""
+    pes: Count
+    macs_per_cycle: Count
+    """Of all of them."""
+    clock_mhz: NonNegative
+    source: str
+
+
+class NetworkRow(Table):
+    """A bundled network in ``list``."""
+
+    network: str
+    layers: Count
+    convolutions: Count
+    """With fully connected layers and matrix products."""
+    macs: Count
+    source: str
+
+
 class Lists(Table):
     """What ``list --json`` prints; with a name, that list alone."""
 
@@ -573,9 +601,19 @@ class Lists(Table):
     heuristics: list[HeuristicRow]
     solvers: list[SolverRow]
     instances: list[InstanceRow]
+    machines: list[MachineRow]
+    networks: list[NetworkRow]
 
 
-OneList = list[RoomRow] | list[ModelRow] | list[HeuristicRow] | list[SolverRow] | list[InstanceRow]
+OneList = (
+    list[RoomRow]
+    | list[ModelRow]
+    | list[HeuristicRow]
+    | list[SolverRow]
+    | list[InstanceRow]
+    | list[MachineRow]
+    | list[NetworkRow]
+)
 
 Document = (
     Result | Simulation | list[Result | Failed] | list[Finding] | Emitted | AnySchedule | Lists | OneList
