@@ -267,7 +267,8 @@ def plot(problem: Any, plan: Any, path: str | Path | None = None, *, ax: Axes | 
     plan : Plan, Result
         What to draw.
     path
-        File for the whole picture, by its suffix: ``.png``, ``.svg``, and ``.gif`` in the ``grouping`` room.
+        File for the whole picture, by its suffix: ``.png``, ``.svg``, ``.pdf``; in the ``grouping`` room also
+        ``.gif``.
     ax : matplotlib.axes.Axes, optional
         Where to draw the most telling part; on a figure of its own if neither is given.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import signal
@@ -14,8 +15,11 @@ import psutil
 import pytest
 from conftest import processor_time
 
+from tilewright.cli.solve import _Progress
+from tilewright.core import catalogue
 from tilewright.core.context import CONSTRUCT
 from tilewright.run import compiling
+from tilewright.run.methods import PartInHand
 
 EXAMPLE = "s1-example2"
 SLOW = """
@@ -129,11 +133,50 @@ def test_simulate_prints_steps_and_totals(tilewright):
     assert "overlapped" in simulated.stdout
 
 
-@pytest.mark.parametrize("suffix", ["png", "svg", "gif"])
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf", "gif"])
 def test_plots_are_written(tilewright, tmp_path, suffix):
     solved = tilewright("solve", EXAMPLE, "--with", "zigzag", "--plot", f"p.{suffix}")
     assert solved.returncode == 0, solved.stderr
     assert (tmp_path / f"p.{suffix}").stat().st_size > 1000
+
+
+def test_tables_are_written_beside_results(tilewright, tmp_path):
+    """A line for each layer, numbers as they are; the same measures as in the result."""
+    done = tilewright("solve", "lenet5-idsp", "--with", "exhaustive", "-o", "r.json", "-o", "layers.csv")
+    assert done.stdout.endswith("written: r.json\nwritten: layers.csv\n")
+    layers = json.loads((tmp_path / "r.json").read_text())["report"]["measures"]["layers"]
+    with (tmp_path / "layers.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert [line["layer"] for line in lines] == list(layers)
+    for line, layer in zip(lines, layers.values(), strict=True):
+        for column in ("duration_cycles", "accesses_elements", "energy_fj", "macs"):
+            assert int(line[column]) == layer[column]
+        assert int(line["loaded_elements.input"]) == layer["loaded_elements"]["input"]
+        assert line["schedule"] == layer["schedule"]
+    twice = tilewright("solve", EXAMPLE, "-o", "a.csv", "-o", "./a.csv")
+    assert (twice.returncode, "is given twice" in twice.stderr) == (2, True)
+
+
+def test_a_table_of_nothing_is_not_written(tilewright, tmp_path):
+    (tmp_path / "none.toml").write_text(
+        'room = "tiling"\n[layer]\nkind = "fc"\ninputs = 4000\noutputs = 1\n[limits]\nschedule = "intra"\n'
+        '[machine]\nkind = "dsp"\nmemory_bytes = 1500\n'
+    )
+    done = tilewright("solve", "none.toml", "-o", "a.csv")
+    assert (done.returncode, "not written: a.csv" in done.stdout) == (1, True)
+    assert not (tmp_path / "a.csv").exists()
+
+
+def test_a_comparison_as_a_table(tilewright, tmp_path):
+    done = tilewright("compare", EXAMPLE, "--with", "row_by_row,zigzag", "-o", "a.csv", "-o", "a.json")
+    assert done.returncode == 0
+    results = json.loads((tmp_path / "a.json").read_text())
+    with (tmp_path / "a.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert [(line["method"], int(line["objective"])) for line in lines] == [
+        (result["method"], result["objective"]) for result in results
+    ]
+    assert lines[0]["error"] == ""
 
 
 def test_compare_prints_a_row_per_run(tilewright, tmp_path):
@@ -154,6 +197,53 @@ def test_lists(tilewright):
     assert EXAMPLE in [
         row["instance"] for row in json.loads(tilewright("list", "instances", "--json").stdout)
     ]
+
+
+def test_layers_that_take_their_time_are_told(tilewright, monkeypatch):
+    """A line for each layer that a worker has ended; none beside JSON."""
+    monkeypatch.setattr("tilewright.run.solve.QUICK_SECONDS", 0.0)
+    done = tilewright("solve", "lenet5-idsp", "--with", "exhaustive")
+    lines = [line for line in done.stderr.splitlines() if line.startswith("layer ")]
+    many = len(lines)
+    assert many > 1
+    assert [line.split(",")[0] for line in lines] == [f"layer {n} of {many}" for n in range(1, many + 1)]
+    assert all(", gap 0.00 %" in line for line in lines)
+    assert "layer " not in tilewright("solve", "lenet5-idsp", "--with", "exhaustive", "--json").stderr
+
+
+def test_a_terminal_has_one_line_of_progress(monkeypatch):
+    shown = []
+
+    class Line:
+        def update(self, text):
+            shown.append(text)
+
+    progress = _Progress(60.0, enabled=True)
+    progress.terminal, progress.status = True, Line()
+    progress.show(3.4, 200, None)
+    progress.part(PartInHand(7, 18, "conv7", False, None, 5))
+    progress.show(72.9, 200, 100)
+    assert shown == [
+        "00:03 of 01:00, best 200, bound -, gap -",
+        "layer 7 of 18, 01:12 of 01:00, best 200, bound 100, gap 50.00 %",
+    ]
+
+
+def test_machines_and_networks_are_listed(tilewright):
+    listed = {row["machine"]: row for row in json.loads(tilewright("list", "machines", "--json").stdout)}
+    assert set(listed) == {path.stem for path in catalogue.instances("machines")}
+    eyeriss, nmp, tcpa = listed["eyeriss"], listed["nmp"], listed["tcpa"]
+    assert (eyeriss["kind"], eyeriss["pes"], eyeriss["macs_per_cycle"]) == ("hierarchy", 168, 168)
+    assert eyeriss["memories_bytes"]["buffer"] == 110_592 and "buffer 108 KiB" in eyeriss["memories"]
+    assert (nmp["pes"], nmp["macs_per_cycle"], nmp["clock_mhz"]) == (32, 1024, 159.642)
+    assert ("allocation" in tcpa["rooms"], tcpa["pes"], tcpa["macs_per_cycle"]) == (True, 16, 32)
+    assert listed["idsp"]["memories_bytes"] == {"memory": 131_072}
+    assert listed["dnnvm-zu2"]["macs_per_cycle"] == 576
+    networks = {row["network"]: row for row in json.loads(tilewright("list", "networks", "--json").stdout)}
+    assert set(networks) == {path.stem for path in catalogue.instances("networks")}
+    assert networks["alexnet"]["convolutions"] == 8 and networks["alexnet"]["macs"] > 10**8
+    shown = tilewright("list", "machines").stdout
+    assert "eyeriss" in shown and "memories_bytes" not in shown
 
 
 def test_doctor_names_every_solver(tilewright):

@@ -114,6 +114,11 @@ def test_all_operations_are_named_and_groups_numbered(solved: Solved) -> None:
     # On the graph, and beside what the group moves.
     assert all(words[str(n)] == 2 for n, group in enumerate(plan.groups, 1) if len(group.nodes) > 1)
     assert f"{report.facts['traffic'] / 1e6:,.2f} MB" in " ".join(words)
+    fused = sum(len(group.nodes) > 1 for group in plan.groups)
+    alone = len(plan.groups) - fused
+    assert f"(a) The graph: {fused} fused groups" + f", {alone} operations alone" * bool(alone) in words
+    counts = f"{fused} fused" + f", {alone} alone" * bool(alone)
+    assert f"{len(plan.groups)} of {len(asked.ops)} operations: {counts}" in words
 
 
 @pytest.mark.parametrize("case", CASES, ids=" ".join)
@@ -129,12 +134,16 @@ def test_the_numbers_are_what_was_measured(case: tuple[str, str], solved: Solved
         assert work.cycles == facts["cycles"]
         busy = {engine: cycles for engine, cycles in facts["busy"].items() if cycles}
         assert {pictures.ENGINES[engine]: work.busy(engine) for engine in work.used} == busy
-    moved = pictures._Moved.of(asked, plan, [pictures.ALONE] * len(plan.groups))
+    moved = pictures._Moved.of(asked, plan, [pictures.ALONE] * len(plan.groups), report)
     assert moved.after.sum() == report.facts["traffic"]
-    for sums, at in ((moved.before, 3), (moved.after, 4)):
+    for sums, at in ((moved.before, 4), (moved.after, 5)):
         assert (np.sum([row[at] for row in moved.rows], axis=0) == sums).all()
     if case[1] == "layerwise":
         assert (moved.before == moved.after).all()
+    if len(moved.rows) == len(report.facts["groups"]):
+        for row, facts in zip(moved.rows, report.facts["groups"], strict=True):
+            engine = max(facts["busy"], key=facts["busy"].get)
+            assert row.time.split()[:2] == [f"{facts['cycles']:,}", engine]
 
 
 def test_the_group_over_time_saves_the_most(solved: Solved) -> None:

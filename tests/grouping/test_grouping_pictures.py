@@ -158,7 +158,7 @@ def test_wrong_numbers_are_named() -> None:
 @pytest.mark.parametrize("name", ["a.jpg", "a", "a.png.txt", ".png"])
 def test_other_suffixes_are_refused_with_those_accepted(name: str, tmp_path: Path) -> None:
     plan = zigzag.plan(PAPER)
-    with pytest.raises(InputError, match=r"\.png or \.svg or \.gif"):
+    with pytest.raises(InputError, match=r"\.png or \.svg or \.pdf or \.gif"):
         pictures.draw(PAPER, plan, simulate(PAPER, plan), tmp_path / name)
     assert not list(tmp_path.iterdir())
 

@@ -18,6 +18,11 @@ def check(path: Path) -> None:
     if path.suffix == ".svg":
         assert ElementTree.parse(path).getroot().tag.endswith("svg")
         return
+    if path.suffix == ".pdf":
+        content = path.read_bytes()
+        assert content.startswith(b"%PDF-") and content.rstrip().endswith(b"%%EOF")
+        assert b"CreationDate" not in content
+        return
     with Image.open(path) as image:
         assert image.format == path.suffix[1:].upper()
         image.load()

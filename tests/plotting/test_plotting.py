@@ -147,6 +147,9 @@ def test_long_names_lose_their_middle() -> None:
         (plotting.busy_share(0.004), "< 1 % busy"),
         (plotting.busy_share(0.5), "50 % busy"),
         (plotting.shortened("abcdef", 4), "abc…"),
+        (plotting.joined_names(["fire2/squeeze", "fire2/expand"]), "fire2: squeeze + expand"),
+        (plotting.joined_names(["conv1", "conv2"]), "conv1 + conv2"),
+        (plotting.joined_names(["a/b/c"]), "a/b/c"),
     ],
 )
 def test_numbers_and_names(shown: str, expected: str) -> None:

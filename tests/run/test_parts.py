@@ -8,7 +8,7 @@ from typing import Any
 from tilewright.core.context import Outcome, RunContext
 from tilewright.core.room import room_of
 from tilewright.run.instance import read
-from tilewright.run.methods import _Parts
+from tilewright.run.methods import PartInHand, _Parts
 from tilewright.tiling import MACHINES, Plan
 
 
@@ -29,7 +29,13 @@ def test_a_layer_whose_share_was_too_short_gets_what_others_leave() -> None:
         return Outcome("optimal", bound=found.value)
 
     context = RunContext(deadline=time.monotonic() + 20)
-    outcome = _Parts(room, parts, context, True).run(method)
+    told: list[PartInHand] = []
+    outcome = _Parts(room, parts, context, True, told.append).run(method)
+    many = len({id(part) for _, part in parts})
+    assert [part.number for part in told if not part.ended] == [*range(1, many + 1), 1]
+    assert [(part.many, part.name) for part in told[::2]] == [(part.many, part.name) for part in told[1::2]]
+    assert told[1].objective is None and told[-1].objective == told[-1].bound
+    assert told[0].name == parts[0][0]
     assert outcome.status == "optimal"
     first = [share for key, share in asked if key == id(parts[0][1])]
     assert len(first) == 2

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
-from picture_checks import check_fits
+from picture_checks import check, check_fits, written
 
 from tilewright.core import catalogue
 from tilewright.run.instance import parse, read
@@ -46,6 +46,15 @@ def test_plans_are_drawn(name: str, suffix: str, tmp_path: Path) -> None:
     assert path.stat().st_size > 10_000
 
 
+def test_a_pdf_is_the_same_each_time(tmp_path: Path) -> None:
+    problem = read("lenet5-conv2-idsp").problem
+    plan = _solved(problem)
+    for name in ("one.pdf", "other.pdf"):
+        pictures.draw(problem, plan, simulate(problem, plan), tmp_path / name)
+        check(tmp_path / name)
+    assert (tmp_path / "one.pdf").read_bytes() == (tmp_path / "other.pdf").read_bytes()
+
+
 @pytest.mark.parametrize("network", [False, True])
 def test_plans_that_break_a_rule_are_drawn(network: bool, tmp_path: Path) -> None:
     instance = read("lenet5-idsp" if network else "alexnet-conv3-64k").problem
@@ -55,6 +64,28 @@ def test_plans_that_break_a_rule_are_drawn(network: bool, tmp_path: Path) -> Non
     assert report.violation is not None
     pictures.draw(instance, plan, report, tmp_path / "broken.png")
     assert (tmp_path / "broken.png").stat().st_size > 10_000
+
+
+def test_a_wide_network_has_rows_of_its_longest_layers() -> None:
+    """The others share a row, so that all rows together are the whole network; an NPU's time has parts."""
+    layers = [
+        {"name": f"l{n}", "input": [2, 4 + n // 2, 5], "kernels": 2, "kernel": [3, 3]}
+        for n in range(pictures.MOST_LAYERS + 5)
+    ]
+    problem = Problem.model_validate({"network": {"layers": layers}, "machine": {"kind": "npu"}})
+    plan = Plan((npu.NpuPlan("KS", "OS", (1, 2, 1, 3)),) * len(layers))
+    report = simulate(problem, plan)
+    rows = pictures._rows(problem, report)
+    assert len(rows) == pictures.MOST_LAYERS and rows[-1].words == "6 other layers"
+    assert sorted(name for row in rows for name in row.layers) == sorted(name for name, _ in problem.parts)
+    times = {name: one.sequential.cycles for name, one in report.layers}  # type: ignore[union-attr]
+    assert [times[row.layers[0]] for row in rows[:-1]] == sorted(times.values(), reverse=True)[:-6]
+    split = pictures._time_split(report.layers[0][1], problem)
+    assert all(part > 0 for part in split.values())
+    assert sum(split.values()) == pytest.approx(1e-6 * times["l0"])
+    figure = pictures.sheet(problem, plan, report)
+    check_fits(figure)
+    assert any("× the bound (ticks)" in words for words in written(figure))
 
 
 def test_an_npu_gets_bars_for_each_operand(tmp_path: Path) -> None:

@@ -68,6 +68,8 @@ LEFT, GANTT, BARS = 0.35, 4.6, 1.6
 """Inches left of the drawings, and widths of panels."""
 ABOVE, BELOW = 0.42, 0.34
 """Inches above the first and below the last layer's row, for what concerns all layers."""
+CELL, LARGEST = 0.3, 10.5
+"""Inches of a PE in which a number can be read, and of the largest array."""
 BORDER = 0.4
 """Inches around the array for its buffers and what comes and goes."""
 
@@ -78,7 +80,7 @@ MAX_SPELT = 8
 
 
 def draw(problem: Problem, plan: Plan, report: Report, path: str | Path, *, title: str | None = None) -> None:
-    """Draw a plan on one sheet, PNG or SVG by the path's suffix; see `core.room.Pictures.draw`."""
+    """Draw a plan on one sheet, PNG, SVG or PDF by the path's suffix; see `core.room.Pictures.draw`."""
     plotting.checked_suffix(path, ACCEPTED)
     plotting.save(sheet(problem, plan, report, title=title), path)
 
@@ -253,7 +255,9 @@ def _plan_sheet(problem: Problem, plan: Plan, report: Report, page: Sheet) -> Fi
     regions = plan.regions or (snake(floor_of(problem, plan)) if problem.parallel else ())
     owners = _owners(problem, regions)
     table = _Table.of(plan, owners)
-    side = float(np.clip(table.height, 4.0, 6.8)) if problem.parallel else BARS
+    side = BARS
+    if problem.parallel:
+        side = max(float(np.clip(table.height, 4.0, 6.8)), min(CELL * max(owners.shape), LARGEST))
     first = LEFT + side + table.width + 0.4
     height, width = (
         2 * BORDER + (side - 2 * BORDER) * size / max(owners.shape) if problem.parallel else 0
@@ -349,7 +353,7 @@ def _array(
         _flow(axes, regions[producer], owners == producer, owners == consumer, cell)
     for number, share in enumerate(plan.shares):
         words = f"{table.names[number]}\n{share.pes:,} PE{'s' * (share.pes > 1)}"
-        choices = (words, 7), (table.names[number], 6), (str(number + 1), 4)
+        choices = (words, 7), (table.names[number], 6), (str(number + 1), 6), (str(number + 1), 4)
         _name_region(axes, owners == number, choices, cell, table.colours[number])
     idle = problem.machine.pes - plan.pes
     how = "" if plan.regions else ", placed along a snake"

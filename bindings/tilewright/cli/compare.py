@@ -6,14 +6,15 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tilewright.cli.arguments import SECONDS, on_instances, opened
-from tilewright.cli.outputs import Saving, check_outputs, note, note_compiling, printing
+from tilewright.cli.outputs import Saving, check_outputs, is_table, note, note_compiling, printing
 from tilewright.cli.tables import print_table
 from tilewright.spec.errors import SolverMissingError
 
@@ -37,10 +38,16 @@ EXIT_FOUND_NOTHING = 1
 @click.option("--jobs", type=click.IntRange(1, 256), default=1, metavar="N", help="Runs at a time. [1]")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, metavar="N", help="[0]")
 @click.option(
-    "-o", "--output", type=click.Path(), default=None, metavar="FILE", help="Write all results as JSON."
+    "-o",
+    "--output",
+    "outputs",
+    type=click.Path(),
+    multiple=True,
+    metavar="FILE",
+    help="Write all results as JSON, or a table of them as .csv; may be given several times.",
 )
 @click.option(
-    "--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the comparison: .png or .svg."
+    "--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the comparison: .png, .svg or .pdf."
 )
 @on_instances
 @click.option("--json", "as_json", is_flag=True, help="Print all results as JSON and nothing else.")
@@ -50,7 +57,7 @@ def compare(
     time_limit: float,
     jobs: int,
     seed: int,
-    output: str | None,
+    outputs: tuple[str, ...],
     plot: str | None,
     as_json: bool,
     changes: Mapping[str, Any],
@@ -61,7 +68,7 @@ def compare(
     problems = [opened(name, changes) for name in instances]
     named = None if methods is None else [name.strip() for name in methods.split(",")]
     runs = comparing.plan_runs(problems, named, lambda name, error: note(f"{name}: {error}"))
-    check_outputs(output, plot, inputs=[path for problem in problems for path in problem.files])
+    check_outputs(outputs, plot, inputs=[path for problem in problems for path in problem.files])
     entries = comparing.compare(
         runs,
         time_limit=time_limit,
@@ -73,7 +80,7 @@ def compare(
         on_compile=note_compiling,
     )
     rows = [_entry_json(entry) for entry in entries]
-    saving = _save(rows, output, plot)
+    saving = _save(rows, outputs, plot)
     with printing():
         if as_json:
             click.echo(json.dumps(rows, allow_nan=False))
@@ -85,19 +92,33 @@ def compare(
     sys.exit(SolverMissingError.exit_status if missing and not found else 0 if found else EXIT_FOUND_NOTHING)
 
 
-def _save(rows: list[dict[str, Any]], output: str | None, plot: str | None) -> Saving:
+def _save(rows: list[dict[str, Any]], outputs: Sequence[str], plot: str | None) -> Saving:
     """Write what was asked for."""
     from tilewright.core.files import write_atomically
 
     saving = Saving()
-    if output is not None:
-        content = json.dumps(rows, allow_nan=False) + "\n"
-        saving.save(output, lambda: write_atomically(Path(output), content))
+    for output in outputs:
+        content = _table(rows) if is_table(output) else json.dumps(rows, allow_nan=False) + "\n"
+        saving.save(output, partial(write_atomically, Path(output), content))
     if plot is not None:
         from tilewright.plotting import draw_comparison
 
         saving.save(plot, lambda: draw_comparison(rows, Path(plot)))
     return saving
+
+
+COLUMNS = (
+    *("room", "instance", "method", "status", "minimise", "unit", "objective", "bound", "gap", "seconds"),
+    *("seed", "simulated", "error"),
+)
+"""Of a comparison as CSV."""
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    """Return a line for each run as CSV."""
+    from tilewright.run.summary import csv_text
+
+    return csv_text({name: row.get(name) for name in COLUMNS} for row in rows)
 
 
 def _entry_json(entry: Entry) -> dict[str, Any]:

@@ -1,10 +1,15 @@
-"""Tables of what there is: rooms, models, heuristics, solvers, instances."""
+"""Tables of what there is: rooms, models, heuristics, solvers, instances, machines, networks."""
 
 from __future__ import annotations
 
 import ast
+import tomllib
+from collections.abc import Iterator
+from math import prod
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from tilewright import drivers
 from tilewright.core import catalogue
@@ -12,6 +17,7 @@ from tilewright.core.locations import OWN
 from tilewright.run.instance import read
 from tilewright.run.methods import suited_solvers
 from tilewright.spec.errors import SolverBrokenError, SolverMissingError, TilewrightError
+from tilewright.spec.network import Network
 
 Rows = list[dict[str, Any]]
 
@@ -75,7 +81,116 @@ def instances() -> Rows:
     ]
 
 
-DETAILS = ("wrong", "broken")
+def machines() -> Rows:
+    """Return the bundled machines with the rooms that take them, and what they have of everything."""
+    rows = []
+    for path in catalogue.instances("machines"):
+        taken = dict(_readings(tomllib.loads(path.read_text("utf-8"))))
+        if not taken:
+            continue
+        machine = next(iter(taken.values()))
+        memories = _memories(machine)
+        pes, macs = _pes(machine)
+        rows.append(
+            {
+                "machine": path.stem,
+                "kind": getattr(machine, "kind", None) or next(iter(taken)),
+                "rooms": ", ".join(taken),
+                "memories": ", ".join(f"{name} {_bytes(size)}" for name, size in memories.items()),
+                "memories_bytes": memories,
+                "pes": pes,
+                "macs_per_cycle": macs,
+                "clock_mhz": machine.clock_mhz if hasattr(machine, "clock_mhz") else _megahertz(machine),
+                "source": _comment(path),
+            }
+        )
+    return rows
+
+
+def _readings(table: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Return the machine that a table is in each room that takes networks, if it is one there."""
+    for room in catalogue.ROOMS:
+        fields = catalogue.room(room).problem_type.model_fields
+        if "network" not in fields:
+            continue
+        machine = fields["machine"]
+        try:
+            yield room, TypeAdapter(machine.annotation).validate_python(table)
+        except (TilewrightError, ValidationError):
+            continue
+
+
+def _memories(machine: Any) -> dict[str, Any]:
+    """Return the bytes of each on-chip memory, one number or one for each operand, None for no limit."""
+    if hasattr(machine, "levels"):
+        inner = [level for level in machine.levels[1:] if not level.fanout]
+        sizes = {level.name: level.capacity_bytes for level in inner}
+        return {
+            name: size if isinstance(size, int) else {operand: many for operand, many in size if many}
+            for name, size in sizes.items()
+        }
+    names = [name for name in type(machine).model_fields if name.endswith("_bytes")]
+    apart = ("element_bytes", "burst_bytes", "register_file_bytes")
+    return {name.removesuffix("_bytes"): getattr(machine, name) for name in names if name not in apart}
+
+
+def _pes(machine: Any) -> tuple[int, int]:
+    """Return the processing elements, and what they multiply and add in a cycle."""
+    if hasattr(machine, "levels"):
+        many = prod(axis.size for level in machine.levels for axis in level.fanout)
+        return many, machine.most_macs_per_cycle
+    if hasattr(machine, "tles"):
+        return machine.tles * machine.tlts, machine.tles * machine.tlts * machine.macs_per_cycle
+    if hasattr(machine, "functional_units"):
+        return machine.pes, machine.pes * machine.functional_units
+    return getattr(machine, "arrays", 1), machine.macs_per_cycle
+
+
+def _megahertz(machine: Any) -> float:
+    """Return the clock of a machine whose cycle is given."""
+    return float(round(1e6 / machine.cycle_ps, 3))
+
+
+def _bytes(size: Any) -> str:
+    """Show a capacity for people."""
+    if isinstance(size, dict):
+        return " + ".join(map(_bytes, size.values()))
+    if size is None:
+        return "any size"
+    for unit, name in ((2**20, "MiB"), (2**10, "KiB"), (1000, "kB")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit} {name}"
+    return f"{size:,} B"
+
+
+def _comment(path: Path) -> str:
+    """Return the first sentence of the comment with which a file begins."""
+    lines = []
+    for line in path.read_text("utf-8").splitlines():
+        if not line.startswith("#"):
+            break
+        lines.append(line.lstrip("# "))
+    return " ".join(lines).split(". ")[0].removesuffix(".")
+
+
+def networks() -> Rows:
+    """Return the bundled networks."""
+    rows = []
+    for path in catalogue.instances("networks"):
+        network = Network.model_validate(tomllib.loads(path.read_text("utf-8")))
+        rows.append(
+            {
+                "network": path.stem,
+                "layers": len(network.layers),
+                "convolutions": len(network.convolutions),
+                "macs": network.macs,
+                "source": network.source,
+            }
+        )
+    return rows
+
+
+DETAILS = ("wrong", "broken", "memories_bytes")
 """Columns that only JSON has."""
 
 TABLES = {
@@ -84,6 +199,8 @@ TABLES = {
     "heuristics": heuristics,
     "solvers": solvers,
     "instances": instances,
+    "machines": machines,
+    "networks": networks,
 }
 
 

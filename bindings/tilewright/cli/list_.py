@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+from textwrap import shorten
 
 import click
 
 from tilewright.cli.outputs import printing
 from tilewright.cli.tables import print_table
 
+LONGEST = 140
+"""Most characters of a cell that is printed; JSON has all of it."""
+
 
 @click.command(name="list")
 @click.argument(
-    "what", type=click.Choice(["rooms", "models", "heuristics", "solvers", "instances"]), required=False
+    "what",
+    type=click.Choice(["rooms", "models", "heuristics", "solvers", "instances", "machines", "networks"]),
+    required=False,
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 def list_(what: str | None, as_json: bool) -> None:
@@ -28,4 +34,7 @@ def list_(what: str | None, as_json: bool) -> None:
             if what is None:
                 click.echo(("\n" if number else "") + kind)
             columns = [name for name in rows[0] if name not in inventory.DETAILS]
-            print_table([tuple(row[name] for name in columns) for row in rows], tuple(columns))
+            lines = [
+                tuple(shorten(str(row[name]), LONGEST, placeholder="...") for name in columns) for row in rows
+            ]
+            print_table(lines, tuple(columns))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import combinations
 from pathlib import Path
 
 import click
@@ -13,7 +14,7 @@ from tilewright.spec.errors import InputError, TilewrightError
 
 
 def check_outputs(
-    output: str | None,
+    output: str | Sequence[str] | None,
     plot: str | None,
     room: str | None = None,
     *,
@@ -28,12 +29,16 @@ def check_outputs(
     from tilewright.core.files import check_writable, refuse_inputs, same_file
 
     inputs = list(inputs)
-    for what, path in (("output", output), ("plot", plot)):
+    outputs = [output] if isinstance(output, str) else list(output or ())
+    for what, path in (*(("output", path) for path in outputs), ("plot", plot)):
         if path is not None:
             refuse_inputs(path, inputs, what)
-    if output is not None:
-        check_writable(Path(output))
-    if output is not None and plot is not None and same_file(output, plot):
+    for path in outputs:
+        check_writable(Path(path))
+    for first, second in combinations(outputs, 2):
+        if same_file(first, second):
+            raise InputError("output", second, "is given twice")
+    if plot is not None and any(same_file(path, plot) for path in outputs):
         raise InputError("plot", plot, "is the result's file, too")
     if plot is not None:
         plotting.checked_suffix(
@@ -55,6 +60,11 @@ def check_report(
         if other is not None and same_file(other, report):
             raise InputError("report", report, "is another output's file, too")
     check_path(report)
+
+
+def is_table(path: str) -> bool:
+    """Whether a file is to have a table rather than JSON."""
+    return Path(path).suffix.lower() == ".csv"
 
 
 class Saving:

@@ -24,7 +24,7 @@ from tilewright.cli.tables import print_table
     "--seed", type=click.IntRange(0, 2**31 - 1), default=0, metavar="N", help="Of the integers. [0]"
 )
 @click.option(
-    "--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the plan: .png, .svg or .gif."
+    "--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the plan: .png, .svg, .pdf or .gif."
 )
 @on_instances
 @click.option("--json", "as_json", is_flag=True, help="Print totals and every step as JSON and nothing else.")

@@ -12,11 +12,20 @@ import click
 
 from tilewright.cli import arguments
 from tilewright.cli.arguments import SECONDS, WITH_HELP, on_instances, opened
-from tilewright.cli.outputs import Saving, check_outputs, check_report, note_compiling, printing
+from tilewright.cli.outputs import (
+    Saving,
+    check_outputs,
+    check_report,
+    is_table,
+    note,
+    note_compiling,
+    printing,
+)
 from tilewright.spec.errors import InputError
 
 if TYPE_CHECKING:
     from tilewright.run.instance import Instance
+    from tilewright.run.methods import PartInHand
     from tilewright.run.result import Result
 
 PLOT_SECONDS = 3.0
@@ -33,10 +42,16 @@ PLOT_SECONDS = 3.0
 @click.option("--threads", type=click.IntRange(1, 256), default=None, metavar="N", help="[one per core]")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, metavar="N", help="[0]")
 @click.option(
-    "-o", "--output", type=click.Path(), default=None, metavar="FILE", help="Write the result as JSON."
+    "-o",
+    "--output",
+    "outputs",
+    type=click.Path(),
+    multiple=True,
+    metavar="FILE",
+    help="Write the result as JSON, or its layers as .csv; may be given several times.",
 )
 @click.option(
-    "--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the plan: .png, .svg or .gif."
+    "--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the plan: .png, .svg, .pdf or .gif."
 )
 @click.option(
     "--report",
@@ -54,7 +69,7 @@ def solve(
     time_limit: float,
     threads: int | None,
     seed: int,
-    output: str | None,
+    outputs: tuple[str, ...],
     plot: str | None,
     report: str | None,
     as_json: bool,
@@ -67,9 +82,9 @@ def solve(
     from tilewright.run.solve import solve as run
 
     problem = opened(instance, changes)
-    check_outputs(output, plot, problem.room, inputs=problem.files)
-    check_report(report, inputs=problem.files, others=(output, plot))
-    with _Progress(enabled=not as_json) as progress:
+    check_outputs(outputs, plot, problem.room, inputs=problem.files)
+    check_report(report, inputs=problem.files, others=(*outputs, plot))
+    with _Progress(time_limit, enabled=not as_json) as progress:
         result = run(
             problem,
             method,
@@ -79,11 +94,12 @@ def solve(
             threads=threads,
             seed=seed,
             progress=progress.show,
+            on_part=progress.part,
             on_compile=progress.say,
             started=arguments.STARTED,
         )
     saving = Saving()
-    notes = [] if output is None else _write(saving, result, output)
+    notes = [line for output in outputs for line in _write(saving, result, output)]
     with printing():
         # What has been found is told before it is drawn, which may take its time.
         click.echo(json.dumps(result.to_json(), allow_nan=False) if as_json else result.summary())
@@ -105,6 +121,8 @@ def _write(saving: Saving, result: Result, output: str) -> list[str]:
     from tilewright.run.result import Result as Known
     from tilewright.run.summary import shown
 
+    if is_table(output):
+        return _write_table(saving, result, output)
     if result.status == "unknown":
         try:
             known = Known.read(output)
@@ -114,6 +132,17 @@ def _write(saving: Saving, result: Result, output: str) -> list[str]:
             held = f"a plan of this instance, objective {shown(known.objective)}"
             return [f"kept: {output} holds {held}; this run has found none"]
     saving.save(output, lambda: result.write(output))
+    return []
+
+
+def _write_table(saving: Saving, result: Result, output: str) -> list[str]:
+    """Write the measures of layers or groups, unless nothing has been measured; say so."""
+    table = result.csv()
+    if table is None:
+        return [f"not written: {output} has what was measured, and no plan has been executed"]
+    from tilewright.core.files import write_atomically
+
+    saving.save(output, lambda: write_atomically(Path(output), table))
     return []
 
 
@@ -146,14 +175,16 @@ def _report(saving: Saving, problem: Instance, result: Result, report: str) -> l
 
 
 class _Progress:
-    """A line with time, incumbent, bound and gap, on a terminal only."""
+    """What goes on: on a terminal one line, elsewhere one for each layer that takes its time."""
 
-    def __init__(self, enabled: bool) -> None:
-        self.enabled = enabled and sys.stderr.isatty()
+    def __init__(self, time_limit: float, enabled: bool) -> None:
+        self.enabled, self.terminal = enabled, enabled and sys.stderr.isatty()
+        self.limit = _clock(time_limit)
         self.status: Any = None
+        self._part = ""
 
     def __enter__(self) -> _Progress:
-        if self.enabled:
+        if self.terminal:
             from rich.console import Console
 
             self.status = Console(stderr=True).status("starting")
@@ -171,10 +202,27 @@ class _Progress:
         else:
             note_compiling(text)
 
-    def show(self, seconds: float, objective: int | None, bound: int | None) -> None:
-        if self.status is not None:
-            from tilewright.run.summary import gap_shown, shown
+    def part(self, part: PartInHand) -> None:
+        """Show which layer is in hand, or say which has ended."""
+        which = f"layer {part.number} of {part.many}"
+        if self.terminal:
+            self._part = f"{which}, "
+        elif self.enabled and part.ended:
+            note(f"{which}, {part.name}: {_known(part.objective, part.bound)}")
 
-            gap = gap_shown(objective, bound)
-            found = f"best {shown(objective)}   bound {shown(bound)}"
-            self.status.update(f"{seconds:5.0f} s   {found}   gap {gap}")
+    def show(self, seconds: float, objective: int | None, bound: int | None) -> None:
+        """Show where the whole stands."""
+        if self.status is not None:
+            self.status.update(f"{self._part}{_clock(seconds)} of {self.limit}, {_known(objective, bound)}")
+
+
+def _clock(seconds: float) -> str:
+    """Show a time as minutes and seconds."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes:02}:{rest:02}"
+
+
+def _known(objective: int | None, bound: int | None) -> str:
+    from tilewright.run.summary import gap_shown, shown
+
+    return f"best {shown(objective)}, bound {shown(bound)}, gap {gap_shown(objective, bound)}"

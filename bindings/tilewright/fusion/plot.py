@@ -6,7 +6,7 @@ Totals are the report's; what they consist of, and what operations alone would t
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -41,8 +41,10 @@ from tilewright.plotting import (
     busy_share,
     byte_unit,
     colour_patches,
+    common_prefix,
     dimensions,
     in_bytes,
+    joined_names,
     leave_blank,
     relative_change,
     shortened,
@@ -83,8 +85,8 @@ LINES = {"stays on chip": (BLUE, 1.8), "through DRAM": (EDGE, 0.7)}
 
 LEFT, GAP, MARGIN = 0.35, 0.5, 0.1
 """Inches left of the drawings, between them, and around the graph."""
-BARS, NAMES = 6.1, 2.75
-"""Inches of the panel of what groups move, and of the names in it."""
+BARS, NAMES, TIMES = 7.4, 2.75, 1.6
+"""Inches of the panel of what groups move, of the names in it, and of how long they take."""
 FACT_COLUMNS = FactColumns(pitch=6.8, label_width=0.75, max_length=92)
 SIZES = ((8.5, 24, 5.5), (8.5, 22, 8.5), (7.5, 20, 8.5), (6.5, 18, 8.5), (6.0, 18, 11.0))
 """Points and characters of names, and inches of height: the first are taken whose graph is not wide."""
@@ -97,7 +99,7 @@ LANE = 0.23
 
 
 def draw(problem: Problem, plan: Plan, report: Report, path: str | Path, *, title: str | None = None) -> None:
-    """Draw a plan on one sheet, PNG or SVG by the path's suffix; see `core.room.Pictures.draw`."""
+    """Draw a plan on one sheet, PNG, SVG or PDF by the path's suffix; see `core.room.Pictures.draw`."""
     plotting.checked_suffix(path, ACCEPTED)
     plotting.save(sheet(problem, plan, report, title=title), path)
 
@@ -115,7 +117,7 @@ def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = N
         return page.figure
     labelled = rows(problem, {"facts": report.facts})
     page = Sheet(title or what, [what] if title else [], report, labelled=labelled, columns=FACT_COLUMNS)
-    moved = _Moved.of(problem, plan, drawn.groups.colours)
+    moved = _Moved.of(problem, plan, drawn.groups.colours, report)
     runs = _Runs.of(problem, most_saved(problem, plan))
     width = max(SHEET_WIDTH, LEFT + drawn.width + GAP + BARS + LEFT)
     height = max(key + drawn.height, moved.least_height) + 0.6
@@ -131,7 +133,7 @@ def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = N
 def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None) -> Axes:
     """Draw what each group moves from and to DRAM, and above it what its operations move alone.
 
-    Names of groups stand to the left of the axes, `NAMES` inches wide.
+    Names of groups stand to the left of the axes, `NAMES` inches wide, and what they take to the right.
 
     See `core.room.Pictures.plot`.
     """
@@ -140,9 +142,10 @@ def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None
         ax = axes_or_new(ax, 5.0, 2.0)
         leave_blank(ax, title, textwrap.fill(plotting.warning(report), 60))
         return ax
-    moved = _Moved.of(problem, plan, Groups.of(problem, plan).colours)
+    moved = _Moved.of(problem, plan, Groups.of(problem, plan).colours, report)
     if ax is None:
-        ax = axes_or_new(None, 4.5, max(0.3 * len(moved.rows), 1.0), left=NAMES + 0.2, above=0.7)
+        height = max(0.3 * len(moved.rows), 1.0)
+        ax = axes_or_new(None, 4.5, height, left=NAMES + 0.2, right=TIMES + 0.2, above=0.7)
     _group_traffic(ax, moved)
     ax.set_title(title, pad=20)
     handles = colour_patches(PARTS.items())
@@ -186,9 +189,11 @@ def timeline(
 def _described(problem: Problem) -> str:
     """Say what runs on what."""
     machine, count = problem.machine, len(problem.ops)
+    hosted = sum(op.engine == HOST for op in problem.ops)
     arrays = f"{machine.arrays} × " if machine.arrays > 1 else ""
     return (
-        f"{count} operation{'s' * (count > 1)} of {problem.network.name or 'a network'} on "
+        f"{count} operation{'s' * (count > 1)} of {problem.network.name or 'a network'}"
+        f"{f', {hosted} of them for the host,' * bool(hosted)} on "
         f"{arrays}{dimensions(*machine.conv_array)} MACs, {machine.clock_mhz} MHz, "
         f"{machine.buffer_bytes / 1000:,.6g} kB on chip"
     )
@@ -286,8 +291,9 @@ class Drawing:
         several = max(map(len, self.groups.members)) > 1
         self.key += [words for words in LINES if "chip" not in words or several]
         producers = [op.producers for op in problem.ops]
+        shared = len(common_prefix([op.name for op in problem.ops]))
         for self.points, max_length, height in SIZES:
-            self.names = [shortened_to_end(op.name, max_length) for op in problem.ops]
+            self.names = [shortened_to_end(op.name[shared:], max_length) for op in problem.ops]
             tall = self.points / 72 * 1.3 + 0.06
             wide = self.points / 72 * max(map(text_width, self.names)) + 0.22
             columns = -(-max(ranks(producers)) * 2 * tall // height)
@@ -316,7 +322,7 @@ def _graph(axes: Axes, problem: Problem, drawn: Drawing) -> None:
         if len(nodes) > 1:
             first = layers.x[Item(nodes[0])] - 0.5 * wide, layers.y[layers.row[nodes[0]]] - 0.5 * tall
             _badge(axes, first, number, groups.colours[number], 0.85 * drawn.points)
-    _key(axes, drawn)
+    _key(axes, problem, drawn)
 
 
 def _edges(axes: Axes, drawn: Drawing) -> None:
@@ -388,7 +394,7 @@ def _operations(axes: Axes, problem: Problem, drawn: Drawing) -> None:
         )
 
 
-def _key(axes: Axes, drawn: Drawing) -> None:
+def _key(axes: Axes, problem: Problem, drawn: Drawing) -> None:
     """Say above the graph what shapes and lines mean."""
     from matplotlib.lines import Line2D
 
@@ -408,14 +414,15 @@ def _key(axes: Axes, drawn: Drawing) -> None:
         fontsize=8,
         handletextpad=0.6,
     )
-    fused = sum(len(nodes) > 1 for nodes in drawn.groups.members)
-    alone = len(drawn.groups.members) - fused
-    counts = [(fused, "group"), (alone, "operation")]
-    counted = [
-        f"{count} {what}{'s' * (count > 1)}" + " alone" * (what == "operation")
-        for count, what in counts
-        if count
+    members = drawn.groups.members
+    hosted = sum(len(nodes) == 1 and problem.ops[nodes[0]].engine == HOST for nodes in members)
+    fused = sum(len(nodes) > 1 for nodes in members)
+    counts = [
+        (fused, "fused group", ""),
+        (len(members) - fused - hosted, "operation", " alone"),
+        (hosted, "operation", " on the host"),
     ]
+    counted = [f"{count} {what}{'s' * (count > 1)}{where}" for count, what, where in counts if count]
     axes.set_title(f"(a) The graph: {', '.join(counted)}", y=1 + (drawn.key_height - 0.3) / drawn.height)
 
 
@@ -470,10 +477,13 @@ class _Row(NamedTuple):
     ----------
     number
         Of the group in the plan; None for what several groups move.
+    time
+        How long it takes, and the engine that limits it.
     """
 
     number: int | None
     words: str
+    time: str
     colour: str
     before: Numbers
     after: Numbers
@@ -487,7 +497,7 @@ class _Moved(NamedTuple):
     after: Numbers
 
     @classmethod
-    def of(cls, problem: Problem, plan: Plan, colours: Sequence[str]) -> _Moved:
+    def of(cls, problem: Problem, plan: Plan, colours: Sequence[str], report: Report) -> _Moved:
         numbers = {op.name: op.number for op in problem.ops}
         moved_by_key: dict[object, Numbers] = {}
 
@@ -498,20 +508,29 @@ class _Moved(NamedTuple):
                 moved_by_key[key] = traffic_of(fused, tile)
             return moved_by_key[key]
 
-        shown = []
+        shown, executed = [], iter(report.facts["groups"])
         for number, group in enumerate(plan.groups):
             if group.tile is None:
                 continue
+            time = _time_and_limit(next(executed))
             nodes = tuple(numbers[name] for name in group.nodes)
             alone = [moved((node,), _alone(problem, node).tile) for node in nodes]
             after = moved(nodes, group.tile)
-            shown.append(_Row(number, " + ".join(group.nodes), colours[number], np.sum(alone, axis=0), after))
+            words, before = joined_names(group.nodes), np.sum(alone, axis=0)
+            shown.append(_Row(number, words, time, colours[number], before, after))
         return cls(_largest(shown), *_sums(shown))
 
     @property
     def least_height(self) -> float:
         """Inches below which the rows cannot be read."""
-        return 1.5 + 0.14 * len(self.rows)
+        return 1.6 + 0.14 * len(self.rows)
+
+
+def _time_and_limit(executed: Mapping[str, Any]) -> str:
+    """Say how many cycles a group takes, and which engine is busy for most of them."""
+    busy = executed["busy"]
+    engine = max(busy, key=busy.__getitem__)
+    return f"{executed['cycles']:,}  {engine} {100 * busy[engine] / executed['cycles']:.0f} %"
 
 
 def _largest(moved: Sequence[_Row]) -> list[_Row]:
@@ -522,7 +541,7 @@ def _largest(moved: Sequence[_Row]) -> list[_Row]:
     kept = [row for row in order[: MAX_ROWS - 1] if row.colour != ALONE] or order[: MAX_ROWS - 1]
     others = [row for row in moved if all(row is not other for other in kept)]
     kept.sort(key=lambda row: row.number or 0)
-    return [*kept, _Row(None, f"{len(others)} other groups", GREY, *_sums(others))]
+    return [*kept, _Row(None, f"{len(others)} other groups", "", GREY, *_sums(others))]
 
 
 def _sums(moved: Sequence[_Row]) -> tuple[Numbers, Numbers]:
@@ -564,7 +583,7 @@ def _alone(problem: Problem, number: int) -> Choice:
 
 def _traffic(page: Sheet, left: float, top: float, width: float, height: float, moved: _Moved) -> None:
     """Draw what each group moves, below what all of them do: operations alone above the plan."""
-    wide, under = width - NAMES - 0.35, 0.95
+    wide, under = width - NAMES - TIMES - 0.1, 1.05
     axes = page.axes(left + NAMES, top, wide, 0.5)
     _total_traffic(axes, moved)
     axes.set_title("(b) DRAM traffic of all groups, and of each", x=-NAMES / wide)
@@ -616,6 +635,7 @@ def _group_traffic(axes: Axes, moved: _Moved) -> None:
             axes.text(0, at, words, **style)
         elif (row.before != row.after).any():
             axes.text(longest[at], at, " " + relative_change(total, planned), **style)
+        axes.text(1 + TIMES / wide, at, row.time, transform=across, ha="right", **style)
     unit_bytes, unit = byte_unit(max(longest))
     axes.set_xlim(0, 1.16 * max(*longest, 1))
     axes.set_ylim(count - 0.5, -0.5)
@@ -625,6 +645,16 @@ def _group_traffic(axes: Axes, moved: _Moved) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / unit_bytes:g}"))
     axes.set_xlabel(f"{unit}; pale: each operation alone, with its best tile", loc="left")
+    axes.text(
+        1 + TIMES / wide,
+        -0.75,
+        "cycles, busiest engine",
+        transform=across,
+        ha="right",
+        va="bottom",
+        fontsize=8,
+        color=GREY,
+    )
 
 
 def _stack_parts(axes: Axes, y: Any, height: float, parts: Numbers, share: float) -> None:
@@ -816,7 +846,7 @@ def _time_title(problem: Problem, runs: _Runs, letter: str) -> str:
     def duration(cycles: int) -> str:
         return f"{problem.machine.milliseconds(cycles):.3g} ms"
 
-    names = shortened(" + ".join(runs.names), 90)
+    names = shortened(joined_names(runs.names), 90)
     if len(runs.names) == 1:
         return f"{letter}{names}: {duration(runs.fused.cycles)}"
     faster = runs.before / runs.fused.cycles

@@ -18,7 +18,7 @@ def rows(problem: Problem, report: dict[str, Any]) -> Rows:
     facts, machine = report["facts"], problem.machine
     shown = [
         ("time", f"{facts['milliseconds']:.3f} ms, {facts['gops']:,.1f} GOPs/s"),
-        ("groups", f"{len(facts['groups'])} of {facts['operations'] - len(facts['on_host'])} operations"),
+        ("groups", _counted(facts)),
         (
             "DRAM",
             f"{facts['traffic'] / 1e6:,.2f} MB, {facts['loaded_bytes'] / 1e6:,.2f} loaded and "
@@ -35,6 +35,15 @@ def rows(problem: Problem, report: dict[str, Any]) -> Rows:
         told = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
         shown.append(("host", f"{len(names)} operations, not counted: {told}"))
     return shown
+
+
+def _counted(facts: dict[str, Any]) -> str:
+    """Say how many groups there are, and how many of them are single operations."""
+    groups, operations = facts["groups"], facts["operations"] - len(facts["on_host"])
+    alone = sum(len(group["nodes"]) == 1 for group in groups)
+    parts = [f"{len(groups) - alone} fused"] if alone < len(groups) else []
+    parts += [f"{alone} alone"] if alone else []
+    return f"{len(groups)} of {operations} operations: {', '.join(parts)}"
 
 
 def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:

@@ -52,7 +52,7 @@ REFERENCE = "the reference convolution"
 
 
 def draw(problem: Problem, plan: Plan, report: Report, path: str | Path, *, title: str | None = None) -> None:
-    """Draw a plan: PNG and SVG are one sheet, GIF is an animation of the steps.
+    """Draw a plan: PNG, SVG and PDF are one sheet, GIF is an animation of the steps.
 
     A plan that breaks a rule is drawn up to the violation, which the title names.
 

@@ -37,7 +37,7 @@ def draw_comparison(rows: Sequence[Mapping[str, Any]], path: str | Path) -> None
         One mapping per instance and method, with the keys ``instance``, ``method``, ``objective`` and
         ``bound``; objective and bound are integers or None.
     path
-        Where to write; PNG or SVG by its suffix.
+        Where to write; PNG, SVG or PDF by its suffix.
 
     Raises
     ------

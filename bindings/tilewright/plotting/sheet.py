@@ -157,7 +157,7 @@ class Sheet:
         return add_axes(self.figure, left, top, width, height)
 
     def save(self, path: str | Path) -> None:
-        """Write the figure as PNG or SVG, by the path's suffix.
+        """Write the figure as PNG, SVG or PDF, by the path's suffix.
 
         Raises
         ------

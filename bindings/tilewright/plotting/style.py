@@ -28,11 +28,14 @@ INK, GREY, PALE = "#222222", "#777777", "#DDDDDD"
 TENSORS = {"input": BLUE, "kernels": ORANGE, "output": GREEN}
 """Colours of the tensors that every room has; the others take the rest of the palette in turn."""
 
-ACCEPTED = (".png", ".svg")
+ACCEPTED = (".png", ".svg", ".pdf")
 """Suffixes of the files that `save` writes."""
 
 LIMIT_LINE: dict[str, Any] = {"color": INK, "linewidth": 1, "linestyle": (0, (5, 2))}
 """How a limit of the machine is drawn: a memory's capacity, the number of PEs."""
+
+UNSTABLE = {".png": "Software", ".svg": "Date", ".pdf": "CreationDate"}
+"""What a format says that is not the picture's."""
 
 DPI = 120
 SHEET_WIDTH = 13.0
@@ -61,6 +64,7 @@ _STYLE: dict[str, Any] = {
     "legend.frameon": False,
     "legend.handlelength": 1.2,
     "svg.hashsalt": "tilewright",
+    "pdf.fonttype": 42,  # Letters that can be searched and edited.
     "text.parse_math": False,  # Names of instances and methods are not formulas.
     "xtick.color": INK,
     "xtick.labelsize": 8,
@@ -174,7 +178,7 @@ def text_colour(colour: str) -> str:
 
 @style()
 def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure as PNG or SVG, by the path's suffix: complete or not at all, the same bytes each time.
+    """Write a figure as its path's suffix says: complete or not at all, the same bytes each time.
 
     Raises
     ------
@@ -183,6 +187,5 @@ def save(figure: Figure, path: str | Path) -> None:
     """
     ending = checked_suffix(path)
     content = BytesIO()
-    metadata = {"Software": None} if ending == ".png" else {"Date": None}
-    figure.savefig(content, format=ending[1:], metadata=metadata)
+    figure.savefig(content, format=ending[1:], metadata={UNSTABLE[ending]: None})
     write_atomically(Path(path), content.getvalue())

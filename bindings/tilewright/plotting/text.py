@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Sequence
 from functools import lru_cache
 
 
@@ -73,6 +74,24 @@ def shortened_to_fit(words: str, inches: float, points: float) -> str:
     longest = min(len(words) - 1, 200)
     fits = bisect_right(range(longest), max_width, key=lambda left: text_width(cut(left)))
     return cut(max(1, fits - 1))
+
+
+def common_prefix(names: Sequence[str]) -> str:
+    """Return what several names begin with, up to a slash or another mark between the parts of names."""
+    if len(names) < 2:
+        return ""
+    first, last = min(names), max(names)
+    length = next(
+        (at for at, pair in enumerate(zip(first, last, strict=False)) if len({*pair}) > 1), len(first)
+    )
+    return re.sub(r"[^/.:]*$", "", first[:length])
+
+
+def joined_names(names: Sequence[str]) -> str:
+    """Join names by plus signs, what they all begin with only once: ``fire2/: squeeze + expand``."""
+    prefix = common_prefix(names)
+    own = " + ".join(name[len(prefix) :] for name in names)
+    return f"{prefix.rstrip('/.:')}: {own}" if prefix else own
 
 
 @lru_cache(maxsize=4096)

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 
 def readable_steps(line: Timeline, max_steps: int = 40, max_actions: int = 400) -> int:
-    """Return how many first steps of a timeline can be drawn readably."""
-    steps = min(max_steps, int(line.step.max(initial=-1)) + 1)
+    """Return how many first steps of a timeline can be drawn readably; a few more are not left out."""
+    total = int(line.step.max(initial=-1)) + 1
+    steps = total if total <= 1.2 * max_steps else max_steps
     while steps > 1 and int((line.step < steps).sum()) > max_actions:
         steps -= 1
     return steps

@@ -72,6 +72,34 @@ def takes_start(room: str, method: str) -> bool:
     return proves(room, method) or catalogue.searches(catalogue.heuristic(room, method))
 
 
+@dataclass(frozen=True)
+class PartInHand:
+    """A part that is being solved, of a problem whose parts are solved one by one.
+
+    Attributes
+    ----------
+    number, many
+        Which of how many different ones it is, from 1.
+    name
+        Of the first of equal parts.
+    ended
+        Whether it has just been solved, for now: a part whose time was too short may have another turn.
+    objective, bound
+        Of the part itself, as far as they are known.
+    """
+
+    number: int
+    many: int
+    name: str
+    ended: bool
+    objective: int | None
+    bound: int | None
+
+
+def _ignore(_part: PartInHand) -> None:
+    """Take what nobody waits for."""
+
+
 @dataclass
 class Listener:
     """Whom a running method tells what its context does not take.
@@ -82,10 +110,13 @@ class Listener:
         Called with the versions of the solver, before it begins.
     on_failure
         Called with a sentence when one of several heuristics fails.
+    on_part
+        Called when a part is begun and when it has ended.
     """
 
     on_versions: Callable[[dict[str, str]], None]
     on_failure: Callable[[str], None]
+    on_part: Callable[[PartInHand], None] = _ignore
 
 
 def run_method(method: str, problem: Any, context: RunContext, listener: Listener) -> Outcome:
@@ -110,7 +141,7 @@ def _run_method(method: str, problem: Any, context: RunContext, listener: Listen
     if parts[0][1] is problem:
         return _run_on_part(method, problem, context, listener)
     proven = proves(room.name, method)
-    whole = _Parts(room, parts, context, proven)
+    whole = _Parts(room, parts, context, proven, listener.on_part)
 
     def run(part: Any, share: RunContext) -> Outcome:
         return _run_on_part(room.only_method(part) or method, part, share, listener)
@@ -182,11 +213,17 @@ class _Parts:
     """The layers of a network, one after the other, equal ones once; their plans make the network's."""
 
     def __init__(
-        self, room: Room[Any, Any], parts: Sequence[tuple[str, Any]], context: RunContext, proves: bool
+        self,
+        room: Room[Any, Any],
+        parts: Sequence[tuple[str, Any]],
+        context: RunContext,
+        proves: bool,
+        on_part: Callable[[PartInHand], None] = _ignore,
     ) -> None:
-        self.room, self.context, self.proves = room, context, proves
+        self.room, self.context, self.proves, self.on_part = room, context, proves, on_part
         self.sequence = [id(part) for _, part in parts]
         self.distinct = {id(part): part for _, part in parts}
+        self.names = {id(part): name for name, part in reversed(parts)}
         starts = [None] * len(parts) if context.start is None else context.start.split()
         self.plans = dict(zip(self.sequence, starts, strict=True))
         self.costs = {
@@ -241,10 +278,18 @@ class _Parts:
             on_plan=partial(self._found, key),
             on_bound=partial(self._proved, key),
         )
+        self._tell(key, ended=False)
         outcome = method(self.distinct[key], share_of_it)
         if outcome.bound is not None:
             self._proved(key, outcome.bound)
+        self._tell(key, ended=True)
         return outcome
+
+    def _tell(self, key: int, *, ended: bool) -> None:
+        """Say which layer is in hand."""
+        number, many = list(self.distinct).index(key) + 1, len(self.distinct)
+        known = self.costs[key], self.bounds[key]
+        self.on_part(PartInHand(number, many, self.names[key], ended, *known))
 
     def complete(self, method: Callable[[Any, RunContext], Outcome]) -> None:
         """Run another method on the layers that have no plan."""

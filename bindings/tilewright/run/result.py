@@ -18,7 +18,7 @@ from tilewright.core.version import __version__
 from tilewright.run import json_file
 from tilewright.run.instance import Instance
 from tilewright.run.methods import methods
-from tilewright.run.summary import gap_shown, html, shown, text
+from tilewright.run.summary import csv_text, flat, gap_shown, html, shown, text
 from tilewright.spec.errors import InputError
 
 if TYPE_CHECKING:
@@ -161,7 +161,22 @@ class Result:
         """
         if self.report is None or self.problem is None:
             return []
-        return [_flat(record) for record in room_of(self.problem).records(self.problem, self.report)]
+        return [flat(record) for record in room_of(self.problem).records(self.problem, self.report)]
+
+    def csv(self) -> str | None:
+        """Return the measures of each layer, group or point of a front as CSV, None where there are none.
+
+        A plan without parts has one line. Columns are the measures' names (docs/formats.md, Measures).
+        """
+        measures = (self.report or {}).get("measures")
+        if measures is None:
+            return None
+        if "front" in measures:
+            return csv_text(map(flat, measures["front"]))
+        for parts, one in (("layers", "layer"), ("groups", "group")):
+            if parts in measures:
+                return csv_text({one: name} | flat(part) for name, part in measures[parts].items())
+        return csv_text([{"instance": self.instance} | flat(measures)])
 
     def to_dataframe(self) -> Any:
         """Return `records` as a pandas DataFrame, or as they are where pandas is not installed."""
@@ -249,14 +264,6 @@ class Result:
 def _stored() -> list[Field[Any]]:
     """Return the fields that a file holds."""
     return [field for field in fields(Result) if field.name != "problem"]
-
-
-def _flat(table: dict[str, Any], path: str = "") -> dict[str, Any]:
-    """Return a table without tables in it."""
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        flat |= _flat(value, f"{path}{key}.") if isinstance(value, dict) else {f"{path}{key}": value}
-    return flat
 
 
 def _is_int(value: Any) -> bool:

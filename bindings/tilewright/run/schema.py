@@ -8,26 +8,17 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 
+from tilewright.codegen.schedule.forms import AnySchedule, FusedTile
 from tilewright.core.context import Status
+from tilewright.core.forms import Amounts, Count, Counts, NonNegative, RoomName, Table
 from tilewright.run.finding import State
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-Room = Literal["grouping", "tiling", "allocation", "fusion"]
-Count = Annotated[int, Field(ge=0)]
-NonNegative = Annotated[float, Field(ge=0)]
 Duration = Literal["serial", "lockstep", "scheduled"]
-Amounts = dict[str, Count]
-Counts = list[int]
 Former = Field(default=None, deprecated=True, description="Former form; `measures` says it with units.")
-
-
-class Table(BaseModel):
-    """A table that has these keys and no others."""
-
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 
 # Measures -------------------------------------------------------------------------------------------
@@ -382,18 +373,6 @@ class Pipeline(InCycles):
     """How many of them were executed."""
 
 
-class FusedTile(Table):
-    """How a group is cut up (docs/formats.md, Plans)."""
-
-    rows: Count
-    columns: Count
-    kernels: Count
-    channels: Count
-    halo: str
-    order: str
-    parameters: str
-
-
 class FusedTotals(Table):
     """Of a group of operations, or of all groups."""
 
@@ -511,7 +490,7 @@ class Result(Table):
     """A result file, and what ``solve --json`` prints."""
 
     format: Literal[1]
-    room: Room
+    room: RoomName
     instance: str
     """Name of what was solved."""
     instance_sha256: str
@@ -539,11 +518,11 @@ class Result(Table):
     """What proves the bound: a method, or the room's bound."""
     grounds: str | None = None
     """What a method's proof rests on, in a sentence."""
-    failures: list[str] = []
+    failures: list[str] = Field(default=[])
     interrupted: bool = False
-    trace: list[TracePoint] = []
+    trace: list[TracePoint] = Field(default=[])
     """``[seconds, objective, bound]`` from the first plan to the end."""
-    versions: dict[str, str] = {}
+    versions: dict[str, str] = Field(default={})
     simulated: bool = True
     """Whether the objective is the simulator's; else it is the closed form's, and there is no report."""
     confirmed_by: str | None = None
@@ -603,14 +582,14 @@ class Emitted(Table):
 class RoomRow(Table):
     """A room in ``list``."""
 
-    room: Room
+    room: RoomName
     decides: str
 
 
 class ModelRow(Table):
     """A formulation in ``list``."""
 
-    room: Room
+    room: RoomName
     model: str
     solvers: str
     what: str
@@ -619,7 +598,7 @@ class ModelRow(Table):
 class HeuristicRow(Table):
     """A heuristic in ``list``."""
 
-    room: Room
+    room: RoomName
     heuristic: str
     what: str
 
@@ -638,8 +617,36 @@ class SolverRow(Table):
 class InstanceRow(Table):
     """A bundled instance in ``list``."""
 
-    room: Room
+    room: RoomName
     instance: str
+    source: str
+
+
+class MachineRow(Table):
+    """A bundled machine in ``list``."""
+
+    machine: str
+    kind: str
+    rooms: str
+    """Those that take it."""
+    memories: str
+    memories_bytes: dict[str, Count | Amounts | None]
+    """Of an instance of each on-chip memory; null for no limit."""
+    pes: Count
+    macs_per_cycle: Count
+    """Of all of them."""
+    clock_mhz: NonNegative
+    source: str
+
+
+class NetworkRow(Table):
+    """A bundled network in ``list``."""
+
+    network: str
+    layers: Count
+    convolutions: Count
+    """With fully connected layers and matrix products."""
+    macs: Count
     source: str
 
 
@@ -651,11 +658,23 @@ class Lists(Table):
     heuristics: list[HeuristicRow]
     solvers: list[SolverRow]
     instances: list[InstanceRow]
+    machines: list[MachineRow]
+    networks: list[NetworkRow]
 
 
-OneList = list[RoomRow] | list[ModelRow] | list[HeuristicRow] | list[SolverRow] | list[InstanceRow]
+OneList = (
+    list[RoomRow]
+    | list[ModelRow]
+    | list[HeuristicRow]
+    | list[SolverRow]
+    | list[InstanceRow]
+    | list[MachineRow]
+    | list[NetworkRow]
+)
 
-Document = Result | Simulation | list[Result | Failed] | list[Finding] | Emitted | Lists | OneList
+Document = (
+    Result | Simulation | list[Result | Failed] | list[Finding] | Emitted | AnySchedule | Lists | OneList
+)
 """Anything that is printed or written."""
 
 

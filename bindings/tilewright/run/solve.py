@@ -19,7 +19,7 @@ from tilewright.core.portfolio import Portfolio
 from tilewright.core.room import Room, room_of, unit_of
 from tilewright.run import compiling, second_route
 from tilewright.run.instance import Instance, digest, read
-from tilewright.run.methods import Listener, check_method, proves, run_method, takes_start
+from tilewright.run.methods import Listener, PartInHand, check_method, proves, run_method, takes_start
 from tilewright.run.result import Result, versions
 from tilewright.run.shares import Share, alike, shares, successors
 from tilewright.run.summary import relative_gap
@@ -135,6 +135,7 @@ def solve(
     seed: int = 0,
     on_plan: Callable[[Any, int], None] | None = None,
     progress: Progress | None = None,
+    on_part: Callable[[PartInHand], None] | None = None,
     on_compile: compiling.Tell | None = None,
     stop: threading.Event | None = None,
     started: float | None = None,
@@ -164,6 +165,9 @@ def solve(
         Called with every better plan and its objective, as soon as it is found.
     progress
         Called several times a second with seconds, incumbent and bound.
+    on_part
+        Called when a worker begins a layer of a network whose layers are solved one by one, and when it has
+        ended it: of a method that proves, or of the only one.
     on_compile
         Called with a sentence before something is compiled, which takes up to a minute, once.
     stop
@@ -201,7 +205,7 @@ def solve(
     if isinstance(method, str):
         check_method(room.name, method)
     incumbent = Incumbent(room, problem, started, on_plan)
-    run = _Run(incumbent, threads or os.cpu_count() or 1, seed, progress, stop, on_compile)
+    run = _Run(incumbent, threads or os.cpu_count() or 1, seed, progress, stop, on_compile, on_part)
     interrupted = False
     try:
         run.compile([])
@@ -254,9 +258,11 @@ class _Run:
         progress: Progress | None,
         stop: threading.Event | None,
         on_compile: compiling.Tell | None = None,
+        on_part: Callable[[PartInHand], None] | None = None,
     ) -> None:
         self.room, self.incumbent, self.threads, self.seed = incumbent.room, incumbent, threads, seed
         self.progress, self.stop, self.on_compile = progress, stop, on_compile
+        self.on_part = on_part
         self.deadline = float("inf")
         self.optional = self.alone = False
         self.failures: list[str] = []
@@ -427,6 +433,8 @@ class _Run:
             incumbent.offer(plan, proven=proves(self.room.name, method))
         elif kind == "bound":
             incumbent.raise_bound(event["bound"], method, event["grounds"])
+        elif kind == "part":
+            self._tell_part(method, PartInHand(**{name: event[name] for name in event if name != "event"}))
         elif kind == "started":
             self.versions |= event["versions"]
         elif kind == "failure":
@@ -439,6 +447,11 @@ class _Run:
             self._take_outcome(method, Outcome(**outcome))
         # The only method ends by itself, and still has to say how.
         return incumbent.closed and not self.alone
+
+    def _tell_part(self, method: str, part: PartInHand) -> None:
+        """Hand on which part is in hand, unless another method's parts are told."""
+        if self.on_part is not None and (self.alone or proves(self.room.name, method)):
+            self.on_part(part)
 
     def _take_error(self, method: str, error: TilewrightError) -> None:
         """Raise what ends the run; note what other methods make up for."""

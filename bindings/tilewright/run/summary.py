@@ -2,10 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from typing import Any
 
 from tilewright.core.room import Rows
+
+
+def flat(table: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Return a table without tables in it; keys of nested ones are joined by dots."""
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        found |= flat(value, f"{path}{key}.") if isinstance(value, Mapping) else {f"{path}{key}": value}
+    return found
+
+
+def csv_text(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return rows as CSV with a header: numbers as they are, lists as JSON, what a row lacks empty."""
+    told = [
+        {key: json.dumps(value) if isinstance(value, list | dict) else value for key, value in row.items()}
+        for row in rows
+    ]
+    columns = list(dict.fromkeys(key for row in told for key in row))
+    writer = csv.DictWriter(file := io.StringIO(), columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(told)
+    return file.getvalue()
 
 
 def shown(value: int | None) -> str:

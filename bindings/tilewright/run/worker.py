@@ -15,6 +15,7 @@ import queue
 import shutil
 import signal
 import threading
+from dataclasses import asdict
 from typing import IO, Any
 
 from tilewright.core import catalogue
@@ -84,6 +85,7 @@ def _run(job: dict[str, Any], events: IO[str]) -> Any:
     listener = Listener(
         on_versions=lambda versions: _send(events, event="started", versions=versions),
         on_failure=lambda message: _send(events, event="failure", message=message),
+        on_part=lambda part: _send(events, event="part", **asdict(part)),
     )
     return run_method(job["method"], problem, context, listener)
 

@@ -35,7 +35,7 @@ from tilewright.plotting import (
     with_prefix,
 )
 from tilewright.simulator.report import Names
-from tilewright.tiling import objective
+from tilewright.tiling import best_bound, objective
 from tilewright.tiling.dsp import nest_of
 from tilewright.tiling.dsp.nest import C, G, K, N, Nest, X, Y
 from tilewright.tiling.dsp.plan import LOOPS, DspPlan
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
     from tilewright.simulator import Report
 
+MOST_LAYERS = 60
+"""Most rows of a network's picture."""
 ACCEPTED = plotting.ACCEPTED
 """Suffixes of the files that `draw` writes."""
 
@@ -73,7 +75,7 @@ UNITS = {
 
 
 def draw(problem: Problem, plan: Plan, report: Report, path: str | Path, *, title: str | None = None) -> None:
-    """Draw a plan on one sheet, PNG or SVG by the path's suffix; see `core.room.Pictures.draw`."""
+    """Draw a plan on one sheet, PNG, SVG or PDF by the path's suffix; see `core.room.Pictures.draw`."""
     plotting.checked_suffix(path, ACCEPTED)
     plotting.save(sheet(problem, plan, report, title=title), path)
 
@@ -102,11 +104,11 @@ def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None
         ax = axes_or_new(ax, 6.3, 3.6)
         _capacities(ax, problem, report)
     elif problem.network is not None:
-        names = _layer_names(problem, report)
-        left, height = _names_width(names), _row_pitch(names) * len(names) + 0.1
+        rows = _rows(problem, report)
+        left, height = _names_width(rows), _row_pitch(rows) * len(rows) + 0.1
         ax = axes_or_new(ax, 5.5, height, left=left, above=0.7)
-        _network_traffic(ax, names, _executed(report), problem)
-        _layer_rows(ax, names, label=True)
+        _network_traffic(ax, rows, _executed(report), problem)
+        _layer_rows(ax, rows, label=True)
     elif report.violation is None and "front" in report.facts:
         ax = axes_or_new(ax, 6.3, 3.6)
         if problem.machine.kind == "hierarchy":
@@ -443,28 +445,42 @@ def _timeline(axes: Axes, problem: Problem, report: Report, letter: str) -> None
 
 
 def _network_sheet(problem: Problem, report: Report, title: str | None) -> Figure:
-    names = _layer_names(problem, report)
+    rows = _rows(problem, report)
     page = _page(problem, report, _network_numbers(problem, report), title)
-    top, height = page.top + 0.65, _row_pitch(names) * len(names) + 0.1
+    top, height = page.top + 0.65, _row_pitch(rows) * len(rows) + 0.1
     figure = page.create(SHEET_WIDTH, top + height + 0.5)
-    left = _names_width(names)
+    left = _names_width(rows)
     width = (SHEET_WIDTH - left - 2.35) / 3
     traffic, time, rate = (page.axes(left + i * (width + 0.8), top, width, height) for i in range(3))
     executed = _executed(report)
-    _network_traffic(traffic, names, executed, problem, "(a) ")
-    _network_time(time, names, executed, problem)
+    _network_traffic(traffic, rows, executed, problem, "(a) ")
+    _network_time(time, rows, executed, problem)
     if problem.machine.kind == "hierarchy" and problem.machine.priced:
-        _network_energy(rate, names, executed)
+        _network_energy(rate, rows, executed)
     else:
-        _network_rate(rate, names, executed)
+        _network_rate(rate, rows, executed)
     for axes in (traffic, time, rate):
-        _layer_rows(axes, names, label=axes is traffic)
+        _layer_rows(axes, rows, label=axes is traffic)
     return figure
 
 
-def _layer_names(problem: Problem, report: Report) -> list[str]:
-    """Return the names of a network's layers."""
-    return [name for name, _ in report.layers] or [name for name, _ in problem.parts]
+class _LayerRow(NamedTuple):
+    """A row of a network's picture: a layer, or what small ones have together."""
+
+    words: str
+    layers: tuple[str, ...]
+
+
+def _rows(problem: Problem, report: Report) -> list[_LayerRow]:
+    """Return a row for each layer in order; of many layers those that take longest, and the rest as one."""
+    executed = _executed(report)
+    names = [name for name, _ in report.layers] or [name for name, _ in problem.parts]
+    if len(names) <= MOST_LAYERS:
+        return [_LayerRow(name, (name,)) for name in names]
+    duration = {name: sum(_time_split(one, problem).values()) for name, one in executed.items()}
+    names.sort(key=lambda name: -duration.get(name, 0))
+    kept, rest = names[: MOST_LAYERS - 1], names[MOST_LAYERS - 1 :]
+    return [*(_LayerRow(name, (name,)) for name in kept), _LayerRow(f"{len(rest)} other layers", tuple(rest))]
 
 
 def _executed(report: Report) -> dict[str, Report]:
@@ -472,24 +488,24 @@ def _executed(report: Report) -> dict[str, Report]:
     return {name: layer for name, layer in report.layers if layer.violation is None}
 
 
-def _row_pitch(names: Sequence[str]) -> float:
+def _row_pitch(rows: Sequence[_LayerRow]) -> float:
     """Return the inches from one layer's row to the next."""
-    return 0.2 if len(names) > 20 else 0.26
+    return 0.2 if len(rows) > 20 else 0.26
 
 
-def _names_width(names: Sequence[str]) -> float:
+def _names_width(rows: Sequence[_LayerRow]) -> float:
     """Return the inches that names take to the left of the axes."""
-    return 0.35 + 0.072 * min(max(len(name) for name in names), 34)
+    return 0.35 + 0.072 * min(max(len(row.words) for row in rows), 34)
 
 
-def _layer_rows(axes: Axes, names: Sequence[str], *, label: bool) -> None:
+def _layer_rows(axes: Axes, rows: Sequence[_LayerRow], *, label: bool) -> None:
     """Give axes a row for each layer, with its name if they are the leftmost, and an axis of numbers."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    axes.set_ylim(len(names) - 0.4, -0.6)
-    shown = [shortened(name, 34) for name in names] if label else []
-    axes.set_yticks(range(len(names)), shown, parse_math=False)
-    axes.tick_params(axis="y", length=0, labelsize=7.5 if len(names) > 20 else 8.5)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    shown = [shortened(row.words, 34) for row in rows] if label else []
+    axes.set_yticks(range(len(rows)), shown, parse_math=False)
+    axes.tick_params(axis="y", length=0, labelsize=7.5 if len(rows) > 20 else 8.5)
     axes.grid(axis="x", color=PALE, linewidth=0.6)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: with_prefix(x) if x else "0"))
@@ -525,59 +541,92 @@ def _cycles(report: Report) -> int:
 
 
 def _network_traffic(
-    axes: Axes, names: Sequence[str], executed: Mapping[str, Report], problem: Problem, letter: str = ""
+    axes: Axes, rows: Sequence[_LayerRow], executed: Mapping[str, Report], problem: Problem, letter: str = ""
 ) -> None:
     """Stack the traffic of each layer by tensor, with a tick for what every plan moves."""
-    parts = {part.name: part.problem for part in problem.parts}
     totals = {
         name: [_totals(one, table) for table in (one.loaded, one.written)] for name, one in executed.items()
     }
     present = dict.fromkeys(tensor for pair in totals.values() for table in pair for tensor in table)
     tensors = [*(name for name in TENSORS if name in present), *(n for n in present if n not in TENSORS)]
+    needed = _least_traffic(problem)
     least, moved = 0, 0
-    for row, name in enumerate(names):
-        if name not in executed:
+    for at, row in enumerate(rows):
+        tables = [table for name in row.layers if name in executed for table in totals[name]]
+        if not tables:
             continue
-        sizes = [sum(table.get(tensor, 0) for table in totals[name]) for tensor in tensors]
-        moved += stack_bars(axes, row, zip(sizes, map(_colour, tensors), strict=True), height=0.72)
-        if problem.machine.kind == "dsp":
-            part = parts[name]
-            needed = (
-                part.operation.elements
-                if part.operation is not None
-                else nest_of(part.one_layer, problem.machine).compulsory
-            )
-            axes.plot([needed, needed], [row - 0.42, row + 0.42], color=INK, linewidth=1.3)
-            least += needed
-    compared = f": {ratio(moved / least)} compulsory (ticks)" if least else ", elements"
+        sizes = [sum(table.get(tensor, 0) for table in tables) for tensor in tensors]
+        moved += stack_bars(axes, at, zip(sizes, map(_colour, tensors), strict=True), height=0.72)
+        if needed:
+            least += _tick(axes, at, [needed[name] for name in row.layers if name in executed])
+    what = "compulsory" if problem.machine.kind == "dsp" else "the bound"
+    compared = f": {ratio(moved / least)} {what} (ticks)" if least else ", elements"
     axes.set_title(f"{letter}Traffic{compared}", pad=20)
     handles = colour_patches((name, _colour(name)) for name in tensors)
     axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=4, fontsize=8)
 
 
+def _tick(axes: Axes, row: int, least: Sequence[float]) -> Any:
+    """Mark in a row what no plan goes below, of all its layers together; return it."""
+    total = sum(least)
+    axes.plot([total, total], [row - 0.42, row + 0.42], color=INK, linewidth=1.3)
+    return total
+
+
+def _least_traffic(problem: Problem) -> dict[str, int]:
+    """Return what no plan of each layer moves less than; empty where it is not known."""
+    machine = problem.machine
+    if machine.kind == "dsp":
+        return {
+            name: nest_of(part.one_layer, machine).compulsory
+            if part.operation is None
+            else part.operation.elements
+            for name, part in problem.parts
+        }
+    return _bounds(problem) if machine.kind == "npu" and problem.minimise == "accesses" else {}
+
+
+def _bounds(problem: Problem) -> dict[str, int]:
+    """Return the bound of each layer that is known without a search."""
+    known = {id(part): part for _, part in problem.parts}
+    values = {key: best_bound(part).value for key, part in known.items()}
+    return {name: values[id(part)] for name, part in problem.parts}
+
+
 SPLIT = {
     "computing": "#AEBAC6",
+    "transfers": "#3F4D5C",
     "DMA set-up": "#3F4D5C",
     "waiting for the bus": YELLOW,
     "waiting for a memory": YELLOW,
     "between layers": GREEN,
-    "other": SKY,
 }
 """Of what a layer's time consists, and its colours."""
 
 
-def _network_time(axes: Axes, names: Sequence[str], executed: Mapping[str, Report], problem: Problem) -> None:
-    """Stack each layer's cycles: computing, setting up transfers, waiting."""
+def _network_time(
+    axes: Axes, rows: Sequence[_LayerRow], executed: Mapping[str, Report], problem: Problem
+) -> None:
+    """Stack each layer's time: computing, setting up transfers, waiting; with a tick for its bound."""
     seen: set[str] = set()
-    for row, name in enumerate(names):
-        if name in executed:
-            split = {part: time for part, time in _time_split(executed[name], problem).items() if time}
-            stack_bars(axes, row, [(time, SPLIT[part]) for part, time in split.items()], height=0.72)
-            seen |= split.keys()
-    axes.set_title("(b) Microseconds" if problem.machine.kind == "npu" else "(b) Cycles", pad=20)
-    if problem.machine.kind != "npu":
-        handles = colour_patches((part, colour) for part, colour in SPLIT.items() if part in seen)
-        axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3, fontsize=8)
+    npu = problem.machine.kind == "npu"
+    bounds = _bounds(problem) if npu and problem.minimise == "time" else {}
+    spent, least = 0.0, 0.0
+    for at, row in enumerate(rows):
+        split: dict[str, float] = {}
+        layers = [name for name in row.layers if name in executed]
+        for name in layers:
+            for part, time in _time_split(executed[name], problem).items():
+                if time:
+                    split[part] = split.get(part, 0) + time
+        spent += stack_bars(axes, at, [(time, SPLIT[part]) for part, time in split.items()], height=0.72)
+        seen |= split.keys()
+        if bounds and layers:
+            least += _tick(axes, at, [1e-6 * bounds[name] for name in layers])
+    compared = f": {ratio(spent / least)} the bound (ticks)" if least else ""
+    axes.set_title(f"(b) {'Microseconds' if npu else 'Cycles'}{compared}", pad=20)
+    handles = colour_patches((part, colour) for part, colour in SPLIT.items() if part in seen)
+    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3, fontsize=8)
 
 
 def _time_split(report: Report, problem: Problem) -> dict[str, float]:
@@ -587,7 +636,9 @@ def _time_split(report: Report, problem: Problem) -> dict[str, float]:
         time = report.facts["time_ps"] * 1e-6 if problem.machine.kind == "npu" else report.facts["cycles"]
         return {"between layers": time}
     if problem.machine.kind == "npu":
-        return {"other": report.facts.get("time_ps", total) * 1e-6}
+        # One stage after the other: what DRAM does not take, the cores do.
+        transfers = 0 if report.sequential is None else report.sequential.busy().get("dram", 0)
+        return {"computing": 1e-6 * (total - transfers), "transfers": 1e-6 * transfers}
     if problem.machine.kind == "hierarchy":
         cycles, computing = report.facts["cycles"], report.facts["multiplying_cycles"]
         return {"computing": computing, "waiting for a memory": cycles - computing}
@@ -597,31 +648,38 @@ def _time_split(report: Report, problem: Problem) -> dict[str, float]:
     return {"computing": compute, "DMA set-up": setup, "waiting for the bus": waiting}
 
 
-def _network_rate(axes: Axes, names: Sequence[str], executed: Mapping[str, Report]) -> None:
+def _network_rate(axes: Axes, rows: Sequence[_LayerRow], executed: Mapping[str, Report]) -> None:
     """Draw each layer's Ops per byte, or MACs per element where bytes are not known."""
-    rates = {}
-    for name, one in executed.items():
-        moved = _moved(one)
-        rates[name] = one.facts.get("ops_per_byte", one.total(one.macs) / moved if moved else 0.0)
     in_bytes = any("ops_per_byte" in one.facts for one in executed.values())
-    _network_bars(axes, names, rates)
+    rates = []
+    for row in rows:
+        layers = [executed[name] for name in row.layers if name in executed]
+        work = sum(one.total(one.macs) for one in layers)
+        moved = sum(
+            one.total(one.macs) / one.facts["ops_per_byte"] if in_bytes else _moved(one) for one in layers
+        )
+        rates.append(work / moved if moved else None)
+    _network_bars(axes, rates)
     axes.set_title("(c) Ops per byte" if in_bytes else "(c) MACs per element", pad=20)
 
 
-def _network_energy(axes: Axes, names: Sequence[str], executed: Mapping[str, Report]) -> None:
+def _network_energy(axes: Axes, rows: Sequence[_LayerRow], executed: Mapping[str, Report]) -> None:
     """Draw each layer's energy on a hierarchy with prices."""
-    energies = {name: one.facts["energy"] / 1e12 for name, one in executed.items()}
-    _network_bars(axes, names, energies)
-    axes.set_title(f"(c) Energy: {sum(energies.values()):,.1f} µJ", pad=20)
+    energies = []
+    for row in rows:
+        layers = [executed[name] for name in row.layers if name in executed]
+        energies.append(sum(one.facts["energy"] for one in layers) / 1e12 if layers else None)
+    _network_bars(axes, energies)
+    axes.set_title(f"(c) Energy: {sum(filter(None, energies)):,.1f} µJ", pad=20)
 
 
-def _network_bars(axes: Axes, names: Sequence[str], values: Mapping[str, float]) -> None:
-    """Draw a bar with its number for each layer that has a value."""
-    highest = max(values.values(), default=1)
-    for row, name in enumerate(names):
-        if name in values:
-            axes.barh(row, values[name], height=0.72, color=SKY, linewidth=0)
-            axes.text(values[name] + 0.012 * highest, row, f"{values[name]:.3g}", va="center", fontsize=7.5)
+def _network_bars(axes: Axes, values: Sequence[float | None]) -> None:
+    """Draw a bar with its number for each row that has a value."""
+    highest = max((value for value in values if value is not None), default=1)
+    for row, value in enumerate(values):
+        if value is not None:
+            axes.barh(row, value, height=0.72, color=SKY, linewidth=0)
+            axes.text(value + 0.012 * highest, row, f"{value:.3g}", va="center", fontsize=7.5)
     axes.set_xlim(0, highest * 1.12)
 
 

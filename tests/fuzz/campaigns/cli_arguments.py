@@ -94,7 +94,7 @@ def filled(word: str, rng: random.Random) -> str:
         case "OUT":
             return rng.choice(["out.json", "out", "é.json", "folder/out.json", "dsp.json", "dsp.toml"])
         case "PICTURE":
-            return rng.choice(["p.png", "p.svg", "p.gif", "p.bmp", "p", "out.json", ".png"])
+            return rng.choice(["p.png", "p.svg", "p.pdf", "p.gif", "p.bmp", "p", "out.json", ".png"])
         case "DIR":
             return rng.choice(["out", "new/er", "folder", "dsp.json"])
     return word

@@ -196,14 +196,17 @@ class Nest:
 
     def elements(self, operand: str, block: dict[str, int]) -> int:
         """Elements of an operand under a block."""
-        layer = self.layer
         if operand != "input":
             return prod(block[loop] for loop in USES[operand])
+        return block["g"] * block["n"] * block["k"] * prod(self.plane(block))
+
+    def plane(self, block: dict[str, int]) -> tuple[int, int]:
+        """Rows and columns of the input under a block."""
         rows, columns = (
-            window(block[out], block[tap], layer.stride[axis], layer.dilation[axis])
+            window(block[out], block[tap], self.layer.stride[axis], self.layer.dilation[axis])
             for axis, (out, tap) in enumerate(AXES)
         )
-        return block["g"] * block["n"] * block["k"] * rows * columns
+        return rows, columns
 
     def held_bits(self, operand: str, node: int) -> int:
         """Width of an operand's elements in a memory; outputs are partial where they come incomplete."""
