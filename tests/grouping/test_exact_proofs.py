@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import verifier
+from conftest import examples
 from enumeration import optimum
 from exact_cases import best_start, layer_of, soon, tiny
 from hypothesis import assume, given, settings
@@ -18,7 +19,7 @@ from tilewright.grouping.exact.stages import StateSpace
 from tilewright.models.grouping import exact
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(problem=tiny())
 def test_the_verifier_agrees_with_enumeration(problem: Problem) -> None:
     assume(len(problem.needed_pixels) <= 64 and problem.limits.reloads in (0, 2))

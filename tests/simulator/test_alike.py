@@ -10,6 +10,7 @@ import layers
 import numpy as np
 import pytest
 import test_npu
+from conftest import examples
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from nests import agree, damaged_programs, nest_in, valid_programs, with_nest
@@ -52,7 +53,7 @@ def convolution(
 
 @pytest.mark.slow
 @given(valid_programs(), st.booleans())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_counting_finds_what_executing_every_tile_finds(program: Program, lockstep: bool) -> None:
     few = agree(program, lockstep)
     event("executed tile by tile" if few is None else f"counted, {few.valid=}")
@@ -60,7 +61,7 @@ def test_counting_finds_what_executing_every_tile_finds(program: Program, lockst
 
 @pytest.mark.slow
 @given(damaged_programs(), st.booleans())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_what_is_wrong_in_any_tile_is_found(program: Program, lockstep: bool) -> None:
     few = agree(program, lockstep)
     rule = None if few is None or few.violation is None else few.violation.rule
