@@ -7,33 +7,58 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+# One worker is on each core: threads of matrix products would only wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
 from hypothesis import HealthCheck, settings
 from tests import command
 
 from tilewright.grouping import Problem
+from tilewright.run import compiling
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ROOT = Path(__file__).parents[1]
 
+THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
+
+
+def examples(number: int) -> int:
+    """Return how many examples a test tries that is to try a number of them in a thorough run."""
+    return number if THOROUGH else max(10, number // 5)
+
+
+def thinned(cases: Iterable[Any], every: int) -> list[Any]:
+    """Return the first of every few cases, all of them in a thorough run."""
+    return list(cases)[:: 1 if THOROUGH else every]
+
+
 settings.register_profile(
-    "default",
+    "ci",
+    max_examples=examples(100),
     deadline=None,
     derandomize=bool(os.environ.get("CI")),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
-settings.load_profile("default")
+settings.register_profile("thorough", settings.get_profile("ci"), derandomize=False)
+settings.load_profile("thorough" if THOROUGH else "ci")
 
 # A shell that runs the tests in the background lets all processes ignore Ctrl-C, which some tests send.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile all kernels before there are parallel workers, of which each would compile what it needs."""
+    if os.environ.get("CI") and not hasattr(config, "workerinput"):
+        compiling.ensure(compiling.all_units(), print)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipelines_at_random import networks
@@ -49,7 +50,7 @@ def simulated(problem: Problem, plan: Plan) -> Any:
 
 @pytest.mark.parametrize("scan", ["rows", "fields"])
 @given(data=st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_execution_confirms_the_closed_forms(scan: str, data: st.DataObject) -> None:
     splits = ["filters", "maps"] + (["rows"] if scan == "rows" else [])
     problem, plan = data.draw(planned(scan=scan, splits=splits, functional_units="any"))
@@ -65,7 +66,7 @@ def test_execution_confirms_the_closed_forms(scan: str, data: st.DataObject) -> 
 
 
 @given(data=st.data())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_the_table_of_steps_has_the_same_steps(data: st.DataObject) -> None:
     execution = data.draw(st.sampled_from(["layer-parallel", "layer-by-layer"]))
     problem, plan = data.draw(planned(execution=execution, splits=["filters", "rows"]))
@@ -96,7 +97,7 @@ def test_a_wrong_table_is_told_like_wrong_steps() -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_layers_in_turn(data: st.DataObject) -> None:
     problem, plan = data.draw(planned(execution="layer-by-layer", splits=["filters", "maps", "rows"]))
     times, report = schedule(problem, plan), simulated(problem, plan)
@@ -106,7 +107,7 @@ def test_layers_in_turn(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("execution", ["layer-parallel", "layer-by-layer"])
 @given(data=st.data())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_no_pe_computes_two_layers_at_a_time(execution: str, data: st.DataObject) -> None:
     """Neither as scheduled nor as soon as data are there; so no PE is busy for longer than either takes."""
     problem, plan = data.draw(planned(execution=execution))
@@ -144,7 +145,7 @@ def test_layers_that_take_turns_are_never_faster_than_their_schedule() -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_no_layer_can_start_earlier(data: st.DataObject) -> None:
     """One cycle earlier some beat of the layer would find that its data are not there."""
     problem, plan = data.draw(planned())
@@ -193,7 +194,7 @@ def test_windows_by_definition(data: st.DataObject) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_shares_are_the_front_of_all_divisions(data: st.DataObject) -> None:
     problem = problem_of(
         data.draw(networks(most_layers=1)),

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pipelines_at_random import networks
@@ -147,7 +148,7 @@ def problems(draw: st.DrawFn, *objectives: str) -> Problem:
 
 
 @given(problems("interval", "pes", "latency"))
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_what_is_claimed_equals_enumeration(problem: Problem) -> None:
     plans = enumerated(problem)
     bound, found = best_bound(problem), exhaustive(problem)
@@ -177,7 +178,7 @@ def test_what_is_claimed_equals_enumeration(problem: Problem) -> None:
 
 
 @given(problems("pareto"))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_front_equals_enumeration(problem: Problem) -> None:
     plans, found = enumerated(problem), exhaustive(problem)
     if found is None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import processor_time
+from conftest import examples, processor_time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -119,7 +119,7 @@ def test_the_border_must_be_reached() -> None:
 
 
 @given(floors(most=3, layers=4))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_bounds_hold_for_every_placement(floor: Floor) -> None:
     least, each = lower_bound(floor), fewest_hops(floor)
     run, hops = snake(floor), []
@@ -153,7 +153,7 @@ def test_snakes_say_which_layer_misses_the_border(floor: Floor) -> None:
 
 
 @given(floors(most=7, layers=8, any_border=False), st.integers(0, 5))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_improved_placements_are_valid_and_no_worse(floor: Floor, seed: int) -> None:
     run = snake(floor)
     found = improve(floor, run, time.monotonic() + 0.05, seed)
@@ -162,7 +162,7 @@ def test_improved_placements_are_valid_and_no_worse(floor: Floor, seed: int) -> 
 
 
 @given(floors(most=6, layers=7, any_border=False), st.integers(0, 5), st.sampled_from([0.3, 2.0, 20.0]))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_annealing_counts_as_it_goes(floor: Floor, seed: int, temperature: float) -> None:
     def built(regions: Regions) -> annealing.State:
         return annealing.build((floor.rows, floor.columns), regions, floor.edges, floor.border)

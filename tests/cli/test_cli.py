@@ -480,10 +480,9 @@ def test_no_process_that_waits_for_its_turn_outlives_the_command(tmp_path, signu
     assert gone(marker), children(marker)
 
 
-@pytest.mark.parametrize("limit", [2.0, 5.0])
-def test_the_time_limit_covers_everything(tilewright_process, tmp_path, limit):
+def test_the_time_limit_covers_everything(tilewright_process, tmp_path):
     (tmp_path / "slow.toml").write_text(SLOW)
-    for seconds in (limit, 10 * limit):  # the second where a busy machine finds no plan in the first
+    for seconds in (2.0, 20.0):  # the second where a busy machine finds no plan in the first
         began = time.monotonic()
         solved = tilewright_process("solve", "slow.toml", "--time-limit", str(seconds))
         # A second, and what a busy machine adds to it; without a limit it would take hours.

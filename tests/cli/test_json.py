@@ -18,7 +18,7 @@ from command import run
 
 from tilewright.core import catalogue
 from tilewright.run import result as result_module
-from tilewright.run import schema
+from tilewright.run import schema, verify
 from tilewright.run.instance import Instance, read
 from tilewright.run.result import Result
 from tilewright.run.solve import solve
@@ -30,22 +30,31 @@ OLD = Path(__file__).with_name("old-form.json")
 """A result as it was written before there were measures."""
 
 LAYER = "input = [4, 9, 11]\nkernels = 6\nkernel = [3, 3]\n"
-NETWORK = f"""
+SMALL = "input = [2, 5, 6]\nkernels = 3\nkernel = [3, 3]\n"
+
+
+def network(first: str, size: str, kernels: int) -> str:
+    """Return a layer and two more on its output, whose size is told."""
+    return f"""
 [[network.layers]]
 name = "first"
-{LAYER}
+{first}
 [[network.layers]]
 name = "again"
-input = [6, 7, 9]
-kernels = 6
+input = {size}
+kernels = {kernels}
 kernel = [3, 3]
 padding = [1, 1, 1, 1]
 [[network.layers]]
 name = "third"
-input = [6, 7, 9]
-kernels = 6
+input = {size}
+kernels = {kernels}
 kernel = [3, 3]
 """
+
+
+NETWORK = network(LAYER, "[6, 7, 9]", 6)
+SMALL_NETWORK = network(SMALL, "[3, 3, 4]", 3)
 DSP = '[machine]\nkind = "dsp"\nmemory_bytes = 1500\n'
 NPU = '[machine]\nkind = "npu"\n'
 LEVELS = """[machine]
@@ -93,13 +102,13 @@ INSTANCES = {
     '[limits]\nschedule = "thesis"\n[objective]\nminimise = "energy"\n',
     "dsp front": f'room = "tiling"\n[layer]\n{LAYER}{DSP}[objective]\nminimise = "pareto"\n',
     "dsp network": f'room = "tiling"\n{NETWORK}{DSP}',
-    "hierarchy capacities": f'room = "tiling"\n[layer]\n{LAYER}{MEMORY}{CAPACITIES}',
-    "hierarchy network capacities": f'room = "tiling"\n{NETWORK}{MEMORY}{CAPACITIES}',
+    "hierarchy capacities": f'room = "tiling"\n[layer]\n{SMALL}{MEMORY}{CAPACITIES}',
+    "hierarchy network capacities": f'room = "tiling"\n{SMALL_NETWORK}{MEMORY}{CAPACITIES}',
     "npu": f'room = "tiling"\n[layer]\n{LAYER}{NPU}',
     "npu network": f'room = "tiling"\n{NETWORK}{NPU}',
-    "hierarchy": f'room = "tiling"\n[layer]\n{LAYER}{LEVELS}',
-    "hierarchy front": f'room = "tiling"\n[layer]\n{LAYER}{LEVELS}[objective]\nminimise = "pareto"\n',
-    "hierarchy network": f'room = "tiling"\n{NETWORK}{LEVELS}[objective]\nminimise = "energy"\n',
+    "hierarchy": f'room = "tiling"\n[layer]\n{SMALL}{LEVELS}',
+    "hierarchy front": f'room = "tiling"\n[layer]\n{SMALL}{LEVELS}[objective]\nminimise = "pareto"\n',
+    "hierarchy network": f'room = "tiling"\n{SMALL_NETWORK}{LEVELS}[objective]\nminimise = "energy"\n',
     "allocation": f'room = "allocation"\n{NETWORK}{ARRAY}',
     "allocation front": f'room = "allocation"\n{NETWORK}{ARRAY}[objective]\nminimise = "pareto"\n',
     "allocation placed": f'room = "allocation"\n{NETWORK}{ARRAY}[objective]\nminimise = "distance"\n',
@@ -329,10 +338,15 @@ def test_prices_of_energy_say_whose_they_are() -> None:
 
 
 @ALL
-def test_no_measure_can_be_changed(name: str) -> None:
-    """Every number, text, list and table among the measures is verified; so are objective's name and unit."""
+def test_no_measure_can_be_changed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every number, text, list and table among the measures is verified; so are objective's name and unit.
+
+    What is claimed besides, which would be proven again for each lie, is left out.
+    """
+    monkeypatch.setattr(verify, "_check_claims", lambda *_: [])
     instance = read_text(INSTANCES[name])
     data = json.loads(json.dumps(solve(instance, time_limit=20, threads=1).to_json()))
+    assert exit_status(check(instance, read_back(data), numeric=False, time_limit=20)) == 0
     lies = [data | {"minimise": "fun"}, data | {"unit": "apples"}]
     places = list(leaves(data["report"]["measures"]))
     for number, path in enumerate(places):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import examples
 from fusion_at_random import (
     AnyGroups,
     Table,
@@ -97,7 +98,7 @@ def with_machine(problem: Problem, **changes: Any) -> Problem:
 
 @pytest.mark.slow
 @given(problems(host=True))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_execution_confirms_the_closed_forms(drawn: tuple[Random, AnyGroups]) -> None:
     random, problem = drawn
     made = plan(random, problem)
@@ -114,7 +115,7 @@ def test_execution_confirms_the_closed_forms(drawn: tuple[Random, AnyGroups]) ->
 
 @pytest.mark.slow
 @given(problems())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_groups_in_tiles_of_all_kinds(drawn: tuple[Random, AnyGroups]) -> None:
     random, problem = drawn
     chosen = group(random, problem)
@@ -137,7 +138,7 @@ def program_of(fused: FusedGroup, one: Choice) -> Program:
 
 
 @given(problems())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_many_tiles_are_measured_like_one(drawn: tuple[Random, AnyGroups]) -> None:
     random, problem = drawn
     fused = problem.fused(group(random, problem))
@@ -171,7 +172,7 @@ def test_many_tiles_are_measured_like_one(drawn: tuple[Random, AnyGroups]) -> No
 
 @pytest.mark.parametrize("minimise", OBJECTIVES)
 @given(random=randoms)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_the_best_tile_is_that_of_enumeration(minimise: str, random: Random) -> None:
     """Of all tiles of the sizes that are searched, whatever else a plan may say of them."""
     tables = {"objective": {"minimise": minimise}, "limits": {"halo": random.choice(["any", *HALOS])}}
@@ -377,7 +378,7 @@ def _can_be_ordered(problem: Problem, chosen: list[Candidate]) -> bool:
 
 
 @given(problems())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_what_is_left_out_is_found(drawn: tuple[Random, AnyGroups]) -> None:
     random, problem = drawn
     program = program_of(*any_group(random, problem))
@@ -393,7 +394,7 @@ def any_group(random: Random, problem: Problem) -> tuple[FusedGroup, Choice]:
 
 
 @given(problems())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_nothing_can_begin_earlier(drawn: tuple[Random, AnyGroups]) -> None:
     """Each instruction waits for its engine, or its data, or a place; not all places are ever full."""
     random, problem = drawn
@@ -622,7 +623,7 @@ def test_maps_that_leave_must_not_overlap_and_have_one_size() -> None:
 
 
 @given(problems())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_buffers_must_hold_what_is_reserved(drawn: tuple[Random, AnyGroups]) -> None:
     random, problem = drawn
     fused, one = any_group(random, problem)
@@ -673,7 +674,7 @@ def test_memory_within_a_number_of_cycles() -> None:
 
 
 @given(problems(host=True))
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_plans_survive_json(drawn: tuple[Random, AnyGroups]) -> None:
     made = plan(*drawn)
     assert Plan.from_json(json.loads(json.dumps(made.to_json()))) == made

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from conftest import examples
 from formulations import check_agreement, methods, need, with_each
 from fusion.fusion_at_random import machine, network
 from fusion.test_selection import can_be_executed, cost, partitions
@@ -74,7 +75,7 @@ def _number(problem: Problem, name: str) -> int:
     return next(op.number for op in problem.ops if op.name == name)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(problem=problems())
 def test_heuristics_and_the_exact_search_keep_limits(problem: Problem) -> None:
     expected, lonely = least(problem), unfit(problem)
@@ -96,7 +97,7 @@ def test_heuristics_and_the_exact_search_keep_limits(problem: Problem) -> None:
         assert expected is None
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(problem=problems())
 def test_what_is_said_to_be_enough_is(problem: Problem) -> None:
     for number in unfit(problem):
@@ -268,7 +269,7 @@ def test_what_would_be_enough_is_so_for_all_operations() -> None:
     assert solve(both.model_copy(update={"machine": machine}), "layerwise").status == "feasible"
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(seed=st.integers(0, 2**32 - 1))
 def test_small_buffers_agree_with_an_enumeration_apart_from_the_package(seed: int) -> None:
     random = Random(seed)

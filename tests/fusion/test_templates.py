@@ -8,6 +8,7 @@ from typing import Any
 
 import networkx as nx
 import pytest
+from conftest import examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -161,7 +162,7 @@ def enumerated(found: Problem, template: Template) -> set[tuple[int, ...]]:
     }
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(graphs(), patterns())
 def test_patterns_match_what_enumeration_finds(
     ops: list[tuple[str, list[int]]], table: dict[str, Any]
@@ -188,7 +189,7 @@ def without(graph: nx.DiGraph, node: Any) -> nx.DiGraph:
     return graph.subgraph(set(graph) - {node})
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(graphs(), st.integers(1, 8))
 def test_blocks_match_what_enumeration_finds(ops: list[tuple[str, list[int]]], most: int) -> None:
     found = problem(*ops, templates=[{"name": "t", "block": True, "most": most}])

@@ -11,7 +11,7 @@ import enumeration
 import numpy as np
 import pytest
 from axes import axes, layer_table
-from conftest import make_problem
+from conftest import examples, make_problem
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -149,7 +149,7 @@ def test_the_optimum_here_is_that_of_the_simulator(steps: int | str, memory: int
 
 
 @given(problems(most_patches=6, side=6))
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 def test_bounds_are_never_above_the_optimum(problem: Problem) -> None:
     best = optimum(problem)
     assume(best is not None)
@@ -161,7 +161,7 @@ def test_bounds_are_never_above_the_optimum(problem: Problem) -> None:
 
 
 @given(problems(most_patches=9, side=4))
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 def test_bounds_are_never_above_the_optimum_of_larger_layers(problem: Problem) -> None:
     assume(problem.n_patches >= 7)
     assume(problem.group_size <= 3)
@@ -175,7 +175,7 @@ def test_bounds_are_never_above_the_optimum_of_larger_layers(problem: Problem) -
 
 
 @given(problems(most_patches=5, side=5))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_plans_with_more_steps_than_the_fewest_have_a_bound_of_their_own(problem: Problem) -> None:
     fewest, most = best_bound(problem).steps, problem.steps_range[1]
     best: int | None = None
@@ -189,7 +189,7 @@ def test_plans_with_more_steps_than_the_fewest_have_a_bound_of_their_own(problem
 
 
 @given(problems(most_patches=5, side=5), st.integers(1, 2))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_what_is_called_impossible_is(problem: Problem, reloads: int) -> None:
     limited = problem.model_copy(
         update={"limits": GroupingLimits(steps=problem.limits.steps, reloads=reloads)}
@@ -235,7 +235,7 @@ def true_fewest(problem: Problem) -> np.ndarray:
 
 
 @given(problems(most_patches=16, side=4))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_m_patches_never_need_fewer_pixels_than_lemma_1_says(problem: Problem) -> None:
     assert (fewest_pixels(problem) <= true_fewest(problem)).all()
 
@@ -302,7 +302,7 @@ def test_all_bounds_of_a_problem_share_one_table() -> None:
 
 
 @given(problems(most_patches=9, side=4))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_no_group_holds_more_than_lemma_2_says(problem: Problem) -> None:
     counts = unions(problem)
     sizes = np.bitwise_count(np.arange(len(counts)))
@@ -326,8 +326,14 @@ LARGER = [
 ]
 
 
-@pytest.mark.parametrize("padding", ["loaded", "generated"])
-@pytest.mark.parametrize(("layer", "group_size"), LARGER)
+@pytest.mark.parametrize(
+    ("layer", "group_size", "padding"),
+    [
+        (layer, group_size, padding)
+        for layer, group_size in LARGER
+        for padding in (["loaded", "generated"] if "padding" in layer else ["loaded"])
+    ],
+)
 @pytest.mark.parametrize("tight", [False, True], ids=["unlimited", "tight"])
 def test_no_heuristic_beats_the_bound(layer: dict, group_size: int, padding: str, tight: bool) -> None:
     machine = {"group_size": group_size, "padding": padding, "compute": 0}

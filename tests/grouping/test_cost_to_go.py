@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import pytest
+from conftest import examples
 from exact_cases import followed, layer_of, soon, tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -66,7 +67,7 @@ def fits_in_a_plan(space: StateSpace, key: Key, size: int) -> bool:
     return (size == key[1]) == (key[0] == 1) and key[0] * space.size - key[1] >= space.size - size
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(problem=tiny(work=1000), slacks=st.lists(st.sampled_from([0, 0, 1, 1, 2, 3, 5, 9, 20]), max_size=4))
 def test_no_table_is_above_the_shortest_chain(problem: Problem, slacks: list[int]) -> None:
     cost_to_go = CostToGo(StateSpace(problem))

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from conftest import make_problem
+from conftest import examples, make_problem
 from enumeration import optimum
 from exact_cases import all_plans, followed, layer_of, soon, tiny
 from hypothesis import assume, currently_in_test_context, event, given, settings
@@ -72,7 +72,7 @@ def check_answer(problem: Problem, start: Plan | None, expected: int | None) -> 
             assert objective(problem, outcome.plan) >= expected
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(problem=tiny(), seed=st.integers(0, 99))
 def test_agrees_with_enumeration(problem: Problem, seed: int) -> None:
     expected = optimum(problem)
@@ -119,7 +119,7 @@ def test_what_is_known_already_ends_the_search() -> None:
     assert (again.status, again.bound, again.plan) == ("optimal", 31, best.plan)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(problem=tiny())
 def test_a_search_for_less_than_the_optimum_finds_nothing(problem: Problem) -> None:
     """Tables of any quality prune no best plan, and let none through that does not exist."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import examples
 from exact_cases import layer_of, tiny, to_int
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
@@ -58,7 +59,7 @@ def test_images_keep_the_layer(problem: Problem) -> None:
     check_images(problem)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(problem=tiny())
 def test_images_of_tiny_layers_keep_the_layer(problem: Problem) -> None:
     check_images(problem)
@@ -243,7 +244,9 @@ def cheapest(children: list[tuple[tuple[int, ...], int]]) -> dict[tuple[int, ...
     return found
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(
+    max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
 @given(
     problem=tiny(work=20_000), seed=st.integers(0, 10**6), watched=st.booleans(), budget=st.integers(0, 60)
 )
@@ -290,7 +293,9 @@ def test_children_are_all_that_brute_force_finds(
         assert looked[row] <= cost
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(
+    max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
 @given(problem=tiny(work=20_000))
 def test_first_groups_that_begin_a_plan_are_found(problem: Problem) -> None:
     """Whatever may be thrown away later, no first group is lost that this is enough for."""
@@ -320,7 +325,7 @@ def is_overcommitted(
     return overcommitted(bits, done, covered, waiting, slots, size, ahead, scratch)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     side=st.tuples(st.integers(2, 8), st.integers(2, 8)),
     kernel=st.tuples(st.integers(1, 4), st.integers(1, 4)),
@@ -377,7 +382,7 @@ def test_no_plan_is_overcommitted(
     event(f"steps: {min(longest, 5)} or more")
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(problem=tiny(), seed=st.integers(0, 10**6), watched=st.booleans())
 def test_what_is_dominated_has_a_substitute(problem: Problem, seed: int, watched: bool) -> None:
     """Whoever is left out is replaced by a row with the same patches that is kept and no worse."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conftest import processor_time
+from conftest import examples, processor_time
 from enumeration import optimum
 from exact_cases import all_plans, best_start, followed, layer_of, soon, tiny
 from hypothesis import assume, given, settings
@@ -26,7 +26,7 @@ from tilewright.spec.errors import OutOfTimeError
 # Several costs at once -----------------------------------------------------------------------------------
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(problem=tiny(work=1000), above=st.integers(1, 40), patient=st.booleans())
 def test_dearer_plans_may_be_looked_for_first(problem: Problem, above: int, patient: bool) -> None:
     """A search that skips costs below a poor plan's proves no more than holds and finds the optimum."""
@@ -50,7 +50,7 @@ def test_dearer_plans_may_be_looked_for_first(problem: Problem, above: int, pati
 # Objectives that plans can have --------------------------------------------------------------------------
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(problem=tiny())
 def test_no_possible_objective_is_skipped(problem: Problem) -> None:
     levels = search.ObjectiveLevels(StateSpace(problem))

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from conftest import examples
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
@@ -58,7 +59,7 @@ def swept(draw: st.DrawFn) -> tuple[Problem, list[list[int]]]:
 
 
 @given(swept())
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_a_long_gap_is_not_alone(drawn: tuple[Problem, list[list[int]]]) -> None:
     problem, groups = drawn
     fewest = fewest_with_gaps(problem)
@@ -71,7 +72,7 @@ def test_a_long_gap_is_not_alone(drawn: tuple[Problem, list[list[int]]]) -> None
 
 
 @given(swept())
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_a_plan_or_its_reverse_throws_away_at_most_half_at_first(
     drawn: tuple[Problem, list[list[int]]],
 ) -> None:
@@ -139,7 +140,7 @@ def test_ends_are_as_long_as_few_gaps_may_be_in_both() -> None:
     excess=st.integers(1, 10),
     more=st.integers(0, 3),
 )
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.too_slow])
 def test_following_one_of_a_plan_and_its_reverse_finds_the_same(
     grid: tuple[int, int], group: int, kernel: tuple[int, int], excess: int, more: int
 ) -> None:

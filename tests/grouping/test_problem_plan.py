@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from axes import axes, layer_table
-from conftest import make_problem
+from conftest import examples, make_problem
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
@@ -138,7 +138,7 @@ def test_the_memory_limit_solved_for_pixels(problem: Problem, spare: int, patche
 
 
 @given(problems(memory=False), st.data())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_closed_forms_are_what_the_simulator_measures(problem: Problem, data: st.DataObject) -> None:
     plan = data.draw(plans(problem))
     steps = plan.steps(problem)
@@ -193,7 +193,7 @@ def test_objectives_by_hand(minimise: str, count: str, kernels: str, outputs: st
 
 
 @given(problems(reloads=True), st.data())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_fault_and_simulator_refuse_the_same(problem: Problem, data: st.DataObject) -> None:
     plan = data.draw(plans(problem))
     assume(not (problem.machine.kernels == "step1" and problem.max_loads < 1))

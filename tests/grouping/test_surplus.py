@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import combinations
 
 import pytest
-from conftest import make_problem
+from conftest import examples, make_problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,7 +81,7 @@ def test_no_sequence_in_a_box_has_less(
 
 
 @given(st.sampled_from(KNOWN), st.integers(2, 8), st.integers(0, 2**32))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_no_sequence_at_random_has_less(known: ExcessTheorem, side: int, seed: int) -> None:
     """Greedy sequences: the next group is one of a few that loads least for its size."""
     rng = random.Random(seed)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from allocation.pipelines_at_random import networks
+from conftest import examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -60,7 +61,7 @@ def problems(draw: st.DrawFn, minimise: tuple[str, ...] = ("interval", "pes", "l
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(problem=problems())
 def test_plans_are_valid_and_never_better_than_the_optimum(name: str, problem: Problem) -> None:
     heuristic = catalogue.heuristic("allocation", name)
@@ -81,7 +82,7 @@ def test_plans_are_valid_and_never_better_than_the_optimum(name: str, problem: P
     assert measured_objective(problem, report) == objective(problem, plan)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(problem=problems())
 def test_greedy_is_best_where_bottlenecks_decide(problem: Problem) -> None:
     """Only more PEs for the slowest layer shorten the interval; latency is another matter."""
@@ -90,7 +91,7 @@ def test_greedy_is_best_where_bottlenecks_decide(problem: Problem) -> None:
         assert objective(problem, greedy.plan(problem)) == best.value
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(problem=problems(minimise=("distance",)), seed=st.integers(0, 9))
 def test_placements_are_valid_and_get_better(problem: Problem, seed: int) -> None:
     """Where there is a plan, and the path reaches the border with all layers that must."""

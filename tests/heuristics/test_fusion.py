@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from allocation.pipelines_at_random import networks
+from conftest import examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -53,7 +54,7 @@ def solve(problem: Problem, **search: Any) -> tuple[Any, list[int], list[int]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(problem=problems())
 def test_plans_are_valid_and_never_better_than_the_optimum(name: str, problem: Problem) -> None:
     heuristic = catalogue.heuristic("fusion", name)
@@ -68,7 +69,7 @@ def test_plans_are_valid_and_never_better_than_the_optimum(name: str, problem: P
     assert measured_objective(problem, report) == objective(problem, plan)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(problem=problems())
 def test_the_exact_search_proves_its_plan(problem: Problem) -> None:
     outcome, costs, bounds = solve(problem)

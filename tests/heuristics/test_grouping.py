@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import processor_time
+from conftest import examples, processor_time
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -92,7 +92,7 @@ def check_partition(problem: Problem, plan: Plan) -> None:
 
 
 @pytest.mark.parametrize("name", CONSTRUCTIVE)
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(problem=problems())
 def test_plans_partition_the_patches(name: str, problem: Problem) -> None:
     heuristic = importlib.import_module(f"tilewright.heuristics.grouping.{name}")
@@ -112,7 +112,7 @@ def test_patches_of_padding_alone_need_no_pixels(name: str) -> None:
     assert objective(problem, plan) == len(plan.groups)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(problem=problems(), seed=st.integers(0, 1000))
 def test_improver_keeps_its_books_and_never_gets_worse(problem: Problem, seed: int) -> None:
     start = zigzag.plan(problem)
@@ -129,7 +129,7 @@ def test_improver_keeps_its_books_and_never_gets_worse(problem: Problem, seed: i
         assert value(problem, reported[-1]) == run.value
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(problem=problems(), seed=st.integers(0, 1000), data=st.data())
 def test_covering_counts_what_it_evicts(problem: Problem, seed: int, data: st.DataObject) -> None:
     """Every patch once, slots left empty spread evenly, and as many evictions as pixels loaded again."""
@@ -148,7 +148,7 @@ def test_covering_counts_what_it_evicts(problem: Problem, seed: int, data: st.Da
     assert count_loads(problem, steps).sum() == len(problem.needed_pixels) + evictions
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(size=st.integers(5, 12), group_size=st.integers(2, 8), seed=st.integers(0, 1000))
 def test_covering_keeps_the_books_of_an_improver(size: int, group_size: int, seed: int) -> None:
     problem = make(size, group_size)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import examples
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -69,7 +70,7 @@ def problems(draw: st.DrawFn) -> Problem:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(problem=problems())
 def test_plans_are_valid_and_never_better_than_the_optimum(name: str, problem: Problem) -> None:
     heuristic = importlib.import_module(f"tilewright.heuristics.tiling.{name}")

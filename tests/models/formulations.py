@@ -3,10 +3,12 @@
 import importlib
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import thinned
 
 from tilewright import drivers
 from tilewright.core import catalogue
@@ -34,6 +36,13 @@ def methods(sample: Any) -> list[tuple[Path, str]]:
 def with_each(found: list[tuple[Path, str]]) -> pytest.MarkDecorator:
     """Parametrise a test by `path` and `solver`."""
     return pytest.mark.parametrize(("path", "solver"), found, ids=lambda value: getattr(value, "name", value))
+
+
+def with_and_without_extras(names: Iterable[str]) -> pytest.MarkDecorator:
+    """Parametrise a test by `name` and `extras`; without them every third case is enough, as a rule."""
+    cases = [(name, True) for name in names] + [(name, False) for name in thinned(names, 3)]
+    ids = [f"{name}-{'extras' if extras else 'plain'}" for name, extras in cases]
+    return pytest.mark.parametrize(("name", "extras"), cases, ids=ids)
 
 
 def need(solver: str) -> None:

@@ -8,7 +8,8 @@ from itertools import product
 
 import pytest
 from allocation.pipelines_at_random import networks
-from formulations import check_agreement, methods, need, solve, with_each
+from conftest import THOROUGH, examples, thinned
+from formulations import check_agreement, methods, need, solve, with_and_without_extras, with_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -141,14 +142,13 @@ def enumerated(name: str) -> int | None:
     return least(TINY[name])
 
 
-@pytest.mark.parametrize("extras", [True, False], ids=["extras", "plain"])
-@pytest.mark.parametrize("name", TINY)
+@with_and_without_extras(TINY)
 @WITH_EACH_METHOD
 def test_agrees_with_enumeration(path, solver, name, extras):
     check_agreement(TINY[name], path, solver, extras, enumerated(name))
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data())
 def test_agree_on_random_networks(data):
     """All of them say what enumeration says."""
@@ -198,9 +198,7 @@ def test_networks_are_proven(path, solver, network, minimise):
 # Starts ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("extras", [True, False], ids=["extras", "plain"])
-@pytest.mark.parametrize(
-    "name",
+@with_and_without_extras(
     [
         "interval, chain",
         "interval, rows",
@@ -211,14 +209,14 @@ def test_networks_are_proven(path, solver, network, minimise):
         "latency, all layers wait",
         "latency, units that rest",
         "latency, in turn",
-    ],
+    ]
 )
 @WITH_EACH_METHOD
 def test_start_arrives(path, solver, name, extras):
     """The solver says so itself; its first plan is no worse, whatever the model has for the start."""
     case = TINY[name]
     valid = [plan for plan in every_plan(case) if violation(case, plan) is None]
-    for start in random.Random(name).sample(valid, min(3, len(valid))):
+    for start in random.Random(name).sample(valid, min(3 if THOROUGH else 1, len(valid))):
         plans = []
         # HiGHS only speaks of a start when its presolve has left something.
         options = {"presolve": "off"} if solver == "highs" else None
@@ -283,7 +281,7 @@ def run_checked(tmp_path):
     return run
 
 
-@pytest.mark.parametrize("name", [name for name in TINY if "too high" not in name])
+@pytest.mark.parametrize("name", thinned((name for name in TINY if "too high" not in name), 2))
 def test_checker_accepts_what_is_right(name, run_checked):
     """Also each solution on the way."""
     shown = run_checked(TINY[name], FOLDER / "balance.mzn", "-a")

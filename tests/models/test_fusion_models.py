@@ -11,7 +11,8 @@ from typing import Any
 
 import pyomo.environ as pyo
 import pytest
-from formulations import check_agreement, methods, need, solve, with_each
+from conftest import examples
+from formulations import check_agreement, methods, need, solve, with_and_without_extras, with_each
 from fusion.test_selection import can_be_executed, choices, cost, least, partitions
 from hypothesis import given, settings
 from pyomo.contrib.appsi.solvers import Highs
@@ -89,15 +90,14 @@ def solve_partition(case: Made, extras: bool, expected: int) -> None:
     check(case, choice, chosen, round(pyo.value(model.cost)), expected)
 
 
-@pytest.mark.parametrize("extras", [True, False], ids=["extras", "plain"])
-@pytest.mark.parametrize("name", MADE)
+@with_and_without_extras(MADE)
 def test_partition_proves_the_optimum(name: str, extras: bool) -> None:
     case, expected = MADE[name]
     assert least(*case) == expected
     solve_partition(case, extras, expected)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(choices())
 def test_partition_agrees_with_enumeration(case: Made) -> None:
     expected = least(*case)
@@ -152,14 +152,13 @@ def solve_cover(case: Made, run: Run, extras: bool, expected: int, **told: Any) 
     return [groups for groups, _ in solutions]
 
 
-@pytest.mark.parametrize("extras", [True, False], ids=["extras", "plain"])
-@pytest.mark.parametrize("name", MADE)
+@with_and_without_extras(MADE)
 def test_cover_proves_the_optimum(name: str, extras: bool, run_checked: Run) -> None:
     solve_cover(MADE[name][0], run_checked, extras, MADE[name][1])
 
 
 @pytest.mark.slow
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(case=choices())
 def test_cover_agrees_with_enumeration(run_checked: Run, case: Made) -> None:
     expected = least(*case)
@@ -328,15 +327,13 @@ def plans(name: str) -> list[Plan]:
     return [ordered(case, groups) for groups in sorted(chosen, key=cost)]
 
 
-@pytest.mark.parametrize("extras", [True, False], ids=["extras", "plain"])
-@pytest.mark.parametrize("name", TINY)
+@with_and_without_extras(TINY)
 @WITH_EACH_METHOD
 def test_agrees_with_enumeration(path: Path, solver: str, name: str, extras: bool) -> None:
     check_agreement(TINY[name], path, solver, extras, objective(TINY[name], plans(name)[0]))
 
 
-@pytest.mark.parametrize("extras", [True, False], ids=["extras", "plain"])
-@pytest.mark.parametrize("name", TINY)
+@with_and_without_extras(TINY)
 @WITH_EACH_METHOD
 def test_start_arrives(path: Path, solver: str, name: str, extras: bool) -> None:
     """The solver says so itself; its first plan is no worse."""

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pyomo.environ as pyo
 import pytest
-from formulations import check_agreement, methods, solve, with_each
+from formulations import check_agreement, methods, solve, with_and_without_extras, with_each
 
 from tilewright import drivers
 from tilewright.core import catalogue
@@ -98,15 +98,13 @@ def test_exhaustive_agrees_with_enumeration(name):
     assert (None if found is None else found[0]) == enumerated(name)
 
 
-@pytest.mark.parametrize("extras", [True, False], ids=["extras", "plain"])
-@pytest.mark.parametrize("name", TINY)
+@with_and_without_extras(TINY)
 @WITH_EACH_METHOD
 def test_agrees_with_enumeration(path, solver, name, extras):
     check_agreement(TINY[name], path, solver, extras, enumerated(name))
 
 
-@pytest.mark.parametrize("extras", [True, False], ids=["extras", "plain"])
-@pytest.mark.parametrize("name", ["plain", "little memory", "nearly everything", "depthwise", "long bursts"])
+@with_and_without_extras(["plain", "little memory", "nearly everything", "depthwise", "long bursts"])
 @WITH_EACH_METHOD
 def test_a_bad_known_plan_does_no_harm(path, solver, name, extras, monkeypatch):
     """The plan that bounds what is worth finding is good; here it is the smallest tile."""
@@ -157,8 +155,7 @@ STARTS = {
 }
 
 
-@pytest.mark.parametrize("extras", [True, False], ids=["extras", "plain"])
-@pytest.mark.parametrize("name", STARTS)
+@with_and_without_extras(STARTS)
 @WITH_EACH_METHOD
 def test_start_arrives(path, solver, name, extras):
     """The solver says so itself; its first plan is no worse, whatever the model has for the start."""

@@ -129,17 +129,6 @@ def test_doctor_compiles(mine: Path, tilewright: Run, monkeypatch: pytest.Monkey
     assert done.returncode == 2 and "not today" in done.stderr and "0 of 1 searches" in done.stdout
 
 
-@pytest.mark.slow
-def test_with_nothing_compiled_the_answer_is_the_same(
-    tilewright_process: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kernels"))
-    for _ in range(2):
-        done = tilewright_process("solve", EXAMPLE, "--time-limit", "20", "--json")
-        result = json.loads(done.stdout)
-        assert (result["status"], result["objective"]) == ("optimal", 57), done.stderr
-
-
 def test_processes_that_need_the_same_wait_for_one(mine: Path, tmp_path: Path) -> None:
     mine.write_text(HEURISTIC.replace("{before}", "time.sleep(2)"))
     running = [start(tmp_path, "solve", EXAMPLE, "--with", "with_a_kernel") for _ in range(3)]
@@ -289,7 +278,7 @@ compiled = {name: list(found) for name, found in signatures().items()}
 for name, found in compiled.items():
     print(name, len(found))
 for name in instances:
-    context = RunContext(deadline=time.monotonic() + 5)
+    context = RunContext(deadline=time.monotonic() + 2)
     run = method or {"fusion": "downsets", "tiling": "exhaustive"}[room]
     run_method(run, read(name).problem, context, Listener(print, print))
 for name, found in signatures().items():

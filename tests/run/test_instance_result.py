@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import make_problem
+from conftest import examples, make_problem
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.tables import text
@@ -438,7 +438,7 @@ fields = st.sampled_from(
 
 
 @given(st.lists(st.tuples(fields, json_like), max_size=2))
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_whatever_stands_in_a_table_is_accepted_or_refused_by_name(changes: list[tuple[str, Any]]) -> None:
     table: dict[str, Any] = json.loads(json.dumps(BASE))
     for path, value in changes:
@@ -459,7 +459,7 @@ def test_whatever_stands_in_a_table_is_accepted_or_refused_by_name(changes: list
 
 
 @given(st.text(max_size=60) | st.binary(max_size=60))
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_bytes_are_refused(tmp_path: Path, content: str | bytes) -> None:
     path = tmp_path / "any.toml"
     path.write_bytes(content if isinstance(content, bytes) else content.encode(errors="surrogatepass"))

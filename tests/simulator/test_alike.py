@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, product
 
 import layers
 import numpy as np
 import pytest
 import test_npu
+from conftest import examples, thinned
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from nests import agree, damaged_programs, nest_in, valid_programs, with_nest
@@ -52,7 +53,7 @@ def convolution(
 
 @pytest.mark.slow
 @given(valid_programs(), st.booleans())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_counting_finds_what_executing_every_tile_finds(program: Program, lockstep: bool) -> None:
     few = agree(program, lockstep)
     event("executed tile by tile" if few is None else f"counted, {few.valid=}")
@@ -60,16 +61,19 @@ def test_counting_finds_what_executing_every_tile_finds(program: Program, lockst
 
 @pytest.mark.slow
 @given(damaged_programs(), st.booleans())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_what_is_wrong_in_any_tile_is_found(program: Program, lockstep: bool) -> None:
     few = agree(program, lockstep)
     rule = None if few is None or few.violation is None else few.violation.rule
     event("executed tile by tile" if few is None else f"counted: {rule}")
 
 
-@pytest.mark.parametrize("padding", ["loaded", "generated"])
-@pytest.mark.parametrize("reuse", REUSES)
-@pytest.mark.parametrize("order", ["ncyxk", "kncxy", "yxcnk", "xkync", "cknyx", "ycxkn"])
+@pytest.mark.parametrize(
+    ("order", "reuse", "padding"),
+    thinned(
+        product(["ncyxk", "kncxy", "yxcnk", "xkync", "cknyx", "ycxkn"], REUSES, ["loaded", "generated"]), 3
+    ),
+)
 def test_a_convolution_is_counted(order: str, reuse: str, padding: str) -> None:
     """Halos in both directions, inner and outer, partial sums that are loaded again, operands that stay."""
     program = convolution(order, reuse, padding)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up import damaged_programs, valid_programs
@@ -48,7 +49,7 @@ def agree(program: Program, lockstep: bool) -> tuple[Report, PlainExecutor]:
 
 @pytest.mark.usefixtures("blocks")
 @given(valid_programs(), st.booleans())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_valid_programs(program: Program, lockstep: bool) -> None:
     report, plain = agree(program, lockstep)
     if report.violation is not None:  # Valid one after the other, but not in lockstep.
@@ -68,7 +69,7 @@ def test_valid_programs(program: Program, lockstep: bool) -> None:
 
 @pytest.mark.usefixtures("blocks")
 @given(damaged_programs(), st.booleans())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_damaged_programs(program: Program, lockstep: bool) -> None:
     agree(program, lockstep)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from axes import axes, layer_table
-from conftest import make_problem
+from conftest import examples, make_problem
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
@@ -105,7 +105,7 @@ def test_the_reference_by_hand() -> None:
 
 
 @given(problems_and_plans(), st.integers(0, 99))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_random_plans_compute_the_reference(drawn: tuple[Problem, Plan], seed: int) -> None:
     problem, plan = drawn
     report = simulate(problem, plan, numeric=True, overlapped=False, seed=seed)

@@ -7,6 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up import spans
@@ -55,7 +56,7 @@ def whole(layer: Layer, **changes: object) -> ConvolveBox:
 
 
 @given(layers(), st.integers(0, 2**32 - 1), st.booleans(), st.booleans())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_tiles_add_up_to_the_reference(table: dict, seed: int, generated: bool, split: bool) -> None:
     layer, random = Layer(**table), Random(seed)
     values, kernels = random_values(layer, seed)
@@ -147,7 +148,7 @@ def under(layer: Layer | Pool | Add, axis: int, outputs: tuple[int, int], size: 
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_beats_are_parts_of_the_reference(seed: int) -> None:
     """Of any layer and any number of inputs; what is not under a window is poison."""
     random = Random(seed)
@@ -265,7 +266,7 @@ def tiled(layer: Layer, random: Random, generated: bool) -> Program:
 
 
 @given(layers(), st.integers(0, 2**32 - 1), st.booleans())
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_tiled_programs_compute_the_reference(table: dict, seed: int, generated: bool) -> None:
     layer = Layer(**table)
     program = tiled(layer, Random(seed), generated)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up import valid_programs
@@ -84,7 +85,7 @@ def test_an_empty_chain() -> None:
 
 
 @given(st.lists(valid_programs(), min_size=1, max_size=4))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_chains_add_up(programs: list[Program]) -> None:
     reports = [execute(program) for program in programs]
     chain = Report.chain([f"layer {n}" for n in range(len(reports))], reports)

@@ -7,6 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up import damage, valid_programs
@@ -402,7 +403,7 @@ def test_any_program_with_a_schedule(program: Program, seed: int) -> None:
 
 @pytest.mark.usefixtures("blocks")
 @given(valid_programs(), st.integers(0, 2**32 - 1))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_spoiled_schedules(program: Program, seed: int) -> None:
     random = Random(seed)
     agree(spoiled(scheduled(program, random), random), lockstep=False)
@@ -518,7 +519,7 @@ def test_a_table_of_what_is_computed_again_and_saved_slowly() -> None:
 
 @pytest.mark.usefixtures("blocks")
 @given(pipelines(), st.integers(0, 2**32 - 1))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_tables(drawn: tuple[Pipeline, Program], seed: int) -> None:
     random = Random(seed)
     program = replace(drawn[1], engines=(Engine("write", 0, random.randint(0, 9)), *drawn[1].engines[1:]))
@@ -560,7 +561,7 @@ def check_overlapped(program: Program) -> None:
 
 @pytest.mark.usefixtures("blocks")
 @given(pipelines(), st.integers(0, 99))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_pipelines(drawn: tuple[Pipeline, Program], seed: int) -> None:
     pipeline, program = drawn
     report, plain = agree(program, lockstep=False)
@@ -592,7 +593,7 @@ def test_spoiled_pipelines(drawn: tuple[Pipeline, Program], seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("blocks")
 @given(pipelines(), st.integers(0, 2**32 - 1))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_pipelines_on_their_own_clocks(drawn: tuple[Pipeline, Program], seed: int) -> None:
     """With all steps open or a few, and with as much memory as the schedule needs or more."""
     program, random = drawn[1], Random(seed)

@@ -7,7 +7,7 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
-from conftest import make_problem
+from conftest import examples, make_problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_executor import own_cycles, plain_sequential
@@ -298,13 +298,13 @@ def check_occupation(
 
 
 @given(grouping_programs())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_timelines_of_grouping_plans(drawn: tuple[Problem, Program]) -> None:
     check(drawn[1])
 
 
 @given(programs())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_timelines_of_any_program(program: Program) -> None:
     check(program)
 
@@ -369,7 +369,7 @@ def recurrence(problem: Problem, program: Program) -> int:
 
 
 @given(grouping_programs())
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 def test_overlapped_agrees_with_a_recurrence(drawn: tuple[Problem, Program]) -> None:
     problem, program = drawn
     if problem.machine.outputs == "kept":

@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from conftest import examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from layers import make, plans, problems
@@ -146,7 +147,7 @@ def handfuls(draw, most_macs):
 
 @pytest.mark.slow
 @given(handfuls(most_macs=8), st.integers(3, 6))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_no_schedule_beats_the_bound_and_no_plan_beats_the_best_schedule(problem, capacity):
     generated = problem.machine.padding == "generated"
     optimum = Pebbles(problem.one_layer, generated).fewest_accesses(capacity)
@@ -167,7 +168,7 @@ def test_product_of_two_by_two_matrices(capacity, optimum, bound):
 
 
 @given(problems(side=4, channels=2), st.randoms(use_true_random=False))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_weights_of_macs(problem, random):
     """Totals against a walk over every MAC, and lemma 2 on any set of MACs."""
     generated = problem.machine.padding == "generated"
@@ -195,7 +196,7 @@ def test_weights_of_macs(problem, random):
 
 
 @given(problems(side=4, channels=2), st.randoms(use_true_random=False))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_every_order_of_the_macs_has_such_windows(problem, random):
     """Lemma 3: cut by weight or by count, no window of some cut is below the least weight."""
     generated = problem.machine.padding == "generated"
@@ -236,7 +237,7 @@ def test_fewest_charges_is_a_minimum(share, uses):
 
 
 @given(problems(side=6, tight=True), st.sampled_from(OBJECTIVES))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_no_plan_beats_the_bound(problem, minimise):
     problem = problem.model_copy(update={"objective": type(problem.objective)(minimise=minimise)})
     found = exhaustive(problem, INFINITE)
@@ -251,7 +252,7 @@ def test_no_plan_beats_the_bound(problem, minimise):
 
 @pytest.mark.slow
 @given(st.data())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_random_plans_keep_every_bound(data):
     problem = data.draw(problems(side=7, tight=data.draw(st.booleans())))
     plan = data.draw(plans(problem))
@@ -265,7 +266,7 @@ def test_random_plans_keep_every_bound(data):
 
 
 @given(problems(side=10, channels=24, tight=True))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_no_plan_beats_the_bound_where_memory_is_short(problem):
     """Many maps, so that it is not the compulsory traffic that counts."""
     bound, found = (

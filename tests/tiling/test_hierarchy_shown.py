@@ -154,10 +154,10 @@ def test_random_plans_are_drawn() -> None:
     drawn = 0
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for _, problem, plan, report in executed(range(16)):
+        for _, problem, plan, report in executed(range(8)):
             check_readable(pictures.sheet(problem, plan, report))
             drawn += 1
-    assert drawn > 7
+    assert drawn > 3
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])

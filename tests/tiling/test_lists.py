@@ -8,6 +8,7 @@ from math import inf
 
 import pytest
 import test_npu
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layers import everything, problems
@@ -51,7 +52,7 @@ def valid_dsp_plans(problem):
 
 
 @given(problems(side=4, channels=2, tight=True), st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_lists_and_limits_on_a_dsp_are_those_of_enumeration(problem, data):
     names = data.draw(st.permutations(["accesses", "cycles", "energy"]))[: data.draw(st.integers(2, 3))]
     tolerances = [data.draw(TOLERANCES) for _ in names[1:]]
@@ -64,7 +65,7 @@ def test_lists_and_limits_on_a_dsp_are_those_of_enumeration(problem, data):
 
 
 @given(test_npu.problems(side=4, channels=3), st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_lists_and_limits_on_an_npu_are_those_of_enumeration(problem, data):
     names = data.draw(st.permutations(["time", "accesses"]))
     tolerance = data.draw(TOLERANCES)

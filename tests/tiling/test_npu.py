@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -107,7 +108,7 @@ def everything(problem: Problem):
 
 
 @given(WITH_PLAN)
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 def test_simulator_confirms_the_closed_form(drawn):
     problem, layer_plan = drawn
     plan = Plan((layer_plan,))
@@ -148,7 +149,7 @@ def test_a_layer_that_a_person_can_follow():
 @given(
     problems(side=4, channels=3), st.sampled_from(["any", *SCHEDULES]), st.sampled_from(["any", *PARTITIONS])
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_exact_search_equals_enumeration(problem, schedule, partition):
     limits = {"schedule": schedule, "partition": partition}
     problem = Problem.model_validate(problem.model_dump() | {"limits": limits})
@@ -163,7 +164,7 @@ def test_exact_search_equals_enumeration(problem, schedule, partition):
 
 
 @given(problems())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_bound_is_never_above_the_optimum(problem):
     found = exhaustive(problem, INFINITE)
     assert found is not None  # the smallest tile fits, output stationary
@@ -242,7 +243,7 @@ def test_outputs_of_the_fifth_convolution_of_inceptionv3():
 
 
 @given(WITH_PLAN)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_readings_stand_in_order(drawn):
     """Full edges, own input tiles and busy idle TLEs never take less, the other readings never more."""
     problem, plan = drawn
@@ -266,7 +267,7 @@ def test_readings_stand_in_order(drawn):
 
 
 @given(problems(side=5, channels=3), st.tuples(*[st.integers(1, 50)] * 3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_fit_sees_the_best_of_all_tiles(problem, each):
     """The plans that are kept for the fit have, for any prices, the best one among them."""
     prices = fitting.Prices(*map(float, each))

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from layers import with_plan
 from test_npu import WITH_PLAN
@@ -44,7 +45,7 @@ def compare(program: Program, options: dict[str, bool]) -> None:
 
 
 @given(with_plan())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_a_table_is_the_steps(drawn: tuple[Any, DspPlan]) -> None:
     check(*drawn)
 
@@ -57,7 +58,7 @@ def test_a_table_is_the_steps_of_a_real_layer(order: str, reuse: str) -> None:
 
 
 @given(WITH_PLAN)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_a_table_is_the_steps_of_an_npu(drawn: tuple[Any, NpuPlan]) -> None:
     problem, plan = drawn
     cut = cut_of(problem.one_layer, problem.machine, plan.partition)

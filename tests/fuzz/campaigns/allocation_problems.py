@@ -10,7 +10,7 @@ from tests.fuzz.networks import network
 from tests.fuzz.oracles import allocation
 from tests.fuzz.problems import attack
 
-IN_CI = 12
+IN_CI = 6
 
 
 def trial(rng: random.Random, scratch: Path) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from tests.fuzz.oracles import grouping
 from tests.fuzz.problems import attack
 
-IN_CI = 12
+IN_CI = 6
 
 PLANES = [(1, n) for n in range(1, 8)] + [
     (2, 2),

@@ -9,7 +9,7 @@ from typing import Any
 from tests.fuzz.oracles import tiling
 from tests.fuzz.problems import attack
 
-IN_CI = 12
+IN_CI = 6
 
 
 def trial(rng: random.Random, scratch: Path) -> list[str]:

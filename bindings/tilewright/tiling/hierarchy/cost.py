@@ -72,6 +72,7 @@ class Cost:
     def __init__(self, nest: Nest) -> None:
         self.nest = nest
         self.nodes = nest.machine.nodes
+        self._grouped: dict[tuple[str, tuple[int, ...], int | None], Counter[Sequence[int]]] = {}
 
     @cached_property
     def crossings(self) -> list[Crossing]:
@@ -201,7 +202,7 @@ class Cost:
 
     def _elements(self, operand: str, kept: dict[str, list[int]], pin: int | None) -> int:
         """Add up the elements of an operand over all combinations of the digits that are kept."""
-        groups = {loop: self._groups(loop, nodes, pin) for loop, nodes in kept.items()}
+        groups = {loop: self._groups(loop, tuple(nodes), pin) for loop, nodes in kept.items()}
         total = 1
         for loop, contexts in groups.items():
             if loop not in USES[operand]:
@@ -219,8 +220,16 @@ class Cost:
             )
         return total
 
-    def _groups(self, loop: str, nodes: list[int], pin: int | None) -> Counter[Sequence[int]]:
+    def _groups(self, loop: str, nodes: tuple[int, ...], pin: int | None) -> Counter[Sequence[int]]:
         """Return the positions that share digits, relative to their first, and how often each such set is."""
+        asked = loop, nodes, pin
+        if asked not in self._grouped:  # boundaries and operands ask for the same again and again
+            self._grouped[asked] = self._group(*asked)
+        return self._grouped[asked]
+
+    def _group(self, loop: str, nodes: tuple[int, ...], pin: int | None) -> Counter[Sequence[int]]:
+        if self.nest.extents[loop] == 1:
+            return Counter({range(1): 1})
         at = np.arange(self.nest.extents[loop])
         keys = np.zeros(len(at), np.int64)
         for node in nodes:
@@ -243,7 +252,7 @@ class Cost:
     @cached_property
     def steps(self) -> int:
         """Combinations of iterations of the memories' loops: how often every multiplier is fed at most."""
-        memories = [i for i, node in enumerate(self.nodes) if node.axis is None]
+        memories = tuple(i for i, node in enumerate(self.nodes) if node.axis is None)
         return prod(sum(self._groups(loop, memories, None).values()) for loop in self.nest.extents)
 
     @cached_property
