@@ -197,6 +197,7 @@ def test_what_is_not_taken_says_why(path, solver):
 
     refused = {
         "halo": case({"halo": True}),
+        "uneven": case({"uneven": True}),
         "exhaustive takes all": case(minimise="edp"),
         "exhaustive takes lists": case(minimise=["cycles", "energy"]),
     }

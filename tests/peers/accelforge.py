@@ -70,7 +70,7 @@ REGISTERS = [memory(f"{holds}_register", 2 / 1024, holds, halo=False) for holds 
 
 LEVELS: dict[str, list[Table]] = {
     "shared": [DRAM, memory("buffer", 1, "iwo")],
-    "shared, tight": [DRAM, memory("buffer", 1 / 32, "iwo")],
+    "shared, tight": [DRAM, memory("buffer", 1 / 32, "iwo", uneven=True)],
     "apart": [
         DRAM,
         memory("w_buffer", 0.5, "w"),
@@ -124,6 +124,9 @@ LEVELS: dict[str, list[Table]] = {
 }
 """In the manner of known machines, smaller, so that the peer takes seconds. What a MAC reads has no price."""
 
+LEVELS["nvdla-like, uneven"] = [
+    level | {"uneven": True} if level["name"] == "buffer" else level for level in LEVELS["nvdla-like"]
+]
 LEVELS["nvdla-like, sums first"] = [LEVELS["nvdla-like, apart"][i] for i in (0, 3, 1, 2, 4, 5, 6, 7)]
 LEVELS["apart, sums first"] = [LEVELS["apart"][i] for i in (0, 3, 1, 2)]
 
@@ -135,6 +138,7 @@ LAYERS: dict[str, Table] = {
     "row 12, 8 to 16": {"input": [8, 1, 14], "kernels": 16, "kernel": [1, 3]},
     "1x1 8x8, 32 to 16": {"input": [32, 8, 8], "kernels": 16, "kernel": [1, 1]},
     "depthwise 8x8, 16": {"input": [16, 10, 10], "kernels": 16, "kernel": [3, 3], "groups": 16},
+    "1x1 14x14, 64 to 64": {"input": [64, 14, 14], "kernels": 64, "kernel": [1, 1]},
 }
 
 PAIRS = [
@@ -156,10 +160,9 @@ PAIRS = [
     ("nvdla-like, sums first", "matrix 64x48x32", "energy"),
     ("nvdla-like, sums first", "matrix 64x48x32", "edp"),
     ("apart, sums first", "conv 8x8, 16 to 16", "energy"),
+    ("nvdla-like, uneven", "1x1 14x14, 64 to 64", "energy"),
+    ("eyeriss-like", "1x1 14x14, 64 to 64", "energy"),
 ]
-
-UNEVEN = [("shared, tight", "matrix 16x6x4", "energy")]
-"""Pairs in which the peer is better, as one memory has tiles of different blocks: no plan of ours."""
 
 
 def instance(machine: str, layer: str, minimise: str) -> Table:
@@ -324,7 +327,7 @@ class Loop(NamedTuple):
 def plans(machine: HierarchyMachine, layer: Layer, nodes: list[Table]) -> Iterator[HierarchyPlan]:
     """Yield the plans in which each memory has the tiles of a mapping, in all ways to cut its loops.
 
-    Where a memory has tiles that are not those of one block, it gets one of the blocks between. That is
+    Where a memory that is not uneven has tiles of several blocks, it gets one of the blocks between. That is
     another plan, which may cost more or not fit.
     """
     sizes, loops = dict(extents(layer)), []
@@ -337,19 +340,23 @@ def plans(machine: HierarchyMachine, layer: Layer, nodes: list[Table]) -> Iterat
                 loops.append(Loop(node["loop"], trips, node["axis"]))
         elif "reserve" in node:
             places[node["reserve"], node["tensor"]] = len(loops)
-    kept = tuple(
-        (level.name, tuple(each for each in USES if each in level.may_hold and (level.name, each) in places))
-        for level in machine.levels
-        if level.may_hold
-    )
-    memories = [level for level in machine.keeping(kept).levels if not level.fanout][1:]
-    cuts = [
-        list(_cuts(loops, [(each, places[level.name, each]) for each in level.holds])) for level in memories
-    ]
+    kept = []
+    for level in machine.levels:
+        held = [each for each in USES if (level.name, each) in places]
+        if level.uneven:
+            kept.append((level.name, tuple(sorted(held, key=lambda each: places[level.name, each]))))
+        elif level.may_hold:
+            kept.append((level.name, tuple(each for each in held if each in level.may_hold)))
+    decided = machine.keeping(tuple(kept))
+    memories = [node for node in decided.nodes if node.axis is None][1:]
+    cuts = []
+    for node in memories:
+        name = decided.levels[node.level].name
+        cuts.append(list(_cuts(loops, [(each, places[name, each]) for each in node.holds])))
     for chosen in itertools.product(*cuts):
         if list(chosen) == sorted(chosen):
-            ends = dict(zip((level.name for level in memories), chosen, strict=True))
-            yield from _nested(machine, layer, loops, ends, kept)
+            ends = dict(zip((node.name for node in memories), chosen, strict=True))
+            yield from _nested(decided, layer, loops, ends, tuple(kept))
 
 
 def _cuts(loops: list[Loop], tiles: list[tuple[str, int]]) -> list[int]:

@@ -27,11 +27,17 @@ HELD = [
 
 
 def machine(
-    rng: Random, *, roomy: bool = False, choosing: bool = False, sliding: bool = False
+    rng: Random,
+    *,
+    roomy: bool = False,
+    choosing: bool = False,
+    sliding: bool = False,
+    uneven: bool = False,
 ) -> HierarchyMachine:
     """Draw a machine with one to three memories on chip, arrays anywhere between, and everything priced.
 
-    Where plans choose, memories have operands that they may hold; where tiles slide, some keep halos.
+    Where plans choose, memories have operands that they may hold; where tiles slide, some keep halos; with
+    uneven tiles the first memory on chip has them.
     """
 
     def held(table: dict[str, Any]) -> list[str]:
@@ -77,6 +83,8 @@ def machine(
     for outer, inner in itertools.pairwise(levels if sliding else []):
         comes = "fanout" not in outer and "fanout" not in inner and "input" in outer.get("holds", ["input"])
         inner["halo"] = comes and "input" in inner["holds"] and rng.random() < 0.8
+    if uneven and "fanout" not in levels[1]:
+        levels[1]["uneven"] = len(held(levels[1])) > 1
     return HierarchyMachine(
         kind="hierarchy",
         levels=levels,

@@ -49,11 +49,7 @@ class Walk:
         return found
 
     def holders(self, operand):
-        return [
-            i
-            for i, node in enumerate(self.nodes)
-            if node.axis is None and operand in self.machine.levels[node.level].holds
-        ]
+        return [i for i, node in enumerate(self.nodes) if operand in node.holds]
 
     def run(self):
         loops = self.loops()

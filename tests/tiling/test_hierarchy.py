@@ -115,15 +115,16 @@ def test_simulator_misses_a_tile_that_is_not_there() -> None:
         run.run(*random_values(layer, 0))
 
 
-def test_a_walk_counts_what_is_fetched_where_tiles_slide() -> None:
-    slid = 0
+def test_a_walk_counts_what_is_fetched_where_tiles_slide_or_are_uneven() -> None:
+    slid = uneven = 0
     for seed in range(examples(300)):
         rng = Random(seed)
-        given = hierarchies.machine(rng, roomy=True, sliding=True, choosing=True)
+        given = hierarchies.machine(rng, roomy=True, sliding=True, choosing=True, uneven=seed % 2 == 0)
         kept = rng.choice(given.choices)
         machine = given.keeping(kept)
         layer = hierarchies.overlapping(rng, 300)
-        nest = Nest(layer, given, HierarchyPlan(hierarchies.nest(rng, layer, machine).nest, kept))
+        plan = HierarchyPlan(hierarchies.nest(rng, layer, machine).nest, kept)
+        nest = Nest(layer, given, plan)
         if not machine.halos or nest.violation() or nest.outside_of_space():
             continue
         walk, moved = Walk(layer, machine, nest.plan.nest, extents(layer)).run(), Cost(nest).moved
@@ -141,8 +142,12 @@ def test_a_walk_counts_what_is_fetched_where_tiles_slide() -> None:
         apart = machine.model_copy(
             update={"levels": tuple(level.model_copy(update={"halo": False}) for level in machine.levels)}
         )
+        uneven += any(
+            len(nodes) > 1 and all(map(plan.nest.__getitem__, nodes)) for nodes in machine.memories.values()
+        )
         slid += bool((Cost(Nest(layer, apart, nest.plan)).moved.every > moved.every).any())
     assert slid >= examples(300) // 60
+    assert uneven >= examples(300) // 60
 
 
 def test_window_counts_positions() -> None:
@@ -185,6 +190,28 @@ def test_exact_search_slides_tiles(start: int) -> None:
         layer = hierarchies.overlapping(rng, rng.choice([16, 32, 64]))
         compared += bool(machine.halos) and agrees(layer, machine, seed, 3000)
     assert compared
+
+
+@pytest.mark.parametrize("seed", [21, 34, 43, 47, 51, 59])
+def test_exact_search_orders_uneven_tiles(seed: int) -> None:
+    """Of machines and layers with few plans."""
+    rng = Random(seed)
+    machine = hierarchies.machine(rng, uneven=True, sliding=seed % 3 == 0, choosing=seed % 4 == 0)
+    assert agrees(hierarchies.layer(rng, rng.choice([4, 8, 12])), machine, seed, 600)
+
+
+def test_a_tile_of_another_block_makes_room() -> None:
+    """Seven bytes have all four weights, two inputs and one output, but not both outputs of the inputs."""
+    layer = Layer(input=(2, 1, 2), kernels=2, kernel=(1, 1))
+    machine = HierarchyMachine.model_validate(
+        {"kind": "hierarchy", **memory(capacity_bytes=7), "bits": {"partial": 8}, "mac_pj": 1.0}
+    )
+    uneven = machine.with_(levels=(machine.levels[0], machine.levels[1].with_(uneven=True)))
+    assert agrees(layer, uneven, 0, 1000)
+    costs = [best_plan(layer, each, "accesses", "dram") for each in (machine, uneven)]
+    assert [found and found.value for found in costs] == [16, 12]
+    assert costs[1] is not None
+    assert costs[1].plan.kept[0][1].index("weights") < costs[1].plan.kept[0][1].index("output")
 
 
 def agrees(layer: Layer, machine: HierarchyMachine, seed: int, most: int = 2000) -> bool:
@@ -451,6 +478,35 @@ def test_plans_say_what_they_keep() -> None:
         Plan.from_json(data | {"kept": {"buffer": ["kernels"]}})
 
 
+def test_plans_say_in_which_order_uneven_tiles_lie() -> None:
+    levels = [
+        MACHINE["levels"][0],
+        {"name": "buffer", "capacity_bytes": 36, "uneven": True, "holds": ["output", "weights", "input"]},
+    ]
+    one = problem(machine={"levels": levels}, objective={"minimise": "accesses"})
+    found = MACHINES["hierarchy"].exhaustive(one, float("inf"))
+    assert found is not None
+    plan = Plan(found.layers)
+    data = plan.to_json()
+    order = data["kept"]["buffer"]
+    assert Plan.from_json(data) == plan
+    report = simulate(one, plan, numeric=True)
+    assert report.numeric
+    assert report.facts["accesses"] == found.value
+    assert [node["node"] for node in report.facts["nest"]] == ["dram", *(f"buffer.{each}" for each in order)]
+    assert list(report.facts["held_bytes"]["buffer"]) == order
+    shown = dict(rows(one, report.summary()))
+    total = sum(report.facts["held_bytes"]["buffer"].values())
+    assert shown[f"buffer.{order[-1]}"].endswith(f"bytes, in all {total} of 36 bytes")
+    for kept in ({}, {"buffer": order[:2]}, {"buffer": [*order, order[0]]}):
+        told = violation(one, Plan.from_json(data | {"kept": kept}))
+        assert told is not None
+        assert told.startswith("kept: the plan holds")
+    smaller = one.with_(machine={"levels": [levels[0], {**levels[1], "capacity_bytes": total - 1}]})
+    told = violation(smaller, plan)
+    assert told == f"memory overflow: buffer needs {total} bytes, it has {total - 1}"
+
+
 def test_loops_do_not_move_what_passes_by_from_outside_of_an_array() -> None:
     levels = [
         *MACHINE["levels"],
@@ -650,6 +706,42 @@ def memory(**fields: Any) -> dict[str, Any]:
             {},
             "machine.levels.m3.may_hold",
             "these are 8",
+        ),
+        (
+            {"levels": [{"name": "dram", "uneven": True}, *memory()["levels"][1:]]},
+            {},
+            "machine.levels.dram.uneven",
+            "filled from another one",
+        ),
+        (memory(holds=["weights"], uneven=True), {}, "machine.levels.buffer.uneven", "several operands"),
+        (
+            {
+                "levels": [
+                    {"name": "dram"},
+                    {"name": "row", "fanout": [{"size": 4, "over": ["rows"]}]},
+                    *memory(uneven=True)["levels"][1:],
+                ]
+            },
+            {},
+            "machine.levels.buffer.uneven",
+            "through row, an array",
+        ),
+        (
+            {
+                "levels": [
+                    {"name": "dram"},
+                    *({"name": f"m{i}", "capacity_bytes": 64, "uneven": True} for i in range(4)),
+                ]
+            },
+            {},
+            "machine.levels.m3.uneven",
+            "these are 1296",
+        ),
+        (
+            memory(uneven=True),
+            {"minimise": "pareto", "between": ["accesses", "capacity"]},
+            "objective.between",
+            "buffer is uneven",
         ),
         (
             memory(bytes_per_cycle=4.0, read_bytes_per_cycle=2.0),

@@ -26,10 +26,11 @@ from tilewright.tiling.summary import rows, table
 
 
 def executed(seeds: range, most: int = 2000) -> Iterator[tuple[int, Problem, Plan, Report]]:
-    """Yield valid random plans, on machines of which some choose what they hold or keep halos."""
+    """Yield valid random plans, on machines of which some choose what they hold, keep halos, are uneven."""
     for seed in seeds:
         rng = Random(seed)
-        machine = hierarchies.machine(rng, roomy=True, choosing=seed % 2 == 0, sliding=seed % 3 == 0)
+        fields = {"choosing": seed % 2 == 0, "sliding": seed % 3 == 0, "uneven": seed % 4 < 2}
+        machine = hierarchies.machine(rng, roomy=True, **fields)
         layer = hierarchies.layer(rng, most)
         kept = rng.choice(machine.choices)
         nest = hierarchies.nest(rng, layer, machine.keeping(kept)).nest

@@ -299,6 +299,9 @@ class Problem(Spec):
                 f"takes capacity on machines with two memories; this one has the levels {', '.join(names)}"
             )
             raise InputError("objective.between", list(between), limit)
+        if levels[1].uneven:
+            limit = f"takes capacity where all tiles are of one block; {names[1]} is uneven"
+            raise InputError("objective.between", list(between), limit)
         if self.level != names[0]:
             limit = f"must be {names[0]}, whose accesses a front trades for the capacity of {names[1]}"
             raise InputError("objective.level", self.level, limit)

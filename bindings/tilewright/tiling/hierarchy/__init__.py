@@ -133,7 +133,7 @@ def _footprint(nest: Nest) -> dict[str, NDArray[np.int64]]:
     found = {}
     for i, node in enumerate(nest.machine.nodes[1:], 1):
         level = nest.machine.levels[node.level]
-        for operand in level.holds if node.axis is None else ():
+        for operand in node.holds:
             found[f"{level.name} {operand}"] = np.array([level.copies * nest.held(operand, i)])
     return found
 

@@ -25,8 +25,9 @@ def breakdown(nest: Nest, measure: Measure) -> dict[str, Any]:
     """
     machine = measure.machine
     levels: dict[str, dict[str, dict[str, int]]] = {}
-    for i, level in measure.levels.items():
-        counts = {name: measure.moved.every[i, :, way].sum(axis=0).tolist() for name, way in WAYS}
+    for i, nodes in machine.memories.items():
+        level, every = measure.levels[i], measure.moved.every[list(nodes)].sum(axis=0)
+        counts = {name: every[:, way].sum(axis=0).tolist() for name, way in WAYS}
         levels[level.name] = {name: dict(zip(KINDS, count, strict=True)) for name, count in counts.items()}
     found: dict[str, Any] = {
         "nest": _loops(nest),
@@ -76,20 +77,16 @@ def _in_attojoules(measure: Measure, levels: dict[str, Any]) -> dict[str, Any]:
             }
             for (way, _), price in zip(WAYS, prices(level), strict=True)
         }
-        for level in measure.levels.values()
+        for level in map(measure.levels.__getitem__, measure.machine.memories)
     }
 
 
 def _held(nest: Nest) -> dict[str, dict[str, int | float]]:
     """Return the bytes that an instance of each memory but the first reserves, all copies of a tile."""
     found: dict[str, dict[str, int | float]] = {}
-    for i, node in enumerate(nest.machine.nodes[1:], 1):
-        level = nest.machine.levels[node.level]
-        if node.axis is None:
-            found[level.name] = {
-                operand: whole(level.copies * nest.held(operand, i) * nest.held_bits(operand, i))
-                for operand in level.holds
-            }
+    for i in list(nest.machine.memories)[1:]:
+        level = nest.machine.levels[nest.machine.nodes[i].level]
+        found[level.name] = {operand: whole(bits) for operand, bits in nest.needed_bits(i).items()}
     return found
 
 

@@ -52,8 +52,8 @@ def refuse_others(problem: Any) -> None:
     Raises
     ------
     InputError
-        For lists of objectives and limits of cost, objectives that are no sums, steps that do not divide, and
-        halos.
+        For lists of objectives and limits of cost, objectives that are no sums, steps that do not divide,
+        halos, and uneven tiles.
     """
     problem.refuse_limits("the declarative formulations")
     if problem.limits.factors == "any":
@@ -63,9 +63,10 @@ def refuse_others(problem: Any) -> None:
         limit = f"the declarative formulations take {', '.join(TAKEN)}; exhaustive takes all"
         raise InputError("objective.minimise", problem.minimise, limit)
     for level in problem.machine.levels:
-        if level.halo:
-            limit = "is unknown to the declarative formulations; exhaustive takes it"
-            raise InputError(f"machine.levels.{level.name}.halo", level.halo, limit)
+        for name in ("halo", "uneven"):
+            if getattr(level, name):
+                limit = "is unknown to the declarative formulations; exhaustive takes it"
+                raise InputError(f"machine.levels.{level.name}.{name}", True, limit)
 
 
 def too_large(what: str) -> InputError:

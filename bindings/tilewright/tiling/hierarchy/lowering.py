@@ -11,8 +11,7 @@ def lower(nest: Nest) -> LevelProgram:
     """Return the program of a nest."""
     places = []
     for i, node in enumerate(nest.machine.nodes):
-        holds = () if node.axis is not None else nest.machine.levels[node.level].holds
-        held = frozenset(map(OPERANDS.index, holds))
+        held = frozenset(map(OPERANDS.index, node.holds))
         places.append(Place(node.name, node.axis is None, held, nest.plan.nest[i], i in nest.machine.halos))
     return LevelProgram(
         places=tuple(places),

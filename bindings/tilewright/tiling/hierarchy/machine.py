@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property, lru_cache
-from itertools import compress, product, takewhile
+from itertools import compress, permutations, product, takewhile
 from math import prod
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
@@ -44,8 +44,12 @@ MOST_LEVELS = 8
 MOST_CHOICES = 6
 """Most operands, of all levels together, of which the search decides whether they are held."""
 
+MOST_MACHINES = 256
+"""Most choices of a plan: what levels hold that decide it, times the orders of tiles that are uneven."""
+
 Kept = tuple[tuple[str, tuple[Operand, ...]], ...]
-"""For levels with `may_hold`, by name, the operands of it that a plan holds there."""
+"""For levels with `may_hold`, by name, the operands of it that a plan holds there. For uneven levels all that
+are held, from the one with the largest block to the one with the smallest."""
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,31}$")]
 LoopName = Literal[
@@ -110,6 +114,8 @@ class Level(Spec):
         what the new tile shares with the last one stays; only the rest is fetched.
     double_buffering
         Every tile exists twice, and transfers to and from here run beside the computation.
+    uneven
+        The tiles of different operands may belong to different blocks, one inside of the other.
     read_pj_per_byte, write_pj_per_byte
         Energy of what is read and written; without the latter both cost the same.
     bytes_per_cycle
@@ -121,7 +127,7 @@ class Level(Spec):
         that are reduced are added up on the way out.
     """
 
-    later: ClassVar[tuple[str, ...]] = ("may_hold", "halo")
+    later: ClassVar[tuple[str, ...]] = ("may_hold", "halo", "uneven")
 
     name: Name
     capacity_bytes: Bytes | OperandBytes | None = None
@@ -129,6 +135,7 @@ class Level(Spec):
     may_hold: tuple[Operand, ...] = ()
     halo: bool = False
     double_buffering: bool = False
+    uneven: bool = False
     read_pj_per_byte: Picojoules | None = None
     write_pj_per_byte: Picojoules | None = None
     bytes_per_cycle: Rate | None = None
@@ -140,6 +147,15 @@ class Level(Spec):
     def copies(self) -> int:
         """How often every tile exists."""
         return 2 if self.double_buffering else 1
+
+    @property
+    def choices(self) -> list[tuple[Operand, ...]]:
+        """What a plan may decide of this level: see `Kept`."""
+        may = sorted(self.may_hold, key=OPERANDS.index)
+        chosen = [tuple(compress(may, bits)) for bits in product((True, False), repeat=len(may))]
+        if not self.uneven:
+            return chosen
+        return [order for each in chosen for order in permutations((*self.holds, *each))]
 
 
 def _check_level(level: Level) -> None:
@@ -198,7 +214,7 @@ class Source(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A level as the loop nest sees it: a memory, or one axis of an array.
+    """A level as the loop nest sees it: a memory, one tile of an uneven memory, or one axis of an array.
 
     Attributes
     ----------
@@ -206,11 +222,14 @@ class Node(NamedTuple):
         The level's number.
     axis
         The axis, None for a memory.
+    holds
+        The operands whose tiles are here.
     """
 
     name: str
     level: int
     axis: Fanout | None
+    holds: tuple[Operand, ...] = ()
 
 
 class HierarchyMachine(Spec):
@@ -267,6 +286,8 @@ class HierarchyMachine(Spec):
                 raise InputError(f"machine.levels.{level.name}.capacity_bytes", None, limit)
             if level.halo:
                 self._check_halo(i)
+            if level.uneven:
+                self._check_uneven(i)
         self._check_choices()
         first, last = self.levels[0], self.levels[-1]
         if first.fanout or first.capacity_bytes is not None or set(first.holds) != set(OPERANDS):
@@ -308,6 +329,12 @@ class HierarchyMachine(Spec):
         if (many := sum(len(level.may_hold) for level in choices)) > MOST_CHOICES:
             limit = f"at most {MOST_CHOICES} operands of all levels together, these are {many}"
             raise InputError(f"machine.levels.{choices[-1].name}.may_hold", list(choices[-1].may_hold), limit)
+        uneven = [level.name for level in self.levels if level.uneven]
+        if uneven and (found := len(self.choices)) > MOST_MACHINES:
+            limit = (
+                f"at most {MOST_MACHINES} choices of what is held and of orders of tiles, these are {found}"
+            )
+            raise InputError(f"machine.levels.{uneven[-1]}.uneven", True, limit)
 
     def _check_halo(self, i: int) -> None:
         """Refuse tiles that share something beyond an array, where instances have it that others need."""
@@ -315,28 +342,54 @@ class HierarchyMachine(Spec):
         field = f"machine.levels.{level.name}.halo"
         if i == 0:
             raise InputError(field, level.halo, "is for memories that are filled from another one")
+        if (array := self._array_before(i, "input")) is not None:
+            limit = f"input comes to this level through {array}, an array; only others can keep a part"
+            raise InputError(field, level.halo, limit)
+
+    def _check_uneven(self, i: int) -> None:
+        """Refuse tiles of several blocks where they make no difference, or come through an array."""
+        level = self.levels[i]
+        field = f"machine.levels.{level.name}.uneven"
+        held = [*level.holds, *level.may_hold]
+        if i == 0 or len(held) < 2:
+            limit = "is for memories that are filled from another one, and hold several operands"
+            raise InputError(field, level.uneven, limit)
+        for operand in held:
+            if (array := self._array_before(i, operand)) is not None:
+                limit = (
+                    f"{operand} comes to this level through {array}, an array, whose PEs have equal blocks"
+                )
+                raise InputError(field, level.uneven, limit)
+
+    def _array_before(self, i: int, operand: Operand) -> str | None:
+        """Return the array between a level and the next one outside that certainly holds an operand."""
         for outer in reversed(self.levels[:i]):
             if outer.fanout:
-                limit = (
-                    f"input comes to this level through {outer.name}, an array; only others can keep a part"
-                )
-                raise InputError(field, level.halo, limit)
-            if "input" in outer.holds:
-                break
+                return outer.name
+            if operand in outer.holds:
+                return None
+        return None
 
     @property
     def choices(self) -> list[Kept]:
-        """All that plans may hold where they decide it."""
-        free = [level for level in self.levels if level.may_hold]
-        subsets = [
-            [
-                tuple(compress(sorted(level.may_hold, key=OPERANDS.index), bits))
-                for bits in product((True, False), repeat=len(level.may_hold))
-            ]
-            for level in free
-        ]
+        """All that plans may decide: what levels hold of `may_hold`, and the order of uneven tiles."""
+        free = [level for level in self.levels if level.may_hold or level.uneven]
         names = [level.name for level in free]
-        return [tuple(zip(names, chosen, strict=True)) for chosen in product(*subsets)]
+        return [
+            tuple(zip(names, chosen, strict=True)) for chosen in product(*(level.choices for level in free))
+        ]
+
+    def decides(self, kept: Kept) -> bool:
+        """Whether something is one of the choices; the order counts where tiles are uneven."""
+        levels = {level.name: level for level in self.levels}
+        ordered = [
+            (
+                name,
+                held if name in levels and levels[name].uneven else tuple(sorted(held, key=OPERANDS.index)),
+            )
+            for name, held in kept
+        ]
+        return tuple(ordered) in self.choices
 
     def keeping(self, kept: Kept) -> HierarchyMachine:
         """Return the machine that holds what a plan has decided; the rest of `may_hold` passes by."""
@@ -346,25 +399,33 @@ class HierarchyMachine(Spec):
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
-        """Memories and axes of arrays, outermost first."""
+        """Memories and axes of arrays, outermost first; the tiles of uneven memories one by one."""
         nodes = []
         for number, level in enumerate(self.levels):
-            if not level.fanout:
-                nodes.append(Node(level.name, number, None))
+            if level.uneven and level.holds:
+                for operand in level.holds:
+                    nodes.append(Node(f"{level.name}.{operand}", number, None, (operand,)))
+            elif not level.fanout:
+                nodes.append(Node(level.name, number, None, level.holds))
             for i, axis in enumerate(level.fanout, 1):
                 name = level.name if len(level.fanout) == 1 else f"{level.name}.{i}"
                 nodes.append(Node(name, number, axis))
         return tuple(nodes)
 
     @cached_property
+    def memories(self) -> dict[int, tuple[int, ...]]:
+        """The nodes of each memory, several where its tiles are uneven, by the first one."""
+        found: dict[int, list[int]] = {}
+        for i, node in enumerate(self.nodes):
+            if node.axis is None:
+                found.setdefault(node.level, []).append(i)
+        return {nodes[0]: tuple(nodes) for nodes in found.values()}
+
+    @cached_property
     def holders(self) -> dict[str, tuple[int, ...]]:
         """The nodes that hold each operand, outermost first."""
         return {
-            operand: tuple(
-                i
-                for i, node in enumerate(self.nodes)
-                if node.axis is None and operand in self.levels[node.level].holds
-            )
+            operand: tuple(i for i, node in enumerate(self.nodes) if operand in node.holds)
             for operand in OPERANDS
         }
 
@@ -459,15 +520,16 @@ class HierarchyMachine(Spec):
 
 @lru_cache(maxsize=256)
 def _keeping(machine: HierarchyMachine, kept: Kept) -> HierarchyMachine:
-    """Return a machine whose levels hold more; plans of one search share a few."""
+    """Return a machine whose levels hold more, uneven ones in order; plans of one search share a few."""
     levels = []
     for level in machine.levels:
-        chosen = {operand for name, operands in kept if name == level.name for operand in operands}
-        held = set(level.holds) | (chosen & set(level.may_hold))
+        chosen = tuple(operand for name, operands in kept if name == level.name for operand in operands)
+        held = set(level.holds) | (set(chosen) & set(level.may_hold))
+        order = chosen if level.uneven and sorted(chosen) == sorted(held) else OPERANDS
         levels.append(
             level.model_copy(
                 update={
-                    "holds": tuple(operand for operand in OPERANDS if operand in held),
+                    "holds": tuple(operand for operand in order if operand in held),
                     "may_hold": tuple(operand for operand in level.may_hold if operand not in held),
                 }
             )

@@ -75,7 +75,7 @@ class MachinePicture:
             lines = max(1, len(nest.plan.nest[i]))
             if node.axis is None:
                 level = self.machine.levels[node.level]
-                bars = 2 if isinstance(level.capacity_bytes, int | None) else len(level.holds)
+                bars = 2 if isinstance(level.capacity_bytes, int | None) else len(node.holds)
                 lines = max(lines, bars, len(self._beside(level)) + 1)
             self.rows.append(Row(top, 0.14 + LINE * lines))
             # Axes of one array, and what follows an array, lie close together.
@@ -130,19 +130,20 @@ class MachinePicture:
         if twice or halo:
             lines.append(", ".join(filter(None, (twice, halo))))
         kept = self.facts.get("kept", {}).get(level.name)
-        if kept is not None:
+        if kept is not None and not (level.uneven and kept):  # whose tiles are drawn one by one
             lines.append(f"chosen: {', '.join(kept) or 'nothing'}")
         return lines
 
     def _memory(self, axes: Axes, node: int, row: Row) -> None:
         """Draw a memory: its name, how full it is, and its loops."""
         level = self.machine.levels[self.machine.nodes[node].level]
-        self._title(axes, row, level.name, self._beside(level))
+        self._title(axes, row, self.machine.nodes[node].name, self._beside(level))
         self._loops(axes, node, row)
         if level.capacity_bytes is None:
             axes.text(SPACE, row.middle, "holds everything", fontsize=8, color=GREY, va="center")
             return
-        held = self.facts["held_bytes"][level.name]
+        sizes = self.facts["held_bytes"][level.name]
+        held = {name: sizes[name] for name in self.machine.nodes[node].holds}
         if isinstance(level.capacity_bytes, int):
             parts = [(size, COLOURS[name]) for name, size in held.items()]
             lines = [_used(sum(held.values()), level.capacity_bytes)]

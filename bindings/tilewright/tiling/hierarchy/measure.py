@@ -43,7 +43,7 @@ class Measure:
 
     def accesses(self, name: str) -> int:
         """Return the elements that are read from a memory and written to it."""
-        return next(int(self.moved.every[i].sum()) for i, level in self.levels.items() if level.name == name)
+        return sum(int(self.moved.every[i].sum()) for i, level in self.levels.items() if level.name == name)
 
     @property
     def energy(self) -> int:
@@ -75,8 +75,9 @@ class Measure:
 
     @property
     def waiting(self) -> dict[int, int]:
-        """Ticks in which the multipliers wait until a memory is filled or drained, by its node."""
+        """Ticks in which the multipliers wait until a memory is filled or drained, by its first node."""
         found: dict[int, int] = {}
+        first = {node: memory for memory, nodes in self.machine.memories.items() for node in nodes}
         for o, holders in enumerate(self.machine.holders.values()):
             for parent, child in pairwise(holders):
                 if self.levels[child].double_buffering:
@@ -87,23 +88,28 @@ class Measure:
                     (READ, WRITTEN), transfer_ticks(self.levels[parent], self.levels[child]), strict=True
                 ):
                     ticks = self._bits(self.moved.first[parent, OUTSIDE, way], kinds) * price
-                    found[child] = found.get(child, 0) + ticks
+                    found[first[child]] = found.get(first[child], 0) + ticks
         return found
 
     @property
     def ports(self) -> dict[int, int]:
-        """Ticks in which the busier port of each memory moves something, by its node."""
+        """Ticks in which the busier port of each memory moves something, by its first node."""
         found = {}
-        for i, level in self.levels.items():
+        for i in self.machine.memories:
             read, written = self.reading_and_writing(i)
-            found[i] = read + written if level.bytes_per_cycle is not None else max(read, written)
+            shared = self.levels[i].bytes_per_cycle is not None
+            found[i] = read + written if shared else max(read, written)
         return found
 
-    def reading_and_writing(self, node: int) -> tuple[int, int]:
-        """Return the ticks in which the first instance of a memory is read, and in which it is written."""
+    def reading_and_writing(self, memory: int) -> tuple[int, int]:
+        """Return the ticks in which a memory, given by its first node, is read and is written.
+
+        Of its first instance, which has the most to do.
+        """
+        nodes = list(self.machine.memories[memory])
         read, written = (
-            self._bits(self.moved.first[node, :, way].sum(axis=0)) * price
-            for way, price in zip((READ, WRITTEN), ticks_per_bit(self.levels[node]), strict=True)
+            self._bits(self.moved.first[nodes, :, way].sum(axis=(0, 1))) * price
+            for way, price in zip((READ, WRITTEN), ticks_per_bit(self.levels[memory]), strict=True)
         )
         return read, written
 

@@ -118,6 +118,13 @@ class Nest:
 
     def malformed(self) -> str | None:
         """Say where the plan is no loop nest of the machine, or None."""
+        if not self.given.decides(self.plan.kept):
+            free = {
+                level.name: list(map(list, level.choices)) if level.uneven else list(level.may_hold)
+                for level in self.given.levels
+                if level.may_hold or level.uneven
+            }
+            return f"kept: the plan holds {dict(self.plan.kept)}, what may be held is {free}"
         nodes = self.machine.nodes
         if len(self.plan.nest) != len(nodes):
             return f"nest: the plan has {len(self.plan.nest)} lists of loops, the machine {len(nodes)} nodes"
@@ -138,9 +145,6 @@ class Nest:
         left = {LOOPS[loop]: size for loop, size in self.blocks[-1].items() if size > 1}
         if left:
             return f"nest: the innermost block is not one position: {left}"
-        if self.plan.kept not in self.given.choices:
-            free = {level.name: list(level.may_hold) for level in self.given.levels if level.may_hold}
-            return f"kept: the plan holds {dict(self.plan.kept)}, what may be held is {free}"
         return None
 
     def outside_of_space(self, *, divide: bool = True) -> str | None:
@@ -163,9 +167,9 @@ class Nest:
 
     def overflow(self) -> str | None:
         """Say which memory overflows, or None."""
-        for number, node in enumerate(self.machine.nodes):
-            level = self.machine.levels[node.level]
-            if node.axis is not None or level.capacity_bytes is None:
+        for number in self.machine.memories:
+            level = self.machine.levels[self.machine.nodes[number].level]
+            if level.capacity_bytes is None:
                 continue
             bits = self.needed_bits(number)
             if isinstance(level.capacity_bytes, int):
@@ -182,12 +186,13 @@ class Nest:
                     return f"memory overflow: {level.name} needs {needed} bytes for {operand}, it has {given}"
         return None
 
-    def needed_bits(self, node: int) -> dict[str, int]:
-        """Return what the tiles of each operand need in a memory."""
-        level = self.machine.levels[self.machine.nodes[node].level]
+    def needed_bits(self, memory: int) -> dict[str, int]:
+        """Return what the tiles of each operand need in a memory, given by its first node."""
+        copies = self.machine.levels[self.machine.nodes[memory].level].copies
         return {
-            operand: level.copies * self.held(operand, node) * self.held_bits(operand, node)
-            for operand in level.holds
+            operand: copies * self.held(operand, node) * self.held_bits(operand, node)
+            for node in self.machine.memories[memory]
+            for operand in self.machine.nodes[node].holds
         }
 
     def held(self, operand: str, node: int) -> int:

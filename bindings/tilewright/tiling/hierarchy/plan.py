@@ -24,7 +24,7 @@ class HierarchyPlan:
         The loop goes through the block of the node outside in steps of that size: what is further in works on
         a block of that size. A loop that a node does not name takes the block as it is.
     kept
-        What levels hold of the operands of which a plan decides that.
+        What levels hold of the operands of which a plan decides that, and the order of uneven tiles.
     """
 
     nest: tuple[tuple[tuple[str, int], ...], ...]
@@ -67,7 +67,7 @@ def _kept(data: Any, file: str | None) -> Kept:
     if not isinstance(data, dict) or not all(map(_are_operands, data.values())):
         limit = f"must be an object that gives for levels' names a list of {', '.join(OPERANDS)}"
         raise InputError("plan.kept", data, limit, file)
-    return tuple((name, tuple(each for each in OPERANDS if each in kept)) for name, kept in data.items())
+    return tuple((name, tuple(kept)) for name, kept in data.items())
 
 
 def _are_operands(data: Any) -> bool:

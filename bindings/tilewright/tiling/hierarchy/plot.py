@@ -209,12 +209,14 @@ class Roofline(NamedTuple):
             if node.axis is not None:
                 instances *= prod(nest.trips(i, letter) for letter, _ in nest.plan.nest[i])
                 continue
+            if i not in machine.memories:
+                continue
             level = machine.levels[node.level]
             read, written = measure.reading_and_writing(i)
             busier = level.read_bytes_per_cycle if read >= written else level.write_bytes_per_cycle
             cycles, rate = measure.ports[i] / TICKS, level.bytes_per_cycle or busier
             if cycles and rate:
-                points.append(Point(node.name, macs / (cycles * rate * instances), rate * instances))
+                points.append(Point(level.name, macs / (cycles * rate * instances), rate * instances))
             elif i == 0:
                 size = sum(sum(each.values()) for each in facts["levels_bytes"][node.name].values())
                 points.append(Point(node.name, macs / size, None))

@@ -18,11 +18,13 @@ NAMES = {"partial": "partial sums"}
 def rows(machine: HierarchyMachine, facts: Mapping[str, Any]) -> Rows:
     """Return the loops of each node, how full the memories are, and what takes the time and the energy."""
     shown = []
+    kept = facts.get("kept", {})
+    machine = machine.keeping(tuple((name, tuple(held)) for name, held in kept.items()))
     for node, told in zip(machine.nodes, facts["nest"], strict=True):
         loops = ", ".join(f"{name} {trips}" for name, trips in told["loops"].items()) or "-"
         shown.append((node.name, "; ".join([loops, *_space(machine, node, told["loops"], facts)])))
-    if "kept" in facts:
-        choices = [f"{name} holds {', '.join(kept) or 'nothing'}" for name, kept in facts["kept"].items()]
+    if kept:
+        choices = [f"{name} holds {', '.join(held) or 'nothing'}" for name, held in kept.items()]
         shown.append(("chosen", "; ".join(choices)))
     cycles = facts["cycles"]
     shown.append(
@@ -45,8 +47,9 @@ def _space(
         return []
     held = facts["held_bytes"][level.name]
     if isinstance(level.capacity_bytes, int):
-        return [f"{sum(held.values()):,} of {level.capacity_bytes:,} bytes"]
-    parts = [f"{name} {size:,} of {capacity(level, name):,}" for name, size in held.items()]
+        own = f"{held[node.holds[0]]:,} bytes, in all " if len(node.holds) < len(held) else ""
+        return [f"{own}{sum(held.values()):,} of {level.capacity_bytes:,} bytes"]
+    parts = [f"{name} {held[name]:,} of {capacity(level, name):,}" for name in node.holds]
     return [", ".join(parts) + " bytes"]
 
 

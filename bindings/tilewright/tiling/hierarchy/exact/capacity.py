@@ -85,18 +85,17 @@ def capacity_front(layer: Layer, machine: HierarchyMachine) -> list[Point]:
 
 def _candidates(lattice: Lattice, machine: HierarchyMachine) -> Candidates:
     """Return the best order of every block that fits."""
-    level = machine.levels[MEMORY]
     added_up = any(lattice.extents[loop] > 1 for loop in REDUCED)
     width = machine.bits.partial if added_up else machine.bits.output
-    block = np.flatnonzero(lattice.fits(machine, level, width))
-    capacity = -(-lattice.bits(machine, level, width).sum(axis=1)[block] // 8)
+    block = np.flatnonzero(lattice.fits(machine, MEMORY, width))
+    capacity = -(-lattice.bits(machine, MEMORY, width).sum(axis=1)[block] // 8)
     accesses, order = _fewest(lattice, machine, block)
     return Candidates(capacity, accesses, block, order)
 
 
 def _fewest(lattice: Lattice, machine: HierarchyMachine, block: Table) -> tuple[Table, Table]:
     """Return the fewest accesses of each block, and the order that has them."""
-    holds = machine.levels[MEMORY].holds
+    holds = machine.nodes[MEMORY].holds
     tile, every = lattice.elements[block], lattice.times(LETTERS)[block]
     moved = np.stack([lattice.times(USES[operand])[block] for operand in OPERANDS], axis=1)
     trips = np.array(list(lattice.extents.values())) // lattice.sizes[block]

@@ -77,15 +77,16 @@ def quantities(machine: HierarchyMachine, goals: Sequence[str], level: str) -> l
         found.append(Quantity(STEPS, {}, {}))
         if any(not levels[i].double_buffering for i in memories[1:]):
             found.append(Quantity(TIME, {}, {}, serial=True))
-        for i in memories:
-            read, written = ticks_per_bit(levels[i])
+        for i, nodes in machine.memories.items():
+            ticks = ticks_per_bit(levels[i])
+            read, written = (dict.fromkeys(nodes, price) for price in ticks)
             if levels[i].bytes_per_cycle is not None:
-                found.append(Quantity(TIME, {i: read}, {i: written}))
+                found.append(Quantity(TIME, read, written))
                 continue
-            if read:
-                found.append(Quantity(TIME, {i: read}, {}))
-            if written:
-                found.append(Quantity(TIME, {}, {i: written}))
+            if ticks[0]:
+                found.append(Quantity(TIME, read, {}))
+            if ticks[1]:
+                found.append(Quantity(TIME, {}, written))
     return found
 
 

@@ -60,10 +60,13 @@ class Node(NamedTuple):
     ----------
     free
         Whether nothing is charged here nor further in: any plan that fits is then as good as another one.
+    shares
+        Whether another node further out has a tile in the same memory.
     """
 
     number: int
     memory: bool
+    shares: bool
     size: int
     allowed: Marks
     outer: Table
@@ -98,6 +101,8 @@ class Blocks(NamedTuple):
 
     Attributes
     ----------
+    own, most
+        See `Part`; nothing and endless at a node that has a memory for itself.
     halo
         Elements of input that need not be fetched at most, as the block before has them.
     divisors
@@ -111,6 +116,8 @@ class Blocks(NamedTuple):
     whole: Marks
     fits_complete: Marks
     fits_partial: Marks
+    own: Table
+    most: Table
     times: Table
     moved: Table
     rest: Table
@@ -124,6 +131,8 @@ class Plans(NamedTuple):
 
     Attributes
     ----------
+    held
+        Bits of the plans' tiles in the memory that the next node outside shares with them.
     fresh
         See `Lattice`.
     start
@@ -142,6 +151,7 @@ class Plans(NamedTuple):
     least: NDArray[np.float64]
     values: Table
     bits: Table
+    held: Table
 
 
 class Found(NamedTuple):
@@ -149,6 +159,7 @@ class Found(NamedTuple):
 
     values: Table
     bits: Table
+    held: Table
     block: Table
     before: Table
     order: Table
@@ -265,11 +276,12 @@ def dominates(first: Any, second: Any, node: Any) -> bool:
 def keep(found: Any, first: int, count: int, node: Any) -> int:
     """Keep a new plan, the last one, if no other one dominates it, and drop those that it dominates."""
     for i in range(first, count):
-        if found.bits[i] == found.bits[count] and dominates(found.values[i], found.values[count], node):
+        same = found.bits[i] == found.bits[count] and found.held[i] <= found.held[count]
+        if same and dominates(found.values[i], found.values[count], node):
             return count
     at = first
     for i in range(first, count + 1):
-        same = i < count and found.bits[i] == found.bits[count]
+        same = i < count and found.bits[i] == found.bits[count] and found.held[i] >= found.held[count]
         if same and dominates(found.values[count], found.values[i], node):
             continue
         if at < i:
@@ -278,6 +290,7 @@ def keep(found: Any, first: int, count: int, node: Any) -> int:
                     found.values[at, row, q] = found.values[i, row, q]
             found.bits[at], found.block[at], found.before[at] = found.bits[i], found.block[i], found.before[i]
             found.order[at], found.least[at] = found.order[i], found.least[i]
+            found.held[at] = found.held[i]
         at += 1
     return at
 
@@ -587,11 +600,14 @@ def extend(
 
     Without room it is `FULL`; it is `HOPELESS` where no plan with the block can be less than the best one.
     """
-    bits, before = plans.bits[plan], plans.values[plan]
+    bits, before, held = plans.bits[plan], plans.values[plan], plans.held[plan]
     if node.memory and node.number > 0:
         sums = bits & 1 or trips[K] * trips[R] * trips[S] > 1
         complete = blocks.whole[b] and not sums
         if not (blocks.fits_complete[b] if complete else blocks.fits_partial[b]):
+            return count
+        held += blocks.own[b, 0 if complete else 1]
+        if held > blocks.most[b]:
             return count
     inside, fresh, outside = plans.elements[group], plans.fresh[group], blocks.elements[b]
     for each in range(list_orders(bits, trips, inside, fresh, node, orders)):
@@ -615,6 +631,7 @@ def extend(
         if least < cut:
             found.bits[count], found.block[count], found.before[count] = new, b, plan
             found.order[count], found.least[count] = order, least
+            found.held[count] = held if node.shares else 0
             count = keep(found, first, count, node)
     return count
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tilewright.simulator.levels import SLIDING
 from tilewright.spec.layer import Layer
-from tilewright.tiling.hierarchy.machine import LOOPS, OPERANDS, USES, HierarchyMachine, Level
+from tilewright.tiling.hierarchy.machine import LOOPS, OPERANDS, USES, HierarchyMachine
 from tilewright.tiling.hierarchy.nest import AXES, extents, unshared, window
 
 Table = NDArray[np.int64]
@@ -116,17 +116,20 @@ class Lattice:
         whole = np.array(list(self.extents.values()))
         return np.asarray(np.prod(whole[which] // self.sizes[:, which], axis=1))
 
-    def bits(self, machine: HierarchyMachine, level: Level, output_bits: int) -> Table:
-        """Return what each block needs of a memory for each operand, with outputs of some width."""
+    def bits(self, machine: HierarchyMachine, i: int, output_bits: int) -> Table:
+        """Return what each block needs of a memory's node for each operand, with outputs of some width."""
         widths = [machine.bits.input, machine.bits.weights, output_bits]
-        held = [name in level.holds for name in OPERANDS]
-        return np.asarray(level.copies * self.elements * np.array(widths) * np.array(held))
+        node = machine.nodes[i]
+        held = [name in node.holds for name in OPERANDS]
+        copies = machine.levels[node.level].copies
+        return np.asarray(copies * self.elements * np.array(widths) * np.array(held))
 
-    def fits(self, machine: HierarchyMachine, level: Level, output_bits: int) -> NDArray[np.bool_]:
-        """Return whether each block fits into a memory, with outputs of some width."""
+    def fits(self, machine: HierarchyMachine, i: int, output_bits: int) -> NDArray[np.bool_]:
+        """Return whether each block fits into a memory's node, with outputs of some width."""
+        level = machine.levels[machine.nodes[i].level]
         if level.capacity_bytes is None:
             return np.ones(self.many, np.bool_)
-        bits = self.bits(machine, level, output_bits)
+        bits = self.bits(machine, i, output_bits)
         if isinstance(level.capacity_bytes, int):
             return np.asarray(bits.sum(axis=1) <= 8 * level.capacity_bytes)
         capacity = np.array([getattr(level.capacity_bytes, name) for name in OPERANDS])

@@ -52,11 +52,14 @@ class Stage(NamedTuple):
     ----------
     block
         The number of each plan's block in the lattice.
+    held
+        See `kernel.Plans`.
     """
 
     block: Table
     values: Table
     bits: Table
+    held: Table
     before: Table
     order: Table
     least: NDArray[np.float64]
@@ -80,8 +83,8 @@ class Search:
         charges, machine = self.charges, self.machine
         node = machine.nodes[i]
         memory = node.axis is None
-        level = machine.levels[node.level]
         outward = i > 0 and machine.nodes[i - 1].axis is None
+        shares = i in self.tables.parts and not self.tables.parts[i].outermost
         next_outer, next_first = np.zeros_like(charges.outer[i]), np.zeros_like(charges.first_out[i])
         next_straight = charges.straight[i - 1] if i else np.ones(3, np.bool_)
         if outward:
@@ -94,6 +97,7 @@ class Search:
         return kernel.Node(
             number=i,
             memory=memory,
+            shares=shares,
             size=0 if node.axis is None else node.axis.size,
             allowed=charges.allowed[i],
             outer=charges.outer[i],
@@ -102,7 +106,7 @@ class Search:
             first_in=charges.first_in[i],
             last_out=charges.last_out[i],
             last_in=charges.last_in[i],
-            holds=np.array([memory and i > 0 and operand in level.holds for operand in OPERANDS]),
+            holds=np.array([memory and i > 0 and operand in node.holds for operand in OPERANDS]),
             straight=charges.straight[i],
             reaches=charges.reaches[i],
             next_outer=np.ascontiguousarray(next_outer),
@@ -120,7 +124,7 @@ class Search:
             macs_per_cycle=machine.macs_per_cycle,
             both_ways=bool((charges.inner[:, OUTPUT] < 0).any()),
             tracks=tracks,
-            free=not tracks and charges.nothing_from(i),
+            free=not tracks and not shares and charges.nothing_from(i),
         )
 
     # Passes ------------------------------------------------------------------------------------------
@@ -168,7 +172,7 @@ class Search:
         values[0, kernel.INSIDE, self.kinds == STEPS] = 1
         bits = np.array([7 * kernel.MOVES + kernel.ADDED * len(self.machine.nodes)])
         zero = np.zeros(1, np.int64)
-        return Stage(zero, values, bits, zero, zero, np.zeros(1))
+        return Stage(zero, values, bits, zero, zero, zero, np.zeros(1))
 
     def _step(
         self, i: int, inside: Stage, known: tuple[int, int], beam: int | None, deadline: float
@@ -177,12 +181,17 @@ class Search:
         lattice, tables, rest = self.lattice, self.tables, self.tables.rest[i]
         chosen = np.flatnonzero(tables.entering(i)) if i else np.array([lattice.many - 1])
         chosen = chosen[np.argsort(rest[chosen, 0], kind="stable")]
+        part = tables.parts.get(i)
+        alone = np.zeros((len(chosen), 2), np.int64), np.full(len(chosen), FAR)
+        own, most = alone if part is None else (part.own[chosen], part.most[chosen])
         blocks = kernel.Blocks(
             place=lattice.index[chosen],
             elements=lattice.elements[chosen],
             whole=tables.whole[chosen],
             fits_complete=tables.fits[i][0][chosen],
             fits_partial=tables.fits[i][1][chosen],
+            own=own,
+            most=most,
             times=tables.every[chosen],
             moved=tables.moved[chosen],
             rest=rest[chosen],
@@ -220,6 +229,7 @@ class Search:
             least=total.min(axis=0),
             values=values,
             bits=inside.bits[order],
+            held=inside.held[order],
         )
         return order, plans
 
@@ -262,8 +272,8 @@ class Search:
     def _room(self, many: int) -> kernel.Found:
         """Return space for partial plans."""
         values = np.zeros((many, 6, len(self.kinds)), np.int64)
-        bits, block, before, order = np.zeros((4, many), np.int64)
-        return kernel.Found(values, bits, block, before, order, np.zeros(many))
+        bits, held, block, before, order = np.zeros((5, many), np.int64)
+        return kernel.Found(values, bits, held, block, before, order, np.zeros(many))
 
     # Plans -------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,27 @@ from tilewright.tiling.hierarchy.machine import OPERANDS, REDUCED, USES, Hierarc
 from tilewright.tiling.hierarchy.measure import TICKS, attojoules
 
 Table = NDArray[np.int64]
+
+
+class Part(NamedTuple):
+    """One of several nodes of a memory, which share its bits.
+
+    Attributes
+    ----------
+    own : shape (blocks, 2)
+        Bits of the node's tile under each block, with complete outputs and with partial ones.
+    most : shape (blocks,)
+        Bits of this tile and of those further in, where those further out are as small as they can be.
+    least
+        Bits of those further in, where they are as small as they can be.
+    outermost
+        Whether nothing is further out.
+    """
+
+    own: Table
+    most: Table
+    least: int
+    outermost: bool
 
 
 class Tables:
@@ -35,6 +57,8 @@ class Tables:
         Whether a block has all that is added up.
     fits
         For each node, the blocks that fit, with complete outputs and with partial ones.
+    parts
+        Nodes that share a memory with others.
     rest
         For each node, the least that is charged for all boundaries outside of each block that enters it.
     """
@@ -67,14 +91,36 @@ class Tables:
         if machine.halos:
             self.fresh = self.lattice.fresh
             self.halo = self.lattice.elements[:, 0] - self.fresh.min(axis=1)
+        self.parts = {
+            i: self._part(nodes, i)
+            for nodes in machine.memories.values()
+            for i in nodes
+            if len(nodes) > 1 and isinstance(machine.levels[machine.nodes[i].level].capacity_bytes, int)
+        }
         for i, node in enumerate(machine.nodes):
             complete = partial = np.ones(self.lattice.many, np.bool_)
-            if node.axis is None:
+            if i in self.parts:
+                part = self.parts[i]
+                complete, partial = (part.own + part.least <= part.most[:, None]).T
+            elif node.axis is None:
                 widths = (machine.bits.output, machine.bits.partial)
-                memory = machine.levels[node.level]
-                complete, partial = (self.lattice.fits(machine, memory, width) for width in widths)
+                complete, partial = (self.lattice.fits(machine, i, width) for width in widths)
             self.fits.append((complete, partial))
             self.rest.append(self._rest(i))
+
+    def _part(self, nodes: tuple[int, ...], i: int) -> Part:
+        """Return what a node has of a memory of several nodes."""
+        machine, lattice = self.machine, self.lattice
+        capacity = machine.levels[machine.nodes[i].level].capacity_bytes
+        assert isinstance(capacity, int)
+        own, partial = (
+            {j: lattice.bits(machine, j, width).sum(axis=1) for j in nodes}
+            for width in (machine.bits.output, machine.bits.partial)
+        )
+        # Blocks further out contain the node's own block; those further in have one element at least.
+        most = 8 * capacity - sum((own[j] for j in nodes if j < i), np.zeros_like(own[i]))
+        least = sum(int(own[j][0]) for j in nodes if j > i)
+        return Part(np.stack([own[i], partial[i]], axis=1), most, least, i == nodes[0])
 
     def entering(self, i: int) -> NDArray[np.bool_]:
         """Return the blocks that may enter a node."""
@@ -122,7 +168,7 @@ class Tables:
         instances = self.instances(i)
         savings = np.zeros_like(total)
         for o, operand in enumerate(OPERANDS):
-            if operand not in self.machine.levels[node.level].holds:
+            if operand not in node.holds:
                 continue
             each = self.charges.inner[i, o].astype(np.float64)
             if outward and self.charges.reaches[i - 1, o]:
@@ -143,7 +189,7 @@ class Tables:
             once = self.charges.first_in[i] + self.charges.last_in[i]
             if outward and self.charges.reaches[i - 1, OUTPUT]:
                 once = once + self.charges.first_out[i - 1] + self.charges.last_out[i - 1]
-            if "output" in self.machine.levels[node.level].holds:
+            if "output" in node.holds:
                 total += self.lattice.elements[-1, OUTPUT] * np.where(timed, once, 0)
         total = total * (1 - 1e-9) - 1
         total[total < 0] *= 1 + 4e-9
