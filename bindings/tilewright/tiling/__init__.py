@@ -9,6 +9,7 @@ from tilewright.core.room import Room, register
 from tilewright.tiling.evaluation import (
     MACHINES,
     best_bound,
+    best_of_network,
     last_stage,
     measured_objective,
     most_values,
@@ -30,6 +31,7 @@ __all__ = [
     "Plan",
     "Problem",
     "best_bound",
+    "best_of_network",
     "fault",
     "last_stage",
     "measured_objective",
@@ -75,10 +77,10 @@ class Tiling(Room[Problem, Plan]):
         return problem.machine.kind == "hierarchy" and not problem.trades_capacity
 
     def parts(self, problem: Problem) -> Sequence[tuple[str, Problem]]:
-        return problem.parts
+        return [("", problem)] if problem.coupled else problem.parts
 
     def records(self, problem: Problem, report: dict[str, Any]) -> list[dict[str, Any]]:
-        front = problem.minimise == "pareto"
+        front = problem.traded is not None
         return list(report["facts"]["front"]) if front else super().records(problem, report)
 
 
