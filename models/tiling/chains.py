@@ -57,7 +57,7 @@ class Part(NamedTuple):
 
 def suits(problem: Problem) -> bool:
     """Whether this is a layer on a hierarchy of memories, with steps that divide."""
-    return problem.machine.kind == "hierarchy" and problem.limits.factors != "any"
+    return problem.machine.kind == "hierarchy" and problem.limits.factors != "any" and not problem.coupled
 
 
 def size(problem: Problem) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tilewright.core.context import Outcome, RunContext
 from tilewright.spec.errors import OutOfTimeError
-from tilewright.tiling import Plan, Problem, kind_of, last_stage
+from tilewright.tiling import Plan, Problem, best_bound, best_of_network, kind_of, last_stage
 
 IN_PROCESS = True
 """It looks at its deadline often and needs no process that can be killed."""
@@ -21,8 +21,10 @@ def suits(problem: Problem) -> bool:
 
 
 def solve(problem: Problem, search: RunContext) -> Outcome:
-    """Find and prove the optimum of a problem with one layer; of ``pareto``, the whole front."""
+    """Find and prove the optimum of a layer, or of a network with one limit; of ``pareto``, the front."""
     try:
+        if problem.coupled:
+            return _solve_network(problem, search)
         stage = last_stage(problem, search.deadline)
         found = None if stage is None else kind_of(problem).exhaustive(stage, search.deadline)
     except OutOfTimeError:
@@ -30,8 +32,20 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
     if found is None:
         return Outcome("infeasible")
     plan = Plan(found.layers, front=problem.minimise == "pareto")
+    if not found.proven and plan.front and found.value <= best_bound(problem).value:
+        return Outcome("unknown")  # it would seem to be complete
     search.on_plan(plan)
     if not found.proven:
         return Outcome("feasible", plan)
     search.on_bound(found.value)
     return Outcome("optimal", plan, found.value)
+
+
+def _solve_network(problem: Problem, search: RunContext) -> Outcome:
+    found = best_of_network(problem, search.deadline)
+    if found is None:
+        return Outcome("infeasible")
+    plan, cost, bound = found
+    search.on_plan(plan)
+    search.on_bound(bound)
+    return Outcome("optimal" if cost == bound else "feasible", plan, bound)

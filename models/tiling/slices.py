@@ -67,7 +67,7 @@ class Slice:
 
 def suits(problem: Problem) -> bool:
     """Whether this is a layer on a multicore NPU."""
-    return problem.machine.kind == "npu"
+    return problem.machine.kind == "npu" and not problem.coupled
 
 
 def size(problem: Problem) -> int:

@@ -78,7 +78,7 @@ class Spot:
 
 def suits(problem: Problem) -> bool:
     """Whether the formulation takes a problem."""
-    return problem.machine.kind == "dsp"
+    return problem.machine.kind == "dsp" and not problem.coupled
 
 
 def size(problem: Problem) -> int:

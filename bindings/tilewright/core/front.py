@@ -1,13 +1,30 @@
-"""A Pareto front executed plan by plan, and the claim that no plan is missing from it."""
+"""Pareto fronts: their points, the execution of their plans, and the claim that no plan is missing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tilewright.simulator import Report, Violation
 
 PlanT = TypeVar("PlanT")
+
+
+def undominated(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.intp]:
+    """Return which of many pairs of costs no other is as good as, one of equal ones, by ascending first.
+
+    Parameters
+    ----------
+    first, second : int, shape (pairs,)
+    """
+    order = np.lexsort((second, first))
+    ordered = second[order]
+    better = np.ones(len(ordered), dtype=bool)
+    better[1:] = ordered[1:] < np.minimum.accumulate(ordered)[:-1]
+    return order[better]
 
 
 def simulate_front(

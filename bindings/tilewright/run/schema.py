@@ -71,6 +71,30 @@ class Grouping(Lasting):
     """Of a grouping."""
 
 
+class Point(Table):
+    """A point of a Pareto front, with what it trades."""
+
+    plans: list[Count] | None = None
+    """Of a network's: which plan of each layer's front makes it, counted from 0."""
+
+
+class Shown(Table):
+    """Which points of its front a network's measures have, where two costs are traded."""
+
+    front_points: Count | None = None
+    """Points of the whole front; null where those on its convex hull were found."""
+    front_every: Count | None = None
+    """Of the points that were found, `front` has each so many-th, and the last."""
+
+
+class DspPoint(Point):
+    """A plan of a Pareto front on a DSP."""
+
+    duration_cycles: Count | None = None
+    accesses_elements: Count | None = None
+    energy_fj: Count | None = None
+
+
 class DspTotals(Lasting):
     """Of tiles on a DSP, of one layer or of all layers of a network."""
 
@@ -88,13 +112,8 @@ class DspTotals(Lasting):
     """Fewest accesses of any schedule."""
     least_accesses_by: str
     """What proves them."""
-
-
-class DspPoint(Table):
-    """A plan of a Pareto front."""
-
-    duration_cycles: Count
-    accesses_elements: Count
+    front: list[DspPoint] | None = None
+    """Points of a Pareto front, from the least of the first number on; all else is of its first plan."""
 
 
 class DspLayer(DspTotals):
@@ -109,8 +128,6 @@ class DspLayer(DspTotals):
     """Accesses as the thesis's formulas count them, edge tiles as full ones; for its schedules."""
     published_cycles: float | None = None
     """Cycles, likewise."""
-    front: list[DspPoint] | None = None
-    """Points of a Pareto front, fastest first; the other measures are of its first plan."""
 
 
 class Between(Executed):
@@ -167,12 +184,19 @@ class NotModelled(Table):
     names: list[str]
 
 
-class DspNetwork(DspTotals):
+class DspNetwork(DspTotals, Shown):
     """Of a network on a DSP."""
 
     not_modelled: NotModelled | None = None
     layers: dict[str, DspLayer | CycledBetween]
     """By name, in order."""
+
+
+class NpuPoint(Point):
+    """A plan of a Pareto front on an NPU."""
+
+    duration_ps: Count | None = None
+    accesses_elements: Count | None = None
 
 
 class NpuTotals(Executed):
@@ -192,6 +216,8 @@ class NpuTotals(Executed):
     published_ps: Count
     """Time as the paper's formulas count it, edge tiles as full ones."""
     published_bursts: Count
+    front: list[NpuPoint] | None = None
+    """Points of a Pareto front, from the least of the first number on; all else is of its first plan."""
 
 
 class NpuLayer(NpuTotals):
@@ -202,7 +228,7 @@ class NpuLayer(NpuTotals):
     tile: Amounts
 
 
-class NpuNetwork(NpuTotals):
+class NpuNetwork(NpuTotals, Shown):
     """Of a network on an NPU."""
 
     not_modelled: NotModelled | None = None
@@ -241,8 +267,8 @@ class MovedEnergy(Table):
     written: Amounts
 
 
-class HierarchyPoint(Table):
-    """A plan of a Pareto front, with what it trades."""
+class HierarchyPoint(Point):
+    """A plan of a Pareto front on a hierarchy."""
 
     duration_cycles: Count | None = None
     accesses_elements: Count | None = None
@@ -299,7 +325,7 @@ class HierarchyLayer(HierarchyTotals):
     """What takes longest: `multipliers`, `transfers of` a memory that they wait for, or a `port of` one."""
 
 
-class HierarchyNetwork(HierarchyTotals):
+class HierarchyNetwork(HierarchyTotals, Shown):
     """Of a network on a hierarchy."""
 
     not_modelled: NotModelled | None = None

@@ -9,6 +9,7 @@ from tilewright.core.room import Room, register
 from tilewright.tiling.evaluation import (
     MACHINES,
     best_bound,
+    best_of_network,
     kind_of,
     last_stage,
     measured_objective,
@@ -32,6 +33,7 @@ __all__ = [
     "Plan",
     "Problem",
     "best_bound",
+    "best_of_network",
     "fault",
     "kind_of",
     "last_stage",
@@ -79,13 +81,13 @@ class Tiling(Room[Problem, Plan]):
         return problem.machine.kind == "hierarchy" and not problem.trades_capacity
 
     def parts(self, problem: Problem) -> Sequence[tuple[str, Problem]]:
-        return problem.parts
+        return [("", problem)] if problem.coupled else problem.parts
 
     def only_method(self, part: Problem) -> str | None:
         return None if part.operation is None else "exhaustive"
 
     def records(self, problem: Problem, report: dict[str, Any]) -> list[dict[str, Any]]:
-        front = problem.minimise == "pareto"
+        front = problem.traded is not None
         return list(report["facts"]["front"]) if front else super().records(problem, report)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
 from math import prod
 from typing import Any
 
 from tilewright.core import front
-from tilewright.core.bounds import Bound
+from tilewright.core.bounds import Bound, Exact
 from tilewright.core.context import CONSTRUCT
 from tilewright.core.portfolio import Portfolio
 from tilewright.simulator import MAX_NUMERIC_ELEMENTS, Report, Violation
@@ -16,7 +18,7 @@ from tilewright.simulator.level_numbers import MOST_MACS
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
 from tilewright.spec.network import MAX_LAYERS
-from tilewright.tiling import dsp, hierarchy, npu, operations
+from tilewright.tiling import dsp, hierarchy, npu, operations, totals
 from tilewright.tiling.hierarchy import curve
 from tilewright.tiling.machine_kind import MachineKind
 from tilewright.tiling.measures import measures
@@ -33,12 +35,18 @@ def kind_of(problem: Problem) -> MachineKind:
 
 
 def best_bound(problem: Problem) -> Bound:
-    """Return the strongest bound that is known without a search, summed over the layers."""
+    """Return the strongest bound that is known without a search, summed over the layers.
+
+    Of a front it is less than what the first plan can have, so that one whose other plans are not known does
+    not seem to be complete.
+    """
     by_part: dict[int, Bound] = {}
     bounds, impossible = [], None
     for name, part in problem.parts:
         if id(part) not in by_part:
-            by_part[id(part)] = kind_of(part).best_bound(part)
+            found = kind_of(part).best_bound(part)
+            value = max(0, found.value - 1) if problem.traded else found.value
+            by_part[id(part)] = Bound(found.name, value, found.steps, found.impossible)
         bounds.append(by_part[id(part)])
         if bounds[-1].impossible is not None:
             impossible = impossible or (f"layer {name}: " if name else "") + bounds[-1].impossible
@@ -59,8 +67,15 @@ def violation(problem: Problem, plan: Plan) -> str | None:
         found = _violation(part, one)
         if found is not None:
             return f"layer {name}: {found}"
+    for name, most in problem.limits.at_most.given.items():
+        cost = _total(problem, plan, name)
+        if cost > most:
+            return _above(problem, name, cost, most)
     return None
 
+
+ROUNDS = 4
+"""How often, at most, the front of a network's layer is begun."""
 
 NO_ANSWER = {
     True: "a front is no answer to this problem",
@@ -88,10 +103,28 @@ def _violation_of_one(problem: Problem, plan: Plan) -> str | None:
     if broken is not None:
         return broken
     for name, most in problem.limits.at_most.given.items():
-        cost = kind.objective(problem.with_(objective={"minimise": name, "tolerance": 0.0}), layer)
+        cost = kind.objective(_of(problem, name), layer)
         if cost > most:
-            return f"limit of {name}: the plan has {cost:,} {problem.units[name]}, the limits allow {most:,}"
+            return _above(problem, name, cost, most)
     return None
+
+
+def _above(problem: Problem, name: str, cost: int, most: int) -> str:
+    return f"limit of {name}: the plan has {cost:,} {problem.units[name]}, the limits allow {most:,}"
+
+
+def _of(problem: Problem, name: str) -> Problem:
+    """Return a layer's problem with one cost to minimise."""
+    return problem.with_(objective={"minimise": name, "tolerance": 0.0, "between": None})
+
+
+def _total(problem: Problem, plan: Plan, name: str) -> int:
+    """Return one cost of a network's plan, by the closed form."""
+    of_part = {id(part): _of(part, name) for _, part in problem.parts}
+    return sum(
+        kind_of(problem).objective(of_part[id(part)], layer)
+        for (_, part), layer in zip(problem.parts, plan.layers, strict=True)
+    )
 
 
 def objective(problem: Problem, plan: Plan) -> int:
@@ -168,8 +201,8 @@ def _execute(problem: Problem, plan: Plan, options: dict[str, Any]) -> Report:
         reports.append(executed[key])
     report = Report.chain([name for name, _ in problem.parts], reports)
     report.numeric = _numeric(problem, reports)
-    if problem.trades_capacity and report.violation is None:
-        report.facts["front"] = _summed(problem, reports)
+    if problem.traded and report.violation is None:
+        report.facts |= _summed(problem, problem.traded, [one.facts["front"] for one in reports])
     return report
 
 
@@ -183,11 +216,19 @@ def _numeric(problem: Problem, reports: list[Report]) -> bool | None:
     return None if None in found or not found else all(found)
 
 
-def _summed(problem: Problem, reports: list[Report]) -> list[dict[str, int]]:
-    """Return the front of a network from those of its layers."""
-    assert problem.machine.kind == "hierarchy"
-    layers, machine = [part.one_layer for _, part in problem.parts], problem.machine
-    return curve.summed(layers, machine, [report.facts["front"] for report in reports])
+def _summed(problem: Problem, traded: tuple[str, str], fronts: list[list[dict[str, int]]]) -> dict[str, Any]:
+    """Return the front of a network from those of its layers; of two costs with the plans that make it."""
+    if problem.trades_capacity:
+        assert problem.machine.kind == "hierarchy"
+        layers = [part.one_layer for _, part in problem.parts]
+        return {"front": curve.summed(layers, problem.machine, fronts)}
+    first, second = traded
+    sums = totals.added([[(point[first], point[second]) for point in front] for front in fronts])
+    points = [
+        {first: one, second: other, "plans": plans}
+        for (one, other), plans in zip(sums.points, sums.chosen.tolist(), strict=True)
+    ]
+    return {"front": points, "points": sums.many, "every": sums.every}
 
 
 def _simulate(problem: Problem, plan: Plan, options: dict[str, Any]) -> Report:
@@ -217,7 +258,7 @@ def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bo
     """Verify what an optimal plan claims beyond its objective.
 
     That is for a front that it is complete, and for a list of objectives that those before the last are
-    within their tolerance, layer by layer.
+    within their tolerance: layer by layer, or in all.
 
     Parameters
     ----------
@@ -257,7 +298,9 @@ def _recheck_front(problem: Problem, plan: Plan, deadline: float) -> list[tuple[
 
 
 def _recheck_list(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bool | None, str]]:
-    """Verify layer by layer that no objective before the last costs more than its tolerance allows."""
+    """Verify that no objective before the last costs more than its tolerance allows."""
+    if problem.objective.of_network:
+        return _recheck_total(problem, plan, deadline)
     stages: dict[int, Problem | None] = {}
     for (name, part), one in zip(problem.parts, plan.split(), strict=True):
         try:
@@ -270,6 +313,122 @@ def _recheck_list(problem: Problem, plan: Plan, deadline: float) -> list[tuple[s
         if broken is not None:
             return [("tolerance", False, f"layer {name}: {broken}" if name else broken)]
     return [("tolerance", True, f"{', '.join(name for name, _ in problem.before)}: within it")]
+
+
+def _recheck_total(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bool | None, str]]:
+    """Verify that the first objective of a network's list costs no more in all than its tolerance allows."""
+    name = problem.objective.names[0]
+    try:
+        most = total_limit(problem, deadline)
+    except OutOfTimeError:
+        return [("tolerance", None, f"the least {name} of the network is not proven in time")]
+    cost = _total(problem, plan, name)
+    if most is None or cost > most:
+        return [
+            ("tolerance", False, "there is no plan" if most is None else _above(problem, name, cost, most))
+        ]
+    return [("tolerance", True, f"{name}: {cost:,} of at most {most:,}")]
+
+
+def total_limit(problem: Problem, deadline: float) -> int | None:
+    """Return what a network may cost in all of what limits it, where its layers are `coupled`.
+
+    That is what is given, or what is proven to be the least and the tolerance.
+
+    Returns
+    -------
+    int or None
+        None where there is no plan.
+
+    Raises
+    ------
+    OutOfTimeError
+        When the deadline passes.
+    """
+    given = problem.limits.at_most.given
+    if not problem.objective.of_network:
+        return next(iter(given.values()))
+    (name, tolerance), *_ = problem.before
+    least: dict[int, int] = {}
+    for _, part in problem.parts:
+        if id(part) not in least:
+            found = kind_of(part).exhaustive(_of(part, name), deadline)
+            if found is None:
+                return None
+            if not found.proven:
+                raise OutOfTimeError
+            least[id(part)] = found.value
+    return _tolerated(sum(least[id(part)] for _, part in problem.parts), tolerance)
+
+
+def _tolerated(least: int, tolerance: float) -> int:
+    """Return what a cost may be at most whose least is known; the tolerance as it is written in decimals."""
+    return least + int(least * Fraction(str(tolerance)))
+
+
+def best_of_network(problem: Problem, deadline: float) -> tuple[Plan, int, int] | None:
+    """Return the best plan of a network whose layers are `coupled`, its cost, and a bound on any plan's.
+
+    Each different layer's front of both costs is found, with its share of the time; what others leave of
+    theirs goes to those for which it was too short. Of these fronts the best choice is made. One that is not
+    complete leaves the bound open.
+
+    Returns
+    -------
+    (plan, cost, bound) or None
+        None where there is no plan.
+
+    Raises
+    ------
+    OutOfTimeError
+        When the deadline passes before there is a plan within the limit.
+    """
+    assert problem.coupled is not None
+    most = total_limit(problem, deadline)
+    if most is None:
+        return None
+    front_of = {"minimise": "pareto", "between": problem.coupled}
+    distinct = {id(part): part.with_(objective=front_of) for _, part in problem.parts}
+    found: dict[int, Exact] = {}
+    again = list(distinct)
+    for _ in range(ROUNDS):
+        left, again = again, []
+        for number, key in enumerate(left):
+            now = time.monotonic()
+            try:
+                front = kind_of(problem).exhaustive(
+                    distinct[key], now + (deadline - now) / (len(left) - number)
+                )
+            except OutOfTimeError:
+                again.append(key)
+                continue
+            if front is None:
+                return None
+            if key not in found or front.proven or len(front.layers) > len(found[key].layers):
+                found[key] = front
+            if not front.proven:
+                again.append(key)
+        if not again or time.monotonic() >= deadline:
+            break
+    if len(found) < len(distinct):
+        raise OutOfTimeError
+    fronts = {key: _costs(problem.coupled, distinct[key], front.layers) for key, front in found.items()}
+    sequence = [id(part) for _, part in problem.parts]
+    choice = totals.cheapest([fronts[key] for key in sequence], most)
+    if choice is None and again:
+        raise OutOfTimeError
+    if choice is None:
+        return None
+    plans = zip(sequence, choice.chosen, strict=True)
+    plan = Plan(tuple(found[key].layers[place] for key, place in plans))
+    cost = objective(problem, plan)
+    return plan, cost, best_bound(problem).value if again else choice.bound
+
+
+def _costs(names: tuple[str, str], part: Problem, plans: Sequence[Any]) -> list[tuple[int, int]]:
+    """Return two costs of plans of a layer, by the closed form."""
+    kind, (one, other) = kind_of(part), (_of(part, name) for name in names)
+    return [(kind.objective(one, plan), kind.objective(other, plan)) for plan in plans]
 
 
 def last_stage(problem: Problem, deadline: float) -> Problem | None:
@@ -301,13 +460,13 @@ def last_stage(problem: Problem, deadline: float) -> Problem | None:
             return None
         if not found.proven:
             raise OutOfTimeError
-        least = found.value + int(found.value * Fraction(str(tolerance)))
+        least = _tolerated(found.value, tolerance)
         at_most[name] = min(least, at_most.get(name, least))
     return _alone(problem, problem.minimise, at_most) if problem.before else problem
 
 
 def _alone(problem: Problem, name: str, at_most: dict[str, int]) -> Problem:
-    return problem.with_(objective={"minimise": name, "tolerance": 0.0}, limits={"at_most": at_most})
+    return _of(problem, name).with_(limits={"at_most": at_most})
 
 
 def simulation_seconds(problem: Problem, steps: int) -> float:
@@ -331,8 +490,10 @@ def numeric_elements(problem: Problem) -> int:
 
 def most_values(problem: Problem) -> int:
     """Return about how many values a plan and its report have at most."""
-    each = 1200 if problem.machine.kind == "hierarchy" else 400
-    return each * (MAX_LAYERS if problem.minimise == "pareto" else 1 + len(problem.parts))
+    each, parts = 1200 if problem.machine.kind == "hierarchy" else 400, len(problem.parts)
+    if not problem.traded:
+        return each * (1 + parts)
+    return each * MAX_LAYERS + 2 * totals.MOST_SHOWN * parts
 
 
 def portfolio(problem: Problem) -> Portfolio:

@@ -67,6 +67,10 @@ class LayerProblem(Protocol):
         """What is minimised, one of the kind's objectives."""
 
     @property
+    def counted(self) -> str:
+        """What the objective counts; of a front what its first plan has least of."""
+
+    @property
     def traded(self) -> tuple[str, str] | None:
         """What a front trades for each other; None where a single plan is asked for."""
 

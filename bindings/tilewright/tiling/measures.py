@@ -18,6 +18,7 @@ DSP = {
     "cycles": "duration_cycles",
     "accesses": "accesses_elements",
     "energy_fj": "energy_fj",
+    "energy": "energy_fj",
     "gops_per_second": "gops_per_second",
     "ops_per_byte": "ops_per_byte",
     "least_accesses": "least_accesses_elements",
@@ -30,6 +31,7 @@ NPU = {
     "schedule": "schedule",
     "tile": "tile",
     "time_ps": "duration_ps",
+    "time": "duration_ps",
     "accesses": "accesses_elements",
     "bursts": "bursts",
     "published_time_ps": "published_ps",
@@ -133,7 +135,9 @@ def _not_modelled(problem: Problem) -> dict[str, Any]:
 def _front(problem: Problem, report: Report) -> dict[str, Any]:
     if "front" not in report.facts:
         return {}
-    return {"front": [renamed(point, NAMES[problem.machine.kind]) for point in report.facts["front"]]}
+    names = NAMES[problem.machine.kind] | {"plans": "plans"}
+    found: dict[str, Any] = {"front": [renamed(point, names) for point in report.facts["front"]]}
+    return found | renamed(report.facts, {"points": "front_points", "every": "front_every"})
 
 
 def _of_network(problem: Problem, layers: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -26,9 +26,9 @@ def _bridge(problem: Problem) -> KindBridge:
 def suits(problem: Problem, formulation: Path) -> bool:
     """Whether a formulation is one for the problem's kind of machine, by what it includes.
 
-    None has steps that do not divide.
+    None has steps that do not divide, or layers that depend on each other.
     """
-    if problem.limits.factors == "any":
+    if problem.limits.factors == "any" or problem.coupled:
         return False
     core = CORES.get(problem.machine.kind)
     return core is not None and f'include "{core}"' in formulation.read_text("utf-8")

@@ -37,6 +37,7 @@ from tilewright.plotting import (
 from tilewright.simulator.report import Names
 from tilewright.tiling import best_bound, objective
 from tilewright.tiling.dsp import nest_of
+from tilewright.tiling.dsp.exact import THROUGHPUT
 from tilewright.tiling.dsp.nest import C, G, K, N, Nest, X, Y
 from tilewright.tiling.dsp.plan import LOOPS, DspPlan
 from tilewright.tiling.hierarchy.curve import least_accesses
@@ -45,6 +46,7 @@ from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.hierarchy.plot import draw_amounts, draw_sheet
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
+from tilewright.tiling.summary import found_of_front
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,11 +69,12 @@ UNITS = {
     "accesses": (1.0, "elements"),
     "cycles": (1.0, "cycles"),
     "energy": (1e-9, "µJ"),
-    "pareto": (1.0, "cycles of the fastest"),
     "time": (1e-6, "µs"),
     "edp": (1.0, "nJ cycles"),
 }
 """What objectives are shown in."""
+MANY = 60
+"""Points of a front above which they are drawn small."""
 
 
 def draw(problem: Problem, plan: Plan, report: Report, path: str | Path, *, title: str | None = None) -> None:
@@ -85,12 +88,12 @@ def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = N
     """Return the sheet of a layer, of a network, or of a front."""
     if problem.trades_capacity and report.violation is None:
         return _capacity_sheet(problem, report, title)
+    if problem.traded and report.violation is None:
+        if _has_roofs(problem):
+            return _front_sheet(problem, plan, report, title)
+        return _traded_sheet(problem, report, title)
     if problem.network is not None:
         return _network_sheet(problem, report, title)
-    if report.violation is None and "front" in report.facts:
-        if problem.machine.kind == "hierarchy":
-            return _traded_sheet(problem, report, title)
-        return _front_sheet(problem, plan, report, title)
     return _layer_sheet(problem, plan, report, title)
 
 
@@ -103,18 +106,18 @@ def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None
     if problem.trades_capacity and report.violation is None:
         ax = axes_or_new(ax, 6.3, 3.6)
         _capacities(ax, problem, report)
+    elif problem.traded and report.violation is None:
+        ax = axes_or_new(ax, 6.3, 3.6)
+        if _has_roofs(problem):
+            _trade_off(ax, _Front.of(problem, report))
+        else:
+            _traded(ax, problem, report)
     elif problem.network is not None:
         rows = _rows(problem, report)
         left, height = _names_width(rows), _row_pitch(rows) * len(rows) + 0.1
         ax = axes_or_new(ax, 5.5, height, left=left, above=0.7)
         _network_traffic(ax, rows, _executed(report), problem)
         _layer_rows(ax, rows, label=True)
-    elif report.violation is None and "front" in report.facts:
-        ax = axes_or_new(ax, 6.3, 3.6)
-        if problem.machine.kind == "hierarchy":
-            _traded(ax, problem, report)
-        else:
-            _trade_off(ax, _Front.of(problem, report))
     elif report.violation is None and problem.machine.kind == "hierarchy":
         height = 0.3 * (1 + len(report.facts["levels"]))
         ax = axes_or_new(ax, 4.0, height, left=1.5, right=1.2, above=0.6, below=0.2)
@@ -198,9 +201,7 @@ def _layer_sheet(problem: Problem, plan: Plan, report: Report, title: str | None
 def _layer_numbers(problem: Problem, plan: Plan, report: Report) -> list[str]:
     if report.violation is not None:
         return [f"{report.n_steps:,} tiles were computed"]
-    scale, unit = UNITS[problem.minimise]
-    if problem.unit == "aJ":
-        scale /= 1000
+    scale, unit = _scale(problem, problem.minimise)
     value = objective(problem, plan) * scale
     words = f"{value:,.0f}" if scale == 1 else f"{value:,.1f}"
     numbers = [f"objective {words} {unit}"]
@@ -720,16 +721,30 @@ class _Front(NamedTuple):
 
 
 def _traded_sheet(problem: Problem, report: Report, title: str | None) -> Figure:
-    """Draw the front of a layer on a hierarchy."""
+    """Draw the front of a network, or of a layer where there is no roofline."""
     assert problem.traded is not None
     first, second = problem.traded
     points: list[dict[str, int]] = report.facts["front"]
-    more, less = points[-1][first] / points[0][first], points[0][second] / max(1, points[-1][second])
+    more, less = points[-1][first] / max(1, points[0][first]), points[0][second] / max(1, points[-1][second])
+    found = f"{len(points)} plan{'s' * (len(points) > 1)}"
+    if problem.network is not None:
+        found = found_of_front(report.facts)
     numbers = [
-        f"{len(points)} plan{'s' * (len(points) > 1)} that no other dominates in both {first} and {second}",
+        f"{found}, that no other dominates in both {first} and {second}",
         f"from the first to the last {more:.2f}× the {first} for {less:.2f}× less {second}",
     ]
     return _sheet_of(_traded, 3.6, _page(problem, report, numbers, title), problem, report)
+
+
+def _has_roofs(problem: Problem) -> bool:
+    """Whether a front is one of throughput against memory efficiency, with the machine's limits of both."""
+    return problem.network is None and problem.machine.kind == "dsp" and problem.traded == THROUGHPUT
+
+
+def _scale(problem: Problem, name: str) -> tuple[float, str]:
+    """Return what a cost is multiplied by to be shown, and in what unit that is."""
+    scale, unit = UNITS[name]
+    return (scale / 1000 if problem.units[name] == "aJ" else scale), unit
 
 
 def _sheet_of(
@@ -753,11 +768,12 @@ def _traded(axes: Axes, problem: Problem, report: Report) -> None:
     assert problem.traded is not None
     values, labels = [], []
     for name in problem.traded:
-        scale, unit = (1e-12, "µJ") if name == "energy" else UNITS[name]
+        scale, unit = _scale(problem, name)
         values.append([point[name] * scale for point in report.facts["front"]])
         labels.append(name if name == unit else f"{name}, {unit}")
     axes.step(*values, where="post", color=GREY, linewidth=1.2, zorder=2)
-    axes.plot(*values, "o", color=BLUE, markersize=6, markeredgecolor="white", zorder=3)
+    size, edge = (6, "white") if len(values[0]) <= MANY else (2.5, "none")
+    axes.plot(*values, "o", color=BLUE, markersize=size, markeredgecolor=edge, zorder=3)
     axes.set_xlabel(labels[0])
     axes.set_ylabel(labels[1])
     axes.grid(color=PALE, linewidth=0.6)

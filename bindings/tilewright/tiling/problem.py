@@ -24,16 +24,19 @@ Amount = Annotated[int, Field(ge=0, le=2**62)]
 
 OBJECTIVES = {
     "dsp": ("accesses", "cycles", "energy", "pareto"),
-    "npu": ("time", "accesses"),
+    "npu": ("time", "accesses", "pareto"),
     "hierarchy": (*HIERARCHY_OBJECTIVES, "pareto"),
 }
 """What can be minimised, the default first."""
 
-UNITS = {"accesses": "elements", "cycles": "cycles", "energy": "fJ", "pareto": "cycles", "time": "ps"}
+UNITS = {"accesses": "elements", "cycles": "cycles", "energy": "fJ", "time": "ps"}
 """What each objective counts."""
 
 HIERARCHY_UNITS = UNITS | {"energy": "aJ", "edp": "nJ cycles", "capacity": "bytes"}
 """What objectives count on a hierarchy, whose prices are of single bits, and what its fronts trade."""
+
+TRADED = {"dsp": ("cycles", "accesses"), "npu": ("time", "accesses")}
+"""What fronts trade by default; on a hierarchy that depends on its prices."""
 
 CAPACITY_FRONT = ("accesses", "capacity")
 """What is traded for every capacity at once."""
@@ -49,7 +52,10 @@ PARTITIONS = {"dsp": ("any",), "npu": ("any", "KS", "KS&OFM", "OFM"), "hierarchy
 """Partitions over the cores that plans can be limited to."""
 
 ALONE = ("pareto", "edp")
-"""Objectives of a single layer, whose values for layers do not add up to that for a network."""
+"""Objectives that are in no list; values of ``edp`` for layers do not add up to that for a network either."""
+
+TOLERANCES_OF = ("layer", "network")
+"""Whose costs tolerances are shares of, the default first."""
 
 FACTORS = {"dsp": ("even",), "npu": ("even",), "hierarchy": ("perfect", "any")}
 """Sizes of tiles that plans can be limited to, the default first."""
@@ -62,25 +68,31 @@ class TilingObjective(Spec):
     ----------
     minimise : {"accesses", "cycles", "energy", "edp", "pareto", "time"}, or a list of them
         Elements moved from and to external memory; cycles of a DSP or a hierarchy; femtojoules of a DSP,
-        attojoules of a hierarchy; energy times delay of a hierarchy; every trade-off of throughput against
-        memory efficiency (thesis, equation 5.24); picoseconds of an NPU. Of a list each one is minimised
-        among the plans that are good in those before it. Layers of a network are each taken by themselves.
+        attojoules of a hierarchy; energy times delay of a hierarchy, of a single layer; every trade-off of
+        two of them; picoseconds of an NPU. Of a list each one is minimised among the plans that are good in
+        those before it.
     tolerance
         How much more than its least each objective of a list but the last may cost, as a share of that: one
         number for all of them, or one for each.
+    tolerance_of
+        Of a network with a list: whether each ``layer`` is within the tolerance by itself (the default), or
+        the sum over the ``network``, so that a layer may be slower where others gain by less. The latter is
+        for two objectives.
     level
         The memory of a hierarchy whose accesses are counted, by default the first.
     between
-        Of ``pareto`` on a hierarchy, the two of accesses, cycles and energy that it trades; by default cycles
-        and, where it is priced, energy, else accesses. On machines with two memories also accesses and, as
-        the second, capacity: the bytes that the memory on chip needs. That front exists for a network, too.
+        Of ``pareto``, the two of accesses, cycles and energy that it trades, of an NPU time and accesses. By
+        default cycles and accesses (thesis, equation 5.24), on a hierarchy that is priced cycles and energy.
+        On hierarchies with two memories also accesses and, as the second, capacity: the bytes that the memory
+        on chip needs.
     """
 
     table_name: ClassVar[str] = "objective"
-    later: ClassVar[tuple[str, ...]] = ("tolerance", "level", "between")
+    later: ClassVar[tuple[str, ...]] = ("tolerance", "tolerance_of", "level", "between")
 
     minimise: str | tuple[str, ...] | None = None
     tolerance: Share | tuple[Share, ...] = 0.0
+    tolerance_of: str = TOLERANCES_OF[0]
     level: str | None = None
     between: tuple[str, str] | None = None
 
@@ -105,10 +117,21 @@ class TilingObjective(Spec):
             raise InputError("tolerance", list(given), limit)
         if given and len(names) < 2:
             raise InputError("tolerance", given, "is for a list of objectives")
+        if self.tolerance_of not in TOLERANCES_OF:
+            limit = f"takes {' or '.join(TOLERANCES_OF)}{did_you_mean(self.tolerance_of, TOLERANCES_OF)}"
+            raise InputError("tolerance_of", self.tolerance_of, limit)
+        if self.of_network and len(names) != 2:
+            limit = f"network is for a list of two objectives, which here are {len(names)}"
+            raise InputError("tolerance_of", self.tolerance_of, limit)
+
+    @property
+    def of_network(self) -> bool:
+        """Whether the tolerance is a share of what the whole network costs."""
+        return self.tolerance_of == "network"
 
 
 class Ceilings(Spec):
-    """What a plan of a layer may cost at most, whatever is minimised; None for no limit.
+    """What a plan may cost at most, of a network the sum over its layers; None for no limit.
 
     Attributes
     ----------
@@ -143,7 +166,7 @@ class TilingLimits(Spec):
     partition
         NPU: ``any``, ``KS``, ``KS&OFM``, ``OFM``.
     at_most
-        What the plan of a layer may cost at most.
+        What a plan may cost at most; of a network one limit, on another cost than the one minimised.
     factors
         Hierarchy: ``perfect``, tiles divide the tile outside of them, or ``any``, the last one of a loop may
         be smaller. DSP and NPU: ``even``, tiles of a loop are as large as each other but for the last.
@@ -200,6 +223,7 @@ class Problem(Spec):
         self._check_choices()
         self._check_level()
         self._check_between()
+        self._check_coupled()
         self._check_factors()
         if self.layer is not None:
             for name in self.traded or self.objective.names or (self.minimise,):
@@ -214,13 +238,13 @@ class Problem(Spec):
             raise InputError("network.layers", [layer.name for layer in self.network.layers], limit)
 
     def _check_choices(self) -> None:
-        """Refuse what this machine does not have, with what it has; a front is of a single layer."""
-        kind, network, limits = self.machine.kind, self.network is not None, self.limits
+        """Refuse what this machine does not have, with what it has."""
+        kind, limits = self.machine.kind, self.limits
         names = self.objective.names or (self.minimise,)
         single = tuple(name for name in OBJECTIVES[kind] if name not in ALONE)
-        objectives = single if network or names[1:] else OBJECTIVES[kind]
-        if self.trades_capacity:
-            objectives = OBJECTIVES[kind]
+        objectives = single if names[1:] else OBJECTIVES[kind]
+        if self.network is not None and not names[1:]:
+            objectives = tuple(name for name in objectives if name != "edp")
         for field, value, known in (
             *(("objective.minimise", name, objectives) for name in names),
             *((f"limits.at_most.{name}", name, single) for name in limits.at_most.given),
@@ -232,17 +256,14 @@ class Problem(Spec):
                 continue
             there_are = f"a machine of kind {kind} has: {', '.join(known)}"
             if value in ALONE and value in OBJECTIVES[kind]:
-                alone = "a single layer, not for a network" if network else "itself, not for a list"
+                alone = "itself, not for a list" if names[1:] else "a single layer, not for a network"
                 there_are = f"is for {alone}; {there_are}"
             raise InputError(field, value, there_are + did_you_mean(value, known))
         if limits.schedule == "any+weights" and (names != ("accesses",) or limits.at_most.given):
             limit = "is for minimise = accesses without limits of cost"
             raise InputError("limits.schedule", limits.schedule, limit)
-        if limits.at_most.given and (network or names == ("pareto",)):
-            others = "a network" if network else "a front"
-            raise InputError(
-                "limits.at_most", limits.at_most.given, f"is for a single plan, not for {others}"
-            )
+        if limits.at_most.given and names == ("pareto",):
+            raise InputError("limits.at_most", limits.at_most.given, "is for a single plan, not for a front")
 
     def _check_level(self) -> None:
         """Refuse a level whose accesses cannot be counted."""
@@ -260,18 +281,31 @@ class Problem(Spec):
         between, field = self.objective.between, "objective.between"
         if between is None:
             return
-        if self.machine.kind != "hierarchy" or self.minimise != "pareto":
-            raise InputError(field, list(between), "is for minimise = pareto on machines of kind hierarchy")
-        if "capacity" in between:
+        if self.minimise != "pareto":
+            raise InputError(field, list(between), "is for minimise = pareto")
+        if "capacity" in between and self.machine.kind == "hierarchy":
             self._check_capacity_front(between)
             return
-        known = ("accesses", "cycles", "energy")
+        known = tuple(name for name in OBJECTIVES[self.machine.kind] if name not in ALONE)
         for name in between:
             if name not in known:
                 limit = f"takes two of: {', '.join(known)}{did_you_mean(name, known)}"
                 raise InputError(field, list(between), limit)
         if between[0] == between[1]:
             raise InputError(field, list(between), f"takes two different ones of: {', '.join(known)}")
+
+    def _check_coupled(self) -> None:
+        """Refuse what is not known of sums over layers: more than one limit, and of what is minimised."""
+        objective, given = self.objective, self.limits.at_most.given
+        if self.network is None:
+            if objective.of_network:
+                raise InputError("objective.tolerance_of", "network", "is for networks; this is a layer")
+            return
+        if not given:
+            return
+        if len(given) > 1 or self.minimise in given or self.before:
+            limit = "is for a network one limit, on another cost than the one that is minimised"
+            raise InputError("limits.at_most", given, limit)
 
     def _check_factors(self) -> None:
         """Refuse what is known of steps that divide alone, where others are allowed."""
@@ -292,14 +326,14 @@ class Problem(Spec):
                 f"trades capacity as {list(CAPACITY_FRONT)}: the plan with the fewest accesses comes first"
             )
             raise InputError("objective.between", list(between), limit)
-        levels = self.machine.levels if self.machine.kind == "hierarchy" else ()
-        names = [level.name for level in levels]
+        assert self.machine.kind == "hierarchy"
+        names = [level.name for level in self.machine.levels]
         if len(names) != 2:
             limit = (
                 f"takes capacity on machines with two memories; this one has the levels {', '.join(names)}"
             )
             raise InputError("objective.between", list(between), limit)
-        if levels[1].uneven:
+        if self.machine.levels[1].uneven:
             limit = f"takes capacity where all tiles are of one block; {names[1]} is uneven"
             raise InputError("objective.between", list(between), limit)
         if self.level != names[0]:
@@ -316,9 +350,29 @@ class Problem(Spec):
         """What a front trades for each other, the first plan having least of the first; None for no front."""
         if self.minimise != "pareto":
             return None
-        if self.machine.kind != "hierarchy":
-            return "cycles", "accesses"
-        return self.objective.between or ("cycles", "energy" if self.machine.priced else "accesses")
+        if self.objective.between is not None:
+            return self.objective.between
+        if self.machine.kind == "hierarchy":
+            return "cycles", "energy" if self.machine.priced else "accesses"
+        return TRADED[self.machine.kind]
+
+    @property
+    def coupled(self) -> tuple[str, str] | None:
+        """What a network may cost so much of in all, and what is minimised.
+
+        None where layers do not depend on each other.
+        """
+        if self.network is None:
+            return None
+        limited = next(iter(self.limits.at_most.given), None)
+        if self.objective.of_network:
+            limited = self.objective.names[0]
+        return None if limited is None else (limited, self.minimise)
+
+    @property
+    def counted(self) -> str:
+        """What the objective counts; of a front what its first plan has least of."""
+        return self.traded[0] if self.traded else self.minimise
 
     @property
     def level(self) -> str:
@@ -361,7 +415,7 @@ class Problem(Spec):
     @property
     def unit(self) -> str:
         """What the objective counts; of a front its first plan's."""
-        return self.units[self.traded[0] if self.traded else self.minimise]
+        return self.units[self.counted]
 
     @property
     def units(self) -> dict[str, str]:
@@ -382,14 +436,17 @@ class Problem(Spec):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Every layer as a problem of its own, in order; equal layers share one problem."""
+        """Every layer as a problem of its own, in order; equal layers share one problem.
+
+        Where layers are `coupled`, these are the last objective's alone: what they may cost is not known.
+        """
         return (Part("", self),) if self.network is None else self._layers
 
     @cached_property
     def _executed(self) -> tuple[NamedLayer | MatMul | tuple[str, Operation] | Unmodelled, ...]:
         """What the network does, in order; where operations count, activations are part of others."""
         assert self.network is not None
-        units = units_of(self.machine)
+        units = () if self.trades_capacity else units_of(self.machine)
         if not units:
             return tuple(operations(self.network, self.batch, units))
         from tilewright.spec.coarsening import coarse  # for start-up time: networkx
@@ -407,6 +464,10 @@ class Problem(Spec):
     def _layers(self) -> tuple[Part, ...]:
         known: dict[Layer | Operation, Problem] = {}
         parts = []
+        objective, limits = self.objective, self.limits
+        if self.coupled:
+            objective = TilingObjective(minimise=self.minimise, level=self.objective.level)
+            limits = limits.with_(at_most=Ceilings())
         for each in self._executed:
             if isinstance(each, Unmodelled):
                 continue
@@ -414,19 +475,19 @@ class Problem(Spec):
             try:
                 what = each[1] if isinstance(each, tuple) else each.unnamed(self.batch)
                 if what not in known:
-                    known[what] = self._part(what)
+                    known[what] = self._part(what, objective, limits)
             except InputError as error:
                 limit = f"layer {name}: {error.limit}"
                 raise InputError(error.field, error.value, limit) from None
             parts.append(Part(name, known[what]))
         return tuple(parts)
 
-    def _part(self, what: Layer | Operation) -> Problem:
+    def _part(self, what: Layer | Operation, objective: TilingObjective, limits: TilingLimits) -> Problem:
         layer, operation = (None, what) if isinstance(what, Operation) else (what, None)
         return Problem(
             layer=layer,
             operation=operation,
             machine=self.machine,
-            objective=self.objective,
-            limits=self.limits,
+            objective=objective,
+            limits=limits,
         )

@@ -7,17 +7,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilewright.core.room import Rows
+from tilewright.tiling.dsp.exact import THROUGHPUT
 from tilewright.tiling.dsp.machine import GIVEN
 from tilewright.tiling.hierarchy import summary as hierarchy_summary
 from tilewright.tiling.hierarchy.curve import least_accesses
 from tilewright.tiling.operations.units import bits_of
 from tilewright.tiling.problem import Problem
 
+LINES = 24
+"""Points of a network's front that people are shown, about."""
+
 
 def rows(problem: Problem, report: dict[str, Any]) -> Rows:
     """Return labelled lines about a report's totals."""
     if problem.trades_capacity:
         return _capacities(problem, report)
+    if problem.traded and problem.network is not None:
+        return _front_of_network(problem, problem.traded, report)
     if problem.network is None:
         return _layer(problem, report)
     layers = report["layers"]
@@ -45,6 +51,43 @@ def _counts(problem: Problem) -> str:
         if parts:
             told.append(f"{len(parts)}{what}, {len({id(part) for part in parts})} different")
     return "; ".join(told)
+
+
+def _front_of_network(problem: Problem, traded: tuple[str, str], report: dict[str, Any]) -> Rows:
+    """Tell the ends of a network's front, which of its points are shown, and how to get the plan of one."""
+    facts, (first, second) = report["facts"], traded
+    points = facts["front"]
+    begin, end = points[0], points[-1]
+    more, less = end[first] / max(1, begin[first]), begin[second] / max(1, end[second])
+    shown = [
+        ("layers", _counts(problem)),
+        ("MACs", f"{report['macs']:,}"),
+        (
+            "front",
+            f"{found_of_front(facts)}, to {more:.3f} times the {first} with {less:.3f} times less {second}",
+        ),
+    ]
+    if len(points) > LINES:
+        shown.append(("shown", f"each {_number(-(-len(points) // LINES))} of them, and the last"))
+    of_point = f"--minimise {second} --set limits.at_most.{first}=N, N being its {first}"
+    return [*shown, ("plan of a point", of_point), *_not_counted(problem)]
+
+
+def found_of_front(facts: Mapping[str, Any]) -> str:
+    """Say which points of a network's front a report has."""
+    here, many, every = len(facts["front"]), facts["points"], facts["every"]
+    if many == here:
+        return f"{many:,} point{'s' * (many > 1)}, all"
+    points = f"{here:,} points, "
+    if every > 1:
+        points += f"each {_number(every)} "
+    return points + ("on the convex hull of more than are listed" if many is None else f"of {many:,}")
+
+
+def _number(place: int) -> str:
+    """Return an ordinal."""
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(place % 10, "th") if place // 10 % 10 != 1 else "th"
+    return f"{place:,}{ending}"
 
 
 def _capacities(problem: Problem, report: dict[str, Any]) -> Rows:
@@ -82,21 +125,23 @@ def _not_counted(problem: Problem) -> Rows:
 
 
 def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Return a header and one line per layer of a network; nothing for a single layer or a front."""
+    """Return a header and one line per layer of a network, or per point of a front; nothing for a layer."""
     header: tuple[str, ...]
     if problem.trades_capacity:
         return _capacity_lines(problem, report["facts"]["front"])
-    if problem.traded and problem.machine.kind == "hierarchy":
+    if problem.traded:
+        points = report["facts"]["front"]
+        if problem.network is None and problem.machine.kind == "dsp" and problem.traded == THROUGHPUT:
+            header = ("cycles", "accesses", "GOps/s", "Ops/byte")
+            return [header, *(_point(problem, point) for point in points)]
+        units = (problem.units[name] for name in problem.traded)
         header = tuple(
-            f"{name}, {problem.units[name]}" if name != "cycles" else name for name in problem.traded
+            name if name == unit else f"{name}, {unit}"
+            for name, unit in zip(problem.traded, units, strict=True)
         )
-        return [
-            header,
-            *(tuple(f"{value:,}" for value in point.values()) for point in report["facts"]["front"]),
-        ]
-    if problem.minimise == "pareto":
-        header = ("cycles", "accesses", "GOps/s", "Ops/byte")
-        return [header, *(_point(problem, point) for point in report["facts"]["front"])]
+        if problem.network is not None and len(points) > LINES:
+            points = [*points[: -1 : -(-len(points) // LINES)], points[-1]]
+        return [header, *(tuple(f"{point[name]:,}" for name in problem.traded) for point in points)]
     if problem.machine.kind == "hierarchy":
         if problem.network is None:
             return hierarchy_summary.table(problem.one_layer, problem.machine, report["facts"])

@@ -84,8 +84,8 @@ def exact_front(nest: Nest, local: int, limit: str = "any") -> list[Point]:
     """Return the front over all tiles and schedules as the simulator measures them."""
     return [
         Point(
-            float(efficiency(nest, point.accesses)),
-            float(throughput(nest, point.cycles)),
+            float(efficiency(nest, point.values[1])),
+            float(throughput(nest, point.values[0])),
             point.plan.schedule,
             nest.step(point.plan.tile),
         )

@@ -67,18 +67,12 @@ def violation(problem: LayerProblem, plan: DspPlan) -> str | None:
 def objective(problem: LayerProblem, plan: DspPlan) -> int:
     """Cost of a valid plan by the closed form; the simulator must find the same."""
     nest = nest_of(problem.one_layer, problem.machine)
-    return cost.measure(nest, plan, problem.minimise, local_traffic(problem.one_layer, problem.machine))
+    return cost.measure(nest, plan, problem.counted, local_traffic(problem.one_layer, problem.machine))
 
 
 def measured_objective(problem: LayerProblem, report: Report) -> int:
     """Cost of a simulated plan."""
-    machine = problem.machine
-    accesses = report.accesses
-    if problem.minimise == "accesses":
-        return accesses
-    if problem.minimise == "energy":
-        return cost.energy(machine, accesses, _busy(problem, report), report.streamed)
-    return trade_off(problem, report)["cycles"]
+    return _costs(problem, report)[problem.counted]
 
 
 def simulate(
@@ -125,17 +119,18 @@ def _facts(problem: LayerProblem, plan: DspPlan, report: Report) -> dict[str, An
     """Return what stands beside the counts: the thesis's measures, and what no plan can do without."""
     layer, machine = problem.one_layer, problem.machine
     nest, local = nest_of(layer, machine), local_traffic(layer, machine)
-    point = trade_off(problem, report)
+    costs = _costs(problem, report)
+    cycles, accesses = costs["cycles"], costs["accesses"]
     least = bounds.best_bound(nest, "accesses", local)
-    busy = _busy(problem, report)
     facts = {
         "schedule": plan.schedule,
         "step": dict(zip(LOOPS, nest.step(plan.tile), strict=True)),
         "buffers": nest.buffers(nest.step(plan.tile), plan.reuse),
-        **point,
-        "energy_fj": cost.energy(machine, point["accesses"], busy, report.streamed),
-        "gops_per_second": machine.clock_mhz * 2 * nest.macs / point["cycles"] / 1000,
-        "ops_per_byte": 2 * nest.macs / (point["accesses"] * machine.element_bytes),
+        "cycles": cycles,
+        "accesses": accesses,
+        "energy_fj": costs["energy"],
+        "gops_per_second": machine.clock_mhz * 2 * nest.macs / cycles / 1000,
+        "ops_per_byte": 2 * nest.macs / (accesses * machine.element_bytes),
         "least_accesses": least.accesses,
         "least_accesses_by": least.name,
     }
@@ -146,17 +141,26 @@ def _facts(problem: LayerProblem, plan: DspPlan, report: Report) -> dict[str, An
     return facts
 
 
-def _busy(problem: LayerProblem, report: Report) -> int:
-    """Cycles in which the core computes or sets up transfers."""
+def _costs(problem: LayerProblem, report: Report) -> dict[str, int]:
+    """Return what a simulated plan costs, by what that counts."""
     machine = problem.machine
+    line = report.lockstep if machine.double_buffering else report.sequential
+    assert line is not None
+    nest = nest_of(problem.one_layer, machine)
+    # The core is busy where it computes or sets up transfers.
     compute = report.total(-(-report.macs // machine.macs_per_cycle))
-    return compute + int(machine.dma_setup_cycles) * report.transfers
+    busy = compute + int(machine.dma_setup_cycles) * report.transfers
+    return {
+        "cycles": line.cycles,
+        "accesses": report.accesses,
+        "energy": cost.energy(machine, report.accesses, busy, report.streamed),
+    }
 
 
 def best_bound(problem: LayerProblem) -> bounds.LayerBound:
     """Return a lower bound that holds for every schedule on the machine."""
     layer, machine = problem.one_layer, problem.machine
-    return bounds.best_bound(nest_of(layer, machine), problem.minimise, local_traffic(layer, machine))
+    return bounds.best_bound(nest_of(layer, machine), problem.counted, local_traffic(layer, machine))
 
 
 def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
@@ -169,9 +173,11 @@ def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
     """
     layer, machine, minimise = problem.one_layer, problem.machine, problem.minimise
     nest, local, limit = nest_of(layer, machine), local_traffic(layer, machine), problem.limits.schedule
-    if minimise == "pareto":
-        front, proven = exact.pareto_front(nest, limit, local, deadline)
-        return Exact(front[0].cycles, tuple(point.plan for point in front), proven) if front else None
+    if problem.traded:
+        front, proven = exact.pareto_front(nest, limit, local, deadline, problem.traded)
+        if not front and not proven:
+            raise OutOfTimeError
+        return Exact(front[0].values[0], tuple(point.plan for point in front), proven) if front else None
     if minimise == "accesses" and not problem.limits.at_most.given:
         found = exact.fewest_accesses(nest, limit, deadline=deadline)
         proven = time.monotonic() <= deadline
@@ -184,6 +190,5 @@ def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
 
 def trade_off(problem: LayerProblem, report: Report) -> dict[str, int]:
     """Return the two numbers of a point of a Pareto front (equations 5.22 and 5.23, without constants)."""
-    line = report.lockstep if problem.machine.double_buffering else report.sequential
-    assert line is not None
-    return {"cycles": line.cycles, "accesses": report.accesses}
+    costs = _costs(problem, report)
+    return {name: costs[name] for name in problem.traded or exact.THROUGHPUT}

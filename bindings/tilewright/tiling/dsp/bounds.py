@@ -63,7 +63,7 @@ def best_bound(nest: Nest, minimise: str, local: int) -> LayerBound:
 
     Parameters
     ----------
-    minimise : {"accesses", "cycles", "energy", "pareto"}
+    minimise : {"accesses", "cycles", "energy"}
         Of a Pareto front it is the fewest cycles that are bounded.
     local
         Elements of local traffic of the layer (`exact.local_traffic`).

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilewright.tiling.dsp.duration import duration
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.dsp.nest import Nest
@@ -10,10 +12,18 @@ from tilewright.tiling.dsp.plan import DspPlan
 
 def measure(nest: Nest, plan: DspPlan, minimise: str, local: int) -> int:
     """Return what a plan costs: cycles, femtojoules, or accesses."""
+    return measures(nest, plan, (minimise,), local)[0]
+
+
+def measures(nest: Nest, plan: DspPlan, names: Sequence[str], local: int) -> tuple[int, ...]:
+    """Return several of a plan's costs."""
     total = duration(nest, plan, local)
-    if minimise == "energy":
-        return energy(nest.machine, total.accesses, total.compute + total.setup, total.streamed)
-    return total.cycles if minimise in ("cycles", "pareto") else total.accesses
+    costs = {
+        "cycles": total.cycles,
+        "accesses": total.accesses,
+        "energy": energy(nest.machine, total.accesses, total.compute + total.setup, total.streamed),
+    }
+    return tuple(costs[name] for name in names)
 
 
 def energy(machine: DspMachine, accesses: int, busy: int, streamed: int) -> int:

@@ -41,12 +41,7 @@ def violation(problem: LayerProblem, plan: HierarchyPlan) -> str | None:
 def objective(problem: LayerProblem, plan: HierarchyPlan) -> int:
     """Cost of a valid plan by the closed form; the simulator must find the same."""
     measure = _measure(problem.one_layer, problem.machine, plan)
-    return shown(_counted(problem), measure.value(_counted(problem), problem.level))
-
-
-def _counted(problem: LayerProblem) -> str:
-    """Return what the objective counts; of a front what its first plan has least of."""
-    return problem.traded[0] if problem.traded else problem.minimise
+    return shown(problem.counted, measure.value(problem.counted, problem.level))
 
 
 @lru_cache(maxsize=4096)
@@ -58,7 +53,7 @@ def _measure(layer: Layer, machine: HierarchyMachine, plan: HierarchyPlan) -> Me
 
 def measured_objective(problem: LayerProblem, report: Report) -> int:
     """Cost of a simulated plan."""
-    return int(report.facts[_counted(problem)])
+    return int(report.facts[problem.counted])
 
 
 def trade_off(problem: LayerProblem, report: Report) -> dict[str, int]:
@@ -141,7 +136,7 @@ def _footprint(nest: Nest) -> dict[str, NDArray[np.int64]]:
 def best_bound(problem: LayerProblem) -> Bound:
     """Return a lower bound: every memory is filled with what it needs at least, and no PE ever waits."""
     name, layer = "compulsory traffic", problem.one_layer
-    given = _counted(problem), problem.level
+    given = problem.counted, problem.level
     machines = map(problem.machine.keeping, problem.machine.choices)
     if problem.limits.factors == "any":
         least = min(bounds.least(layer, machine, *given) for machine in machines)
@@ -149,7 +144,7 @@ def best_bound(problem: LayerProblem) -> Bound:
         least = 0
     else:
         least = min(Tables(layer, machine, *given).least() for machine in machines)
-    return Bound(name, shown(_counted(problem), least))
+    return Bound(name, shown(problem.counted, least))
 
 
 def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:

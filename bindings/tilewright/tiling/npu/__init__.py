@@ -39,18 +39,23 @@ def violation(problem: LayerProblem, plan: NpuPlan) -> str | None:
 def objective(problem: LayerProblem, plan: NpuPlan) -> int:
     """Picoseconds or accesses of a valid plan by the closed form; the simulator must find the same."""
     cut = _cut(problem, plan)
-    return int(measure(cut, cost(cut, plan), problem.minimise))
+    return int(measure(cut, cost(cut, plan), problem.counted))
 
 
 def measured_objective(problem: LayerProblem, report: Report) -> int:
     """Picoseconds or accesses of a simulated plan."""
-    return trade_off(problem, report)["time_ps" if problem.minimise == "time" else "accesses"]
+    return _costs(report)[problem.counted]
 
 
 def trade_off(problem: LayerProblem, report: Report) -> dict[str, int]:
-    """Return the time and the elements moved."""
+    """Return the two numbers that are traded for each other."""
+    costs = _costs(report)
+    return {name: costs[name] for name in problem.traded or exact.COSTS}
+
+
+def _costs(report: Report) -> dict[str, int]:
     assert report.sequential is not None
-    return {"time_ps": report.sequential.cycles, "accesses": report.accesses}
+    return {"time": report.sequential.cycles, "accesses": report.accesses}
 
 
 def simulate(
@@ -80,7 +85,8 @@ def simulate(
             "partition": plan.partition,
             "schedule": plan.schedule,
             "tile": dict(zip(DIMENSIONS, cut.step(plan.tile), strict=True)),
-            **trade_off(problem, report),
+            "time_ps": _costs(report)["time"],
+            "accesses": report.accesses,
             "bursts": total.bursts,
             "published_time_ps": time_ps(cut, full),
             "published_bursts": full.bursts,
@@ -99,6 +105,9 @@ def best_bound(problem: LayerProblem) -> Bound:
 
 
 def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
-    """Return the best plan, or None if nothing is feasible; that takes milliseconds."""
+    """Return the best plan, or all plans of a front; None if nothing is feasible. That takes milliseconds."""
+    if problem.traded:
+        points = exact.front(problem, problem.traded, deadline)
+        return Exact(points[0].values[0], tuple(point.plan for point in points)) if points else None
     found = exact.best(problem, deadline)
     return None if found is None else Exact(found.value, (found.plan,))

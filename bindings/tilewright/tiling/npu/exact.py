@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.core.front import undominated
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.tiling.machine_kind import LayerLimits, LayerProblem
 from tilewright.tiling.npu.cost import Cost, measure, totals
@@ -21,11 +22,21 @@ from tilewright.tiling.npu.slices import Cut, cut_of
 
 NEVER = np.iinfo(np.int64).max
 
+COSTS = ("time", "accesses")
+"""What plans cost, and what a front trades by default."""
+
 
 class BestPlan(NamedTuple):
     """The best plan and its cost."""
 
     value: int
+    plan: NpuPlan
+
+
+class TradeOff(NamedTuple):
+    """A point of a front: what it has of both costs, and a plan that has it."""
+
+    values: tuple[int, int]
     plan: NpuPlan
 
 
@@ -111,6 +122,33 @@ def best(problem: LayerProblem, deadline: float = float("inf")) -> BestPlan | No
     return best
 
 
+def front(problem: LayerProblem, traded: tuple[str, str], deadline: float = float("inf")) -> list[TradeOff]:
+    """Return all trade-offs of two costs of a layer, that with least of the first one first.
+
+    Raises
+    ------
+    OutOfTimeError
+        When the deadline, a ``time.monotonic()``, passes.
+    """
+    found: list[TradeOff] = []
+    for partition, schedule in choices(problem.limits):
+        if time.monotonic() > deadline:
+            raise OutOfTimeError
+        cut = cut_of(problem.one_layer, problem.machine, partition)
+        grid = tiles(cut, schedule)
+        fitting = np.flatnonzero(grid.fits)
+        total = totals(cut, schedule, grid.steps)
+        first, second = (
+            np.broadcast_to(measure(cut, total, name), grid.fits.shape).ravel()[fitting] for name in traded
+        )
+        found += [
+            TradeOff((int(first[at]), int(second[at])), grid.plan(cut, schedule, int(fitting[at])))
+            for at in undominated(first, second)
+        ]
+    values = np.array([point.values for point in found], dtype=np.int64).reshape(-1, 2)
+    return [found[at] for at in undominated(*values.T)]
+
+
 def best_tile(
     cut: Cut, schedule: str, minimise: str = "time", at_most: Mapping[str, int] | None = None
 ) -> BestPlan | None:
@@ -153,6 +191,6 @@ def least(problem: LayerProblem) -> int | None:
         cut = cut_of(problem.one_layer, problem.machine, partition)
         total, fits = relaxed(cut, schedule)
         if fits.any():
-            found = int(np.where(fits, measure(cut, total, problem.minimise), NEVER).min())
+            found = int(np.where(fits, measure(cut, total, problem.counted), NEVER).min())
             least = found if least is None else min(least, found)
     return least

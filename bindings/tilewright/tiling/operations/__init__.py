@@ -43,16 +43,12 @@ def violation(problem: LayerProblem, plan: OperationPlan) -> str | None:
 def objective(problem: LayerProblem, plan: OperationPlan) -> int:
     """Cost of a valid plan by the closed form; the simulator must find the same."""
     does = unit(problem.machine, problem.one_operation)
-    return does.costs(_walk(problem, plan), problem.level)[_counted(problem)]
-
-
-def _counted(problem: LayerProblem) -> str:
-    return problem.traded[0] if problem.traded else problem.minimise
+    return does.costs(_walk(problem, plan), problem.level)[problem.counted]
 
 
 def measured_objective(problem: LayerProblem, report: Report) -> int:
     """Cost of a simulated plan."""
-    return int(report.facts[COSTS[problem.machine.kind][_counted(problem)]])
+    return int(report.facts[COSTS[problem.machine.kind][problem.counted]])
 
 
 def trade_off(problem: LayerProblem, report: Report) -> dict[str, int]:
@@ -111,7 +107,7 @@ def _facts(problem: LayerProblem, walk: Walk, costs: Costs) -> dict[str, Any]:
 def best_bound(problem: LayerProblem) -> Bound:
     """Return the least cost of all tiles that are compared, which takes milliseconds."""
     found = priced(problem.one_operation, problem.machine, problem.level, float("inf"))
-    return Bound("tiles of operations", min(each.costs[_counted(problem)] for each in found))
+    return Bound("tiles of operations", min(each.costs[problem.counted] for each in found))
 
 
 def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
@@ -121,7 +117,7 @@ def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
     within = [each for each in found if all(each.costs[name] <= limit for name, limit in most.items())]
     if not within:
         return None
-    counted = _counted(problem)
+    counted = problem.counted
     others = problem.traded[1:] if problem.traded else ("cycles", "time", "accesses")
 
     def rank(each: Any) -> tuple[Any, ...]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from tilewright.tiling.dsp.exact.accesses import BestPlan, fewest_accesses, local_traffic
 from tilewright.tiling.dsp.exact.cheapest import cheapest
-from tilewright.tiling.dsp.exact.front import TradeOff, pareto_front
+from tilewright.tiling.dsp.exact.front import THROUGHPUT, TradeOff, pareto_front
 from tilewright.tiling.dsp.exact.patterns import schedules
 
 __all__ = [
+    "THROUGHPUT",
     "BestPlan",
     "TradeOff",
     "cheapest",

@@ -1,4 +1,4 @@
-"""All trade-offs of cycles and accesses: the Pareto front, with proof."""
+"""All trade-offs of two costs: the Pareto front, with proof."""
 
 from __future__ import annotations
 
@@ -8,28 +8,35 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.tiling.dsp.duration import duration
-from tilewright.tiling.dsp.exact.accesses import fewest_accesses
+from tilewright.tiling.dsp.cost import measures
+from tilewright.tiling.dsp.exact.accesses import BestPlan, fewest_accesses
+from tilewright.tiling.dsp.exact.cheapest import cheapest
 from tilewright.tiling.dsp.exact.families import families, tile_at, tile_limit
 from tilewright.tiling.dsp.exact.ways import lower_bound, ways
 from tilewright.tiling.dsp.nest import Counts, Nest, Tile
 from tilewright.tiling.dsp.plan import DspPlan
 
+THROUGHPUT = ("cycles", "accesses")
+"""What the thesis trades, as throughput and memory efficiency (equation 5.24)."""
+
 
 class TradeOff(NamedTuple):
-    """A trade-off: cycles, accesses to external memory, and a plan with both."""
+    """A trade-off: what it has of both costs, and a plan that has it."""
 
-    cycles: int
-    accesses: int
+    values: tuple[int, int]
     plan: DspPlan
 
 
 def pareto_front(
-    nest: Nest, limit: str, local: int, deadline: float = float("inf")
+    nest: Nest,
+    limit: str,
+    local: int,
+    deadline: float = float("inf"),
+    traded: tuple[str, str] = THROUGHPUT,
 ) -> tuple[tuple[TradeOff, ...], bool]:
-    """Return every trade-off of cycles and accesses, fastest first, and whether they are proven to be all.
+    """Return every trade-off of two costs, and whether they are proven to be all.
 
-    The front is that of equation 5.24 in the thesis. Of plans that agree in both numbers one is returned.
+    That with least of the first comes first. Of plans that agree in both numbers one is returned.
 
     Parameters
     ----------
@@ -39,64 +46,78 @@ def pareto_front(
         Elements of local traffic of the layer (`local_traffic`).
     deadline
         ``time.monotonic()`` after which what was found is returned without proof.
+    traded
+        Two of cycles, accesses and energy.
     """
-    start = fewest_accesses(nest, limit, deadline=deadline)
+    if traded[0] == "accesses":  # which are searched best as the second
+        front, proven = pareto_front(nest, limit, local, deadline, (traded[1], traded[0]))
+        turned = (TradeOff((one.values[1], one.values[0]), one.plan) for one in reversed(front))
+        return tuple(turned), proven
+    start: BestPlan | None
+    if traded[1] == "accesses":
+        start = fewest_accesses(nest, limit, deadline=deadline)
+        proven = time.monotonic() <= deadline
+    else:
+        start, proven = cheapest(nest, traded[1], limit, local, deadline)
     if start is None:
-        return (), True
-    # What takes longer than the plan with the fewest accesses is of no interest.
-    slowest = duration(nest, start.plan, local).cycles
-    search = _FrontSearch(nest, limit, local, TradeOff(slowest, start.value, start.plan))
-    complete = search.run(slowest, deadline)
-    return tuple(sorted(search.front)), complete and time.monotonic() <= deadline
+        return (), proven
+    # What has more of the first than the plan with least of the second is of no interest.
+    values = measures(nest, start.plan, traded, local)
+    search = _FrontSearch(nest, limit, local, traded, TradeOff((values[0], values[1]), start.plan))
+    complete = search.run(values[0], deadline)
+    return tuple(sorted(search.front)), proven and complete and time.monotonic() <= deadline
 
 
 class _FrontSearch:
     """The trade-offs that no other is known to dominate, and the tiles that were looked at."""
 
-    def __init__(self, nest: Nest, limit: str, local: int, start: TradeOff) -> None:
-        self.nest, self.limit, self.local = nest, limit, local
+    def __init__(self, nest: Nest, limit: str, local: int, traded: tuple[str, str], start: TradeOff) -> None:
+        self.nest, self.limit, self.local, self.traded = nest, limit, local, traded
         self.front = [start]
         self._seen: set[Tile] = set()
 
-    def run(self, slowest: int, deadline: float) -> bool:
+    def run(self, most: int, deadline: float) -> bool:
         """Look at all tiles that may be on the front, until the deadline passes; return whether it did not.
 
         Parameters
         ----------
-        slowest
-            Cycles above which a plan is of no interest.
+        most
+            Of the first cost, above which a plan is of no interest.
         """
         kept: list[tuple[Counts, Counts, Counts]] = []
         for family in families(
-            self.nest, self.limit, deadline, lambda: tile_limit(self.nest, "cycles", slowest)
+            self.nest, self.limit, deadline, lambda: tile_limit(self.nest, self.traded[0], most)
         ):
-            bounds = lower_bound(family.tiles, family.accesses, family.transfers, "cycles", self.local)
-            for table in (bounds, family.accesses):
+            first, second = (
+                lower_bound(family.tiles, family.accesses, family.transfers, name, self.local)
+                for name in self.traded
+            )
+            for table in (first, second):
                 self._look(tile_at(family.steps(np.array([table.argmin() % table.shape[1]])), 0))
-            entry = np.flatnonzero(_unbeaten(self.front, family.accesses.ravel(), bounds.ravel()))
-            steps = family.steps(entry % bounds.shape[1])
-            kept.append((family.accesses.ravel()[entry], bounds.ravel()[entry], steps))
+            entry = np.flatnonzero(_unbeaten(self.front, first.ravel(), second.ravel()))
+            steps = family.steps(entry % first.shape[1])
+            kept.append((first.ravel()[entry], second.ravel()[entry], steps))
         if not kept:
             return True
-        accesses, least, steps = (np.concatenate(columns, axis=-1) for columns in zip(*kept, strict=True))
+        first, second, steps = (np.concatenate(columns, axis=-1) for columns in zip(*kept, strict=True))
 
         def look_at(entries: Counts) -> bool:
             for entry in entries.tolist():
                 if time.monotonic() > deadline:
                     return False
-                if not self._beaten(int(accesses[entry]), int(least[entry])):
+                if not self._beaten((int(first[entry]), int(second[entry]))):
                     self._look(tile_at(steps, entry))
             return True
 
         # The front of the bounds first: its plans rule out nearly everything else.
-        order = np.lexsort((accesses, least))
-        complete = look_at(order[np.flatnonzero(_improves(accesses[order]))])
-        rest = np.flatnonzero(_unbeaten(self.front, accesses, least))
-        return complete and look_at(rest[np.argsort(least[rest], kind="stable")])
+        order = np.lexsort((second, first))
+        complete = look_at(order[np.flatnonzero(_improves(second[order]))])
+        rest = np.flatnonzero(_unbeaten(self.front, first, second))
+        return complete and look_at(rest[np.argsort(first[rest], kind="stable")])
 
-    def _beaten(self, accesses: int, cycles: int) -> bool:
-        """Whether a point of the front has as few accesses and as few cycles."""
-        return any(p.accesses <= accesses and p.cycles <= cycles for p in self.front)
+    def _beaten(self, values: tuple[int, int]) -> bool:
+        """Whether a point of the front has as little of both."""
+        return any(p.values[0] <= values[0] and p.values[1] <= values[1] for p in self.front)
 
     def _look(self, tile: Tile) -> None:
         """Add the trade-offs of a tile's schedules to the front, and take away what they dominate."""
@@ -104,25 +125,23 @@ class _FrontSearch:
             return
         self._seen.add(tile)
         for way in ways(self.nest, tile, self.limit, self.local):
-            if self._beaten(way.accesses, way.bound("cycles")):
+            if self._beaten((way.bound(self.traded[0]), way.bound(self.traded[1]))):
                 continue
             for plan in way.plans:
-                cycles = duration(self.nest, plan, self.local).cycles
-                if not self._beaten(way.accesses, cycles):
+                first, second = measures(self.nest, plan, self.traded, self.local)
+                if not self._beaten((first, second)):
                     self.front = [
-                        p for p in self.front if not (p.accesses >= way.accesses and p.cycles >= cycles)
+                        p for p in self.front if not (p.values[0] >= first and p.values[1] >= second)
                     ]
-                    self.front.append(TradeOff(cycles, way.accesses, plan))
+                    self.front.append(TradeOff((first, second), plan))
 
 
-def _unbeaten(front: list[TradeOff], accesses: Counts, cycles: Counts) -> NDArray[np.bool_]:
-    """Whether no point of a front has as few accesses and as few cycles."""
-    if not front:
-        return np.ones(len(accesses), dtype=bool)
-    steps = sorted((point.accesses, point.cycles) for point in front)
-    moved, cheapest = np.array([step[0] for step in steps]), np.array([step[1] for step in steps])
-    at = np.searchsorted(moved, accesses, side="right") - 1
-    return (at < 0) | (cycles < cheapest[np.maximum(at, 0)])
+def _unbeaten(front: list[TradeOff], first: Counts, second: Counts) -> NDArray[np.bool_]:
+    """Whether no point of a front has as little of both."""
+    steps = sorted((point.values[1], point.values[0]) for point in front)
+    seconds, least = np.array([step[0] for step in steps]), np.array([step[1] for step in steps])
+    at = np.searchsorted(seconds, second, side="right") - 1
+    return (at < 0) | (first < least[np.maximum(at, 0)])
 
 
 def _improves(values: Counts) -> NDArray[np.bool_]:

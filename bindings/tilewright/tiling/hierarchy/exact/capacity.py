@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.core.front import undominated
 from tilewright.simulator.levels import SLIDING
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
@@ -48,10 +49,7 @@ class Candidates(NamedTuple):
 
     def best(self) -> NDArray[np.intp]:
         """Return the rows that no other dominates, by ascending capacity."""
-        by_capacity = np.lexsort((self.accesses, self.capacity))
-        accesses = self.accesses[by_capacity]
-        least_before = np.minimum.accumulate(np.append(accesses.max(initial=0) + 1, accesses))[:-1]
-        return by_capacity[accesses < least_before]
+        return undominated(self.capacity, self.accesses)
 
 
 def capacity_front(layer: Layer, machine: HierarchyMachine) -> list[Point]:

@@ -1,0 +1,451 @@
+"""Two costs of whole networks: their fronts, and the best plans within limits, against all combinations."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import hierarchies
+import numpy as np
+import pytest
+import test_npu
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from layers import everything
+from matplotlib.figure import Figure
+from picture_checks import check_fits
+from test_tiling_cli import MACHINE, NETWORK, write  # noqa: F401
+
+from tilewright.core.front import undominated
+from tilewright.spec.errors import InputError
+from tilewright.spec.network import NamedLayer, Network
+from tilewright.tiling import (
+    MACHINES,
+    Plan,
+    Problem,
+    best_bound,
+    best_of_network,
+    measured_objective,
+    objective,
+    simulate,
+    totals,
+    violation,
+)
+from tilewright.tiling import plot as pictures
+from tilewright.tiling.evaluation import recheck
+from tilewright.tiling.summary import rows, table
+
+Point = tuple[int, int]
+
+# Sums of fronts -------------------------------------------------------------------------------------------
+
+
+@st.composite
+def fronts(draw: st.DrawFn) -> list[list[Point]]:
+    """Draw the fronts of a few layers, some of them equal."""
+    large = draw(st.sampled_from([8, 30, 10**6, 10**17]))
+
+    def front() -> list[Point]:
+        size = draw(st.integers(1, 4))
+        first, second = (
+            sorted(draw(st.sets(st.integers(0, large), min_size=size, max_size=size))) for _ in "12"
+        )
+        return list(zip(first, reversed(second), strict=True))
+
+    different = [front() for _ in range(draw(st.integers(1, 3)))]
+    return [draw(st.sampled_from(different)) for _ in range(draw(st.integers(1, 5)))]
+
+
+def cost(of: list[list[Point]], chosen: Any) -> Point:
+    """Add up the points that are chosen."""
+    points = [front[place] for front, place in zip(of, chosen, strict=True)]
+    return sum(point[0] for point in points), sum(point[1] for point in points)
+
+
+def by_definition(points: set[Point]) -> list[Point]:
+    """Return the points that no other is as good as."""
+    found: list[Point] = []
+    for point in sorted(points):
+        if not found or point[1] < found[-1][1]:
+            found.append(point)
+    return found
+
+
+@given(fronts())
+@settings(max_examples=60, deadline=None)
+def test_sums_of_fronts_are_those_of_all_choices(drawn: list[list[Point]]) -> None:
+    costs = {cost(drawn, chosen) for chosen in itertools.product(*(range(len(front)) for front in drawn))}
+    expected = by_definition(costs)
+    sums = totals.added(drawn)
+    assert (sums.points, sums.many, sums.every) == (expected, len(expected), 1)
+    assert [cost(drawn, chosen) for chosen in sums.chosen.tolist()] == expected
+    hull = totals.added(drawn, most=0)
+    assert hull.many is None
+    assert [cost(drawn, chosen) for chosen in hull.chosen.tolist()] == hull.points
+    assert (hull.points[0], hull.points[-1]) == (expected[0], expected[-1])
+    assert set(hull.points) <= set(expected)
+    for (x, y), (u, v) in itertools.pairwise(hull.points):  # nothing is below the lines between them
+        assert all((b - y) * (u - x) >= (v - y) * (a - x) for a, b in expected)
+
+
+@given(fronts(), st.data())
+@settings(max_examples=60, deadline=None)
+def test_choices_within_a_limit_are_the_best_of_all(drawn: list[list[Point]], data: st.DataObject) -> None:
+    costs = {cost(drawn, chosen) for chosen in itertools.product(*(range(len(front)) for front in drawn))}
+    between = min(costs)[0] - 1, max(costs)[0] + 1
+    limit = data.draw(st.one_of(st.integers(*between), st.sampled_from(sorted(one for one, _ in costs))))
+    expected = min((other for one, other in costs if one <= limit), default=None)
+    for most in (totals.MOST_CHOICES, 0):
+        choice = totals.cheapest(drawn, limit, most)
+        if expected is None:
+            assert choice is None
+            continue
+        assert choice is not None
+        first, second = cost(drawn, choice.chosen)
+        assert first <= limit
+        assert choice.bound <= expected <= second
+        assert most == 0 or choice.bound == second
+
+
+def test_what_is_left_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = [[(place * place, (40 - place) ** 2) for place in range(40)]] * 2
+    whole = totals.added(drawn)
+    assert whole.many is not None
+    monkeypatch.setattr(totals, "MOST_SHOWN", 10)
+    thinned = totals.added(drawn)
+    assert (thinned.many, thinned.every) == (whole.many, -(-whole.many // 10))
+    assert thinned.points == [*whole.points[: -1 : thinned.every], whole.points[-1]]
+    assert [cost(drawn, chosen) for chosen in thinned.chosen.tolist()] == thinned.points
+
+
+def test_costs_too_far_apart_are_refused() -> None:
+    with pytest.raises(InputError, match="differ by more than"):
+        totals.added([[(0, 2**62), (1, 0)]])
+    assert totals.added([[(2**70, 2**70 + 1), (2**70 + 1, 2**70)]] * 2).points[0] == (2**71, 2**71 + 2)
+
+
+# Networks against all combinations of their layers' plans --------------------------------------------------
+
+
+def network_of(problems_of: list[Problem], order: list[int], between: tuple[str, str]) -> Problem:
+    """Return the front of a network of some of these problems' layers, on the machine of the first."""
+    layers = [
+        NamedLayer(name=f"l{number}", **problems_of[which].one_layer.model_dump())
+        for number, which in enumerate(order)
+    ]
+    return Problem(
+        network=Network(layers=tuple(layers)),
+        machine=problems_of[0].machine,
+        objective={"minimise": "pareto", "between": between},
+    )
+
+
+def costs_of(plans: Any, problem: Problem, names: tuple[str, str]) -> set[Point]:
+    """Return both costs of all valid plans of a layer."""
+    one, other = (problem.with_(objective={"minimise": name}) for name in names)
+    return {(objective(one, Plan((plan,))), objective(other, Plan((plan,)))) for plan in plans}
+
+
+def combined(every: list[set[Point]]) -> set[Point]:
+    """Return what all combinations cost."""
+    found = np.zeros((1, 2), np.int64)
+    for costs in every:
+        found = np.unique((found[:, None] + np.array(sorted(costs))[None]).reshape(-1, 2), axis=0)
+    return {(first, second) for first, second in found.tolist()}
+
+
+def solved(problem: Problem) -> Plan:
+    """Return the plan of a network's front."""
+    found = [MACHINES[problem.machine.kind].exhaustive(part, inf) for _, part in problem.parts]
+    assert all(one is not None and one.proven for one in found)
+    return Plan.joined([Plan(one.layers, front=True) for one in found if one is not None])
+
+
+def check_network(problem: Problem, costs: set[Point], tolerance: float, most: int) -> int:
+    """Compare a network's front, and its best plans within limits, with the costs of all combinations."""
+    assert problem.traded is not None
+    first, second = problem.traded
+    expected, plan = by_definition(costs), solved(problem)
+    assert violation(problem, plan) is None
+    assert Plan.from_json(plan.to_json()) == plan
+    report = simulate(problem, plan)
+    points = report.facts["front"]
+    assert [(point[first], point[second]) for point in points] == expected
+    assert report.facts["points"] == len(expected)
+    value = objective(problem, plan)
+    assert value == measured_objective(problem, report) == expected[0][0]
+    assert best_bound(problem).value < max(1, value)
+    for point, costs_of_point in zip(points, expected, strict=True):
+        chosen = zip(plan.split(), point["plans"], strict=True)
+        single = Plan(tuple(front.layers[place] for front, place in chosen))
+        for name, claimed in zip(problem.traded, costs_of_point, strict=True):
+            assert objective(problem.with_(objective={"minimise": name, "between": None}), single) == claimed
+    # A list with a tolerance on the sum, and a limit on it.
+    limit = Fraction(str(tolerance)) * expected[0][0] + expected[0][0]
+    listed = {"minimise": problem.traded, "tolerance": tolerance, "tolerance_of": "network", "between": None}
+    for asked, bound in (
+        (problem.with_(objective=listed), limit),
+        (
+            problem.with_(objective={"minimise": second, "between": None}, limits={"at_most": {first: most}}),
+            most,
+        ),
+    ):
+        found = best_of_network(asked, inf)
+        best = min((other for one, other in costs if one <= bound), default=None)
+        if best is None:
+            assert found is None
+            continue
+        assert found is not None
+        plan, *values = found
+        assert values == [best, best]
+        assert violation(asked, plan) is None
+        assert measured_objective(asked, simulate(asked, plan)) == best
+        if asked.before:
+            [(what, holds, detail)] = recheck(asked, plan, inf)
+            assert (what, holds) == ("tolerance", True), detail
+    return len(expected)
+
+
+LAYERS = {
+    "dsp": [
+        {"input": [2, 3, 3], "kernels": 2, "kernel": [2, 2]},
+        {"input": [2, 2, 4], "kernels": 3, "kernel": [1, 1]},
+    ],
+    "hierarchy": [
+        {"input": [2, 1, 2], "kernels": 2, "kernel": [1, 1]},
+        {"input": [3, 2, 1], "kernels": 2, "kernel": [1, 1]},
+    ],
+}
+RATES = [
+    {"read_bytes_per_cycle": 4, "write_bytes_per_cycle": 2},
+    {"read_bytes_per_cycle": 2, "write_bytes_per_cycle": 1},
+]
+LEVELS = [
+    {"name": "dram", "read_pj_per_byte": 1, **RATES[0]},
+    {"name": "buffer", "capacity_bytes": 5, "read_pj_per_byte": 0.5, **RATES[1]},
+]
+BITS = {"input": 16, "weights": 8, "output": 8, "partial": 8}
+CASES: list[tuple[dict[str, Any], tuple[str, str]]] = [
+    ({"kind": "dsp", "memory_bytes": 40, "dma_setup_cycles": 3}, ("cycles", "accesses")),
+    ({"kind": "dsp", "memory_bytes": 40, "dma_setup_cycles": 3}, ("accesses", "energy")),
+    ({"kind": "dsp", "memory_bytes": 60, "dma_setup_cycles": 3}, ("energy", "cycles")),
+    ({"kind": "hierarchy", "levels": LEVELS, "bits": BITS}, ("accesses", "cycles")),
+    ({"kind": "hierarchy", "levels": LEVELS, "bits": BITS}, ("cycles", "energy")),
+]
+
+
+def every_plan(problem: Problem) -> Iterator[Any]:
+    """Enumerate the valid plans of a layer."""
+    if problem.machine.kind == "npu":
+        return test_npu.everything(problem)
+    plans: Any = everything(problem, "any")
+    if problem.machine.kind == "hierarchy":
+        plans = hierarchies.everything(problem.one_layer, problem.machine, 10_000)
+    return (plan for plan in plans if violation(problem, Plan((plan,))) is None)
+
+
+@pytest.mark.parametrize(("machine", "between"), CASES)
+def test_networks_are_those_of_enumeration(machine: dict[str, Any], between: tuple[str, str]) -> None:
+    drawn = [
+        Problem.model_validate({"layer": layer, "machine": machine}) for layer in LAYERS[machine["kind"]]
+    ]
+    every = [costs_of(list(every_plan(one)), one, between) for one in drawn]
+    costs = combined([every[0], every[1], every[0]])
+    problem = network_of(drawn, [0, 1, 0], between)
+    middle = by_definition(costs)[len(by_definition(costs)) // 2][0]
+    for most in (middle, min(costs)[0] - 1):
+        points = check_network(problem, costs, 0.05, most)
+        assert points > 1 or between == ("cycles", "energy")  # which here one plan has least of
+
+
+@given(test_npu.problems(side=3, channels=2), st.data())
+@settings(max_examples=4, deadline=None)
+def test_networks_on_an_npu_are_those_of_enumeration(drawn: Problem, data: st.DataObject) -> None:
+    between = data.draw(st.sampled_from([("time", "accesses"), ("accesses", "time")]))
+    other = drawn.with_(layer={"batch": 3})
+    every = [costs_of(list(every_plan(one)), one, between) for one in (drawn, other)]
+    problem = network_of([drawn, other], [0, 1, 0], between)
+    if not all(every):
+        assert MACHINES["npu"].exhaustive(problem.parts[0].problem, inf) is None
+        return
+    costs = combined([every[0], every[1], every[0]])
+    most = data.draw(st.sampled_from(sorted(one for one, _ in costs))) - data.draw(st.integers(0, 1))
+    check_network(problem, costs, data.draw(st.sampled_from([0.0, 0.01, 0.1])), most)
+
+
+# As a user meets it ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def problem() -> Problem:
+    """Return a network's front on a DSP, which has several points."""
+    layers = [
+        {"name": name, "input": [6, 10, 9], "kernels": 8, "kernel": [3, 3], "padding": [1, 1, 1, 1]}
+        for name in "ab"
+    ]
+    layers.append({"name": "c", "input": [8, 5, 5], "kernels": 5, "kernel": [3, 3]})
+    machine = {"kind": "dsp", "memory_bytes": 700, "dma_setup_cycles": 20}
+    table = {"network": {"layers": layers}, "machine": machine, "objective": {"minimise": "pareto"}}
+    return Problem.model_validate(table)
+
+
+def test_a_network_s_front_is_solved_and_checked(tilewright, write, tmp_path) -> None:  # noqa: F811
+    name = write("network.toml", NETWORK + MACHINE)
+    shown = tilewright("solve", name, "--minimise", "pareto", "-o", "result.json")
+    assert shown.returncode == 0, shown.stderr
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["status"] == "optimal"
+    facts, measured = result["report"]["facts"], result["report"]["measures"]
+    assert measured["front_points"] == facts["points"] == len(facts["front"]) > 2
+    point = facts["front"][1]
+    assert f"{point['cycles']:,}" in shown.stdout
+    # The plan of a point, as the summary says that it is asked for.
+    limited = ("--minimise", "accesses", "--set", f"limits.at_most.cycles={point['cycles']}")
+    assert "--minimise accesses --set limits.at_most.cycles=" in shown.stdout
+    single = tilewright("solve", name, *limited, "--json")
+    assert single.returncode == 0, single.stderr
+    found = json.loads(single.stdout)
+    assert found["objective"] == point["accesses"]
+    assert found["report"]["measures"]["duration_cycles"] == point["cycles"]
+    # All stands but a report that has a point less.
+    less = json.dumps(result | {"report": facts_without_a_point(result["report"])})
+    (tmp_path / "less.json").write_text(less)
+    checked = tilewright("check", name, "--minimise", "pareto", "less.json")
+    assert checked.returncode == 1
+    assert [line.split()[1] for line in checked.stdout.splitlines() if line.startswith("WRONG")] == ["report"]
+    assert re.search("ok +front", checked.stdout)
+
+
+def facts_without_a_point(report: dict[str, Any]) -> dict[str, Any]:
+    """Return a report that claims that a front has a point less."""
+    facts = dict(report["facts"], front=report["facts"]["front"][1:], points=report["facts"]["points"] - 1)
+    return report | {"facts": facts}
+
+
+def test_fronts_of_layers_that_are_not_complete_are_found_out(problem: Problem) -> None:
+    plan = solved(problem)
+    [(what, holds, _)] = recheck(problem, plan, inf)
+    assert (what, holds) == ("front", True)
+    shorter = Plan((*plan.layers[:1], Plan(plan.split()[1].layers[:-1], front=True), *plan.layers[2:]))
+    assert violation(problem, shorter) is None
+    [(what, holds, detail)] = recheck(problem, shorter, inf)
+    assert (what, holds) == ("front", False)
+    assert detail.startswith("layer b: ")
+
+
+def test_a_plan_beyond_the_tolerance_of_the_network_is_found_out(problem: Problem) -> None:
+    asked = {"minimise": ["cycles", "accesses"], "tolerance": 0.002, "tolerance_of": "network"}
+    listed = problem.with_(objective=asked)
+    found = best_of_network(listed, inf)
+    assert found is not None
+    [(what, holds, detail)] = recheck(listed, found[0], inf)
+    assert (what, holds) == ("tolerance", True), detail
+    fronts_of = solved(problem).split()
+    [(what, holds, detail)] = recheck(listed, Plan(tuple(one.layers[-1] for one in fronts_of)), inf)
+    assert (what, holds) == ("tolerance", False)
+    assert "limit of cycles" in detail
+    limited = problem.with_(objective={"minimise": "accesses"}, limits={"at_most": {"cycles": 100}})
+    assert "limit of cycles" in str(violation(limited, found[0]))
+
+
+def test_less_time_leaves_no_front_that_seems_complete() -> None:
+    """Its first plan has as few cycles as any can, so that a bound alone would call it optimal."""
+    layer = {"input": [4, 6, 6], "kernels": 4, "kernel": [3, 3]}
+    levels = [{"name": "dram"}, {"name": "buffer", "capacity_bytes": 300}]
+    table = {"layer": layer, "machine": {"kind": "hierarchy", "levels": levels}}
+    one = Problem.model_validate(table | {"objective": {"minimise": "cycles"}})
+    found = MACHINES["hierarchy"].exhaustive(one, inf)
+    assert found is not None
+    assert best_bound(one).value == found.value
+    front = one.with_(objective={"minimise": "pareto"})
+    assert best_bound(front).value < found.value
+
+
+def test_summaries_thin_what_is_long(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = simulate(problem, solved(problem))
+    points = report.facts["front"]
+    assert len(points) > 6
+    monkeypatch.setattr("tilewright.tiling.summary.LINES", 3)
+    header, *lines = table(problem, report.summary())
+    assert header == ("cycles", "accesses, elements")
+    assert 3 <= len(lines) <= 4
+    assert lines[-1] == (f"{points[-1]['cycles']:,}", f"{points[-1]['accesses']:,}")
+    told = dict(rows(problem, report.summary()))
+    assert "shown" in told
+    assert told["front"].startswith(f"{len(points)} points, all")
+    for changed, said in (
+        ({"points": 10 * len(points), "every": 11}, f"{len(points)} points, each 11th of {10 * len(points)}"),
+        ({"points": None}, f"{len(points)} points, on the convex hull of more"),
+    ):
+        summary = report.summary()
+        summary["facts"] = report.facts | changed
+        assert dict(rows(problem, summary))["front"].startswith(said)
+
+
+def test_a_network_s_front_is_drawn(problem: Problem, tmp_path: Path, new_figures: list[Figure]) -> None:
+    plan = solved(problem)
+    report = simulate(problem, plan)
+    pictures.draw(problem, plan, report, tmp_path / "front.png")
+    assert (tmp_path / "front.png").stat().st_size > 10_000
+    axes = pictures.plot(problem, plan, report)
+    check_fits(new_figures[0])
+    drawn = axes.lines[1].get_xydata()
+    assert [tuple(point) for point in drawn] == [
+        (point["cycles"], point["accesses"]) for point in report.facts["front"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "limits", "said"),
+    [
+        ({"minimise": "edp"}, {}, "is for a single layer"),
+        ({"minimise": ["cycles", "pareto"]}, {}, "not for a list"),
+        (
+            {"minimise": ["cycles", "energy", "accesses"], "tolerance_of": "network"},
+            {},
+            "two objectives, which here are 3",
+        ),
+        ({"minimise": "cycles", "tolerance_of": "network"}, {}, "two objectives, which here are 1"),
+        ({"minimise": ["cycles", "energy"], "tolerance_of": "networks"}, {}, "did you mean network"),
+        ({"minimise": "cycles"}, {"at_most": {"cycles": 9}}, "another cost"),
+        ({"minimise": "cycles"}, {"at_most": {"accesses": 9, "energy": 9}}, "one limit"),
+        ({"minimise": ["cycles", "energy"]}, {"at_most": {"accesses": 9}}, "one limit"),
+        ({"minimise": "pareto"}, {"at_most": {"cycles": 9}}, "a single plan"),
+        ({"minimise": "pareto", "between": ["cycles", "edp"]}, {}, "two of: accesses, cycles, energy"),
+    ],
+)
+def test_what_networks_do_not_have_is_refused(
+    asked: dict[str, Any], limits: dict[str, Any], said: str
+) -> None:
+    layers = [{"name": "a", "input": [1, 4, 4], "kernels": 1, "kernel": [1, 1]}]
+    machine = {
+        "kind": "hierarchy",
+        "levels": [{"name": "dram", "read_pj_per_byte": 1}, {"name": "b", "capacity_bytes": 99}],
+    }
+    with pytest.raises(InputError, match=said):
+        Problem.model_validate(
+            {"network": {"layers": layers}, "machine": machine, "objective": asked, "limits": limits}
+        )
+
+
+def test_methods_of_single_layers_refuse_networks_that_are_limited(tilewright, write) -> None:  # noqa: F811
+    name = write("network.toml", NETWORK + MACHINE)
+    limited = ("--minimise", "accesses", "--set", "limits.at_most.cycles=100000")
+    for method in ("greedy", "loops@gecode", "tiles@highs"):
+        shown = tilewright("solve", name, *limited, "--with", method)
+        assert shown.returncode == 2, shown.stdout
+        assert "kind of machine or objective" in shown.stderr
+
+
+def test_undominated_pairs_are_those_that_no_other_is_as_good_as() -> None:
+    rng = np.random.default_rng(0)
+    for size in (0, 1, 2, 5, 40):
+        pairs = rng.integers(0, 8, (size, 2))
+        found = [tuple(pairs[at]) for at in undominated(*pairs.T)]
+        assert found == by_definition({(int(a), int(b)) for a, b in pairs})
