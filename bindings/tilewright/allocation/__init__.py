@@ -17,6 +17,7 @@ from tilewright.allocation.evaluation import (
     simulation_seconds,
     violation,
 )
+from tilewright.allocation.machine import machine_from
 from tilewright.allocation.plan import PACINGS, Plan
 from tilewright.allocation.problem import Problem
 from tilewright.allocation.summary import rows, table
@@ -63,6 +64,7 @@ class Allocation(Room[Problem, Plan]):
     rows = staticmethod(rows)
     table = staticmethod(table)
     recheck = staticmethod(recheck)
+    machine_from = staticmethod(machine_from)
 
     def records(self, problem: Problem, report: dict[str, Any]) -> list[dict[str, Any]]:
         facts = report["facts"]
