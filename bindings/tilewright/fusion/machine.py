@@ -156,12 +156,11 @@ def machine_from(table: dict[str, Any]) -> MachineReading:
             found[f"{buffer}_bytes"] = chip.buffer(operand, loops)
         else:
             lacking[f"{buffer}_bytes"] = f"or a memory on chip that holds {operand}"
-    for key, direction, rate in zip(("load", "save"), ("read", "write"), chip.rates, strict=True):
+    for key, rate in zip(("load_mb_per_s", "save_mb_per_s"), chip.rates, strict=True):
         if rate is not None:
-            found[f"{key}_mb_per_s"] = megabytes_per_second(rate, chip.clock_mhz)
+            found[key] = megabytes_per_second(rate, chip.clock_mhz)
         else:
-            told = f"or {direction}_bytes_per_cycle of {chip.outermost}"
-            lacking[f"{key}_mb_per_s"] = told
+            lacking[key] = f"or bytes_per_cycle of {chip.outermost}"
     found["operands_per_cycle"] = _operands(chip, loops, found["element_bytes"])
     if table.get("host") is not None:
         found["host"] = table["host"]
