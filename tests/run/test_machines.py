@@ -168,7 +168,7 @@ def test_what_is_for_one_room_stands_in_its_own_table() -> None:
         (
             "fusion",
             {"levels": [{"name": "dram"}, *ARRAY["levels"][1:]]},
-            "needs load_mb_per_s (or bytes_per_cycle of dram), save_mb_per_s (or bytes_per_cycle of dram); the",
+            "needs load_mb_per_s (or bytes_per_cycle of dram), save_mb_per_s (or bytes_per_cycle of dram)",
         ),
         (
             "fusion",
