@@ -97,24 +97,6 @@ def test_network_is_solved_checked_simulated(tilewright, write, tmp_path, minimi
     assert all(op in shown for op in ("squeeze", "narrow", "wide", "sum", "pool"))
 
 
-@pytest.mark.parametrize("minimise", ["cycles", "energy", "memory"])
-def test_a_host_with_a_price_is_counted(solved, tilewright, write, minimise):
-    text = f'[objective]\nminimise = "{minimise}"\n{LAYERS}{MACHINE}'
-    free = solved(write("free.toml", text))
-    assert (free["report"]["measures"]["host_cycles"], free["report"]["measures"]["host_macs"]) == (None, 480)
-    name = write("priced.toml", f"{text}host = {{ cycles_per_byte = 0.1, cycles_per_call = 9 }}\n")
-    priced = solved(name, "-o", "priced.json")
-    moved, taken = 96 + 480 + 5, 59 + 9
-    facts = priced["report"]["facts"]
-    assert (facts["host_bytes"], facts["host_cycles"]) == (moved, taken)
-    added = {"cycles": taken, "energy": taken * 100 // 100, "memory": 0}[minimise]
-    assert priced["status"] == free["status"] == "optimal"
-    assert priced["objective"] == facts[minimise] == free["objective"] + added
-    assert tilewright("check", name, "priced.json").returncode == 0
-    told = "1 operations, 68 cycles of the total: 0.00 MB, 480 MACs; classes"
-    assert told in tilewright("solve", name, "--with", "layerwise").stdout
-
-
 def test_no_method_beats_the_proven_optimum(solved, write):
     name = write("fused.toml", LAYERS + MACHINE)
     best = solved(name)
