@@ -115,7 +115,10 @@ def test_the_machine_says_which_room(folder: Path, machine: str, room: str) -> N
         (("small.onnx", "--minimise", "cycles"), "--machine: a network needs one"),
         (("small.onnx", "--machine", "owm.toml"), "no such file"),
         (("small.onnx", "--machine", "eyeris"), "did you mean eyeriss?"),
-        (("small.onnx", "--machine", "own.toml", "--room", "fusion"), "small.onnx"),
+        (
+            ("small.onnx", "--machine", "nmp", "--room", "fusion"),
+            "small.onnx: machine: room fusion needs conv_array",
+        ),
         (("small.onnx", "--machine", "own.toml", "--set", "limits"), "must be like"),
         (
             ("small.onnx", "--machine", "own.toml", "--set", "machine.levels.bufer.capacity_bytes=1"),

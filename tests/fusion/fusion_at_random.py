@@ -110,6 +110,7 @@ def machine(random: Random, **changes: Any) -> Table:
         "operands_per_cycle": random.choice([1, 4, 30]),
         "issue_cycles": random.choice([0, 17]),
         "energy": {"pj_per_dram_byte": 500, "pj_per_mac": 70, "milliwatts": 3},
+        "host": random.choice([None, {"cycles_per_byte": 0.7, "cycles_per_call": 5}]),
     } | changes
 
 

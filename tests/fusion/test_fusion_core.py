@@ -108,7 +108,9 @@ def test_execution_confirms_the_closed_forms(drawn: tuple[Random, AnyGroups]) ->
         assert (facts["cycles"], facts["traffic"], facts["energy"]) == (one.cycles, one.traffic, one.energy)
         assert (facts["buffers"], facts["memory"]) == (list(one.buffers), one.peak)
     assert report.scheduled is not None
-    assert report.scheduled.cycles == report.facts["cycles"] == sum(one.cycles for one in costs)
+    hosted = report.facts["host_cycles"] or 0
+    assert report.scheduled.cycles == report.facts["cycles"] - hosted == sum(one.cycles for one in costs)
+    assert bool(hosted) == (problem.machine.host is not None and bool(report.facts["on_host"]))
     assert fusion.measured_objective(problem, report) == fusion.objective(problem, made)
     assert fusion.best_bound(problem).value <= fusion.objective(problem, made)
 
@@ -333,6 +335,38 @@ def test_the_host_computes_what_else_there_is(between: Table, shape: tuple[int, 
     made = catalogue.heuristic("fusion", "greedy").plan(problem)
     assert [group.tile is None for group in made.groups] == [False, True, False]
     assert simulated(problem, made).facts["on_host"] == ["host"]
+
+
+@pytest.mark.parametrize(
+    ("minimise", "added"), [("cycles", 68), ("energy", 6), ("traffic", 0), ("memory", 0)]
+)
+def test_a_host_with_a_price_is_counted(minimise: str, added: int) -> None:
+    classes = {
+        "name": "classes",
+        "kind": "fc",
+        "input": (256, 1, 1),
+        "kernel": (1, 1),
+        "kernels": 7,
+        "bias": True,
+    }
+    network = {"layers": [layers()["layers"][0], classes]}
+    energy = {"pj_per_dram_byte": 1, "milliwatts": 10}
+    free = layered(network=network, machine=SMALL | {"energy": energy}, objective={"minimise": minimise})
+    priced = free.with_(machine={"host": {"cycles_per_byte": 0.03, "cycles_per_call": 6}})
+    made = catalogue.heuristic("fusion", "greedy").plan(free)
+    reports = [simulated(each, made) for each in (free, priced)]
+    moved = 256 + 257 * 7 + 7
+    assert [report.facts["host_cycles"] for report in reports] == [None, 6 + -(-3 * moved // 100)]
+    assert {(report.facts["host_bytes"], report.facts["host_macs"]) for report in reports} == {(moved, 1792)}
+    before, after = (fusion.objective(each, made) for each in (free, priced))
+    assert (after, fusion.measured_objective(priced, reports[1])) == (before + added, before + added)
+    assert cycle_limit(priced) - cycle_limit(free) == 68
+    rows = [
+        dict(fusion.ROOM.rows(each, report.summary()))["host"]
+        for each, report in zip((free, priced), reports, strict=True)
+    ]
+    assert rows[0] == "1 operations, not counted: 0.00 MB, 1,792 MACs; classes"
+    assert rows[1] == "1 operations, 68 cycles of the total: 0.00 MB, 1,792 MACs; classes"
 
 
 BLOCKS = {

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from pyomo.contrib.appsi.solvers import Highs
 
 from tilewright.core import catalogue
-from tilewright.fusion import Group, Plan, Problem, objective
+from tilewright.fusion import Group, Plan, Problem, best_bound, objective
 from tilewright.fusion.candidates import Candidate, candidates
 from tilewright.fusion.cover import Cover
 from tilewright.fusion.minizinc import parameters
@@ -306,6 +306,18 @@ TINY = {
     for name, layers in (("chain", STRAIGHT), ("residual", RESIDUAL), ("branches", BRANCHES))
     for minimise in ("cycles", "traffic", "energy")
 }
+# What the host takes is more than Gecode can count to.
+HOSTED = {
+    "name": "h",
+    "kind": "opaque",
+    "op": "?",
+    "input": (4, 3, 3),
+    "output": (4, 3, 3),
+    "parameters": 3000,
+}
+TINY["cycles, hosted"] = problem([*STRAIGHT[:2], HOSTED, *STRAIGHT[2:]]).with_(
+    machine={"host": {"cycles_per_byte": 1e6, "cycles_per_call": 7}}
+)
 METHODS = methods(TINY["cycles, chain"])
 WITH_EACH_METHOD = with_each(METHODS)
 
@@ -331,6 +343,14 @@ def plans(name: str) -> list[Plan]:
 @WITH_EACH_METHOD
 def test_agrees_with_enumeration(path: Path, solver: str, name: str, extras: bool) -> None:
     check_agreement(TINY[name], path, solver, extras, objective(TINY[name], plans(name)[0]))
+
+
+def test_a_host_adds_what_it_takes_whatever_the_plan() -> None:
+    priced = TINY["cycles, hosted"]
+    free = priced.with_(machine={"host": None})
+    taken = 3072 * 10**6 + 7
+    assert {objective(priced, plan) - objective(free, plan) for plan in plans("cycles, hosted")} == {taken}
+    assert best_bound(priced).value - best_bound(free).value == taken
 
 
 @with_and_without_extras(TINY)

@@ -117,7 +117,7 @@ def test_simulator_misses_a_tile_that_is_not_there() -> None:
 
 def test_a_walk_counts_what_is_fetched_where_tiles_slide_or_are_uneven() -> None:
     slid = uneven = 0
-    for seed in range(examples(300)):
+    for seed in range(examples(600)):
         rng = Random(seed)
         given = hierarchies.machine(rng, roomy=True, sliding=True, choosing=True, uneven=seed % 2 == 0)
         kept = rng.choice(given.choices)
@@ -146,8 +146,8 @@ def test_a_walk_counts_what_is_fetched_where_tiles_slide_or_are_uneven() -> None
             len(nodes) > 1 and all(map(plan.nest.__getitem__, nodes)) for nodes in machine.memories.values()
         )
         slid += bool((Cost(Nest(layer, apart, nest.plan)).moved.every > moved.every).any())
-    assert slid >= examples(300) // 60
-    assert uneven >= examples(300) // 60
+    assert slid >= examples(600) // 120
+    assert uneven >= examples(600) // 120
 
 
 def test_window_counts_positions() -> None:

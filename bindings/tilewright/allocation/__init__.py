@@ -17,6 +17,7 @@ from tilewright.allocation.evaluation import (
     simulation_seconds,
     violation,
 )
+from tilewright.allocation.machine import machine_from
 from tilewright.allocation.overview import overview
 from tilewright.allocation.plan import PACINGS, Plan
 from tilewright.allocation.problem import Problem
@@ -65,6 +66,7 @@ class Allocation(Room[Problem, Plan]):
     table = staticmethod(table)
     overview = staticmethod(overview)
     recheck = staticmethod(recheck)
+    machine_from = staticmethod(machine_from)
 
     def records(self, problem: Problem, report: dict[str, Any]) -> list[dict[str, Any]]:
         facts = report["facts"]

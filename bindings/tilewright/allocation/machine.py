@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from tilewright.core.machines import MachineReading, OnChip, clock_of
 from tilewright.spec.base import Spec
 from tilewright.spec.network import Name
 
@@ -68,6 +69,25 @@ class ArrayMachine(Spec):
     def frames_per_second(self, interval: int) -> float:
         """Return the rate of frames that follow each other every `interval` cycles (equations 5 and 13)."""
         return self.clock_mhz * 1e6 / interval
+
+
+def machine_from(table: dict[str, Any]) -> MachineReading:
+    """Read a hierarchy or a DSP: the outermost array is one of PEs, what is inside of it are their units."""
+    chip = OnChip.of(table)
+    if chip is None:
+        return MachineReading(clock_of(table), {"array": "or levels of a hierarchy"})
+    outer, *inner = chip.arrays or ((),)
+    sizes = [axis.size for axis in outer]
+    rows, columns = (1, prod(sizes)) if len(sizes) < 2 else (sizes[0], prod(sizes[1:]))
+    return MachineReading(
+        {
+            "array": (rows, columns),
+            "functional_units": chip.macs_per_cycle * prod(axis.size for array in inner for axis in array),
+            "clock_mhz": chip.clock_mhz,
+            "buffer_bytes": chip.total_bytes,
+            "word_bits": chip.bits,
+        }
+    )
 
 
 class AllocationObjective(Spec):

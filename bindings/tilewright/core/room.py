@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from tilewright.core.bounds import Bound
+from tilewright.core.machines import MachineReading
 from tilewright.core.overview import Overview, of_table
 from tilewright.core.portfolio import Portfolio
 from tilewright.simulator import Report
@@ -155,6 +156,16 @@ class Room(Protocol[ProblemT, PlanT]):
         Result files far larger than that are refused unread.
         """
         return 1_000_000
+
+    def machine_from(self, table: dict[str, Any]) -> MachineReading | None:
+        """Return what a machine of another room tells this one; None where that is not looked at.
+
+        Parameters
+        ----------
+        table
+            Of a machine that its own room takes, complete with defaults.
+        """
+        return None
 
     def compile_kernels(self, bundled: Callable[[str], ProblemT]) -> None:
         """Compile what the room itself runs compiled, by running it on something small.

@@ -18,6 +18,7 @@ from tilewright.fusion.evaluation import (
     violation,
 )
 from tilewright.fusion.execution import simulate
+from tilewright.fusion.machine import machine_from
 from tilewright.fusion.overview import overview
 from tilewright.fusion.plan import Group, Plan
 from tilewright.fusion.problem import Problem
@@ -59,6 +60,7 @@ class Fusion(Room[Problem, Plan]):
     numeric_elements = staticmethod(numeric_elements)
     most_values = staticmethod(most_values)
     portfolio = staticmethod(portfolio)
+    machine_from = staticmethod(machine_from)
     rows = staticmethod(rows)
     table = staticmethod(table)
     overview = staticmethod(overview)

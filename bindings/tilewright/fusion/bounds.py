@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tilewright.core.bounds import Bound
 from tilewright.fusion.graph import Op
+from tilewright.fusion.host import host_cycles
 from tilewright.fusion.machine import BUFFERS, CONV, HOST, LOAD, MISC, POOL, SAVE
 from tilewright.fusion.problem import FusionLimits, Problem
 from tilewright.fusion.tiles import enough, fits
@@ -38,14 +39,15 @@ def best_bound(problem: Problem) -> Bound:
 
     A map is outside if it enters or leaves the network, or if the host reads or computes it. An engine is at
     work for its own operations alone, whatever the tiles; the issue of one group comes before. Lines of a map
-    that strides skip may never be computed.
+    that strides skip may never be computed. What the host takes comes on top, whatever the plan.
     """
     machine = problem.machine
-    loads = saves = macs = 0
+    loads = saves = macs = hosted = 0
     work = dict.fromkeys((CONV, POOL, MISC), 0)
     outside: dict[int, int] = {}
     for op, lines in zip(problem.ops, _needed(problem), strict=True):
         if op.engine == HOST:
+            hosted += host_cycles(problem, op)
             continue
         loads += _parameters(problem, op)
         for producer in op.producers:
@@ -59,8 +61,10 @@ def best_bound(problem: Problem) -> Bound:
             macs += _values(problem, op, lines)
     loads += machine.arrays * sum(outside.values())
     traffic = (loads + saves) * machine.element_bytes
-    cycles = machine.issue_cycles + max(
-        *work.values(), machine.transfer_cycles(LOAD, loads), machine.transfer_cycles(SAVE, saves)
+    cycles = (
+        hosted
+        + machine.issue_cycles
+        + max(*work.values(), machine.transfer_cycles(LOAD, loads), machine.transfer_cycles(SAVE, saves))
     )
     value = {
         "cycles": cycles,

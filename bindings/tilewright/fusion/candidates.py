@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tilewright.fusion.host import host_cost
 from tilewright.fusion.machine import HOST
 from tilewright.fusion.matching import Nodes, matches
 from tilewright.fusion.plan import Tile
@@ -41,7 +42,7 @@ def alone(problem: Problem) -> list[Candidate]:
     candidates = []
     for op in problem.ops:
         choice = None if op.engine == HOST else best(problem, (op.number,))
-        cost, tile = (0, None) if choice is None else (choice.cost, choice.tile)
+        cost, tile = (host_cost(problem, op), None) if choice is None else (choice.cost, choice.tile)
         fits = choice is not None or op.engine == HOST
         candidates.append(Candidate((op.number,), cost, "", tile, fits))
     return candidates
@@ -61,8 +62,9 @@ def fitting_groups(problem: Problem, max_bytes: int | None = None) -> list[Candi
     """Return all groups that fit on chip, in at most `max_bytes` bytes of all buffers if that is given."""
     candidates = []
     for nodes, templates in sorted(matches(problem.graph, problem.templates).items()):
-        if problem.ops[nodes[0]].engine == HOST:
-            candidates.append(Candidate(nodes, 0, "", None))
+        op = problem.ops[nodes[0]]
+        if op.engine == HOST:
+            candidates.append(Candidate(nodes, host_cost(problem, op), "", None))
             continue
         alone = len(nodes) == 1
         tiled = [template for template in templates if not template.untiled]

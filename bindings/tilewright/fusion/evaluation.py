@@ -8,6 +8,7 @@ from math import prod
 from tilewright.core.context import CONSTRUCT
 from tilewright.core.portfolio import Portfolio
 from tilewright.fusion.bounds import lacking
+from tilewright.fusion.host import host_cost, host_cycles
 from tilewright.fusion.machine import HOST
 from tilewright.fusion.plan import Group, Plan
 from tilewright.fusion.problem import Problem
@@ -93,6 +94,7 @@ def _too_slow(problem: Problem, plan: Plan) -> str | None:
     if problem.minimise != "memory":
         return None
     limit, cycles = cycle_limit(problem), sum(choice.cycles for choice in choices(problem, plan))
+    cycles += sum(host_cycles(problem, op) for op in problem.ops)
     return f"cycles: {cycles} are needed, at most {limit} are allowed" if cycles > limit else None
 
 
@@ -125,7 +127,7 @@ def objective(problem: Problem, plan: Plan) -> int:
     costs = choices(problem, plan)
     if problem.minimise == "memory":
         return max(choice.peak for choice in costs)
-    return sum(choice.cost for choice in costs)
+    return sum(choice.cost for choice in costs) + sum(host_cost(problem, op) for op in problem.ops)
 
 
 def measured_objective(problem: Problem, report: Report) -> int:

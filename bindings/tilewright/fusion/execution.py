@@ -13,6 +13,7 @@ from tilewright.fusion.arithmetic import random_parameters, reference
 from tilewright.fusion.evaluation import computed_groups, violation
 from tilewright.fusion.exact.schedule_kernel import WHAT
 from tilewright.fusion.fused_group import FusedGroup
+from tilewright.fusion.host import host_cycles, host_work
 from tilewright.fusion.lowering import Lowering, name_of, parameters_of
 from tilewright.fusion.machine import HOST
 from tilewright.fusion.measures import measures
@@ -212,6 +213,10 @@ def _facts(problem: Problem, plan: Plan, report: Report) -> dict[str, Any]:
         key: sum(group[key] for group in groups)
         for key in ("cycles", "loaded_bytes", "saved_bytes", "traffic", "energy", "macs")
     }
+    cycles = [host_cycles(problem, op) for op in problem.ops]
+    work = [host_work(problem, op) for op in problem.ops]
+    facts["cycles"] += sum(cycles)
+    facts["energy"] += sum(int(machine.nanojoules(0, 0, each)) for each in cycles)
     operations = 2 * machine.arrays * sum(op.macs for op in problem.ops)
     facts |= {
         "memory": max(group["memory"] for group in groups),
@@ -220,6 +225,9 @@ def _facts(problem: Problem, plan: Plan, report: Report) -> dict[str, Any]:
         "ctc": operations / facts["traffic"],
         "operations": len(problem.ops),
         "on_host": [op.name for op in problem.ops if op.engine == HOST],
+        "host_bytes": sum(each.moved for each in work),
+        "host_macs": sum(each.macs for each in work),
+        "host_cycles": None if machine.host is None else sum(cycles),
         "groups": groups,
     }
     return facts

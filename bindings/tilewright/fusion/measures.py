@@ -20,6 +20,9 @@ TOTALS = {
     "ctc": "ops_per_byte",
     "operations": "operations",
     "on_host": "on_host",
+    "host_bytes": "host_bytes",
+    "host_macs": "host_macs",
+    "host_cycles": "host_cycles",
 }
 GROUP = {
     "nodes": "operations",

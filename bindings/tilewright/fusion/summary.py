@@ -33,7 +33,10 @@ def rows(problem: Problem, report: dict[str, Any]) -> Rows:
     if facts["on_host"]:
         names = facts["on_host"]
         told = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
-        shown.append(("host", f"{len(names)} operations, not counted: {told}"))
+        cycles = facts["host_cycles"]
+        counted = "not counted" if cycles is None else f"{cycles:,} cycles of the total"
+        work = f"{facts['host_bytes'] / 1e6:,.2f} MB, {facts['host_macs']:,} MACs"
+        shown.append(("host", f"{len(names)} operations, {counted}: {work}; {told}"))
     return shown
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.fusion.fused_group import FusedGroup
+from tilewright.fusion.host import host_cycles
 from tilewright.fusion.machine import BUFFERS, ENGINES, HOST, EngineMachine
 from tilewright.fusion.measure import AxisTiles, Grid, TileCosts, only
 from tilewright.fusion.plan import HALOS, Tile
@@ -436,4 +437,5 @@ def cycle_limit(problem: Problem) -> int:
         return problem.objective.most_cycles
     fastest = problem.model_copy(update={"objective": FusionObjective()})
     alone = [best(fastest, (op.number,)) for op in problem.ops if op.engine != HOST]
-    return sum(MOST_CYCLES if choice is None else choice.cycles for choice in alone)
+    hosted = sum(host_cycles(problem, op) for op in problem.ops)
+    return hosted + sum(MOST_CYCLES if choice is None else choice.cycles for choice in alone)

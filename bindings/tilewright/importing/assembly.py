@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
-
-from pydantic import BaseModel
+from typing import Any
 
 from tilewright.core import catalogue
 from tilewright.importing.files import machine_file, network_table
 from tilewright.run.instance import Instance, located, parse, tables
+from tilewright.run.machines import room_of_machine
 from tilewright.spec.coarsening import coarse
 from tilewright.spec.errors import InputError, did_you_mean
 
@@ -95,30 +94,12 @@ def _base(path: Path, changes: Changes) -> tuple[Table, list[Path]]:
         raise InputError("--machine", None, limit)
     name = table.get("name") or path.stem
     return {
-        "room": changes.room or _room_of(machine),
+        "room": changes.room or room_of_machine(machine),
         "name": f"{name}-{Path(str(changes.machine)).stem}",
         "source": table.get("source") or f"the network of {path.name}",
         "network": table,
         "machine": machine,
     }, files
-
-
-def _room_of(machine: Table) -> str:
-    """Return the first room whose machines have most of a table's keys, of those that take networks."""
-    known = {}
-    for name in catalogue.ROOMS:
-        fields = catalogue.room(name).problem_type.model_fields
-        if "network" in fields:
-            keys = {key for model in _models(fields["machine"].annotation) for key in model.model_fields}
-            known[name] = len(keys & machine.keys())
-    return max(known, key=lambda name: known[name])
-
-
-def _models(annotation: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for argument in get_args(annotation):
-        yield from _models(argument)
 
 
 def changed(text: str) -> tuple[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from tilewright.core import catalogue
 from tilewright.core.files import exists, read_text
+from tilewright.run.machines import with_own_machine
 from tilewright.spec.errors import InputError, did_you_mean, like
 from tilewright.spec.validation import validated
 
@@ -174,7 +175,7 @@ def _list_of(table: dict[str, Any], key: str) -> Any:
 
 def build(room: str, table: dict[str, Any]) -> Any:
     """Build a room's problem from its tables, with errors that name field, value and limit."""
-    return validated(catalogue.room(room).problem_type, table)
+    return validated(catalogue.room(room).problem_type, with_own_machine(room, table))
 
 
 def digest(room: str, problem: Any) -> str:

@@ -438,7 +438,13 @@ class Fusion(Lasting, FusedTotals):
     operations: Count
     """Of the coarse graph."""
     on_host: list[str]
-    """Operations left to the host, which are counted nowhere."""
+    """Operations left to the host; only what they take is in a total, the duration."""
+    host_bytes: Count | None = None
+    """What they read, write and have as parameters; missing in older files, like the two below."""
+    host_macs: Count | None = None
+    """As far as they are known."""
+    host_cycles: Count | None = None
+    """What they take; null where the machine has no price of the host."""
     groups: dict[str, FusedGroup]
     """By the names of their operations, joined by a plus sign, in order."""
 

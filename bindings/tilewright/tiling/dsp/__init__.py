@@ -146,7 +146,6 @@ def _costs(problem: LayerProblem, report: Report) -> dict[str, int]:
     machine = problem.machine
     line = report.lockstep if machine.double_buffering else report.sequential
     assert line is not None
-    nest = nest_of(problem.one_layer, machine)
     # The core is busy where it computes or sets up transfers.
     compute = report.total(-(-report.macs // machine.macs_per_cycle))
     busy = compute + int(machine.dma_setup_cycles) * report.transfers

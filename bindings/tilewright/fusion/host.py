@@ -1,0 +1,63 @@
+"""What the accelerator leaves to its host: what that reads, writes and computes, and what it takes."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import NamedTuple
+
+from tilewright.fusion.graph import Op
+from tilewright.fusion.machine import HOST
+from tilewright.fusion.problem import Problem
+from tilewright.spec.network import Input
+
+__all__ = ["HostWork", "host_cost", "host_cycles", "host_work"]
+
+
+class HostWork(NamedTuple):
+    """Work of the host, of all images.
+
+    Attributes
+    ----------
+    moved
+        Bytes of what operations read, of their parameters and of what they write.
+    macs
+        As far as they are known.
+    """
+
+    moved: int
+    macs: int
+
+
+def _is_hosted(op: Op) -> bool:
+    return op.engine == HOST and not isinstance(op.spec, Input)  # which is there, and not computed
+
+
+def host_work(problem: Problem, op: Op) -> HostWork:
+    """Return what the host has to do for an operation: none for the accelerator's own and for inputs."""
+    if not _is_hosted(op):
+        return HostWork(0, 0)
+    machine, spec = problem.machine, op.spec
+    read = sum(
+        prod(problem.ops[0].spec.input if producer < 0 else problem.ops[producer].spec.output)
+        for producer in dict.fromkeys(op.producers)
+    )
+    values = machine.arrays * (read + prod(spec.output)) + getattr(spec, "parameters", 0)
+    macs = getattr(spec, "macs", 0) // getattr(spec, "batch", 1)
+    return HostWork(machine.element_bytes * values, machine.arrays * macs)
+
+
+def host_cycles(problem: Problem, op: Op) -> int:
+    """Return the cycles that the host takes for an operation; none where it has no price."""
+    host = problem.machine.host
+    return host.cycles(host_work(problem, op).moved) if host is not None and _is_hosted(op) else 0
+
+
+def host_cost(problem: Problem, op: Op) -> int:
+    """Return what an operation of the host adds to what groups cost.
+
+    The accelerator moves nothing for it, and where it takes power at all times it does so meanwhile.
+    """
+    cycles = host_cycles(problem, op)
+    if problem.minimise == "energy":
+        return int(problem.machine.nanojoules(0, 0, cycles))
+    return 0 if problem.minimise == "traffic" else cycles
