@@ -242,6 +242,17 @@ def test_alarm_is_taken_back():
     time.sleep(1.5)
 
 
+def test_a_deadline_is_told_as_such_where_a_library_makes_another_error_of_it() -> None:
+    with pytest.raises(OutOfTimeError), interrupted_at_deadline(within(0.05)):
+        try:
+            while True:
+                pass
+        except OutOfTimeError as error:
+            raise RuntimeError(f"failed: {error!r}") from None
+    with pytest.raises(RuntimeError), interrupted_at_deadline(within(10)):
+        raise RuntimeError("of its own")
+
+
 def test_alarm_is_not_lost_in_a_garbage_collection():
     def slow(_phase: str, _facts: dict[str, int]) -> None:
         time.sleep(0.02)

@@ -105,7 +105,11 @@ def interrupted_at_deadline(search: RunContext) -> Iterator[None]:
         yield
         return
 
+    passed = False
+
     def stop(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal passed
+        passed = True
         raise OutOfTimeError
 
     before = signal.signal(signal.SIGALRM, stop)
@@ -115,6 +119,10 @@ def interrupted_at_deadline(search: RunContext) -> Iterator[None]:
     signal.setitimer(signal.ITIMER_REAL, seconds, 0.1)
     try:
         yield
+    except Exception as error:
+        if passed:  # libraries make errors of their own of what interrupts them
+            raise OutOfTimeError from error
+        raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
