@@ -207,6 +207,9 @@ def test_every_operation_of_a_network_counts(machine: str) -> None:
     assert layers["found"][key] == cycles * (whole.machine.cycle_ps if machine == "nmp" else 1)
     assert Plan.from_json(json.loads(json.dumps(result.plan.to_json()))) == result.plan
     assert "operations" in result.summary()
+    for layer in layers.values() if machine == "small" else ():
+        told = sum(sum(way.values()) for level in layer["levels_aj"].values() for way in level.values())
+        assert layer["energy_aj"] == told + layer.get("vector_aj", layer.get("mac_aj"))
 
 
 def test_what_no_unit_does_stands_beside_the_total() -> None:

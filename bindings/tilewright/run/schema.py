@@ -162,6 +162,12 @@ class CycledBetween(Between, InCycles):
     energy_aj: Count | None = None
     """On a hierarchy."""
     edp_nj_cycles: Count | None = None
+    levels_bytes: dict[str, MovedBytes] | None = None
+    """By memory, on a hierarchy."""
+    levels_aj: dict[str, MovedEnergy] | None = None
+    """By memory; with `vector_aj` they add up to `energy_aj`. Missing where nothing has a price."""
+    vector_aj: Count | None = None
+    """Energy of the operations themselves."""
 
 
 class TimedBetween(Between):

@@ -68,6 +68,9 @@ OPERATION = {
     "work": "vector_operations",
     "least_accesses": "least_accesses_elements",
     "limited_by": "limited_by",
+    "levels_bytes": "levels_bytes",
+    "levels_energy": "levels_aj",
+    "vector_energy": "vector_aj",
 }
 """Of an operation between layers, on any kind of machine."""
 

@@ -23,9 +23,10 @@ from tilewright.core.overview import (
     of_table,
 )
 from tilewright.spec.layer import Layer
-from tilewright.spec.network import macs_of
 from tilewright.tiling.evaluation import best_bound, objective
 from tilewright.tiling.hierarchy.measure import KINDS
+from tilewright.tiling.operations.operation import Operation
+from tilewright.tiling.operations.units import bits_of
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 from tilewright.tiling.summary import table
@@ -53,9 +54,13 @@ def overview(problem: Problem, plan: Plan, report: dict[str, Any]) -> Overview:
         lines=told.lines or [layer.line(shares) for layer in shown.layers],
         costs={} if alone else costs,
         bounds={} if alone else bounds,
-        left_out=_left_out(problem, {layer.name for layer in shown.layers}),
+        left_out=_left_out(problem),
         roof=shown.roof,
-        points=[layer.point(shares) for layer in shown.layers if layer.picoseconds and layer.outermost],
+        points=[
+            layer.point(shares)
+            for layer in shown.layers
+            if layer.picoseconds and layer.outermost and layer.macs
+        ],
         traffic=[each for layer in shown.layers for each in layer.traffic()],
         memories=list(shown.memories()),
         spans=[] if alone else list(shown.spans()),
@@ -72,7 +77,7 @@ def _front(problem: Problem, report: dict[str, Any]) -> Overview:
         what="point",
         columns=told.columns,
         lines=told.lines,
-        left_out=_left_out(problem, {part.name for part in problem.parts}),
+        left_out=_left_out(problem),
         front=Front(titles[0], titles[1], [(point[across], point[up]) for point in points]),
         graph=_graph(problem, {}),
     )
@@ -96,7 +101,7 @@ class _Shown:
 
     def __init__(self, problem: Problem, report: dict[str, Any]) -> None:
         self.problem, self.machine = problem, problem.machine
-        parts = {name: part.one_layer for name, part in problem.parts}
+        parts = {name: part.layer or part.operation for name, part in problem.parts}
         records = report.get("layers") or [{"name": ""} | report]
         self.layers = [_Layer(self, record, parts.get(record["name"])) for record in records]
 
@@ -182,6 +187,9 @@ class _Shown:
         if priced:
             energy = sum(layer.facts.get("mac_energy", 0) for layer in self.layers) / 1e12
             yield Moved("multipliers", "products and sums", 0.0, energy)
+            vector = sum(layer.facts.get("vector_energy", 0) for layer in self.layers) / 1e12
+            if vector:
+                yield Moved("vector unit", "operations", 0.0, vector)
 
     def spans(self) -> Iterator[Span]:
         """Yield the layers, one after the other."""
@@ -195,7 +203,7 @@ class _Shown:
 class _Layer:
     """A layer as it was executed, or another operation of the network: then some of it is not known."""
 
-    def __init__(self, shown: _Shown, record: Mapping[str, Any], layer: Layer | None) -> None:
+    def __init__(self, shown: _Shown, record: Mapping[str, Any], layer: Layer | Operation | None) -> None:
         self.shown, self.record, self.layer = shown, record, layer
         self.name: str = record["name"]
         self.facts: Mapping[str, Any] = record.get("facts") or {}
@@ -281,12 +289,16 @@ class _Layer:
                 yield Traffic(self.name or "layer", told, moved, least.get(kind, 0.0))
 
 
-def least_bytes(layer: Layer, bits: Mapping[str, int]) -> dict[str, float]:
+def least_bytes(layer: Layer | Operation, bits: Mapping[str, int]) -> dict[str, float]:
     """Return the bytes of what a layer needs and gives, each element once: no plan moves less.
 
     Rows and columns of the input that lie between the windows of a large stride, and zeros around it, do
     not count.
     """
+    if isinstance(layer, Operation):
+        read = layer.batch * sum(map(prod, layer.inputs)) + layer.parameters
+        moved = {"input": read, "output": layer.batch * prod(layer.output)}
+        return {kind: count * bits[kind] / 8 for kind, count in moved.items()}
     images, channels, *plane = layer.input_shape
     before = layer.padding[0], layer.padding[2]
     touched = 1
@@ -310,22 +322,12 @@ def _both(ways: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     return found
 
 
-def _left_out(problem: Problem, counted: set[str]) -> list[LeftOut]:
-    """Return the layers of a network whose cost is not counted."""
-    if problem.network is None:
-        return []
-    machine, network = problem.machine, problem.network
-    stated = network.convolutions[0].batch  # the images of the network's file, of which its MACs are
-    images = stated if problem.batch is None else problem.batch
-    bits = machine.bits.input if machine.kind == "hierarchy" else 8 * machine.element_bytes
-    found = []
-    for layer in network.layers:
-        if layer.name in counted or layer.kind == "input":
-            continue
-        elements = images * (len(layer.inputs or ("",)) * prod(layer.input) + prod(layer.output))
-        macs = macs_of(layer) * images // stated
-        found.append(LeftOut(layer.name, layer.kind, macs, -(-elements * bits // 8)))
-    return found
+def _left_out(problem: Problem) -> list[LeftOut]:
+    """Return the operations of a network whose cost is not counted."""
+    bits = bits_of(problem.machine)
+    return [
+        LeftOut(each.name, each.kind, each.macs, -(-each.elements * bits // 8)) for each in problem.unmodelled
+    ]
 
 
 def _graph(problem: Problem, shares: Mapping[str, float]) -> list[GraphNode]:

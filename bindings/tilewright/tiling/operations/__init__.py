@@ -83,6 +83,7 @@ def simulate(
         if problem.machine.kind == "hierarchy":  # whose time is that of ports, not of a program's engines
             report.sequential = report.overlapped = report.lockstep = None
         report.facts = _facts(problem, walk, does.measured(walk, report, problem.level))
+        report.facts |= does.breakdown(walk, report)
         report.macs = np.zeros_like(report.macs)
         report.macs[:1] = operation.macs
     return report

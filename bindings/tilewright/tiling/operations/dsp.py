@@ -10,11 +10,11 @@ from tilewright.tiling.dsp import cost
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.operations.operation import Operation
 from tilewright.tiling.operations.steps import steps
-from tilewright.tiling.operations.units import Costs, added, host_program, on_host, rate, tensors
+from tilewright.tiling.operations.units import Costs, Unit, added, host_program, on_host, rate, tensors
 from tilewright.tiling.operations.walk import Counts, Walk
 
 
-class DspUnit:
+class DspUnit(Unit):
     """A DSP, whose core does vector operations, too; its transfers are those of layers."""
 
     def __init__(self, machine: DspMachine, operation: Operation) -> None:

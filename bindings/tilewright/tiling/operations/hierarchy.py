@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from tilewright.simulator import Engine, Memory, Program, Report
 from tilewright.simulator.program import LazySteps
+from tilewright.tiling.hierarchy.breakdown import whole
 from tilewright.tiling.hierarchy.machine import HierarchyMachine, Level, Operand, OperandBytes
 from tilewright.tiling.hierarchy.measure import (
     TICKS,
@@ -20,11 +22,11 @@ from tilewright.tiling.hierarchy.measure import (
 )
 from tilewright.tiling.operations.operation import Operation
 from tilewright.tiling.operations.steps import steps
-from tilewright.tiling.operations.units import Costs, host_program, on_host, rate, tensors
+from tilewright.tiling.operations.units import Costs, Unit, host_program, on_host, rate, tensors
 from tilewright.tiling.operations.walk import OUTPUT, Walk
 
 
-class HierarchyUnit:
+class HierarchyUnit(Unit):
     """A hierarchy, one of whose memories a vector unit works on; those outside pass its tiles on."""
 
     def __init__(self, machine: HierarchyMachine, operation: Operation) -> None:
@@ -86,12 +88,38 @@ class HierarchyUnit:
 
     def measured(self, walk: Walk, report: Report, level: str) -> Costs:
         """Return what an executed plan costs."""
+        return self._priced(*self._executed(walk, report), level)
+
+    def breakdown(self, walk: Walk, report: Report) -> dict[str, Any]:
+        """Return what each level reads and writes of each operand, in bytes and attojoules."""
+        moved = self._moved(*self._executed(walk, report))
+        levels = {level.name: level for level in self.machine.levels if not level.fanout}
+        found: dict[str, dict[str, Any]] = {"levels_bytes": {}, "levels_energy": {}}
+        for name, level in levels.items():
+            for place, way in enumerate(("read", "written")):
+                bits = {each: counts[place] * self.bits[each] for each, counts in moved[name].items()}
+                table = found["levels_bytes"].setdefault(name, {})
+                table[way] = {each: whole(size) for each, size in bits.items() if size}
+                priced = found["levels_energy"].setdefault(name, {})
+                priced[way] = {each: size * prices(level)[place] for each, size in bits.items() if size}
+        if not self.machine.priced:
+            return {"levels_bytes": found["levels_bytes"]}
+        return found | {"vector_energy": self._work_energy}
+
+    def _executed(self, walk: Walk, report: Report) -> tuple[int, int, int]:
+        """Return the elements that an executed plan loads, works on tile by tile, and writes."""
         loaded = sum(report.total(counts) for counts in report.loaded.values())
         written = sum(report.total(counts) for counts in report.written.values())
         held = sum(
             box.size(walk.operands[name]) for boxes, _, _ in walk.tiles() for name, box in boxes.items()
         )
-        return self._priced(loaded, held, written, level)
+        return loaded, held, written
+
+    @property
+    def _work_energy(self) -> int:
+        """Attojoules of all operations; those of the host have no price."""
+        price = self.machine.mac_pj if self.machine.vector_op_pj is None else self.machine.vector_op_pj
+        return 0 if self.host else self.operation.work * attojoules(price, 1)
 
     def limited_by(self, costs: Costs) -> str:
         """Name what the time is spent on, most of all."""
@@ -121,7 +149,7 @@ class HierarchyUnit:
     def _priced(self, loaded: int, held: int, stored: int, level: str) -> Costs:
         machine, moved = self.machine, self._moved(loaded, held, stored)
         levels = {each.name: each for each in machine.levels if not each.fanout}
-        energy = self.operation.work * attojoules(machine.vector_op_pj, 1) if not self.host else 0
+        energy = self._work_energy
         busiest = 0
         for name, each in levels.items():
             read, written = (

@@ -9,11 +9,11 @@ from tilewright.simulator.program import LazySteps
 from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.operations.operation import Operation
 from tilewright.tiling.operations.steps import steps
-from tilewright.tiling.operations.units import Costs, host_program, on_host, rate, tensors
+from tilewright.tiling.operations.units import Costs, Unit, host_program, on_host, rate, tensors
 from tilewright.tiling.operations.walk import OUTPUT, Counts, Moved, Walk
 
 
-class NpuUnit:
+class NpuUnit(Unit):
     """A multicore NPU, whose cores share the work; one tile lies in the memories of all of them."""
 
     def __init__(self, machine: NpuMachine, operation: Operation) -> None:

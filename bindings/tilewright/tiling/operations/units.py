@@ -36,6 +36,10 @@ class Unit(Protocol):
     def measured(self, walk: Walk, report: Report, level: str) -> Costs:
         """Return what an executed plan costs."""
 
+    def breakdown(self, walk: Walk, report: Report) -> dict[str, Any]:
+        """Return what else is told of an executed plan, where a machine has several memories."""
+        return {}
+
     def limited_by(self, costs: Costs) -> str:
         """Name what the time is spent on, most of all."""
 
