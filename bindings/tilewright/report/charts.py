@@ -61,11 +61,11 @@ def charts(
     overview: Overview, trace: Sequence[tuple[float, int | None, int | None]], unit: str
 ) -> list[Chart]:
     """Return the charts that there are data for."""
-    found = []
+    found, colours = [], _limits([*overview.spans, *overview.points])
     if overview.spans:
-        found.append(_timeline(overview.spans))
+        found.append(_timeline(overview.spans, colours))
     if overview.roof is not None and overview.points:
-        found.append(_roofline(overview.roof, overview.points))
+        found.append(_roofline(overview.roof, overview.points, colours))
     if overview.traffic:
         found.append(_totals(overview.traffic))
         if len({each.name for each in overview.traffic}) > 1:
@@ -119,8 +119,8 @@ def _limits(spans: Iterable[Span | Point]) -> tuple[Spec, list[Spec]]:
     return _field("limited by", "nominal", **scale), [_field("limited by", "nominal")]
 
 
-def _timeline(spans: Sequence[Span]) -> Chart:
-    colour, told = _limits(spans)
+def _timeline(spans: Sequence[Span], colours: tuple[Spec, list[Spec]]) -> Chart:
+    colour, told = colours
     values = [
         {
             "layer": span.name,
@@ -154,8 +154,8 @@ def _timeline(spans: Sequence[Span]) -> Chart:
     return Chart("timeline", "Timeline", about, _spec(values, height=190, mark=mark, encoding=encoding))
 
 
-def _roofline(roof: Roof, points: Sequence[Point]) -> Chart:
-    colour, told = _limits(points)
+def _roofline(roof: Roof, points: Sequence[Point], colours: tuple[Spec, list[Spec]]) -> Chart:
+    colour, told = colours
     corner = [] if roof.gigabytes is None else [roof.gops / roof.gigabytes]  # where slope and level meet
     across = [point.intensity for point in points] + corner
     low, high = min(across) / 2, max(across) * 2
