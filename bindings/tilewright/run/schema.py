@@ -119,6 +119,8 @@ class DspTotals(Lasting):
 class DspLayer(DspTotals):
     """Of one layer on a DSP."""
 
+    limited_by: str | None = None
+    """What works longest: multipliers, set-up of transfers, or bus. Missing in older files."""
     schedule: str
     tile: Amounts
     """Iterations of each loop in a tile."""
@@ -232,6 +234,8 @@ class NpuLayer(NpuTotals):
     partition: str
     schedule: str
     tile: Amounts
+    limited_by: str | None = None
+    """What takes longest: multipliers, dram, or bursts of dram. Missing in older files."""
 
 
 class NpuNetwork(NpuTotals, Shown):

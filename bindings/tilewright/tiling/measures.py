@@ -25,6 +25,7 @@ DSP = {
     "least_accesses_by": "least_accesses_by",
     "published_accesses": "published_accesses_elements",
     "published_cycles": "published_cycles",
+    "limited_by": "limited_by",
 }
 NPU = {
     "partition": "partition",
@@ -36,6 +37,7 @@ NPU = {
     "bursts": "bursts",
     "published_time_ps": "published_ps",
     "published_bursts": "published_bursts",
+    "limited_by": "limited_by",
 }
 HIERARCHY = {
     "cycles": "duration_cycles",

@@ -147,15 +147,14 @@ def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
             return hierarchy_summary.table(problem.one_layer, problem.machine, report["facts"])
         columns = 5 + problem.machine.priced
         header = ("layer", "limited by", "accesses", "cycles", "busy", "uJ")[:columns]
-        return [
-            header,
-            *(_line(layer, _hierarchy_line, _hierarchy_operation)[:columns] for layer in report["layers"]),
-        ]
+        lines = [_line(layer, _hierarchy_line, _hierarchy_operation)[:columns] for layer in report["layers"]]
+        return _with_shares(report, header, lines)
     if problem.network is None:
         return []
     if problem.machine.kind == "npu":
         header = ("layer", "partition", "schedule", "tile", "loaded", "written", "us")
-        return [header, *(_line(layer, _npu_line, _npu_operation) for layer in report["layers"])]
+        lines = [_line(layer, _npu_line, _npu_operation) for layer in report["layers"]]
+        return _with_shares(report, header, lines)
     header = (
         "layer",
         "schedule",
@@ -167,7 +166,19 @@ def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
         "GOps/s",
         "uJ",
     )
-    return [header, *(_line(layer, _dsp_line, _dsp_operation) for layer in report["layers"])]
+    lines = [_line(layer, _dsp_line, _dsp_operation) for layer in report["layers"]]
+    return _with_shares(report, header, lines)
+
+
+def _with_shares(
+    report: dict[str, Any], header: tuple[str, ...], lines: list[tuple[str, ...]]
+) -> list[tuple[str, ...]]:
+    """Put each layer's share of the whole time beside the time."""
+    place = 1 + header.index("cycles" if "cycles" in header else "us")
+    times = [layer["facts"].get("cycles", layer["facts"].get("time_ps", 0)) for layer in report["layers"]]
+    shares = ["share", *(f"{100 * time / max(1, sum(times)):.1f} %" for time in times)]
+    rows = zip([header, *lines], shares, strict=True)
+    return [(*row[:place], share, *row[place:]) for row, share in rows]
 
 
 Line = Callable[[dict[str, Any]], tuple[str, ...]]

@@ -133,6 +133,7 @@ def _facts(problem: LayerProblem, plan: DspPlan, report: Report) -> dict[str, An
         "ops_per_byte": 2 * nest.macs / (accesses * machine.element_bytes),
         "least_accesses": least.accesses,
         "least_accesses_by": least.name,
+        "limited_by": _limit(problem, report),
     }
     if plan.schedule in SCHEDULES:
         tiles = Tiles(nest, tuple(np.array([size]) for size in nest.step(plan.tile)))
@@ -141,14 +142,27 @@ def _facts(problem: LayerProblem, plan: DspPlan, report: Report) -> dict[str, An
     return facts
 
 
+def _core(problem: LayerProblem, report: Report) -> tuple[int, int]:
+    """Return the cycles in which the core computes, and in which it sets up transfers."""
+    machine = problem.machine
+    compute = report.total(-(-report.macs // machine.macs_per_cycle))
+    return compute, int(machine.dma_setup_cycles) * report.transfers
+
+
+def _limit(problem: LayerProblem, report: Report) -> str:
+    """Name what works longest: the bus, or of the core's work the larger part."""
+    compute, setup = _core(problem, report)
+    if (report.accesses + report.streamed) / problem.machine.bus_elements_per_cycle > compute + setup:
+        return "bus"
+    return "multipliers" if compute >= setup else "set-up of transfers"
+
+
 def _costs(problem: LayerProblem, report: Report) -> dict[str, int]:
     """Return what a simulated plan costs, by what that counts."""
     machine = problem.machine
     line = report.lockstep if machine.double_buffering else report.sequential
     assert line is not None
-    # The core is busy where it computes or sets up transfers.
-    compute = report.total(-(-report.macs // machine.macs_per_cycle))
-    busy = compute + int(machine.dma_setup_cycles) * report.transfers
+    busy = sum(_core(problem, report))
     return {
         "cycles": line.cycles,
         "accesses": report.accesses,

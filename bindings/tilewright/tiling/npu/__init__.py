@@ -90,8 +90,18 @@ def simulate(
             "bursts": total.bursts,
             "published_time_ps": time_ps(cut, full),
             "published_bursts": full.bursts,
+            "limited_by": _limit(problem, report, total.bursts),
         }
     return report
+
+
+def _limit(problem: LayerProblem, report: Report, bursts: int) -> str:
+    """Name what takes longest, as all follow one another: computing, bytes of DRAM, latency of bursts."""
+    machine, total = problem.machine, _costs(report)["time"]
+    size = report.accesses * machine.element_bytes * machine.byte_ps
+    latency = bursts * machine.burst_ps
+    parts = {"multipliers": total - size - latency, "dram": size, "bursts of dram": latency}
+    return max(parts, key=lambda name: parts[name])
 
 
 def best_bound(problem: LayerProblem) -> Bound:
