@@ -11,7 +11,7 @@ from tilewright.simulator import Report, Violation, execute
 from tilewright.tiling.machine_kind import LayerProblem
 from tilewright.tiling.operations.plan import LOOPS, OperationPlan
 from tilewright.tiling.operations.search import outside_of_space, priced
-from tilewright.tiling.operations.unit import unit
+from tilewright.tiling.operations.machines import unit
 from tilewright.tiling.operations.units import Costs
 from tilewright.tiling.operations.walk import Walk
 
