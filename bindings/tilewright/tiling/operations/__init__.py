@@ -9,9 +9,9 @@ import numpy as np
 from tilewright.core.bounds import Bound, Exact
 from tilewright.simulator import Report, Violation, execute
 from tilewright.tiling.machine_kind import LayerProblem
+from tilewright.tiling.operations.machines import unit
 from tilewright.tiling.operations.plan import LOOPS, OperationPlan
 from tilewright.tiling.operations.search import outside_of_space, priced
-from tilewright.tiling.operations.machines import unit
 from tilewright.tiling.operations.units import Costs
 from tilewright.tiling.operations.walk import Walk
 

@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from tilewright.spec.errors import InputError, OutOfTimeError
+from tilewright.tiling.operations.machines import unit
 from tilewright.tiling.operations.operation import Operation
 from tilewright.tiling.operations.plan import OperationPlan
-from tilewright.tiling.operations.machines import unit
 from tilewright.tiling.operations.units import Costs, Machine
 from tilewright.tiling.operations.walk import Walk
 
