@@ -144,7 +144,7 @@ def test_emit(tilewright, solved, write, tmp_path):
         ("[network]\nlayers = []\n" + MACHINE, "network.layers"),
         (f'[[network.layers]]\nname = "a"\n{LAYER}\n' * 2 + MACHINE, "network.layers"),
         (f"[[network.layers]]\n{LAYER}\n" + MACHINE, "network.layers"),
-        (NETWORK + MACHINE + '[objective]\nminimise = "pareto"\n', "objective.minimise"),
+        (NETWORK + MACHINE + '[objective]\nminimise = "edp"\n', "objective.minimise"),
         (NETWORK + MACHINE.replace("1500", "70"), "layer first"),
         (f"[layer]{LAYER}{MACHINE}[objective]\nminimise = 'time'\n", "objective.minimise"),
         ('[layer]\nkind = "fc"\ninputs = 4\n' + MACHINE, "layer.outputs"),
@@ -159,6 +159,11 @@ def test_bad_input_names_field_and_limit(tilewright, write, body, said):
 
 
 NPU = "[machine]\nkind = 'npu'\n"
+LEVELS = """[machine]
+kind = "hierarchy"
+mac_pj = 1.0
+levels = [{ name = "dram" }, { name = "buffer", capacity_bytes = 99 }]
+"""
 
 
 @pytest.mark.parametrize(
@@ -166,10 +171,13 @@ NPU = "[machine]\nkind = 'npu'\n"
     [
         (f"[layer]{LAYER}{MACHINE}", "latency", "kind dsp has: accesses, cycles, energy, pareto\n"),
         (f"[layer]{LAYER}{MACHINE}", "cycle", "pareto; did you mean cycles?\n"),
-        (NETWORK + MACHINE, "time", "kind dsp has: accesses, cycles, energy\n"),
-        (NETWORK + MACHINE, "pareto", "single layer, not for a network; a machine of kind dsp has: accesses"),
-        (f"[layer]{LAYER}{NPU}", "latency", "kind npu has: time, accesses\n"),
-        (NETWORK + NPU, "pareto", "minimise = 'pareto': a machine of kind npu has: time, accesses\n"),
+        (NETWORK + MACHINE, "time", "kind dsp has: accesses, cycles, energy, pareto\n"),
+        (
+            NETWORK + LEVELS,
+            "edp",
+            "single layer, not for a network; a machine of kind hierarchy has: accesses",
+        ),
+        (f"[layer]{LAYER}{NPU}", "latency", "kind npu has: time, accesses, pareto\n"),
     ],
 )
 def test_an_objective_that_a_machine_lacks_is_answered_with_those_that_it_has(
