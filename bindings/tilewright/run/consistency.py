@@ -173,8 +173,8 @@ def differences(result: Result, ours: dict[str, Any]) -> list[str]:
     """Return the keys of a result's report that differ from ours, dotted.
 
     Keys that the file lacks count, unless another version of tilewright wrote it; a file that has no
-    `measures` at all is of an older form, which had fewer keys, too. How the plan was simulated does not count where the file says that
-    it was not simulated like that.
+    `measures` at all is of an older form, which had fewer keys, too. How the plan was simulated does not
+    count where the file says that it was not simulated like that.
     """
     older = isinstance(result.report, dict) and "measures" not in result.report
     lenient = older or result.versions.get("tilewright") not in (None, __version__)
