@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import THOROUGH
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
@@ -79,7 +80,7 @@ CASES: dict[str, tuple[Problem, Plan]] = {
     "one column": (problem := chain(3, (300, 1)), plan(problem, 4, 2, 4)),
     "long names": (problem := chain(4, (9, 9), name="{}" + "name/" * 30), plan(problem, 4, 4, 1, 2)),
     "large buffers": (problem := chain(4, (5, 5), machine={"buffer_bytes": 2**30}), plan(problem)),
-    "many layers": (problem := chain(70, (64, 64), wide=50, name="part/{}/conv"), plan(problem, *[50] * 70)),
+    "many layers": (problem := chain(40, (46, 46), wide=50, name="part/{}/conv"), plan(problem, *[50] * 40)),
 }
 
 
@@ -96,10 +97,11 @@ def reports() -> dict[str, Report]:
 @pytest.mark.parametrize("name", CASES)
 def test_every_kind_of_plan(name: str, reports: dict[str, Report], tmp_path: Path) -> None:
     assert reports[name].valid
-    for suffix in pictures.ACCEPTED:
+    suffixes = pictures.ACCEPTED if THOROUGH or name != "many layers" else [".png"]
+    for suffix in suffixes:
         pictures.draw(*CASES[name], reports[name], tmp_path / f"a{suffix}", title="a $b^{ name & <tag>")
         check(tmp_path / f"a{suffix}")
-    assert len(list(tmp_path.iterdir())) == len(pictures.ACCEPTED)
+    assert len(list(tmp_path.iterdir())) == len(suffixes)
     check_fits(pictures.sheet(*CASES[name], reports[name]))
 
 

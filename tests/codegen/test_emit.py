@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from axes import axes, layer_table
-from conftest import thinned
+from conftest import THOROUGH, thinned
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -330,7 +330,7 @@ def random_cases(draw: st.DrawFn) -> Case:
 
 @pytest.mark.slow
 @needs_compiler
-@settings(max_examples=4, phases=[Phase.generate])  # shrinking would compile for minutes
+@settings(max_examples=4 if THOROUGH else 2, phases=[Phase.generate])  # shrinking would compile for minutes
 @given(cases=st.lists(random_cases(), min_size=24, max_size=24))
 def test_random_layers(cases: list[Case], tmp_path_factory: pytest.TempPathFactory) -> None:
     run_each(cases, tmp_path_factory.mktemp("emit"))

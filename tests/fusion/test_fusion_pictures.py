@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import THOROUGH
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -100,10 +101,11 @@ Solved = dict[tuple[str, str], tuple[Problem, Plan, Report]]
 @pytest.mark.parametrize("case", CASES, ids=" ".join)
 def test_every_kind_of_plan(case: tuple[str, str], solved: Solved, tmp_path: Path) -> None:
     assert solved[case][2].valid
-    for suffix in pictures.ACCEPTED:
+    suffixes = pictures.ACCEPTED if THOROUGH or case[0] != "hundreds" else [".png"]
+    for suffix in suffixes:
         pictures.draw(*solved[case], tmp_path / f"a{suffix}", title="a $b^{ name & <tag>")
         check(tmp_path / f"a{suffix}")
-    assert len(list(tmp_path.iterdir())) == len(pictures.ACCEPTED)
+    assert len(list(tmp_path.iterdir())) == len(suffixes)
     check_fits(pictures.sheet(*solved[case]))
 
 
