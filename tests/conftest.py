@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -36,9 +36,18 @@ def examples(number: int) -> int:
     return number if THOROUGH else max(10, number // 5)
 
 
+thorough = pytest.mark.skipif(not THOROUGH, reason="only in a thorough run: HYPOTHESIS_PROFILE=thorough")
+"""For tests that take a minute and hold what seldom changes, as a stored theorem."""
+
+
 def thinned(cases: Iterable[Any], every: int) -> list[Any]:
     """Return the first of every few cases, all of them in a thorough run."""
     return list(cases)[:: 1 if THOROUGH else every]
+
+
+def in_turn(choices: Sequence[str], number: int) -> Sequence[str]:
+    """Return the choice whose turn it is in the test of some number, all of them in a thorough run."""
+    return choices if THOROUGH else [choices[number % len(choices)]]
 
 
 settings.register_profile(
@@ -59,6 +68,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Compile all kernels before there are parallel workers, of which each would compile what it needs."""
     if os.environ.get("CI") and not hasattr(config, "workerinput"):
         compiling.ensure(compiling.all_units(), print)
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Run two tests more at a time than there are processors, since many wait for processes and deadlines."""
+    return (os.cpu_count() or 1) + 2
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -14,6 +14,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tests import command
 
 from tilewright.run.instance import parse
 
@@ -32,16 +33,17 @@ LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]*))?\)")
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
-def environment_with_examples(text: str, folder: Path) -> dict[str, str]:
+def environment_with_examples(text: str, folder: Path) -> dict[str, str] | None:
     """Put the example files of a page where their first lines say; return the environment that finds them.
 
     Formulations and heuristics go into a folder that ``TILEWRIGHT_PATH`` names. Only a page that adds to the
-    package itself, a driver, gets a copy of the whole tree.
+    package itself, a driver, gets a copy of the whole tree. A page without examples needs no environment, and
+    so no process of its own.
     """
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "bindings")}
     examples = [(block, target) for _, block in BLOCK.findall(text) if (target := TARGET.match(block))]
     if not examples:
-        return environment
+        return None
     if any(target[1].startswith("bindings/") for _, target in examples):
         for name in ("bindings", "models", "heuristics", "instances"):
             # With the times of the files and what is compiled of them, so that nothing is compiled again.
@@ -68,18 +70,23 @@ def environment_with_examples(text: str, folder: Path) -> dict[str, str]:
 def test_commands_run(page: Path, tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
     environment = environment_with_examples(text, tmp_path / "examples")
-    (tmp_path / "work").mkdir()
+    work = tmp_path / "work"
+    work.mkdir()
     for file in (ROOT / "docs" / "files").glob("*.onnx"):  # which pages offer
-        shutil.copy(file, tmp_path / "work")
+        shutil.copy(file, work)
     for line in COMMAND.findall(text):
-        done = subprocess.run(
-            [sys.executable, "-m", *shlex.split(line, comments=True)],
-            cwd=tmp_path / "work",
-            capture_output=True,
-            text=True,
-            timeout=600,
-            env=environment,
-        )
+        program, *arguments = shlex.split(line, comments=True)
+        if environment is None:
+            done = command.run(work, *arguments)
+        else:
+            done = subprocess.run(
+                [sys.executable, "-m", program, *arguments],
+                cwd=work,
+                capture_output=True,
+                text=True,
+                timeout=600,
+                env=environment,
+            )
         assert done.returncode == 0, f"{page.name}: {line}\n{done.stdout}{done.stderr}"
         assert " WRONG " not in done.stdout
         assert "Traceback" not in done.stderr

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import verifier
-from conftest import examples, thinned
+from conftest import examples, thinned, thorough
 from enumeration import optimum
 from exact_cases import best_start, layer_of, soon, tiny
 from hypothesis import assume, given, settings
@@ -121,9 +121,10 @@ WATCHED = {
     ),
     "none": layer_of((7, 7), 3, kernel=(4, 4), steps="free", machine={"memory": 33, "compute": 3}),
 }  # fmt: skip
+LONG = {"dilation and stride"}
 
 
-@pytest.mark.parametrize("name", WATCHED)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[thorough] * (name in LONG)) for name in WATCHED])
 def test_the_limit_of_two_loads_is_proven_twice(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     watched: dict[tuple[int, int], list[bool]] = {}
     original = search.plans_within

@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import combinations
 
 import pytest
-from conftest import THOROUGH, examples, make_problem
+from conftest import examples, make_problem, thorough
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,20 +47,24 @@ def exhaustive(box: tuple[int, int], kernel: int, group: int, rate: Fraction) ->
     return least
 
 
-# The search takes most of a minute to compile. Tests that call it are all slow, and stand side by side, so
-# that one of the parallel workers has them all.
+@pytest.mark.parametrize("known", KNOWN)
+def test_no_sequence_in_a_box_has_less_than_is_known(known: ExcessTheorem) -> None:
+    found = exhaustive((3, 3), known.kernel, known.group, known.rate)
+    assert all(Fraction(known.by_last[last], known.parts) <= value for last, value in found.items())
 
 
-@pytest.mark.slow
+# The search takes most of a minute to compile. Tests that call it stand side by side, so that one of the
+# parallel workers has them all.
+
+
+@thorough
 @pytest.mark.parametrize("known", KNOWN)
 def test_searches_find_what_is_known(known: ExcessTheorem) -> None:
     least = search_plane(known.kernel, known.group, known.rate, known.held, 100_000)
     assert least == {last: Fraction(parts, known.parts) for last, parts in known.by_last.items()}
-    found = exhaustive((3, 3), known.kernel, known.group, known.rate)
-    assert all(least[last] <= value for last, value in found.items())
 
 
-@pytest.mark.slow
+@thorough
 @pytest.mark.parametrize(
     ("box", "kernel", "group", "rate", "held"),
     [
@@ -73,7 +77,7 @@ def test_searches_find_what_is_known(known: ExcessTheorem) -> None:
         ((2, 4), 3, 3, Fraction(1), 1),
         ((1, 8), 3, 3, Fraction(1), 7),
         ((2, 4), 3, 3, Fraction(2, 3), 1),
-        *([((3, 3), 3, 3, Fraction(3, 2), 7)] if THOROUGH else []),
+        ((3, 3), 3, 3, Fraction(3, 2), 7),
     ],
 )
 def test_no_sequence_in_a_box_has_less(
@@ -85,7 +89,7 @@ def test_no_sequence_in_a_box_has_less(
     assert min(found.values()) == min(least.values())
 
 
-@pytest.mark.slow
+@thorough
 def test_a_search_that_does_not_fit_or_is_not_made_for_a_kernel_says_so() -> None:
     with pytest.raises(MemoryError, match="more than 100 states"):
         search_plane(3, 3, Fraction(1), states=100)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import thorough
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,7 +56,7 @@ def test_worked_checks():
     assert [bursts for _, bursts in worked_tiles()] == [70, 176]
 
 
-@pytest.mark.slow
+@thorough
 def test_fitted_times_are_what_the_fit_finds():
     machine = fitting.machine()
     assert machine == NpuMachine(kind="npu")  # the defaults are the file's
@@ -80,7 +81,14 @@ def test_fixed_strategies_never_win():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["lenet", "squeezenet", "inceptionv3", "mobilenetv2", "resnet50"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lenet",
+        "squeezenet",
+        *(pytest.param(name, marks=thorough) for name in ("inceptionv3", "mobilenetv2", "resnet50")),
+    ],
+)
 def test_plans_behind_the_table_survive_the_simulator(name):
     """Every partition and schedule of every layer, and the plans that do not know of bursts."""
     for layer in {id(layer): layer for layer in networks()[name].layers}.values():

@@ -174,11 +174,11 @@ def test_exact_search_agrees_with_enumeration(start: int) -> None:
 
 def test_exact_search_decides_what_is_held() -> None:
     compared = 0
-    for seed in range(24):
+    for seed in range(examples(60)):
         rng = Random(seed)
         machine, layer = hierarchies.machine(rng, choosing=True), hierarchies.layer(rng, rng.choice([8, 16]))
         compared += len(machine.choices) > 1 and agrees(layer, machine, seed, 4000)
-    assert compared > 8
+    assert compared > 4
 
 
 @pytest.mark.parametrize("start", range(0, 40, 10))

@@ -23,6 +23,7 @@ from tilewright.core.files import reason
 from tilewright.core.kernel_cache import Unit
 from tilewright.core.locations import PACKAGE
 from tilewright.core.room import Room
+from tilewright.run import processes
 from tilewright.run.instance import read
 
 Tell = Callable[[str], None]
@@ -149,8 +150,7 @@ def _compile(waiting: list[list[Unit]], tell: Tell, on_tick: Callable[[], None])
                 _end(*entry, tell)
     finally:
         for _, process, said in running:
-            process.kill()
-            process.communicate()
+            processes.kill(process)
             said.close()
 
 

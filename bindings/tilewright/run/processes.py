@@ -7,9 +7,28 @@ cannot shed is the environment that they were started with. Each worker's tempor
 from __future__ import annotations
 
 import contextlib
+import subprocess
 from collections.abc import Iterator
 
 import psutil
+
+SECONDS = 1.0
+"""Seconds in which what was killed has ended."""
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process, wait until it has ended, and close its pipes.
+
+    Ctrl-C that arrives just when `subprocess` takes its lock leaves it locked. Waiting without a limit would
+    then take for ever.
+    """
+    process.kill()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(SECONDS)
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
 
 
 def kill_marked(folder: str, *, but: int | None = None) -> None:

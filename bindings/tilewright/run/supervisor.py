@@ -24,6 +24,7 @@ from tilewright import drivers
 from tilewright.core import catalogue
 from tilewright.core.kernel_cache import TEMPORARY
 from tilewright.core.locations import PACKAGE
+from tilewright.run import processes
 from tilewright.run.processes import kill_marked, resume_marked, suspend_marked
 from tilewright.run.turns import Turns
 
@@ -135,13 +136,9 @@ class Worker:
 
     def stop(self) -> None:
         """Kill the worker and all that it has started."""
-        self.process.kill()
+        self.process.kill()  # first, so that it starts no more
         kill_marked(self._scratch.name)
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
-            assert pipe is not None
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()
+        processes.kill(self.process)
         self._scratch.cleanup()
 
 
