@@ -552,3 +552,9 @@ def test_a_missing_solver_says_how_to_get_it(tmp_path):
         text=True,
     )
     assert "apt-get install" in listed.stdout and listed.stderr == ""
+
+
+def test_little_is_imported_before_ctrl_c_is_handled():
+    code = "import sys, tilewright.cli; print(*sys.modules)"
+    answer = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
+    assert not {"typing", "re", "contextlib", "click"} & set(answer.stdout.split())
