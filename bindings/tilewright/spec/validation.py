@@ -95,7 +95,7 @@ def as_input_error(error: ValidationError, model: Any, name: str = "") -> InputE
 
 
 def _counts_only_what_is_right(cause: Cause) -> bool:
-    """Whether a list is called too short because members of it are wrong, of which there are errors as well."""
+    """Whether a list is called too short for members that are wrong, of which there are errors, too."""
     given = cause["input"]
     return (
         cause["type"] == "too_short"
