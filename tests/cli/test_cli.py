@@ -520,7 +520,14 @@ def test_formulations_and_broken_heuristics_of_the_users_own(tmp_path, monkeypat
     solved = run("solve", EXAMPLE, "--with", "mine@gecode", "--json", "--time-limit", "300")
     assert json.loads(solved.stdout)["objective"] == 57, solved.stderr
     assert "cannot be read" in run("list", "heuristics").stdout
-    for name, said in (("broken", "SyntaxError"), ("raises", "not yet"), ("garbage", "garbage")):
+    (models / "wrong.mzn").write_text('include "core.mzn";\nconstraint x = ;\nsolve minimize objective;\n')
+    garbage = f"returns no Plan of grouping but int ({heuristics / 'garbage.py'})"
+    for name, said in (
+        ("broken", "SyntaxError"),
+        ("raises", "not yet"),
+        ("garbage", garbage),
+        ("wrong@gecode", f"({models / 'wrong.mzn'}, line 2)"),
+    ):
         refused = run("solve", EXAMPLE, "--with", name)
         assert refused.returncode == 2 and said in refused.stderr, refused.stderr
         assert "Traceback" not in refused.stderr
@@ -552,3 +559,9 @@ def test_a_missing_solver_says_how_to_get_it(tmp_path):
         text=True,
     )
     assert "apt-get install" in listed.stdout and listed.stderr == ""
+
+
+def test_little_is_imported_before_ctrl_c_is_handled():
+    code = "import sys, tilewright.cli; print(*sys.modules)"
+    answer = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
+    assert not {"typing", "re", "contextlib", "click"} & set(answer.stdout.split())

@@ -131,6 +131,10 @@ def test_the_machine_says_which_room(folder: Path, machine: str, room: str) -> N
         ),
         (("small.onnx", "--machine", "own.toml", "--set", "machine.levels.0=1"), "is a list"),
         (("small.onnx", "--machine", "own.toml", "--minimise", "energi"), "did you mean energy?"),
+        (
+            ("small.onnx", "--machine", "own.toml", "--room", "grouping"),
+            "takes a layer; rooms of networks are",
+        ),
         (("lenet5-idsp", "--room", "fusion"), "an instance has a room"),
         (("lenet5-idsp", "--input", "x=1,3,8,8"), "is for networks in ONNX"),
     ],

@@ -18,7 +18,7 @@ from conftest import processor_time
 import tilewright.models.grouping
 from tilewright import drivers, tiling
 from tilewright.core.context import RunContext
-from tilewright.drivers import highs
+from tilewright.drivers import _minizinc, highs
 from tilewright.drivers._run import Run, interrupted_at_deadline
 from tilewright.grouping import Plan, Problem
 from tilewright.grouping.cost import objective
@@ -28,6 +28,7 @@ from tilewright.spec.errors import (
     Disagreement,
     InputError,
     OutOfTimeError,
+    SolverBrokenError,
     SolverMissingError,
     UnknownNameError,
 )
@@ -92,6 +93,20 @@ def test_missing_minizinc_is_said(monkeypatch):
     assert not drivers.available("gecode")
     with pytest.raises(SolverMissingError, match="apt-get install minizinc"):
         drivers.load("gecode")
+
+
+@pytest.mark.parametrize(
+    ("does", "told"), [("yes", "answers with more than"), ("sleep 1000", "does not answer within")]
+)
+def test_a_minizinc_that_floods_or_hangs_is_ended(monkeypatch, tmp_path, does, told):
+    fake = tmp_path / "minizinc"
+    fake.write_text(f"#!/bin/sh\n{does}\nexit 0\n")  # a child of the shell, which outlives it if left alone
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(_minizinc, "SECONDS", 0.5 if does.startswith("sleep") else 60.0)
+    with pytest.raises(SolverBrokenError, match=told):
+        _minizinc.check()
+    assert not psutil.Process().children(recursive=True)
 
 
 def test_missing_package_is_said(monkeypatch):

@@ -38,6 +38,33 @@ kernel = [3, 3]
 DSP = '[machine]\nkind = "dsp"\nmemory_bytes = 256\n'
 ARRAY = "[machine]\narray = [3, 3]\nclock_mhz = 50\n"
 
+NPU = (
+    '[machine]\nkind = "npu"\ntles = 2\ntlts = 2\n'
+    "input_bytes = 256\nweights_bytes = 256\noutput_bytes = 256\n"
+)
+LEVELS = """[machine]
+kind = "hierarchy"
+mac_pj = 0.5
+[[machine.levels]]
+name = "dram"
+read_pj_per_byte = 50.0
+bytes_per_cycle = 4.0
+[[machine.levels]]
+name = "buffer"
+capacity_bytes = 128
+read_pj_per_byte = 2.0
+"""
+PES = """[[machine.levels]]
+name = "pes"
+fanout = [{ size = 2, over = ["output_maps", "input_maps"] }]
+[[machine.levels]]
+name = "register"
+capacity_bytes = 1
+holds = ["weights"]
+"""
+BETWEEN = "vector_ops_per_cycle = 4\nhost = { cycles_per_byte = 1.0, cycles_per_call = 100 }\n"
+"""Of a machine: what pools and functions between layers need."""
+
 SAMPLES: dict[str, tuple[str, str]] = {
     "grouping": (
         "exact",
@@ -50,10 +77,30 @@ SAMPLES: dict[str, tuple[str, str]] = {
         f'room = "tiling"\n{NETWORK}{DSP}[objective]\nminimise = "cycles"\n',
     ),
     "dsp-front": ("exhaustive", f'room = "tiling"\n[layer]\n{LAYER}{DSP}[objective]\nminimise = "pareto"\n'),
-    "npu": (
+    "npu": ("exhaustive", f'room = "tiling"\n[layer]\n{LAYER}{NPU}'),
+    "hierarchy": (
         "exhaustive",
-        f'room = "tiling"\n[layer]\n{LAYER}[machine]\nkind = "npu"\ntles = 2\ntlts = 2\ninput_bytes = 256\n'
-        "weights_bytes = 256\noutput_bytes = 256\n",
+        f'room = "tiling"\n[layer]\n{LAYER}{LEVELS}{PES}[objective]\nminimise = "energy"\n',
+    ),
+    "uneven": (
+        "exhaustive",
+        f'room = "tiling"\n[layer]\n{LAYER}{LEVELS}uneven = true\n[objective]\nminimise = "accesses"\n',
+    ),
+    "hierarchy-between": (
+        "exhaustive",
+        f'room = "tiling"\n{NETWORK}{LEVELS.replace("mac_pj", BETWEEN + "mac_pj")}{PES}'
+        '[objective]\nminimise = "cycles"\n',
+    ),
+    "dsp-between": (
+        "exhaustive",
+        f'room = "tiling"\n{NETWORK}{DSP}{BETWEEN}[objective]\nminimise = "energy"\n',
+    ),
+    "npu-between": ("exhaustive", f'room = "tiling"\n{NETWORK}{NPU}{BETWEEN}'),
+    "network-front": ("exhaustive", f'room = "tiling"\n{NETWORK}{DSP}[objective]\nminimise = "pareto"\n'),
+    "tolerance": (
+        "exhaustive",
+        f'room = "tiling"\n{NETWORK}{DSP}[objective]\nminimise = ["cycles", "energy"]\n'
+        'tolerance = 0.05\ntolerance_of = "network"\n',
     ),
     "allocation": ("parametric", f'room = "allocation"\n{NETWORK}{ARRAY}'),
     "allocation-front": (

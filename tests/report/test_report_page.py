@@ -17,6 +17,7 @@ from tilewright.core.catalogue import ROOMS, room
 from tilewright.run.instance import Instance, read
 from tilewright.run.result import Result
 from tilewright.run.solve import solve
+from tilewright.spec.errors import InputError
 from tilewright.tiling import Problem
 from tilewright.tiling.overview import least_bytes
 
@@ -195,19 +196,31 @@ def test_solve_and_report_write_the_same_page(tilewright: Callable[..., Any], tm
     assert "<td>as simulated</td>" in (tmp_path / "checked.html").read_text()
 
 
-def test_a_result_that_the_simulator_contradicts_has_no_page(
-    tilewright: Callable[..., Any], tmp_path: Path
+@pytest.mark.parametrize(
+    ("keys", "value", "told"),
+    [
+        (["objective"], 1, "objective = 1: is not what the plan costs"),
+        (["bound"], 10**6, "status: optimal with a plan"),
+        (["gap"], 0.5, "status: optimal with a plan"),
+        (["minimise"], "energy", "minimise: the objective is cycles, told is energy"),
+        (["trace"], [[0.1, 5, 6]], "trace: entry 1 has a bound of 6 above an objective of 5"),
+        (["report", "macs"], 1, "report: is not what the simulator finds: macs"),
+    ],
+)
+def test_a_result_that_is_contradicted_has_no_page(
+    keys: list[str], value: object, told: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "case.toml").write_text(LAYER + DSP)
-    assert tilewright("solve", "case.toml", "-o", "plan.json").returncode == 0
-    changed = json.loads((tmp_path / "plan.json").read_text())
-    changed["objective"] -= 1
-    (tmp_path / "plan.json").write_text(json.dumps(changed))
-    done = tilewright("report", "case.toml", "plan.json", "-o", "page.html")
-    assert done.returncode != 0
-    assert f"objective = {changed['objective']}" in done.stderr
-    assert "is not what the plan costs" in done.stderr
-    assert not (tmp_path / "page.html").exists()
+    from tilewright import report
+
+    instance, result = solved("layer on a DSP", tmp_path)
+    data = json.loads(json.dumps(result.to_json()))
+    at = data
+    for key in keys[:-1]:
+        at = at[key]
+    at[keys[-1]] = value
+    (tmp_path / "result.json").write_text(json.dumps(data))
+    with pytest.raises(InputError, match=told):
+        report.page(instance, Result.read(tmp_path / "result.json"))
 
 
 @pytest.mark.parametrize(

@@ -63,3 +63,34 @@ def test_what_no_room_has_is_refused(methods: list[str]) -> None:
     assert second.startswith(f"{ALLOCATION}: unknown method") and "paper" in second
     with pytest.raises(tw.UnknownNameError, match=f"^{GROUPING}: unknown solver for the model s1 .*highs"):
         tw.compare([GROUPING], ["s1@gurbi"])
+
+
+def test_different_problems_of_one_name_are_told_apart(tilewright: Run, tmp_path: Path) -> None:
+    for folder, side in (("a", 4), ("b", 6)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "one.toml").write_text(
+            f'room = "grouping"\n[layer]\ninput = [1, {side}, {side}]\nkernels = 1\nkernel = [3, 3]\n'
+            "[machine]\ngroup_size = 2\n"
+        )
+    compared = tilewright("compare", "a/one.toml", "b/one.toml", "a/one.toml", "--with", "zigzag", "--json")
+    named = [row["instance"] for row in json.loads(compared.stdout)]
+    assert named == ["one (a/one.toml)", "one (b/one.toml)", "one (a/one.toml)"]
+
+
+@pytest.mark.parametrize("name", ["all.json", "all.csv"])
+def test_plans_are_not_replaced_by_none(
+    tilewright: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    assert tilewright("compare", GROUPING, "--with", "zigzag", "-o", name).returncode == 0
+    before = (tmp_path / name).read_text()
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise tw.TilewrightError("interrupted before it began")
+
+    monkeypatch.setattr("tilewright.run.compare.solve", interrupted)
+    again = tilewright("compare", GROUPING, "--with", "zigzag", "-o", name)
+    assert again.returncode == 1
+    assert f"kept: {name}" in again.stdout
+    assert (tmp_path / name).read_text() == before
+    assert tilewright("compare", "resnet8-conv-g8", "--with", "zigzag", "-o", name).returncode == 1
+    assert (tmp_path / name).read_text() != before

@@ -47,6 +47,15 @@ def test_a_missing_field_is_named() -> None:
         Layer(input=(3, 8, 8), kernels=4)  # type: ignore[call-arg]
 
 
+def test_a_list_is_not_called_too_short_for_a_mistake_in_it() -> None:
+    with pytest.raises(InputError) as caught:
+        build("fusion", {"network": {"layers": [{**GOOD, "name": "a", "kernal": (3, 3)}]}, "machine": {}})
+    assert "layers[0].kernal = [3, 3]: unknown key" in str(caught.value)
+    assert "at least" not in str(caught.value)
+    with pytest.raises(InputError, match=r"network\.layers = \[\]: must be a list of at least 1"):
+        build("fusion", {"network": {"layers": []}, "machine": {}})
+
+
 @pytest.mark.parametrize("kind", [np.int8, np.int32, np.int64, np.uint16])
 def test_numpy_integers_are_taken(kind: Any) -> None:
     layer = Layer(

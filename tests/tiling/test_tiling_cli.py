@@ -189,6 +189,22 @@ def test_an_objective_that_a_machine_lacks_is_answered_with_those_that_it_has(
     assert offered in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ('[objective]\nminimise = "energy"\n', "objective.minimise"),
+        ('[objective]\nminimise = ["cycles", "energy"]\n', "objective.minimise"),
+        ('[objective]\nminimise = "pareto"\nbetween = ["cycles", "energy"]\n', "objective.between"),
+        ("[limits]\nat_most = { energy = 5 }\n", "limits.at_most"),
+    ],
+)
+def test_energy_that_has_no_price_is_not_counted(tilewright, write, body, field):
+    free = "[machine.energy]\ncore_fj_per_cycle = 0\ndram_fj_per_access = 0\n"  # and nothing local
+    done = tilewright("solve", write("free.toml", f"[layer]{LAYER}" + MACHINE + free + body))
+    assert done.returncode == 2
+    assert f"{field} = 'energy': needs prices above 0" in done.stderr
+
+
 def test_a_plan_that_cannot_be_simulated_in_time_is_an_answer(tilewright, write):
     # A tiny memory cuts this layer into millions of tiles.
     layer = "[layer]\ninput = [64, 200, 200]\nkernels = 64\nkernel = [3, 3]\n"

@@ -5,11 +5,15 @@ This one is light: it makes sure that nothing goes wrong before there is somebod
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import sys
-from typing import Any, NoReturn
+
+TYPE_CHECKING = (
+    False  # what is imported here is imported before Ctrl-C is handled: no more than the command needs
+)
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 
 def main() -> None:
@@ -35,9 +39,10 @@ def main() -> None:
 
 def _leave(_signal: int, _frame: Any) -> NoReturn:
     """End while modules are imported: there is nothing to save, and some take an exception for their own."""
-    with contextlib.suppress(OSError):
+    try:
         os.write(2, b"tilewright: interrupted\n")
-    os._exit(130)
+    finally:
+        os._exit(130)
 
 
 def _open_streams() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import sys
@@ -80,12 +81,15 @@ def compare(
         on_compile=note_compiling,
     )
     rows = [_entry_json(entry) for entry in entries]
-    saving = _save(rows, outputs, plot)
+    kept = [path for path in outputs if _holds_more(path, rows)]
+    saving = _save(rows, [path for path in outputs if path not in kept], plot)
     with printing():
         if as_json:
             click.echo(json.dumps(rows, allow_nan=False))
         else:
             _print_rooms(problems, entries, named or [])
+        for path in kept:
+            click.echo(f"kept: {path} holds plans of these instances; this run has found none", err=as_json)
     saving.finish()
     missing = [entry.error for entry in entries if isinstance(entry.error, SolverMissingError)]
     found = any(entry.result is not None and entry.result.exit_status == 0 for entry in entries)
@@ -105,6 +109,19 @@ def _save(rows: list[dict[str, Any]], outputs: Sequence[str], plot: str | None) 
 
         saving.save(plot, lambda: draw_comparison(rows, Path(plot)))
     return saving
+
+
+def _holds_more(path: str, rows: list[dict[str, Any]]) -> bool:
+    """Whether a file of results has plans of these instances, where a run has found none, as on Ctrl-C."""
+    if any(row["objective"] is not None for row in rows) or not Path(path).is_file():
+        return False
+    names = {row["instance"] for row in rows}
+    try:
+        text = Path(path).read_text("utf-8")
+        before = csv.DictReader(text.splitlines()) if is_table(path) else json.loads(text)
+        return any(row["instance"] in names and row["objective"] not in (None, "") for row in before)
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):  # none of ours
+        return False
 
 
 COLUMNS = (

@@ -26,14 +26,18 @@ def told(error: BaseException) -> str:
     text = text.splitlines()[0][:LONGEST] if text else ""
     sentence = type(error).__name__ + (f": {text}" if text else "")
     where = _place(error)
-    sentence += f" ({where[0]}, line {where[1]})" if where else ""
+    if where:
+        sentence += f" ({where[0]}, line {where[1]})" if where[1] else f" ({where[0]})"
     return f"{sentence}\n{''.join(traceback.format_exception(error))}" if debugging() else sentence
 
 
 def _place(error: BaseException) -> tuple[str, int] | None:
-    """Return the innermost line of a heuristic or formulation, or else of anything."""
+    """Return the innermost line of a heuristic or formulation, or else of anything; 0 for no line."""
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         return error.filename, error.lineno
+    location = getattr(error, "location", None)  # in a formulation, as MiniZinc tells it
+    if location is not None and location.file:
+        return str(location.file), location.lines[0]
     frames = traceback.extract_tb(error.__traceback__)
     folders = [folder for kind in ("models", "heuristics") for folder in package_path(kind)]
     own = [frame for frame in frames if any(Path(frame.filename).is_relative_to(f) for f in folders)]

@@ -5,19 +5,27 @@ The Python interface asks without one when it is imported, and takes any answer 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import selectors
 import shutil
 import subprocess
+import time
 from functools import lru_cache
 from pathlib import Path
+
+import psutil
 
 from tilewright.core.files import reason
 from tilewright.spec.errors import SolverBrokenError
 
 SECONDS = 5.0
 """Longest time for one answer, which takes milliseconds."""
+
+MOST = 4_000_000
+"""Most bytes of one answer, which has some thousand for each solver that MiniZinc knows."""
 
 OLDEST = (2, 6)
 """The first version that the Python interface takes."""
@@ -69,20 +77,65 @@ def _check(executable: str, _changed: int) -> None:
 
 def _answer(executable: str, question: str) -> str:
     try:
-        answer = subprocess.run(
+        process = subprocess.Popen(
             [executable, question],
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=SECONDS,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
-    except subprocess.TimeoutExpired:
-        raise SolverBrokenError(f"{executable} {question} does not answer within {SECONDS:g} s") from None
     except OSError as error:
         raise SolverBrokenError(f"{executable} cannot be started: {reason(error)}") from None
-    if answer.returncode:
-        told = _cut((answer.stderr or answer.stdout).decode(errors="replace"))
-        raise SolverBrokenError(f"{executable} {question} ends with exit status {answer.returncode}: {told}")
-    return answer.stdout.decode(errors="replace")
+    with process:
+        try:
+            said, complained = _read(process)
+        except SolverBrokenError as error:
+            _end(process)
+            raise SolverBrokenError(f"{executable} {question} {error}") from None
+    if process.returncode:
+        told = _cut((complained or said).decode(errors="replace"))
+        raise SolverBrokenError(f"{executable} {question} ends with exit status {process.returncode}: {told}")
+    return said.decode(errors="replace")
+
+
+def _read(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """Return what a program says on standard output and standard error.
+
+    `subprocess.run` would take in whatever comes until its time limit, gigabytes of it.
+
+    Raises
+    ------
+    SolverBrokenError
+        If it says too much, or not all in time.
+    """
+    assert process.stdout is not None
+    assert process.stderr is not None
+    said = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}
+    deadline = time.monotonic() + SECONDS
+    with selectors.DefaultSelector() as selector:
+        for stream in said:
+            selector.register(stream, selectors.EVENT_READ)
+        while selector.get_map():
+            ready = selector.select(max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise SolverBrokenError(f"does not answer within {SECONDS:g} s")
+            for key, _ in ready:
+                more = os.read(key.fd, 65536)
+                said[key.fd] += more
+                if not more:
+                    selector.unregister(key.fd)
+                elif len(said[key.fd]) > MOST:
+                    raise SolverBrokenError(f"answers with more than {MOST} bytes")
+    output, errors = map(bytes, said.values())
+    return output, errors
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a program and what it has started."""
+    with contextlib.suppress(psutil.Error):
+        for one in psutil.Process(process.pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                one.kill()
+    process.kill()
 
 
 def _cut(text: str) -> str:

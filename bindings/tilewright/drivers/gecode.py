@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import minizinc
+from minizinc.error import Location
 
 from tilewright.core import catalogue
 from tilewright.core.context import Outcome, RunContext
@@ -110,7 +111,18 @@ def solve(
             stages = _Stages(run, bridge, Path(formulation), extras)
     except OutOfTimeError:
         return run.outcome(versions=versions())
-    return asyncio.run(stages.run_all(bridge.relax(problem) if relax is None else relax))
+    try:
+        return asyncio.run(stages.run_all(bridge.relax(problem) if relax is None else relax))
+    except minizinc.MiniZincError as error:
+        error.location = error.location or Location(None)
+        error.location.file = _of_user(Path(formulation), Path(error.location.file or formulation))
+        raise
+
+
+def _of_user(formulation: Path, file: Path) -> Path:
+    """Return the file of which a formulation's folder has the original, else the file itself."""
+    original = formulation.parent / file.name
+    return original if original.exists() else file
 
 
 Known = dict[Path, tuple[list[tuple[str, int]], dict[str, Any]]]

@@ -207,7 +207,11 @@ class _Solve:
         # Beyond LARGEST its tolerances are more than a unit, and the plan may cost that much more, too.
         most = int(self.offset + self.unit * floor(objective + self._slack(objective)))
         most = max(most, self._rounded_up(objective))
-        self.run.found(self.formulation.read(self.model), most, at_most=True)
+        plan = self.formulation.read(self.model)
+        if not isinstance(plan, self.run.room.plan_type):
+            name, file = self.formulation.__name__.rpartition(".")[2], self.formulation.__file__
+            raise InputError("model", name, f"`read` returns no Plan but {type(plan).__name__} ({file})")
+        self.run.found(plan, most, at_most=True)
 
     def _rounded_up(self, objective: float) -> int:
         """Return the cost of a number of units, the next whole one but for HiGHS's tolerances."""

@@ -11,7 +11,7 @@ from typing import Any
 from tilewright.core import catalogue
 from tilewright.importing.files import machine_file, network_table
 from tilewright.run.instance import Instance, located, parse, tables
-from tilewright.run.machines import room_of_machine
+from tilewright.run.machines import room_of_machine, rooms_of_networks
 from tilewright.spec.coarsening import coarse
 from tilewright.spec.errors import InputError, did_you_mean
 
@@ -92,6 +92,9 @@ def _base(path: Path, changes: Changes) -> tuple[Table, list[Path]]:
         bundled = [file.stem for file in catalogue.instances("machines")]
         limit = f"a network needs one: a file, or one of {', '.join(bundled)}"
         raise InputError("--machine", None, limit)
+    takers = rooms_of_networks()
+    if changes.room in catalogue.ROOMS and changes.room not in takers:
+        raise InputError("--room", changes.room, f"takes a layer; rooms of networks are {', '.join(takers)}")
     name = table.get("name") or path.stem
     return {
         "room": changes.room or room_of_machine(machine),

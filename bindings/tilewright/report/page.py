@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from math import floor, log10
@@ -18,6 +19,7 @@ from tilewright.core.overview import Cell, Column, LeftOut, Overview
 from tilewright.core.version import __version__
 from tilewright.report.charts import charts
 from tilewright.report.drawing import drawn, embedded
+from tilewright.run import consistency
 from tilewright.run.finding import Finding
 from tilewright.run.instance import Instance
 from tilewright.run.methods import methods
@@ -92,7 +94,7 @@ def write(
     Raises
     ------
     InputError
-        If the result has no plan, its plan breaks a rule, or does not cost what the result says.
+        If the result has no plan, its plan breaks a rule, or the result says something else of it.
     OutputError
         If the file cannot be written.
     """
@@ -112,7 +114,7 @@ def page(instance: Instance, result: Result, *, findings: Sequence[Finding] | No
     Raises
     ------
     InputError
-        If the result has no plan, its plan breaks a rule, or does not cost what the result says.
+        If the result has no plan, its plan breaks a rule, or the result says something else of it.
     """
     if result.plan is None:
         raise InputError("plan", None, "the result has no plan of which there could be a report")
@@ -121,6 +123,7 @@ def page(instance: Instance, result: Result, *, findings: Sequence[Finding] | No
     executed = room.simulate(problem, result.plan)
     _refuse_other(room.measured_objective(problem, executed) if executed.valid else None, executed, result)
     summary = executed.summary()
+    _refuse_contradictions(result, problem, summary)
     overview = room.overview(problem, result.plan, summary)
     unit = problem.unit or "cycles"
     figure = (
@@ -171,6 +174,23 @@ def _refuse_other(measured: int | None, executed: Report, result: Result) -> Non
     if measured != result.objective:
         limit = f"is not what the plan costs: the simulator finds {shown(measured)}"
         raise InputError("objective", result.objective, limit)
+
+
+def _refuse_contradictions(result: Result, problem: Any, summary: dict[str, Any]) -> None:
+    """Refuse a result whose fields contradict each other, its instance, or the simulator."""
+    findings = [consistency.status(result), consistency.trace(result), *consistency.naming(result, problem)]
+    for finding in findings:
+        if finding.state == "refuted":
+            raise InputError(finding.what, None, finding.detail)
+    if result.report is not None and result.simulated:
+        ours = json.loads(json.dumps(summary))
+        differing = [
+            key
+            for key in consistency.differences(result, ours)
+            if key.rpartition(".")[2] not in consistency.MEANWHILE
+        ]
+        if differing:
+            raise InputError("report", None, f"is not what the simulator finds: {', '.join(differing[:8])}")
 
 
 def _environment() -> Environment:

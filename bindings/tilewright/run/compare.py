@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.core import catalogue
 from tilewright.core.context import CONSTRUCT
@@ -54,7 +54,7 @@ def plan_runs(
     methods: Sequence[str] | None = None,
     on_failure: OnFailure = lambda _name, _error: None,
 ) -> list[Run]:
-    """Return every instance with each method that its room has.
+    """Return every instance with each method that its room has; different ones of one name get their paths.
 
     Parameters
     ----------
@@ -69,6 +69,7 @@ def plan_runs(
     UnknownNameError
         If no room has a method; names for each room an instance, and the methods that there are.
     """
+    instances = _told_apart(instances)
     by_room: dict[str, list[Instance]] = {}
     for instance in instances:
         by_room.setdefault(instance.room, []).append(instance)
@@ -80,6 +81,23 @@ def plan_runs(
         having = {name: _rooms_with(name, [own[0] for own in by_room.values()]) for name in methods}
         chosen = {room: [name for name in methods if room in having[name]] for room in by_room}
     return [(instance, name) for instance in instances for name in chosen[instance.room]]
+
+
+def _told_apart(instances: Sequence[Instance]) -> list[Instance]:
+    """Name different problems differently, since results are compared by the name of their instance."""
+    problems: dict[str, list[str]] = {}
+    for instance in instances:
+        of_name = problems.setdefault(instance.name, [])
+        of_name += [instance.sha256] if instance.sha256 not in of_name else []
+    return [
+        instance
+        if len(problems[instance.name]) == 1
+        else replace(
+            instance,
+            name=f"{instance.name} ({instance.path or problems[instance.name].index(instance.sha256) + 1})",
+        )
+        for instance in instances
+    ]
 
 
 def _rooms_with(method: str, instances: Sequence[Instance]) -> list[str]:

@@ -13,7 +13,7 @@ from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
 from tilewright.spec.validation import validated
 
-__all__ = ["room_of_machine", "with_own_machine"]
+__all__ = ["room_of_machine", "rooms_of_networks", "with_own_machine"]
 
 Table = dict[str, Any]
 
@@ -58,6 +58,11 @@ def _read(room: str, shared: Table, own: Table) -> Table:
     return reading.found
 
 
+def rooms_of_networks() -> list[str]:
+    """Return the rooms that take networks."""
+    return [name for name in catalogue.ROOMS if "network" in catalogue.room(name).problem_type.model_fields]
+
+
 def room_of_machine(machine: Table, first: str | None = None) -> str:
     """Return the room whose machines have most of a table's keys, of those that take networks.
 
@@ -66,7 +71,7 @@ def room_of_machine(machine: Table, first: str | None = None) -> str:
     first
         The room that it is if none has more; by default the first of all.
     """
-    rooms = [name for name in catalogue.ROOMS if "network" in catalogue.room(name).problem_type.model_fields]
+    rooms = rooms_of_networks()
     rooms = rooms if first is None else [first, *rooms]
     return max(rooms, key=lambda name: len(_keys(name) & machine.keys()))
 

@@ -177,8 +177,16 @@ def _run_on_part(method: str, problem: Any, context: RunContext, listener: Liste
         plan = heuristic.plan(problem, context) if searches else heuristic.plan(problem)
     except OutOfTimeError:
         return Outcome("unknown")
+    _refuse_other_than_plans(plan, room, heuristic)
     context.on_plan(plan)
     return Outcome("feasible", plan)
+
+
+def _refuse_other_than_plans(plan: Any, room: str, heuristic: ModuleType) -> None:
+    if not isinstance(plan, catalogue.room(room).plan_type):
+        name = heuristic.__name__.rpartition(".")[2]
+        limit = f"`plan` returns no Plan of {room} but {type(plan).__name__} ({heuristic.__file__})"
+        raise InputError("heuristic", name, limit)
 
 
 def _construct(room: str, problem: Any, context: RunContext, listener: Listener) -> Outcome:
@@ -190,7 +198,9 @@ def _construct(room: str, problem: Any, context: RunContext, listener: Listener)
     for heuristic in catalogue.constructive(room, on_failure):
         try:
             if catalogue.suits(heuristic, problem):
-                context.on_plan(heuristic.plan(problem))
+                plan = heuristic.plan(problem)
+                _refuse_other_than_plans(plan, room, heuristic)
+                context.on_plan(plan)
         except Exception as error:
             on_failure(heuristic.__name__.rpartition(".")[2], error)
     return Outcome("feasible")

@@ -76,6 +76,8 @@ def as_input_error(error: ValidationError, model: Any, name: str = "") -> InputE
     """
     by_field: dict[tuple[str, str], list[tuple[_Place, Cause]]] = {}
     for cause in error.errors(include_url=False):
+        if _counts_only_what_is_right(cause):
+            continue
         place = _place(cause, model, name)
         # What tables say themselves is of layers of one name for the field.
         says = cause["msg"] if cause["type"] == "value_error" else ""
@@ -90,6 +92,16 @@ def as_input_error(error: ValidationError, model: Any, name: str = "") -> InputE
     told = [each for each in found if each.limit != "is missing" or each.field not in guessed]
     told.sort(key=lambda each: (not each.limit.startswith("unknown key"), each.limit == "is missing"))
     return told[0] if len(told) == 1 else InputErrors(told)
+
+
+def _counts_only_what_is_right(cause: Cause) -> bool:
+    """Whether a list is called too short for members that are wrong, of which there are errors, too."""
+    given = cause["input"]
+    return (
+        cause["type"] == "too_short"
+        and isinstance(given, Sequence)
+        and len(given) >= cause["ctx"]["min_length"]
+    )
 
 
 class _Place(NamedTuple):

@@ -223,6 +223,7 @@ class Problem(Spec):
         self._check_choices()
         self._check_level()
         self._check_between()
+        self._check_prices()
         self._check_coupled()
         self._check_factors()
         if self.layer is not None:
@@ -293,6 +294,25 @@ class Problem(Spec):
                 raise InputError(field, list(between), limit)
         if between[0] == between[1]:
             raise InputError(field, list(between), f"takes two different ones of: {', '.join(known)}")
+
+    def _check_prices(self) -> None:
+        """Refuse to count energy where nothing has a price, so that all plans are equally good."""
+        machine = self.machine
+        if machine.kind == "npu" or machine.priced:
+            return
+        table = (
+            "machine.mac_pj, or read_pj_per_byte of a level"
+            if machine.kind == "hierarchy"
+            else "machine.energy"
+        )
+        for field, names in (
+            ("objective.minimise", self.objective.names or (self.minimise,)),
+            ("objective.between", self.traded or ()),
+            ("limits.at_most", tuple(self.limits.at_most.given)),
+        ):
+            for name in names:
+                if name in ("energy", "edp"):
+                    raise InputError(field, name, f"needs prices above 0: {table}")
 
     def _check_coupled(self) -> None:
         """Refuse what is not known of sums over layers: more than one limit, and of what is minimised."""

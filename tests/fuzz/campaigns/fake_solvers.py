@@ -31,6 +31,8 @@ BROKEN: dict[str, str] = {
     "garbage": "head -c 3000 /dev/urandom",
     "text": "echo hello; echo world >&2",
     "hangs": "exec sleep 1000",
+    "leaves something that hangs": "sleep 1000",
+    "floods": "yes",
     "old": f"printf %s '{OLD}'",
     "kills itself": "kill -9 $$",
     "segfault": "kill -11 $$",

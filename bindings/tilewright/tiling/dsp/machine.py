@@ -128,6 +128,13 @@ class DspMachine(Spec):
         return self.memory_bytes // self.element_bytes
 
     @property
+    def priced(self) -> bool:
+        """Whether anything that is counted has a price above 0."""
+        prices = self.energy
+        local = prices.local_fj_per_access and self.register_file_bytes
+        return bool(prices.core_fj_per_cycle or prices.dram_fj_per_access or local)
+
+    @property
     def buffer_capacity(self) -> int:
         """Elements for one copy of all buffers (equation 5.6, algorithm 1)."""
         return self.capacity // self.copies

@@ -435,16 +435,13 @@ class HierarchyMachine(Spec):
         return frozenset(i for i in self.holders["input"] if self.levels[self.nodes[i].level].halo)
 
     def check(self, layer: Layer, minimise: str) -> None:
-        """Refuse objectives that are not priced, and a layer of which not even the smallest tile fits.
+        """Refuse a layer of which not even the smallest tile fits.
 
         Raises
         ------
         InputError
             Names the level, the operand that does not fit, and what would be enough.
         """
-        if minimise in ("energy", "edp") and not self.priced:
-            limit = "needs prices: machine.mac_pj, or read_pj_per_byte of a level"
-            raise InputError("objective.minimise", minimise, limit)
         for level in self.levels[1:]:
             if not level.fanout:
                 self._check_memory(level)
@@ -478,9 +475,9 @@ class HierarchyMachine(Spec):
 
     @property
     def priced(self) -> bool:
-        """Whether anything has a price."""
-        prices = (self.mac_pj, *(level.read_pj_per_byte for level in self.levels))
-        return any(price is not None for price in prices)
+        """Whether anything has a price above 0."""
+        prices = (self.mac_pj, self.vector_op_pj, *(level.read_pj_per_byte for level in self.levels))
+        return any(prices) or any(level.write_pj_per_byte for level in self.levels)
 
     @property
     def most_macs_per_cycle(self) -> int:
