@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -86,7 +87,11 @@ class Search:
         self.kinds = np.array(kinds)
         goals = {"cycles": kernel.CYCLES, "edp": kernel.PRODUCT}
         self.goal = goals.get(tables.minimise, kernel.SPENDING)
-        self.least = tables.least()
+
+    @cached_property
+    def least(self) -> int:
+        """A bound on what every plan costs."""
+        return self.tables.least()
 
     def can_better(self, best: BestPlan | None) -> bool:
         """Whether a plan may be better than one that is known, as far as the bound tells."""
