@@ -7,12 +7,30 @@ What is enumerated and why nothing is lost is argued in docs/tiling.md; the sear
 
 from __future__ import annotations
 
+from tilewright.core.bounds import Exact
 from tilewright.core.context import Outcome, RunContext
+from tilewright.heuristics.tiling import bottom_up
 from tilewright.spec.errors import OutOfTimeError
-from tilewright.tiling import Plan, Problem, best_bound, best_of_network, kind_of, last_stage
+from tilewright.tiling import (
+    Plan,
+    Problem,
+    best_bound,
+    best_of_network,
+    hierarchy,
+    kind_of,
+    last_stage,
+    violation,
+)
+from tilewright.tiling.hierarchy.plan import HierarchyPlan
 
 IN_PROCESS = True
 """It looks at its deadline often and needs no process that can be killed."""
+
+SIDE_BY_SIDE = True
+"""Layers of a network can be searched in threads: what takes long is compiled, or NumPy's."""
+
+LEAST_SECONDS = 0.02
+"""Time that is left for which a good first plan is worth its milliseconds; with less any plan will do."""
 
 
 def suits(problem: Problem) -> bool:
@@ -22,13 +40,16 @@ def suits(problem: Problem) -> bool:
 
 def solve(problem: Problem, search: RunContext) -> Outcome:
     """Find and prove the optimum of a layer, or of a network with one limit; of ``pareto``, the front."""
+    start = search.start or _constructed(problem, search)
     try:
         if problem.coupled:
             return _solve_network(problem, search)
         stage = last_stage(problem, search.deadline)
-        found = None if stage is None else kind_of(problem).exhaustive(stage, search.deadline)
+        found = (
+            None if stage is None else _search(stage, search.deadline, start if stage is problem else None)
+        )
     except OutOfTimeError:
-        return Outcome("unknown")
+        return Outcome("unknown" if start is None else "feasible", start)
     if found is None:
         return Outcome("infeasible")
     plan = Plan(found.layers, front=problem.minimise == "pareto")
@@ -39,6 +60,26 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
         return Outcome("feasible", plan)
     search.on_bound(found.value)
     return Outcome("optimal", plan, found.value)
+
+
+def _constructed(problem: Problem, search: RunContext) -> Plan | None:
+    """Return a first plan, where it takes milliseconds; None where there is no valid one."""
+    if not bottom_up.suits(problem):
+        return None
+    hurried = problem.layer is not None and search.remaining() < LEAST_SECONDS
+    plan: Plan = bottom_up.smallest(problem) if hurried else bottom_up.plan(problem)
+    if violation(problem, plan) is not None:
+        return None
+    search.on_plan(plan)
+    return plan
+
+
+def _search(problem: Problem, deadline: float, start: Plan | None) -> Exact | None:
+    """Run the search of a kind of machine, from a plan that is known where it can use one."""
+    known = None if start is None else start.layers[0]
+    if isinstance(known, HierarchyPlan):
+        return hierarchy.exhaustive(problem, deadline, known)
+    return kind_of(problem).exhaustive(problem, deadline)
 
 
 def _solve_network(problem: Problem, search: RunContext) -> Outcome:

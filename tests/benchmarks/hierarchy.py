@@ -35,7 +35,8 @@ def distinct(network: dict[str, Any], machine: dict[str, Any]) -> dict[int, tupl
     """Return the layers of a network that differ, with the name of the first of each."""
     found: dict[int, tuple[str, Problem]] = {}
     for name, part in Problem(network=network, machine=machine).parts:
-        found.setdefault(id(part), (name, part))
+        if part.operation is None:
+            found.setdefault(id(part), (name, part))
     return found
 
 

@@ -1,15 +1,22 @@
-"""Layers of a network, one after the other: what some leave of their time, others get."""
+"""Layers of a network: what some leave of their time, others get; several at a time; none without a plan."""
 
 from __future__ import annotations
 
+import itertools
+import threading
 import time
 from typing import Any
 
+import pytest
+
+import tilewright as tw
 from tilewright.core.context import Outcome, RunContext
 from tilewright.core.room import room_of
+from tilewright.run import supervisor
 from tilewright.run.instance import read
 from tilewright.run.methods import PartInHand, _Parts
-from tilewright.tiling import MACHINES, Plan
+from tilewright.spec.errors import TilewrightError
+from tilewright.tiling import MACHINES, Plan, Problem
 
 
 def test_a_layer_whose_share_was_too_short_gets_what_others_leave() -> None:
@@ -40,3 +47,94 @@ def test_a_layer_whose_share_was_too_short_gets_what_others_leave() -> None:
     first = [share for key, share in asked if key == id(parts[0][1])]
     assert len(first) == 2
     assert first[0] < first[1]
+
+
+def test_layers_are_solved_side_by_side() -> None:
+    problem = read("lenet5-idsp").problem
+    room = room_of(problem)
+    parts = room.parts(problem)
+    both, begun = threading.Barrier(2, timeout=60), itertools.count()
+    told: list[PartInHand] = []
+
+    def method(part: Any, context: RunContext) -> Outcome:
+        assert context.threads == 1
+        if next(begun) < 2:
+            both.wait()  # for ever, were they one after the other
+        found = MACHINES["dsp"].exhaustive(part, float("inf"))
+        assert found is not None
+        context.on_plan(Plan(found.layers))
+        return Outcome("optimal", bound=found.value)
+
+    plans: list[Plan] = []
+    context = RunContext(deadline=time.monotonic() + 60, threads=2, on_plan=plans.append)
+    outcome = _Parts(room, parts, context, True, told.append, threads=2).run(method)
+    assert outcome.status == "optimal"
+    assert [part.ended for part in told[:2]] == [False, False]
+    alone: list[Plan] = []
+    context = RunContext(deadline=time.monotonic() + 60, on_plan=alone.append)
+    begun = itertools.count(2)
+    assert _Parts(room, parts, context, True).run(method).status == "optimal"
+    assert room.objective(problem, alone[-1]) == room.objective(problem, plans[-1])
+
+
+def test_what_fails_of_one_layer_fails_for_the_network() -> None:
+    problem = read("lenet5-idsp").problem
+    room = room_of(problem)
+
+    def method(_part: Any, _context: RunContext) -> Outcome:
+        raise TilewrightError("it is too late")
+
+    parts = _Parts(room, room.parts(problem), RunContext(threads=2), True, threads=2)
+    with pytest.raises(TilewrightError, match="too late"):
+        parts.run(method)
+
+
+def layers(many: int) -> Problem:
+    """Return a network of so many different layers on a small hierarchy."""
+    machine = {
+        "kind": "hierarchy",
+        "levels": [
+            {"name": "dram", "bytes_per_cycle": 1.0},
+            {"name": "buffer", "capacity_bytes": 300, "double_buffering": True},
+        ],
+    }
+    chain = [
+        {"name": f"l{i}", "kind": "conv", "input": [2 + i, 4, 4], "kernels": 3 + i, "kernel": [1, 1]}
+        for i in range(many)
+    ]
+    return Problem.model_validate(
+        {
+            "network": {"name": "small", "layers": chain},
+            "machine": machine,
+            "objective": {"minimise": "cycles"},
+        }
+    )
+
+
+def test_a_network_has_a_plan_and_a_bound_when_there_is_no_time() -> None:
+    result = tw.solve(layers(9), time_limit=0.01)
+    assert result.status == "feasible"
+    assert result.simulated and result.report is not None and result.report["valid"]
+    assert 0 < result.bound < result.objective
+
+
+def test_a_network_of_many_layers_is_solved_by_the_worker_that_was_prepared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    workers: list[supervisor.Worker] = []
+    begin = supervisor.Worker.begin
+
+    def noted(self: supervisor.Worker, job: dict[str, Any]) -> None:
+        workers.append(self)
+        begin(self, job)
+
+    monkeypatch.setattr(supervisor.Worker, "begin", noted)
+    supervisor.IDLE.stop()
+    supervisor.IDLE.prepare("tiling", "exhaustive")
+    (prepared,) = supervisor.IDLE._waiting
+    supervisor.IDLE.prepare("tiling", "exhaustive")
+    assert supervisor.IDLE._waiting == [prepared]
+    result = tw.solve(layers(9), time_limit=120)
+    assert result.status == "optimal"
+    assert workers == [prepared]
+    supervisor.IDLE.stop()

@@ -88,6 +88,7 @@ def test_what_proves_has_half_of_the_threads_and_none_is_idle(threads: int) -> N
         assert [share.number for share in improving] == list(range(len(improving)))
         used = sum(share.threads for share in (*improving, proving))
         assert used == max(2, threads)
+    assert shares(Portfolio(CONSTRUCT, "exact", alone=True), threads) == [Share("exact", threads)]
     alone = shares(Portfolio("lns"), threads)
     assert alone == [Share("lns", 1, number) for number in range(threads)]
 

@@ -26,6 +26,7 @@ from tilewright.tiling import MACHINES, Plan, Problem, last_stage, objective, si
 from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.hierarchy import bounds
 from tilewright.tiling.hierarchy.cost import Cost
+from tilewright.tiling.hierarchy.exact import search
 from tilewright.tiling.hierarchy.exact.search import Search, best_plan
 from tilewright.tiling.hierarchy.exact.tables import Tables
 from tilewright.tiling.hierarchy.lowering import lower
@@ -271,6 +272,37 @@ def test_limits_of_cost_agree_with_enumeration(start: int) -> None:
             ]
             found = best_plan(layer, machine, goal, level, at_most=limits)
             assert (found and found.value) == min(allowed, default=None), (seed, goal, limits)
+
+
+@pytest.mark.parametrize("choosing", [False, True])
+def test_passes_of_any_width_prove_the_same(choosing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a complete pass may not end, and is tried again from a better plan, changes no optimum."""
+    improved, given_up = Search.improved, 0
+
+    def counted(self: Search, *arguments: Any) -> Any:
+        nonlocal given_up
+        try:
+            return improved(self, *arguments)
+        except search._TooMuchError:
+            given_up += 1
+            raise
+
+    monkeypatch.setattr(Search, "improved", counted)
+    for seed in range(examples(60)):
+        rng = Random(seed)
+        machine = hierarchies.machine(rng, choosing=choosing, uneven=seed % 4 == 0, sliding=seed % 3 == 0)
+        layer, goal = hierarchies.layer(rng, 64), rng.choice(["accesses", "cycles", "energy", "edp"])
+        optimum = best_plan(layer, machine, goal, "dram")
+        with monkeypatch.context() as narrow:
+            narrow.setattr(search, "WORK", 40)
+            narrow.setattr(search, "BEAM", 3)
+            narrow.setattr(search, "PASSES", ((1, 1), (2, 2), (3, None)))
+            found = best_plan(layer, machine, goal, "dram")
+            assert (found and found.value) == (optimum and optimum.value), seed
+            if found is not None:
+                assert found.proven
+                assert best_plan(layer, machine, goal, "dram", start=found) == found
+    assert given_up > examples(60) // 4
 
 
 def measured(nest: Nest) -> Measure:

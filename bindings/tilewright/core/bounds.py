@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 
@@ -20,12 +20,15 @@ class Bound:
         Fewest steps of a plan.
     impossible
         Why there is no plan, or None.
+    parts
+        Of a problem whose parts are solved one by one, the bound on each, in their order.
     """
 
     name: str
     value: int
     steps: int = 1
     impossible: str | None = None
+    parts: tuple[int, ...] = field(default=(), kw_only=True)
 
     def __str__(self) -> str:
         return self.name if self.impossible is None else f"{self.name}: {self.impossible}"

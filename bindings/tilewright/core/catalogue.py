@@ -161,6 +161,14 @@ def in_process(room: str, method: str) -> bool:
     return _file_that_says(room, method, r"^IN_PROCESS = True$") is not None
 
 
+def side_by_side(room: str, method: str) -> bool:
+    """Whether a method says ``SIDE_BY_SIDE = True``: it may run on several parts of a problem, in threads.
+
+    Found in the text, as by `in_process`.
+    """
+    return _file_that_says(room, method, r"^SIDE_BY_SIDE = True$") is not None
+
+
 def kernel_file(room: str, method: str) -> Path | None:
     """Return a method's file if it has a function ``compile_kernels``, without importing it.
 

@@ -37,6 +37,8 @@ class RunContext:
     bound
         A proven lower bound on the objective that is known already, or None; a plan that meets it ends
         the search.
+    part_bounds
+        Of a problem whose parts are solved one by one, the bounds on each that are known already.
     on_plan, on_bound
         Called with every better plan and every better proven bound, as soon as it is known. A bound may come
         with a sentence on what proves it.
@@ -47,6 +49,7 @@ class RunContext:
     deadline: float = float("inf")
     threads: int = 1
     bound: int | None = None
+    part_bounds: tuple[int, ...] = ()
     on_plan: Callable[[Any], None] = _ignore
     on_bound: Callable[..., None] = _ignore
 

@@ -20,10 +20,13 @@ class Portfolio:
         `CONSTRUCT`, where no heuristic improves plans and proving needs no plan to start from.
     proving : str, optional
         The method that proves, None where there is none that takes the problem.
+    alone
+        Whether what proves needs nothing beside it, as it also gives the plan of a constructive heuristic.
     """
 
     improving: str
     proving: str | None = None
+    alone: bool = False
 
     @property
     def constructs_first(self) -> bool:

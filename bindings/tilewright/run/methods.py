@@ -5,8 +5,10 @@ A method is a heuristic's name, the name of an exact search, or ``MODEL@SOLVER``
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -141,7 +143,8 @@ def _run_method(method: str, problem: Any, context: RunContext, listener: Listen
     if parts[0][1] is problem:
         return _run_on_part(method, problem, context, listener)
     proven = proves(room.name, method)
-    whole = _Parts(room, parts, context, proven, listener.on_part)
+    threads = context.threads if catalogue.side_by_side(room.name, method) else 1
+    whole = _Parts(room, parts, context, proven, listener.on_part, threads)
 
     def run(part: Any, share: RunContext) -> Outcome:
         return _run_on_part(room.only_method(part) or method, part, share, listener)
@@ -220,7 +223,13 @@ def _impossible(ended: dict[int, Outcome]) -> bool:
 
 
 class _Parts:
-    """The layers of a network, one after the other, equal ones once; their plans make the network's."""
+    """The layers of a network, equal ones once; their plans make the network's.
+
+    Parameters
+    ----------
+    threads
+        How many layers are solved at a time.
+    """
 
     def __init__(
         self,
@@ -229,8 +238,10 @@ class _Parts:
         context: RunContext,
         proves: bool,
         on_part: Callable[[PartInHand], None] = _ignore,
+        threads: int = 1,
     ) -> None:
         self.room, self.context, self.proves, self.on_part = room, context, proves, on_part
+        self.threads, self._lock = threads, threading.RLock()
         self.sequence = [id(part) for _, part in parts]
         self.distinct = {id(part): part for _, part in parts}
         self.names = {id(part): name for name, part in reversed(parts)}
@@ -242,7 +253,10 @@ class _Parts:
         }
         self.broken: dict[int, Any] = {}
         """Of each layer, the first plan that breaks a limit."""
-        self.bounds = {key: room.best_bound(part).value for key, part in self.distinct.items()}
+        self.bounds = dict(zip(self.sequence, context.part_bounds, strict=False))
+        for key, part in self.distinct.items():
+            if key not in self.bounds:
+                self.bounds[key] = room.best_bound(part).value
 
     def run(self, method: Callable[[Any, RunContext], Outcome]) -> Outcome:
         """Run a method on every distinct layer, each with its share of the time that is left.
@@ -252,15 +266,7 @@ class _Parts:
         ended: dict[int, Outcome] = {}
         short = list(self.distinct)
         while short:
-            again, short = short, []
-            for number, key in enumerate(again):
-                share = self.context.remaining() / (len(again) - number)
-                deadline = min(self.context.deadline, time.monotonic() + share)
-                ended[key] = self._run_one(key, method, deadline)
-                if ended[key].status == "infeasible":
-                    break
-                if ended[key].status != "optimal" and time.monotonic() >= deadline:
-                    short.append(key)
+            short = self._run_each(short, method, ended)
             if self.context.remaining() < LEAST_SHARE * len(short) or _impossible(ended):
                 break
         outcomes = list(ended.values())
@@ -278,6 +284,40 @@ class _Parts:
         told = f"{len(started)} of {len(outcomes)} layers: {started[0]}" if started else None
         return Outcome(status, None, None, told, versions)
 
+    def _run_each(
+        self, keys: Sequence[int], method: Callable[[Any, RunContext], Outcome], ended: dict[int, Outcome]
+    ) -> list[int]:
+        """Run a method on some layers, as many at a time as there are threads.
+
+        Returns
+        -------
+        list of int
+            Those whose share of the time was too short.
+        """
+        short = []
+
+        def run(number: int, key: int) -> None:
+            if _impossible(ended):
+                return
+            share = self.context.remaining() / -(-(len(keys) - number) // self.threads)
+            deadline = min(self.context.deadline, time.monotonic() + share)
+            ended[key] = self._run_one(key, method, deadline)
+            if ended[key].status != "optimal" and time.monotonic() >= deadline:
+                short.append(key)
+
+        if self.threads == 1:
+            for number, key in enumerate(keys):
+                run(number, key)
+            return short
+        with ThreadPoolExecutor(self.threads) as pool:
+            try:
+                for one in [pool.submit(run, number, key) for number, key in enumerate(keys)]:
+                    one.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        return short
+
     def _run_one(self, key: int, method: Callable[[Any, RunContext], Outcome], deadline: float) -> Outcome:
         """Run a method on one layer."""
         share_of_it = replace(
@@ -287,6 +327,8 @@ class _Parts:
             bound=self.bounds[key],
             on_plan=partial(self._found, key),
             on_bound=partial(self._proved, key),
+            part_bounds=(),
+            threads=1 if self.threads > 1 else self.context.threads,
         )
         self._tell(key, ended=False)
         outcome = method(self.distinct[key], share_of_it)
@@ -298,8 +340,9 @@ class _Parts:
     def _tell(self, key: int, *, ended: bool) -> None:
         """Say which layer is in hand."""
         number, many = list(self.distinct).index(key) + 1, len(self.distinct)
-        known = self.costs[key], self.bounds[key]
-        self.on_part(PartInHand(number, many, self.names[key], ended, *known))
+        with self._lock:
+            known = self.costs[key], self.bounds[key]
+            self.on_part(PartInHand(number, many, self.names[key], ended, *known))
 
     def complete(self, method: Callable[[Any, RunContext], Outcome]) -> None:
         """Run another method on the layers that have no plan."""
@@ -308,7 +351,7 @@ class _Parts:
                 method(part, replace(self.context, start=None, on_plan=partial(self._found, key)))
 
     def _found(self, key: int, plan: Any) -> None:
-        part, known = self.distinct[key], self.costs[key]
+        part = self.distinct[key]
         violation = self.room.violation(part, plan)
         if violation is not None and self.proves:
             raise Disagreement(f"a solver's plan breaks a limit: {violation}")
@@ -316,10 +359,12 @@ class _Parts:
             self.broken.setdefault(key, plan)
             return
         cost = self.room.objective(part, plan)
-        if known is None or cost < known or (self.proves and cost == known):
-            self.plans[key], self.costs[key] = plan, cost
-            if all(plan is not None for plan in self.plans.values()):
-                self.context.on_plan(self.room.plan_type.joined([self.plans[k] for k in self.sequence]))
+        with self._lock:
+            known = self.costs[key]
+            if known is None or cost < known or (self.proves and cost == known):
+                self.plans[key], self.costs[key] = plan, cost
+                if None not in self.plans.values():
+                    self.context.on_plan(self.room.plan_type.joined([self.plans[k] for k in self.sequence]))
 
     def _tell_broken(self) -> None:
         """Hand on a plan that breaks a limit if there is no other, so that it is told which."""
@@ -328,6 +373,7 @@ class _Parts:
             self.context.on_plan(self.room.plan_type.joined([plans[key] for key in self.sequence]))
 
     def _proved(self, key: int, bound: int, _grounds: str | None = None) -> None:
-        if bound > self.bounds[key]:
-            self.bounds[key] = bound
-            self.context.on_bound(sum(self.bounds[k] for k in self.sequence))
+        with self._lock:
+            if bound > self.bounds[key]:
+                self.bounds[key] = bound
+                self.context.on_bound(sum(self.bounds[k] for k in self.sequence))

@@ -9,7 +9,8 @@ What is guaranteed, at every moment t after the constructive heuristics:
 - On one thread they take turns (`tilewright.run.turns`). The improving part has had at least t / 2, the
   proving part at least that less the length of two turns.
 
-Further threads improve plans from other seeds, and so do those of a proving part that gives up.
+Further threads improve plans from other seeds, and so do those of a proving part that gives up. A proving
+part that needs nothing beside it has all threads.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ def alike(methods: list[str], threads: int) -> list[Share]:
 
 def shares(parts: Portfolio, threads: int) -> list[Share]:
     """Divide threads among the parts of a portfolio; the first has the first turn where they take turns."""
+    if parts.proving is not None and parts.alone:
+        return [Share(parts.proving, threads)]
     processes = threads if parts.proving is None else max(1, threads // 2)
     if parts.improving == CONSTRUCT:
         processes = 1

@@ -53,6 +53,9 @@ GRACE_SECONDS = 0.2
 QUICK_SECONDS = 0.5
 """How long a method that keeps its deadline may run in this process, before a worker gets the rest."""
 
+QUICK_PARTS = 8
+"""Different parts of a problem, as the layers of a network, up to which that is tried at all."""
+
 
 PATIENCE_SHARE = 0.5
 """Share of the time that they may take as long as there is no plan at all, as on a busy machine."""
@@ -209,9 +212,11 @@ def solve(
     interrupted = False
     try:
         run.compile([])
+        run.prepare(method)
         bound = room.best_bound(problem)
         judging = max(room.simulation_seconds(problem, bound.steps), JUDGING_SHARE * time_limit)
         run.deadline = incumbent.started + time_limit - min(0.25 * time_limit, judging)
+        run.part_bounds = bound.parts
         incumbent.raise_bound(bound.value, str(bound))
         incumbent.infeasible = bound.impossible is not None
         _run_phases(run, method, warm_start)
@@ -264,6 +269,7 @@ class _Run:
         self.progress, self.stop, self.on_compile = progress, stop, on_compile
         self.on_part = on_part
         self.deadline = float("inf")
+        self.part_bounds: tuple[int, ...] = ()
         self.optional = self.alone = False
         self.failures: list[str] = []
         self.warm_start: str | None = None
@@ -282,6 +288,22 @@ class _Run:
             self.incumbent.started += stood
             self.deadline += stood
         return stood
+
+    def prepare(self, method: str | Method) -> None:
+        """Start a worker where one is sure to be needed, so that it has begun when there is a job for it."""
+        if not self._has_many_parts:
+            return
+        if method == "auto":
+            method = self.room.portfolio(self.incumbent.problem).proving or method
+        if isinstance(method, str) and catalogue.in_process(self.room.name, method):
+            from tilewright.run import supervisor  # for start-up time, as in `_work`
+
+            supervisor.IDLE.prepare(self.room.name, method)
+
+    @property
+    def _has_many_parts(self) -> bool:
+        """Whether a problem has too many parts to be solved in a moment."""
+        return len({id(part) for _, part in self.room.parts(self.incumbent.problem)}) > QUICK_PARTS
 
     def phase(
         self,
@@ -376,6 +398,7 @@ class _Run:
                 "deadline": deadline - GRACE_SECONDS,
                 "threads": share.threads,
                 "bound": self.incumbent.bound,
+                "part_bounds": self.part_bounds,
             }
             for share in shares
         ]
@@ -385,7 +408,7 @@ class _Run:
 
         So a search of milliseconds is answered in milliseconds. What takes longer begins anew in a worker.
         """
-        if not catalogue.in_process(self.room.name, method):
+        if not catalogue.in_process(self.room.name, method) or self._has_many_parts:
             return False
         until = min(deadline, time.monotonic() + QUICK_SECONDS)
         listener = Listener(self.versions.update, self.failures.append)
@@ -398,6 +421,13 @@ class _Run:
         over = outcome.status in ("optimal", "infeasible") or self.incumbent.closed
         self._take_outcome(method, outcome)
         return over
+
+    def hurry(self, method: str) -> None:
+        """Run a method that gives some plan at once in this process, as time is up and there is none."""
+        context = self._context(method, None, time.monotonic())
+        run_method(
+            method, self.incumbent.problem, context, Listener(self.versions.update, self.failures.append)
+        )
 
     def call(self, method: Method, start: Any) -> None:
         """Run a method of the caller's own in this process."""
@@ -420,6 +450,7 @@ class _Run:
             deadline=until,
             threads=self.threads,
             bound=self.incumbent.bound,
+            part_bounds=self.part_bounds,
             on_plan=lambda plan: self.incumbent.offer(plan, proven=proven),
             on_bound=lambda bound, grounds=None: self.incumbent.raise_bound(bound, method, grounds),
         )
@@ -529,6 +560,8 @@ def _auto(run: _Run, warm_start: Any) -> None:
     if not run.incumbent.closed:
         run.compile(list(parts.methods))
     run.portfolio(parts, start)
+    if parts.alone and parts.proving is not None and run.incumbent.plan is None and not run.incumbent.closed:
+        run.hurry(parts.proving)
 
 
 def _confirm(run: _Run, method: str | Method, own: Bound) -> None:

@@ -86,6 +86,13 @@ class Worker:
             self.process.stdin.write(json.dumps(job).encode() + b"\n")
             self.process.stdin.flush()
 
+    def prepare(self, room: str, method: str) -> None:
+        """Let the worker import what a method needs, which it does before the next job."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(json.dumps({"room": room, "method": method}).encode() + b"\n")
+            self.process.stdin.flush()
+
     def fileno(self) -> int:
         """Return the descriptor on which events arrive."""
         assert self.process.stdout is not None
@@ -176,6 +183,16 @@ class _IdleWorkers:
             waiting, self._waiting = self._waiting, []
         for worker in waiting:
             worker.stop()
+
+    def prepare(self, room: str, method: str) -> None:
+        """Start a worker for a method that is sure to be run in one, unless there is one that waits."""
+        state = _state(room, method)
+        with self._lock:
+            waits = any(worker.state == state for worker in self._waiting)
+        if not waits:
+            worker = Worker(state)
+            worker.prepare(room, method)
+            self.keep(worker)
 
 
 IDLE = _IdleWorkers()

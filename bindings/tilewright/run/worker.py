@@ -2,13 +2,15 @@
 
 Solvers and compiled searches run in here, so that a deadline, Ctrl-C or a crash of theirs never takes
 the command down. The parent writes a job as one JSON line to standard input, and reads events as JSON lines
-from standard output until one says how the job ended; then it may write the next job. Standard input's end
-means that the parent is gone. Workers that take turns with this one may be suspended and notice nothing, so
+from standard output until one says how the job ended; then it may write the next job. A line with a room and
+a method alone lets the worker import what these need, and is not answered. Standard input's end means that
+the parent is gone. Workers that take turns with this one may be suspended and notice nothing, so
 this one ends them, too: the job says in which folders their processes are.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -20,6 +22,7 @@ from typing import IO, Any
 
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
+from tilewright.run.instance import read
 from tilewright.run.methods import Listener, run_method
 from tilewright.run.processes import kill_marked
 from tilewright.spec.errors import TilewrightError
@@ -33,7 +36,11 @@ def main() -> None:
     jobs: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_read_jobs, args=(jobs,), daemon=True).start()
     while True:
-        _work(json.loads(jobs.get()), events)
+        job = json.loads(jobs.get())
+        if "problem" in job:
+            _work(job, events)
+        else:
+            _prepare(**job)
 
 
 def _read_jobs(jobs: queue.SimpleQueue[str]) -> None:
@@ -50,6 +57,15 @@ def _read_jobs(jobs: queue.SimpleQueue[str]) -> None:
         kill_marked(folder, but=os.getpid())
         shutil.rmtree(folder, ignore_errors=True)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _prepare(room: str, method: str) -> None:
+    """Import what a method of a room needs, before there is a problem; what goes wrong shows with the job."""
+    with contextlib.suppress(Exception):
+        offered = catalogue.room(room)
+        if method in catalogue.exact_methods(room):
+            catalogue.formulation(room, method)
+            offered.compile_kernels(lambda name: read(name).problem)
 
 
 def _work(job: dict[str, Any], events: IO[str]) -> None:
@@ -79,6 +95,7 @@ def _run(job: dict[str, Any], events: IO[str]) -> Any:
         deadline=job["deadline"],  # the clock is the parent's, too
         threads=job["threads"],
         bound=job["bound"],
+        part_bounds=tuple(job["part_bounds"]),
         on_plan=lambda plan: _send(events, event="plan", plan=plan.to_json()),
         on_bound=lambda bound, grounds=None: _send(events, event="bound", bound=bound, grounds=grounds),
     )
@@ -90,9 +107,15 @@ def _run(job: dict[str, Any], events: IO[str]) -> Any:
     return run_method(job["method"], problem, context, listener)
 
 
+_sending = threading.Lock()
+"""Held while an event is written: several threads may have one to send."""
+
+
 def _send(events: IO[str], **message: Any) -> None:
-    events.write(json.dumps(message) + "\n")
-    events.flush()
+    line = json.dumps(message) + "\n"
+    with _sending:
+        events.write(line)
+        events.flush()
 
 
 if __name__ == "__main__":

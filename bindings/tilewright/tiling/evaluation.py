@@ -52,7 +52,8 @@ def best_bound(problem: Problem) -> Bound:
             impossible = impossible or (f"layer {name}: " if name else "") + bounds[-1].impossible
     names = " and ".join(dict.fromkeys(bound.name for bound in bounds))
     value, steps = sum(bound.value for bound in bounds), sum(bound.steps for bound in bounds)
-    return Bound(f"{names} bound", value, steps, impossible)
+    each = tuple(bound.value for bound in bounds)
+    return Bound(f"{names} bound", value, steps, impossible, parts=each)
 
 
 def violation(problem: Problem, plan: Plan) -> str | None:
@@ -122,7 +123,7 @@ def _total(problem: Problem, plan: Plan, name: str) -> int:
     """Return one cost of a network's plan, by the closed form."""
     of_part = {id(part): _of(part, name) for _, part in problem.parts}
     return sum(
-        kind_of(problem).objective(of_part[id(part)], layer)
+        kind_of(part).objective(of_part[id(part)], layer)
         for (_, part), layer in zip(problem.parts, plan.layers, strict=True)
     )
 
@@ -500,4 +501,4 @@ def portfolio(problem: Problem) -> Portfolio:
     """Return what ``auto`` runs: the heuristics and the exact search, or `padded` for any steps."""
     if problem.limits.factors == "any":
         return Portfolio("padded")
-    return Portfolio(CONSTRUCT, "exhaustive")
+    return Portfolio(CONSTRUCT, "exhaustive", alone=problem.machine.kind == "hierarchy")

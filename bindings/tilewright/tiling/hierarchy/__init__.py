@@ -138,19 +138,22 @@ def best_bound(problem: LayerProblem) -> Bound:
     name, layer = "compulsory traffic", problem.one_layer
     given = problem.counted, problem.level
     machines = map(problem.machine.keeping, problem.machine.choices)
-    if problem.limits.factors == "any":
+    if problem.limits.factors == "any" or Lattice(layer).many > MOST:
         least = min(bounds.least(layer, machine, *given) for machine in machines)
-    elif Lattice(layer).many > MOST:
-        least = 0
     else:
         least = min(Tables(layer, machine, *given).least() for machine in machines)
     return Bound(name, shown(problem.counted, least))
 
 
-def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
+def exhaustive(problem: LayerProblem, deadline: float, start: HierarchyPlan | None = None) -> Exact | None:
     """Return the best plan of a layer, or all plans of a front; None if nothing is feasible.
 
     Steps that do not divide are beyond this search.
+
+    Parameters
+    ----------
+    start
+        A valid plan that is known; a front does not need it.
     """
     from tilewright.tiling.hierarchy.exact import capacity, front, search  # for start-up time: numba
 
@@ -166,5 +169,9 @@ def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
             raise OutOfTimeError
         return Exact(points[0].values[0], tuple(each.plan for each in points), proven) if points else None
     given = problem.one_layer, problem.machine, problem.minimise, problem.level, deadline
-    found = search.best_plan(*given, problem.limits.at_most.given)
+    known = None
+    if start is not None:
+        value = _measure(problem.one_layer, problem.machine, start).value(problem.minimise, problem.level)
+        known = search.BestPlan(value, start, False)
+    found = search.best_plan(*given, problem.limits.at_most.given, start=known)
     return None if found is None else Exact(shown(problem.minimise, found.value), (found.plan,), found.proven)

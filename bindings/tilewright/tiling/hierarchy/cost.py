@@ -72,6 +72,7 @@ class Cost:
     def __init__(self, nest: Nest) -> None:
         self.nest = nest
         self.nodes = nest.machine.nodes
+        self._outputs_at: dict[int, int] = {}
         self._grouped: dict[tuple[str, tuple[int, ...], int | None], Counter[Sequence[int]]] = {}
 
     @cached_property
@@ -136,7 +137,19 @@ class Cost:
 
     def _outputs(self, node: int) -> int:
         """Elements of the output that the first instance at a node works on; node 0 has all."""
-        return prod(int(self._pinned(loop, node).sum()) for loop in USES["output"])
+        if node not in self._outputs_at:
+            self._outputs_at[node] = prod(self._positions(loop, node) for loop in USES["output"])
+        return self._outputs_at[node]
+
+    def _positions(self, loop: str, node: int) -> int:
+        """Return how many positions of a loop the first instance at a node works on."""
+        if not self.nest.divides(loop):
+            return int(self._pinned(loop, node).sum())
+        return self.nest.extents[loop] // prod(self.nest.trips(i, loop) for i in self._arrays(node))
+
+    def _arrays(self, node: int) -> list[int]:
+        """Return the axes of arrays outside of a node."""
+        return [i for i in range(min(node, len(self.nodes))) if self.nodes[i].axis is not None]
 
     def _summed_outside(self, node: int) -> bool:
         """Whether an array outside of a node adds up sums."""
@@ -147,8 +160,7 @@ class Cost:
 
     def _pinned(self, loop: str, node: int) -> np.ndarray:
         """Positions of a loop that the first instance at a node works on."""
-        digits = self.nest.digits[loop]
-        arrays = [i for i in range(min(node, len(self.nodes))) if self.nodes[i].axis is not None]
+        digits, arrays = self.nest.digits[loop], self._arrays(node)
         return np.all(digits[arrays] == 0, axis=0) if arrays else np.ones(digits.shape[1], bool)
 
     def _volume(self, operand: str, parent: int, child: int, pin: int | None) -> Volume:
@@ -230,6 +242,8 @@ class Cost:
     def _group(self, loop: str, nodes: tuple[int, ...], pin: int | None) -> Counter[Sequence[int]]:
         if self.nest.extents[loop] == 1:
             return Counter({range(1): 1})
+        if self.nest.divides(loop):
+            return self._alike(loop, nodes, pin)
         at = np.arange(self.nest.extents[loop])
         keys = np.zeros(len(at), np.int64)
         for node in nodes:
@@ -248,6 +262,20 @@ class Cost:
         for members in np.split(at[order], cuts):
             found[tuple((members - members[0]).tolist())] += 1
         return found
+
+    def _alike(self, loop: str, nodes: tuple[int, ...], pin: int | None) -> Counter[Sequence[int]]:
+        """Return what `_group` does for steps that divide, where all sets are alike."""
+        trips = {i: self.nest.trips(i, loop) for i in range(len(self.nodes))}
+        first = [] if pin is None else self._arrays(pin)
+        many = prod(trips[i] for i in nodes if i not in first)
+        free = [i for i in trips if trips[i] > 1 and i not in nodes and i not in first]
+        if loop not in SLIDING:
+            return Counter({range(prod(trips[i] for i in free)): many})
+        members = [0]
+        for i in free:
+            step = self.nest.blocks[i + 1][loop]
+            members = [at + step * number for at in members for number in range(trips[i])]
+        return Counter({tuple(members): many})
 
     @cached_property
     def steps(self) -> int:

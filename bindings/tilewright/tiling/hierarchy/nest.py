@@ -23,6 +23,7 @@ def extents(layer: Layer) -> dict[str, int]:
     return dict(zip(LOOPS, loop_sizes(layer), strict=True))
 
 
+@lru_cache(maxsize=4096)
 def positions(outputs: Iterable[int], taps: Iterable[int], stride: int, dilation: int) -> int:
     """Return how many rows of the padded input lie under some rows of output, for some rows of the kernel."""
     return len({y * stride + r * dilation for y, r in product(outputs, taps)})
@@ -98,6 +99,15 @@ class Nest:
     def trips(self, node: int, loop: str) -> int:
         """Return how often a node's loop runs, in a block that no border cuts off."""
         return -(-self.blocks[node][loop] // self.blocks[node + 1][loop])
+
+    def divides(self, loop: str) -> bool:
+        """Whether each step of a loop divides the block outside, so that no border cuts anything off."""
+        return self._divided[loop]
+
+    @cached_property
+    def _divided(self) -> dict[str, bool]:
+        pairs = list(pairwise(self.blocks))
+        return {loop: all(outer[loop] % inner[loop] == 0 for outer, inner in pairs) for loop in LOOPS}
 
     @cached_property
     def digits(self) -> dict[str, NDArray[np.int64]]:

@@ -82,9 +82,7 @@ class HierarchyUnit(Unit):
 
     def costs(self, walk: Walk, level: str) -> Costs:
         """Return what a plan costs by the closed form."""
-        loaded = int(sum(moved.elements.sum() for moved in walk.loaded.values()))
-        held = int(sum(counts.sum() for counts in walk.held.values()))
-        return self._priced(loaded, held, int(walk.stored.elements.sum()), level)
+        return self._priced(*walk.sums, level)
 
     def measured(self, walk: Walk, report: Report, level: str) -> Costs:
         """Return what an executed plan costs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise, product
 from math import prod
 from typing import NamedTuple
@@ -36,14 +36,9 @@ class Axis(NamedTuple):
     @classmethod
     def of(cls, operation: Operation, axis: int, step: int) -> Axis:
         """Cut an axis into tiles."""
-        outputs = spans(operation.output[1 + axis], step)
         size, before = operation.inputs[0][1 + axis], operation.padding[2 * axis]
         stride, kernel = operation.stride[axis], operation.kernel[axis]
-        inputs = []
-        for first, last in outputs:
-            low = min(max(0, first * stride - before), size)
-            inputs.append((low, max(low, min(size, (last - 1) * stride - before + kernel))))
-        return cls(outputs, inputs)
+        return _axis(operation.output[1 + axis], step, size, before, stride, kernel)
 
     @property
     def fresh(self) -> list[Span]:
@@ -52,6 +47,24 @@ class Axis(NamedTuple):
             self.inputs[0],
             *((min(max(low, end), high), high) for (_, end), (low, high) in pairwise(self.inputs)),
         ]
+
+
+@lru_cache(maxsize=4096)
+def _axis(many: int, step: int, size: int, before: int, stride: int, kernel: int) -> Axis:
+    """Cut so many outputs into tiles; plans that are compared have the same ones along an axis."""
+    outputs, inputs = spans(many, step), []
+    for first, last in outputs:
+        low = min(max(0, first * stride - before), size)
+        inputs.append((low, max(low, min(size, (last - 1) * stride - before + kernel))))
+    return Axis(outputs, inputs)
+
+
+class Sums(NamedTuple):
+    """Elements of all tiles together: what they read that is not on chip, work on, and give."""
+
+    loaded: int
+    held: int
+    stored: int
 
 
 class Moved(NamedTuple):
@@ -164,6 +177,28 @@ class Walk:
         return self._boxes(rows, columns, self.operation.output[2])
 
     @cached_property
+    def sums(self) -> Sums:
+        """What `loaded`, `held` and `stored` add up to, without a look at each tile."""
+        given = prod(self.given)
+        if not self.operation.windowed:
+            read = sum(size for (size,) in self.operands.values())
+            return Sums(read, read, given)
+        down, across = self.axes
+        images, maps = self.given[:2]
+        loaded = held = 0
+        for name, shape in self.operands.items():
+            if name == "parameters" or shape[2:] == (1, 1):
+                each = maps * (shape[1] if name == "parameters" else 1)
+                again = name != "parameters" or len(self.maps) > 1
+                loaded += each * (images if again else 1)
+                held += each * images * len(across.outputs) * len(down.outputs)
+                continue
+            columns = images * maps * _total(across.inputs)
+            loaded += columns * _total(down.fresh)
+            held += columns * _total(down.inputs)
+        return Sums(loaded, held, given)
+
+    @cached_property
     def work(self) -> Counts:
         """Operations of each tile."""
         operation = self.operation
@@ -265,6 +300,10 @@ class Walk:
 def spans(size: int, step: int) -> list[Span]:
     """Return the tiles of an axis."""
     return [(first, min(first + step, size)) for first in range(0, size, step)]
+
+
+def _total(ranges: list[Span]) -> int:
+    return sum(last - first for first, last in ranges)
 
 
 def _lengths(ranges: list[Span]) -> Counts:

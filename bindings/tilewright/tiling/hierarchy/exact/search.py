@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -28,9 +29,14 @@ from tilewright.tiling.hierarchy.plan import HierarchyPlan
 Table = NDArray[np.int64]
 
 BEAM = 300
-"""Partial plans of each node that the first, incomplete pass keeps."""
+"""Partial plans of each node that the widest of the incomplete passes keeps."""
 
-WORK = 20_000_000
+PASSES: tuple[tuple[int, int | None], ...] = ((12, 1), (60, 5), (BEAM, None))
+"""Passes in turn: partial plans of each node that an incomplete one keeps, and how often a complete one after
+it may do `WORK` at a node. What is not proven then is tried again, from a better plan that a wider one finds.
+"""
+
+WORK = 300_000
 """Pairs of blocks between two looks at the clock."""
 
 IRRELEVANT = {"input": "c", "weights": "nyx", "output": "krs"}
@@ -43,6 +49,10 @@ class BestPlan(NamedTuple):
     value: int
     plan: HierarchyPlan
     proven: bool
+
+
+class _TooMuchError(Exception):
+    """A complete pass has more to do than it may."""
 
 
 class Stage(NamedTuple):
@@ -77,6 +87,15 @@ class Search:
         self.kinds = np.array(kinds)
         goals = {"cycles": kernel.CYCLES, "edp": kernel.PRODUCT}
         self.goal = goals.get(tables.minimise, kernel.SPENDING)
+
+    @cached_property
+    def least(self) -> int:
+        """A bound on what every plan costs."""
+        return self.tables.least()
+
+    def can_better(self, best: BestPlan | None) -> bool:
+        """Whether a plan may be better than one that is known, as far as the bound tells."""
+        return best is None or self.least < best.value
 
     def _node(self, i: int) -> kernel.Node:
         """Return what the kernel knows of a node."""
@@ -129,15 +148,26 @@ class Search:
 
     # Passes ------------------------------------------------------------------------------------------
 
-    def improved(self, best: BestPlan | None, beam: int | None, deadline: float) -> BestPlan | None:
+    def improved(
+        self, best: BestPlan | None, beam: int | None, deadline: float, most: int | None = None
+    ) -> BestPlan | None:
         """Return the best plan of a pass if it is better than one that is known, and that one if not.
+
+        Parameters
+        ----------
+        beam
+            Partial plans of each node that are kept, None for a complete pass.
+        most
+            How often the pass may do `WORK` at a node.
 
         Raises
         ------
         OutOfTimeError
             When the deadline passes.
+        _TooMuchError
+            When the pass would do more than it may.
         """
-        stages = self._pass(None if best is None else best.value, beam, deadline)
+        stages = self._pass(None if best is None else best.value, beam, deadline, most)
         least = stages[-1].least if stages else np.zeros(0)
         for row in np.argsort(least, kind="stable").tolist():
             if best is not None and least[row] > best.value * (1 + 1e-9):
@@ -155,13 +185,18 @@ class Search:
         moved = Moved(tally.every, tally.first, tally.steps)
         return Measure(tables.layer, self.machine, moved).value(tables.minimise, tables.level)
 
-    def _pass(self, best: int | None, beam: int | None, deadline: float) -> list[Stage]:
+    def _pass(
+        self, best: int | None, beam: int | None, deadline: float, most: int | None = None
+    ) -> list[Stage]:
         """Return the stages of all nodes, innermost first; nothing if no plan is better than the best."""
         limit = 2**92 if self.goal == kernel.PRODUCT else FAR
         known = divmod(limit if best is None else best, 2**31)
         stages = [self._innermost()]
         for i in reversed(range(len(self.machine.nodes))):
-            stages.append(self._step(i, stages[-1], known, beam, deadline))
+            # An array has few loops for each plan inside, and its bounds soon tell which are good.
+            before_array = i > 0 and self.machine.nodes[i - 1].axis is not None
+            width = BEAM if beam is not None and before_array else beam
+            stages.append(self._step(i, stages[-1], known, width, deadline, most))
             if not len(stages[-1].bits):
                 return []
         return stages
@@ -175,7 +210,13 @@ class Search:
         return Stage(zero, values, bits, zero, zero, zero, np.zeros(1))
 
     def _step(
-        self, i: int, inside: Stage, known: tuple[int, int], beam: int | None, deadline: float
+        self,
+        i: int,
+        inside: Stage,
+        known: tuple[int, int],
+        beam: int | None,
+        deadline: float,
+        most: int | None = None,
     ) -> Stage:
         """Return the partial plans of a node from those of the next one inwards."""
         lattice, tables, rest = self.lattice, self.tables, self.tables.rest[i]
@@ -183,7 +224,7 @@ class Search:
         chosen = chosen[np.argsort(rest[chosen, 0], kind="stable")]
         part = tables.parts.get(i)
         alone = np.zeros((len(chosen), 2), np.int64), np.full(len(chosen), FAR)
-        own, most = alone if part is None else (part.own[chosen], part.most[chosen])
+        own, room = alone if part is None else (part.own[chosen], part.most[chosen])
         blocks = kernel.Blocks(
             place=lattice.index[chosen],
             elements=lattice.elements[chosen],
@@ -191,7 +232,7 @@ class Search:
             fits_complete=tables.fits[i][0][chosen],
             fits_partial=tables.fits[i][1][chosen],
             own=own,
-            most=most,
+            most=room,
             times=tables.every[chosen],
             moved=tables.moved[chosen],
             rest=rest[chosen],
@@ -200,7 +241,7 @@ class Search:
             strides=lattice.strides,
         )
         order, plans = self._grouped(i, inside)
-        found = self._expand(self._node(i), blocks, plans, known, beam, deadline)
+        found = self._expand(self._node(i), blocks, plans, known, beam, deadline, most)
         return found._replace(block=chosen[found.block], before=order[found.before])
 
     def _grouped(self, i: int, inside: Stage) -> tuple[Table, kernel.Plans]:
@@ -241,13 +282,17 @@ class Search:
         known: tuple[int, int],
         beam: int | None,
         deadline: float,
+        most: int | None,
     ) -> Stage:
         found = self._room(1 << 14)
-        first = count = 0
+        first = count = looks = 0
         cut = np.inf
         while first < len(blocks.times):
             if time.monotonic() > deadline:
                 raise OutOfTimeError
+            if looks == most:
+                raise _TooMuchError
+            looks += 1
             after, count = kernel.expand(
                 node, blocks, first, WORK, plans, self.lattice.ratios, *known, cut, found, count
             )
@@ -309,6 +354,23 @@ def arranged(order: int, trips: dict[str, int]) -> list[str]:
     return [loop for part in parts for loop in part if trips[loop] > 1]
 
 
+def _searches(
+    layer: Layer,
+    machine: HierarchyMachine,
+    minimise: str,
+    level: str,
+    deadline: float,
+    at_most: Mapping[str, int] | None,
+) -> list[Search]:
+    """Return a search for each choice of what is held, that with the lowest bound first."""
+    found = []
+    for kept in machine.choices:
+        if time.monotonic() > deadline:
+            raise OutOfTimeError
+        found.append(Search(Tables(layer, machine.keeping(kept), minimise, level, at_most), kept))
+    return sorted(found, key=lambda search: search.least)
+
+
 def best_plan(
     layer: Layer,
     machine: HierarchyMachine,
@@ -317,6 +379,7 @@ def best_plan(
     deadline: float = float("inf"),
     at_most: Mapping[str, int] | None = None,
     *,
+    start: BestPlan | None = None,
     quick: bool = False,
 ) -> BestPlan | None:
     """Return the best plan of a layer, None where none fits.
@@ -329,8 +392,10 @@ def best_plan(
         ``time.monotonic()`` after which the best plan so far is returned, not as proven.
     at_most
         What a plan may cost, of accesses, cycles and energy.
+    start
+        A plan that is known, within what it may cost.
     quick
-        Whether the first pass is enough, which proves nothing.
+        Whether to leave out a proof that takes long.
 
     Raises
     ------
@@ -339,20 +404,26 @@ def best_plan(
     """
     if Lattice(layer).many > MOST:
         raise OutOfTimeError
-    searches = []
-    for kept in machine.choices:
-        tables = Tables(layer, machine.keeping(kept), minimise, level, at_most)
-        searches.append((tables.least(), Search(tables, kept)))
-    searches.sort(key=lambda pair: pair[0])
-    best: BestPlan | None = None
-    for beam in (BEAM,) if quick else (BEAM, None):
-        for least, search in searches:
-            if best is not None and least >= best.value:
-                break  # as no plan is better of those that hold this, or of later ones
-            try:
-                best = search.improved(best, beam, deadline)
-            except OutOfTimeError:
-                if best is None:
-                    raise
-                return best._replace(proven=False)
-    return best._replace(proven=False) if quick and best is not None else best
+    best = start
+    try:
+        left = _searches(layer, machine, minimise, level, deadline, at_most)
+        for beam, most in PASSES:
+            for search in left:
+                if search.can_better(best):
+                    best = search.improved(best, beam, deadline)
+            if quick and most is None:
+                break
+            left, each = [], left
+            for search in each:
+                try:
+                    if search.can_better(best):
+                        best = search.improved(best, None, deadline, most)
+                except _TooMuchError:
+                    left.append(search)
+            if not left:
+                break
+    except OutOfTimeError:
+        if best is None:
+            raise
+        return best._replace(proven=False)
+    return best if best is None else best._replace(proven=not left)
