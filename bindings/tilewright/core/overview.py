@@ -37,6 +37,32 @@ class Column(NamedTuple):
     summed: bool = False
 
 
+class Decisions(NamedTuple):
+    """What a plan decides for each part, as a table.
+
+    Attributes
+    ----------
+    right
+        Of each column, whether its cells stand to the right.
+    note
+        Which parts are left out of the lines; nothing where none is.
+    """
+
+    header: tuple[str, ...]
+    lines: list[tuple[str, ...]]
+    right: tuple[bool, ...]
+    note: str = ""
+
+
+def said_once(lines: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return lines without the first two cells where they are those of the line before."""
+    befores: list[tuple[str, ...]] = [(), *lines]
+    return [
+        ("", "", *line[2:]) if line[:2] == before[:2] else line
+        for line, before in zip(lines, befores[:-1], strict=True)
+    ]
+
+
 class LeftOut(NamedTuple):
     """A layer whose cost the plan does not count.
 
@@ -157,6 +183,7 @@ class Overview:
     lines: Sequence[Mapping[str, Cell]] = ()
     costs: Mapping[str, int] = field(default_factory=dict)
     bounds: Mapping[str, int] = field(default_factory=dict)
+    decisions: Decisions | None = None
     left_out: Sequence[LeftOut] = ()
     roof: Roof | None = None
     points: Sequence[Point] = ()

@@ -30,6 +30,7 @@ from tilewright.tiling.operations.units import bits_of
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 from tilewright.tiling.summary import table
+from tilewright.tiling.tiles import every_layer
 
 OPERANDS = {"kernels": "weights", "partial": "partial sums"}
 """What operands are called where their keys do not tell."""
@@ -54,6 +55,7 @@ def overview(problem: Problem, plan: Plan, report: dict[str, Any]) -> Overview:
         lines=told.lines or [layer.line(shares) for layer in shown.layers],
         costs={} if alone else costs,
         bounds={} if alone else bounds,
+        decisions=every_layer(problem, plan),
         left_out=_left_out(problem),
         roof=shown.roof,
         points=[
