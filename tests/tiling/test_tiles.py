@@ -54,7 +54,7 @@ def solved(kind: str) -> tuple[Instance, Result]:
 
 @pytest.mark.parametrize("kind", MACHINES)
 def test_tiles_are_those_of_the_schedule(kind: str) -> None:
-    """Each size in the table is one that the emitted schedule has for that memory, and the other way round."""
+    """Each size in the table is the one that the emitted schedule has for that memory."""
     instance, result = solved(kind)
     found = every_layer(instance.problem, result.plan)
     assert found is not None
