@@ -198,7 +198,10 @@ class _Executed:
         if report.numeric is None:
             return [Finding("numbers", "told", "not checked: there is nothing to compare")]
         told = "equal to the reference" if report.numeric else "differ from the reference"
-        return [verdict("numbers", report.numeric, told)]
+        left = (
+            f"; not computed: {', '.join(dict.fromkeys(report.not_computed))}" if report.not_computed else ""
+        )
+        return [verdict("numbers", report.numeric, told + left)]
 
     def _report(self, report: Report) -> Finding:
         """Compare the report of the file with that of the simulation."""
@@ -274,7 +277,7 @@ def _recheck(instance: Instance, result: Result, plan: Any, clock: _Clock) -> li
 def _begins_front(
     instance: Instance, bound: int | None, plan: Any, rechecked: list[Finding]
 ) -> Finding | None:
-    """Return that a front proves the bound with which it begins, where all of it was found anew; else None."""
+    """Return that a front proves the bound with which it begins, if all of it was found anew; else None."""
     complete = bool(rechecked) and all(finding.state == "verified" for finding in rechecked)
     if not complete or catalogue.room(instance.room).objective(instance.problem, plan) != bound:
         return None

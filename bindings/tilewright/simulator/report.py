@@ -243,6 +243,7 @@ class Report:
     sequential: Timeline | None = None
     overlapped: Timeline | None = None
     numeric: bool | None = None
+    not_computed: tuple[str, ...] = ()
     most_loads: dict[str, int] = field(default_factory=dict)
     lockstep: Timeline | None = None
     scheduled: Timeline | None = None

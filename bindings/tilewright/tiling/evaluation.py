@@ -201,17 +201,18 @@ def _execute(problem: Problem, plan: Plan, options: dict[str, Any]) -> Report:
         reports.append(executed[key])
     report = Report.chain([name for name, _ in problem.parts], reports)
     report.numeric = _numeric(problem, reports)
+    report.not_computed = tuple(reason for one in reports for reason in one.not_computed)
     if problem.traded and report.violation is None:
         report.facts |= _summed(problem, problem.traded, [one.facts["front"] for one in reports])
     return report
 
 
 def _numeric(problem: Problem, reports: list[Report]) -> bool | None:
-    """Whether all layers computed the right numbers; operations move theirs, but do not compute them."""
+    """Whether all layers computed the right numbers, and all operations that are computed."""
     found = [
         report.numeric
         for (_, part), report in zip(problem.parts, reports, strict=True)
-        if part.operation is None and report.violation is None
+        if report.violation is None and (part.operation is None or report.numeric is not None)
     ]
     return None if None in found or not found else all(found)
 
@@ -483,9 +484,9 @@ def numeric_elements(problem: Problem) -> int:
         return sum(prod(shape) for shape in shapes)
 
     layers = [part.one_layer for _, part in problem.parts if part.operation is None]
-    if problem.machine.kind == "hierarchy" and max(layer.macs for layer in layers) > MOST_MACS:
+    if problem.machine.kind == "hierarchy" and max((layer.macs for layer in layers), default=0) > MOST_MACS:
         return MAX_NUMERIC_ELEMENTS + 1  # which is executed MAC by MAC
-    return max(map(elements, layers))
+    return max(map(elements, layers), default=0)
 
 
 def most_values(problem: Problem) -> int:
