@@ -103,12 +103,21 @@ class Point(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """Bytes of an operand that a layer moves from and to the outermost memory, and the least of any plan."""
+    """Bytes of an operand that a layer moves from and to the outermost memory.
+
+    Attributes
+    ----------
+    least_bytes
+        The least of any plan.
+    simple_bytes
+        What a simple plan moves, None where none is told (`Overview.simple`).
+    """
 
     name: str
     operand: str
     moved_bytes: float
     least_bytes: float
+    simple_bytes: float | None = None
 
 
 class Moved(NamedTuple):
@@ -173,6 +182,8 @@ class Overview:
     costs, bounds
         Of each part by its name the objective, and the bound on it that needs no search; nothing where
         parts do not add up to the whole.
+    simple
+        What the simple plan is that traffic is compared with: its name, and how it is made.
     picture
         Whether the room's own sheet shows what is not shown here.
     """
@@ -188,6 +199,7 @@ class Overview:
     roof: Roof | None = None
     points: Sequence[Point] = ()
     traffic: Sequence[Traffic] = ()
+    simple: tuple[str, str] | None = None
     memories: Sequence[Moved] = ()
     spans: Sequence[Span] = ()
     graph: Sequence[GraphNode] = ()
