@@ -242,7 +242,8 @@ def chromium() -> Iterator[Browser]:
 
 
 FIRST = (
-    "return [...document.querySelectorAll('table.sortable:not(.wrapped) tbody tr')].map(row => row.cells[0].textContent)"
+    "return [...document.querySelectorAll('table.sortable:not(.wrapped) tbody tr')]"
+    ".map(row => row.cells[0].textContent)"
 )
 CYCLES = (
     "[...document.querySelectorAll('table.sortable:not(.wrapped) thead tr:last-child th')]"
