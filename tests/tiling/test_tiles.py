@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -149,6 +150,22 @@ def test_the_table_is_on_the_picture_and_in_the_summary(kind: str) -> None:
     assert cells <= set(written(figure))
     assert all(cell in result.summary() for cell in cells)
     assert all(cell in result._repr_html_() for cell in cells if "&" not in cell)
+
+
+def test_the_tile_of_a_layer_on_an_npu_is_on_its_picture() -> None:
+    instance = parse({"room": "tiling", "name": "x", "layer": CONV, "machine": MACHINES["npu"]})
+    result = solve(instance, time_limit=20)
+    report = catalogue.room("tiling").simulate(instance.problem, result.plan)
+    figure = sheet(instance.problem, result.plan, report)
+    check_fits(figure)
+    found = decisions(instance.problem, result.plan, report.summary())
+    assert found is not None and {*found.header, *found.lines[0]} - {""} <= set(written(figure))
+
+
+def test_a_plan_that_was_not_executed_has_its_tiles() -> None:
+    _, result = solved("dsp")
+    told = replace(result, report=None, simulated=False).summary()
+    assert "max_pool 2x2" in told and "a (+1)" in told
 
 
 def test_columns_of_a_drawn_table_do_not_touch() -> None:

@@ -151,9 +151,10 @@ class Result:
 
     def _decisions(self) -> Decisions | None:
         """Return the table of what the plan decides; None where its room has none."""
-        if self.report is None or self.report["violation"] or self.problem is None or self.plan is None:
+        refused = self.report is not None and self.report["violation"]
+        if refused or self.problem is None or self.plan is None:
             return None
-        return room_of(self.problem).decisions(self.problem, self.plan, self.report)
+        return room_of(self.problem).decisions(self.problem, self.plan, self.report or {})
 
     def _proven_by(self) -> str:
         """Say what proves the bound: a method, or a bound with its parameters."""

@@ -83,13 +83,14 @@ def decided(decisions: Decisions) -> list[str]:
     lines = said_once(decisions.lines)
     widths = [max(map(len, column)) for column in zip(decisions.header, *lines, strict=True)]
     cells = [
-        [
-            cell.rjust(width) if right else cell
+        "  ".join(
+            cell.rjust(width) if right else cell.ljust(width)
             for cell, width, right in zip(line, widths, decisions.right, strict=True)
-        ]
+        ).rstrip()
         for line in (decisions.header, *lines)
     ]
-    return aligned(cells[1:], cells[0]) + [decisions.note] * bool(decisions.note)
+    rule = "  ".join("-" * width for width in widths)
+    return [cells[0], rule, *cells[1:], *([decisions.note] if decisions.note else [])]
 
 
 def text(rows: Rows, table: Sequence[Sequence[str]], decisions: Decisions | None = None) -> str:

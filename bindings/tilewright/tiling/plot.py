@@ -183,7 +183,12 @@ def _layer_sheet(problem: Problem, plan: Plan, report: Report, title: str | None
     nest = _nest(problem)
     upper = 3.6 if dsp else 2.1
     bottom = top + upper + 0.75
-    figure = page.create(SHEET_WIDTH, bottom + (1.75 if problem.machine.kind != "hierarchy" else -0.5))
+    height = bottom + (1.75 if problem.machine.kind != "hierarchy" else -0.5)
+    # The drawings show the tile of a DSP and of a hierarchy.
+    table = _tiles(problem, plan, report) if problem.machine.kind == "npu" else None
+    figure = page.create(SHEET_WIDTH, height + (0.5 + table.height if table else 0.0))
+    if table:
+        table.draw(page.axes(0.3, height + 0.2, table.width, table.height), "(c) Tile")
     right = LEFT + 0.75
     if nest is not None and isinstance(layer, DspPlan):
         plane = page.axes(LEFT, top, 3.0, upper - 0.25)

@@ -73,18 +73,19 @@ def decisions(
     Parameters
     ----------
     report
-        The summary of the plan's report.
+        The summary of the plan's report; nothing of a plan that was not executed.
     most
         How many lines there may be: of more, those of the layers that take longest are kept.
     """
     if problem.traded or plan.front:
         return None
     groups: dict[tuple[int, Any], _Alike] = {}
-    records = report.get("layers") or [report]
+    records = report.get("layers") or [report] * len(problem.parts)
     for (name, part), one, record in zip(problem.parts, plan.layers, records, strict=True):
         alike = groups.setdefault((id(part), one), _Alike([], list(_lines(part, one)), []))
         alike.names.append(name or "layer")
-        alike.times.append(record["facts"].get("cycles", record["facts"].get("time_ps", 0)))
+        facts = record.get("facts", {})
+        alike.times.append(facts.get("cycles", facts.get("time_ps", 0)))
     every = list(groups.values())
     kept = _longest(every, most)
     return _table([line for each in kept for line in each.named()], _notes(problem, every, kept))
