@@ -953,7 +953,7 @@ def test_a_network_is_imported_and_solved_with_its_operations(tilewright: Run, t
         "made.toml",
     ]
     solved = tilewright("solve", "made-tiling.toml", "-o", "r.json")
-    assert solved.returncode == 0 and "1 operations, 1 different" in solved.stdout
+    assert solved.returncode == 0 and "1 operation, 1 different" in solved.stdout
     assert tilewright("check", "made-tiling.toml", "r.json").returncode == 0
 
 

@@ -188,3 +188,19 @@ def test_check_and_simulate_compare_the_numbers_of_a_network() -> None:
     numbers = next(each for each in tw.check(instance, result) if each.what == "numbers")
     assert numbers.state == "verified"
     assert numbers.detail == "equal to the reference; not computed: softmax has no exact form in integers"
+
+
+def test_operations_are_computed_beside_layers_that_are_too_large() -> None:
+    """A hierarchy executes layers MAC by MAC; those of a network with a large one are named, not computed."""
+    layers = [
+        {"name": "first", "input": [16, 18, 18], "kernels": 16, "kernel": [3, 3]},
+        {"name": "pool", "kind": "pool", "input": [16, 16, 16], "kernel": [2, 2], "stride": [3, 3]},
+    ]
+    levels = [{"name": "dram"}, {"name": "buffer", "capacity_bytes": 4000}]
+    machine = {"kind": "hierarchy", "levels": levels, "vector_ops_per_cycle": 4}
+    problem = Problem.model_validate({"network": {"layers": layers}, "machine": machine})
+    instance = Instance("tiling", "numbers", "", problem, digest("tiling", problem))
+    result = tw.solve(instance, time_limit=20)
+    numbers = next(each for each in tw.check(instance, result) if each.what == "numbers")
+    assert numbers.detail.endswith("not computed: layers, as there are some of more than 100,000 MACs")
+    assert numbers.state == "verified"

@@ -339,8 +339,7 @@ def least_bytes(layer: Layer | Operation, bits: Mapping[str, int]) -> dict[str, 
     not count.
     """
     if isinstance(layer, Operation):
-        read = layer.batch * sum(map(prod, layer.inputs)) + layer.parameters
-        moved = {"input": read, "output": layer.batch * prod(layer.output)}
+        moved = {"input": layer.least_read, "output": layer.batch * prod(layer.output)}
         return {kind: count * bits[kind] / 8 for kind, count in moved.items()}
     images, channels, *plane = layer.input_shape
     before = layer.padding[0], layer.padding[2]

@@ -608,7 +608,7 @@ def _least_traffic(problem: Problem) -> dict[str, int]:
         return {
             name: nest_of(part.one_layer, machine).compulsory
             if part.operation is None
-            else part.operation.elements
+            else part.operation.least
             for name, part in problem.parts
         }
     return _bounds(problem) if machine.kind == "npu" and problem.minimise == "accesses" else {}

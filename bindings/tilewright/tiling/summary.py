@@ -49,7 +49,8 @@ def _counts(problem: Problem) -> str:
     for are, what in ((False, ""), (True, " operations")):
         parts = [part for _, part in problem.parts if (part.operation is not None) == are]
         if parts:
-            told.append(f"{len(parts)}{what}, {len({id(part) for part in parts})} different")
+            called = what if len(parts) > 1 else what.removesuffix("s")
+            told.append(f"{len(parts)}{called}, {len({id(part) for part in parts})} different")
     return "; ".join(told)
 
 

@@ -108,7 +108,7 @@ def _facts(problem: LayerProblem, walk: Walk, costs: Costs) -> dict[str, Any]:
         "tiles": walk.steps,
         "buffers": walk.buffers,
         "work": operation.work,
-        "least_accesses": operation.elements,
+        "least_accesses": operation.least,
         "limited_by": unit(problem.machine, operation).limited_by(costs),
     }
     names = COSTS[problem.machine.kind]
