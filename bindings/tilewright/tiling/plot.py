@@ -140,7 +140,7 @@ def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None
 def _described(problem: Problem) -> str:
     """Say what is tiled, and on what."""
     if problem.network is not None:
-        layers = f"{len(problem.parts)} layers"
+        layers = _counted(problem)
         what = f"{problem.network.name}, {layers}" if problem.network.name else f"network of {layers}"
         batch = next((part.one_layer.batch for _, part in problem.parts if part.operation is None), 1)
     else:
@@ -159,6 +159,13 @@ def _described(problem: Problem) -> str:
             if layer.groups > 1:
                 what += f", {layer.groups:,} channel groups"
     return what + (f", batch of {batch}" if batch > 1 else "")
+
+
+def _counted(problem: Problem) -> str:
+    """Return how many layers and operations between them a network has."""
+    operations = sum(part.operation is not None for _, part in problem.parts)
+    many = {"layer": len(problem.parts) - operations, "operation": operations}
+    return ", ".join(f"{count} {what}{'s' * (count != 1)}" for what, count in many.items() if count)
 
 
 def _page(problem: Problem, report: Report, numbers: Sequence[str], title: str | None) -> Sheet:
