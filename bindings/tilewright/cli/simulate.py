@@ -153,5 +153,5 @@ def _print_totals(report: Any, clock: str, numeric: bool) -> None:
     elif numeric and report.valid:
         rows.append(("numbers", "not compared: there are too many, or there is nothing to compare"))
     if report.not_computed:
-        rows.append(("not computed", ", ".join(dict.fromkeys(report.not_computed))))
+        rows.append(("not computed", "; ".join(dict.fromkeys(report.not_computed))))
     print_table(rows)

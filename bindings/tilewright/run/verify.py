@@ -199,7 +199,7 @@ class _Executed:
             return [Finding("numbers", "told", "not checked: there is nothing to compare")]
         told = "equal to the reference" if report.numeric else "differ from the reference"
         left = (
-            f"; not computed: {', '.join(dict.fromkeys(report.not_computed))}" if report.not_computed else ""
+            f"; not computed: {'; '.join(dict.fromkeys(report.not_computed))}" if report.not_computed else ""
         )
         return [verdict("numbers", report.numeric, told + left)]
 
