@@ -45,6 +45,9 @@ NETWORK = {
     ]
 }
 
+OUTPUTS = {"maps": 6, "rows": 3, "columns": 8}
+"""Of the pool."""
+
 
 @cache
 def definitions() -> dict[str, Any]:
@@ -221,6 +224,24 @@ def test_pipelines_and_fused_groups_by_name() -> None:
         *_, (_, height, width) = (found["operations"][each]["output"] for each in group["operations"])
         for size, many, each in zip((height, width), group["tiles"], ("rows", "columns"), strict=True):
             assert (many - 1) * group["tile"][each] < size <= many * group["tile"][each]
+
+
+@pytest.mark.parametrize("kind", MACHINES)
+def test_operations_between_layers_have_their_tiles(kind: str) -> None:
+    """They stand beside the layers, each with what it costs; all together cost the objective."""
+    machine = {**MACHINES[kind], "vector_ops_per_cycle": 2}
+    instance = parse({"room": "tiling", "network": NETWORK, "machine": machine})
+    result = solve(instance, time_limit=20)
+    found = printed(instance, result.plan)
+    assert list(found["layers"]) == ["first", "depthwise", "last"]
+    assert list(found["operations"]) == ["pool"] and not found["left_out"]
+    pool = found["operations"]["pool"]
+    assert pool["shape"]["reads"] == ["first"] and pool["on"] == "vector"
+    tile = pool["tile"]
+    assert pool["tiles"] == 2 * prod(-(-size // tile[name]) for name, size in OUTPUTS.items())
+    parts = [*found["layers"].values(), pool]
+    counted = "duration_ps" if kind == "npu" else "accesses_elements"
+    assert sum(part["costs"][counted] for part in parts) == found["objective"]
 
 
 def test_what_has_no_schedule_is_refused() -> None:

@@ -901,25 +901,36 @@ def test_any_network_survives_its_file(found: Network) -> None:
 
 
 @pytest.mark.parametrize(
-    ("room", "machine", "count"),
-    [("tiling", "idsp", 18), ("grouping", "steps.toml", 18), ("allocation", "array.toml", 1)],
+    ("room", "machine", "layers", "count"),
+    [
+        ("tiling", "idsp", False, 1),
+        ("tiling", "idsp", True, 19),
+        ("grouping", "steps.toml", False, 18),
+        ("grouping", "steps.toml", True, 18),
+        ("allocation", "array.toml", False, 1),
+    ],
 )
 def test_instances_of_rooms(
-    room: str, machine: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    room: str, machine: str, layers: bool, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("steps.toml").write_text("group_size = 9\n")
     Path("array.toml").write_text("array = [8, 8]\nclock_mhz = 50\n")
     found = network(light("squeezenet"))
-    files = instance_files(found, room, machine)
+    files = instance_files(found, room, machine, layers=layers)
     assert len(files) == count
     written = write(Path("out"), files | network_file(found))
     assert written[-1] == Path("out/light_squeezenet.toml")
     instances = [read(path) for path in written[:-1]]
     assert {instance.room for instance in instances} == {room}
     assert len({instance.name for instance in instances}) == count
-    if room != "allocation":
-        assert [instance.problem.layer for instance in instances] == list(unique(found))
+    if room != "grouping":
+        assert [layer.name for layer in instances[-1].problem.network.layers] == [
+            layer.name for layer in coarse(found).layers
+        ]
+    if room == "grouping" or layers:
+        single = [instance.problem.layer for instance in instances[: len(unique(found))]]
+        assert single == list(unique(found))
         text = (tmp_path / "out" / "light_squeezenet-fire2-expand1x1.toml").read_text()
         assert text.startswith("# 2 equal layers: fire2/expand1x1, fire3/expand1x1\n")
         assert 'source = "layer fire2/expand1x1 of light_squeezenet.onnx, an ONNX file of onnx-caffe2' in text
@@ -930,11 +941,27 @@ def test_instances_of_rooms(
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
+def test_a_network_is_imported_and_solved_with_its_operations(tilewright: Run, tmp_path: Path) -> None:
+    nodes = [N("Conv", ["x", "w"], ["a"]), N("MaxPool", ["a"], ["b"], kernel_shape=[2, 2], strides=[2, 2])]
+    onnx.save(model(nodes, [weight("w", 6, 4, 3, 3)]), tmp_path / "made.onnx")
+    (tmp_path / "dsp.toml").write_text('kind = "dsp"\nmemory_bytes = 4096\nvector_ops_per_cycle = 8\n')
+    done = tilewright("import", "made.onnx", "-o", ".", "--room", "tiling", "--machine", "dsp.toml")
+    assert done.returncode == 0 and "2 files" in done.stdout, done.stderr
+    assert sorted(path.name for path in tmp_path.glob("made*")) == [
+        "made-tiling.toml",
+        "made.onnx",
+        "made.toml",
+    ]
+    solved = tilewright("solve", "made-tiling.toml", "-o", "r.json")
+    assert solved.returncode == 0 and "1 operation, 1 different" in solved.stdout
+    assert tilewright("check", "made-tiling.toml", "r.json").returncode == 0
+
+
 def test_a_network_is_imported_and_a_layer_of_it_solved(tilewright: Run, tmp_path: Path) -> None:
-    options = ("-o", "made/here", "--room", "tiling", "--machine", "idsp")
+    options = ("-o", "made/here", "--room", "tiling", "--machine", "idsp", "--layers")
     done = tilewright("import", str(light("zfnet512")), *options)
     assert done.returncode == 0, done.stderr
-    for told in ("map lrn", "1,481,727,008", "87,250,536", "point-wise fusion", "7 unique", "8 files"):
+    for told in ("map lrn", "1,481,727,008", "87,250,536", "point-wise fusion", "7 unique", "9 files"):
         assert told in done.stdout
     solved = tilewright("solve", "made/here/light_zfnet512-gpu_0-conv3.toml", "-o", "r.json")
     assert solved.returncode == 0 and "optimal" in solved.stdout
@@ -967,12 +994,14 @@ def test_json_says_what_the_table_says(tilewright: Run, tmp_path: Path) -> None:
         (["net.onnx", "--input", "=1"], "'=1' is not like data=1,3,224,224"),
         (["net.onnx", "--room", "tiling"], "--machine: goes with --room"),
         (["net.onnx", "--machine", "idsp"], "--machine = 'idsp': goes with --room"),
+        (["net.onnx", "--layers"], "--layers: goes with --room"),
+        (["made.onnx", "--room", "fusion", "--machine", "dnnvm-zu2", "--layers"], "takes whole networks"),
         (["none.onnx"], "none.onnx: network = 'none.onnx': no such file"),
         (["made.onnx", "--room", "tiling", "--machine", "none"], "must be a .toml file or one of: "),
         (["made.onnx", "--room", "tiling", "--machine", "none.toml"], "no such file"),
         (["made.onnx", "--room", "dining", "--machine", "idsp"], "unknown room 'dining'; there are: "),
         (["made.onnx", "--room", "grouping", "--machine", "idsp"], "'dsp': made-conv: unknown key"),
-        (["made.onnx", "--room", "tiling", "--machine", "small.toml"], "made-conv: "),
+        (["made.onnx", "--room", "tiling", "--machine", "small.toml"], "made-tiling: "),
         (["made.onnx", "-o", "made.onnx"], "output = 'made.onnx': cannot be made"),
         (["made.onnx", "-o", "made.onnx/x"], "output = 'made.onnx/x': cannot be made"),
     ],

@@ -88,11 +88,11 @@ CASES = {
     "fusion": ("squeezenet-fire", "layerwise"),
 }
 CHARTS = {
-    "network on a DSP": ["timeline", "roofline", "traffic", "layers", "graph"],
-    "network on levels": ["timeline", "roofline", "traffic", "layers", "memories", "graph"],
-    "network on an NPU": ["timeline", "roofline", "traffic", "layers", "graph"],
-    "layer on a DSP": ["roofline", "traffic", "picture"],
-    "layer on levels": ["roofline", "traffic", "memories", "picture"],
+    "network on a DSP": ["tiles", "timeline", "roofline", "traffic", "layers", "graph"],
+    "network on levels": ["tiles", "timeline", "roofline", "traffic", "layers", "memories", "graph"],
+    "network on an NPU": ["tiles", "timeline", "roofline", "traffic", "layers", "graph"],
+    "layer on a DSP": ["tiles", "roofline", "traffic", "picture"],
+    "layer on levels": ["tiles", "roofline", "traffic", "memories", "picture"],
     "front": ["front", "picture"],
     "grouping": ["picture"],
     "allocation": ["picture"],
@@ -255,10 +255,11 @@ def chromium() -> Iterator[Browser]:
 
 
 FIRST = (
-    "return [...document.querySelectorAll('table.sortable tbody tr')].map(row => row.cells[0].textContent)"
+    "return [...document.querySelectorAll('table.sortable:not(.wrapped) tbody tr')]"
+    ".map(row => row.cells[0].textContent)"
 )
 CYCLES = (
-    "[...document.querySelectorAll('table.sortable thead tr:last-child th')]"
+    "[...document.querySelectorAll('table.sortable:not(.wrapped) thead tr:last-child th')]"
     ".find(cell => cell.textContent.startsWith('cycles'))"
 )
 FILTER = """

@@ -132,7 +132,9 @@ def test_the_simulator_counts_what_the_closed_form_says(
         assert (report.violation is None) == (violation(problem, one) is None)
         if report.violation is None:
             assert kind_of(problem).measured_objective(problem, report) == objective(problem, one)
-            assert report.accesses >= problem.one_operation.elements - _skipped(problem.one_operation)
+            operation = problem.one_operation
+            assert operation.least == operation.elements - _skipped(operation) <= report.accesses
+            assert report.facts["least_accesses"] == operation.least
 
 
 def _skipped(operation: Operation) -> int:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from math import inf
 from pathlib import Path
@@ -22,7 +24,12 @@ from matplotlib.figure import Figure
 from picture_checks import check_fits
 from test_tiling_cli import MACHINE, NETWORK, write  # noqa: F401
 
+from tilewright.core import catalogue
 from tilewright.core.front import undominated
+from tilewright.run import claims
+from tilewright.run.instance import parse
+from tilewright.run.solve import solve
+from tilewright.run.verify import check
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import NamedLayer, Network
 from tilewright.tiling import (
@@ -320,6 +327,27 @@ def test_a_network_s_front_is_solved_and_checked(tilewright, write, tmp_path) ->
     assert checked.returncode == 1
     assert [line.split()[1] for line in checked.stdout.splitlines() if line.startswith("WRONG")] == ["report"]
     assert re.search("ok +front", checked.stdout)
+
+
+def test_a_front_is_found_anew_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search that shows that it is complete proves the bound with which it begins, too."""
+    instance = parse(
+        {"room": "tiling"} | tomllib.loads(NETWORK + MACHINE) | {"objective": {"minimise": "pareto"}}
+    )
+    result = solve(instance, time_limit=20)
+    assert result.status == "optimal" and result.bound is not None
+    assert result.bound > catalogue.room("tiling").best_bound(instance.problem).value
+    asked: list[str] = []
+    prove = claims.prove
+    monkeypatch.setattr(claims, "prove", lambda *of: asked.append(of[1].what) or prove(*of))
+    found = {finding.what: finding for finding in check(instance, result)}
+    assert found["bound"].state == found["front"].state == "verified"
+    assert "begins with it" in found["bound"].detail and not asked
+    # A bound is put to a method as before where the front that is claimed is not the one that is found.
+    first = Plan(result.plan.split()[0].layers[:1], front=True)
+    shorter = replace(result, plan=Plan((first, *result.plan.layers[1:])))
+    found = {finding.what: finding for finding in check(instance, shorter)}
+    assert found["front"].state == "refuted" and found["bound"].state == "verified" and asked == ["bound"]
 
 
 def facts_without_a_point(report: dict[str, Any]) -> dict[str, Any]:

@@ -17,9 +17,10 @@ from tilewright.spec.errors import InputError
 @click.command(name="import")
 @click.argument("network", type=click.Path())
 @click.option("-o", "--output", type=click.Path(), required=True, metavar="DIR", help="Folder for the files.")
-@click.option("--room", default=None, metavar="ROOM", help="Also write instances of this room.")
+@click.option("--room", default=None, metavar="ROOM", help="Also write an instance of this room.")
+@click.option("--machine", default=None, metavar="FILE", help="Its machine: a file or a bundled one's name.")
 @click.option(
-    "--machine", default=None, metavar="FILE", help="Their machine: a file or a bundled one's name."
+    "--layers", is_flag=True, help="Also write an instance of each layer that differs from all others."
 )
 @SIZES
 @ALLOW_UNKNOWN
@@ -29,18 +30,23 @@ def import_(
     output: str,
     room: str | None,
     machine: str | None,
+    layers: bool,
     sizes: tuple[tuple[str, tuple[int, ...]], ...],
     allow_unknown: bool,
     as_json: bool,
 ) -> None:
-    """Turn a NETWORK in ONNX into a network file, and into instances of a room."""
+    """Turn a NETWORK in ONNX into a network file, and into an instance of a room."""
     from tilewright import importing
     from tilewright.importing import files
 
     if (room is None) != (machine is None):
         raise InputError("--machine", machine, "goes with --room, and --room with it")
+    if layers and room is None:
+        raise InputError("--layers", None, "goes with --room and --machine")
     found = importing.network(network, dict(sizes), allow_unknown=allow_unknown)
-    texts = {} if room is None or machine is None else files.instance_files(found, room, machine)
+    texts: dict[str, str] = {}
+    if room is not None and machine is not None:
+        texts = files.instance_files(found, room, machine, layers=layers)
     inputs: list[str | Path] = [network]
     if machine is not None:
         inputs.append(files.machine_file(machine))

@@ -57,6 +57,8 @@ def simulate(
             _print_steps(report.per_step(), steps, clock)
             if report.valid and report.sequential is None and report.scheduled is None:
                 _print_summary(problem.problem, report.summary())
+            if report.valid:
+                _print_decisions(problem.problem, answer.plan, report.summary())
             _print_totals(report, clock, numeric)
             for path in saving.written:
                 click.echo(f"written: {path}")
@@ -74,6 +76,16 @@ def _print_summary(problem: Any, summary: dict[str, Any]) -> None:
         print_table(table[1:], table[0])
         click.echo()
     print_table(room.rows(problem, summary))
+
+
+def _print_decisions(problem: Any, plan: Any, summary: dict[str, Any]) -> None:
+    """Print what a plan decides, where its room has a table of that."""
+    from tilewright.core.room import room_of
+    from tilewright.run.summary import decided
+
+    table = room_of(problem).decisions(problem, plan, summary)
+    if table is not None:
+        click.echo("\n".join([*decided(table), ""]))
 
 
 def _amounts(counts: dict[str, int]) -> str:
@@ -140,4 +152,6 @@ def _print_totals(report: Any, clock: str, numeric: bool) -> None:
         )
     elif numeric and report.valid:
         rows.append(("numbers", "not compared: there are too many, or there is nothing to compare"))
+    if report.not_computed:
+        rows.append(("not computed", "; ".join(dict.fromkeys(report.not_computed))))
     print_table(rows)

@@ -37,6 +37,32 @@ class Column(NamedTuple):
     summed: bool = False
 
 
+class Decisions(NamedTuple):
+    """What a plan decides for each part, as a table.
+
+    Attributes
+    ----------
+    right
+        Of each column, whether its cells stand to the right.
+    note
+        Which parts are left out of the lines; nothing where none is.
+    """
+
+    header: tuple[str, ...]
+    lines: list[tuple[str, ...]]
+    right: tuple[bool, ...]
+    note: str = ""
+
+
+def said_once(lines: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return lines without the first two cells where they are those of the line before."""
+    befores: list[tuple[str, ...]] = [(), *lines]
+    return [
+        ("", "", *line[2:]) if line[:2] == before[:2] else line
+        for line, before in zip(lines, befores[:-1], strict=True)
+    ]
+
+
 class LeftOut(NamedTuple):
     """A layer whose cost the plan does not count.
 
@@ -77,12 +103,21 @@ class Point(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """Bytes of an operand that a layer moves from and to the outermost memory, and the least of any plan."""
+    """Bytes of an operand that a layer moves from and to the outermost memory.
+
+    Attributes
+    ----------
+    least_bytes
+        The least of any plan.
+    simple_bytes
+        What a simple plan moves, None where none is told (`Overview.simple`).
+    """
 
     name: str
     operand: str
     moved_bytes: float
     least_bytes: float
+    simple_bytes: float | None = None
 
 
 class Moved(NamedTuple):
@@ -147,6 +182,8 @@ class Overview:
     costs, bounds
         Of each part by its name the objective, and the bound on it that needs no search; nothing where
         parts do not add up to the whole.
+    simple
+        What the simple plan is that traffic is compared with: its name, and how it is made.
     picture
         Whether the room's own sheet shows what is not shown here.
     """
@@ -157,10 +194,12 @@ class Overview:
     lines: Sequence[Mapping[str, Cell]] = ()
     costs: Mapping[str, int] = field(default_factory=dict)
     bounds: Mapping[str, int] = field(default_factory=dict)
+    decisions: Decisions | None = None
     left_out: Sequence[LeftOut] = ()
     roof: Roof | None = None
     points: Sequence[Point] = ()
     traffic: Sequence[Traffic] = ()
+    simple: tuple[str, str] | None = None
     memories: Sequence[Moved] = ()
     spans: Sequence[Span] = ()
     graph: Sequence[GraphNode] = ()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from tilewright.core.bounds import Bound
 from tilewright.core.machines import MachineReading
-from tilewright.core.overview import Overview, of_table
+from tilewright.core.overview import Decisions, Overview, of_table
 from tilewright.core.portfolio import Portfolio
 from tilewright.simulator import Report
 from tilewright.spec.errors import InputError
@@ -132,6 +132,10 @@ class Room(Protocol[ProblemT, PlanT]):
 
     def table(self, problem: ProblemT, report: dict[str, Any]) -> list[tuple[str, ...]] | None:
         """Return a header and a line for each part of a plan, or None where there are no parts."""
+        return None
+
+    def decisions(self, problem: ProblemT, plan: PlanT, report: dict[str, Any]) -> Decisions | None:
+        """Return a table of what a plan decides, from it and the summary of its report, or None."""
         return None
 
     def records(self, problem: ProblemT, report: dict[str, Any]) -> list[dict[str, Any]]:

@@ -28,41 +28,56 @@ def network_file(network: Network) -> dict[str, str]:
     return {f"{network.name}.toml": _text(network_table(network))}
 
 
-def instance_files(network: Network, room: str, machine: str) -> dict[str, str]:
+def instance_files(network: Network, room: str, machine: str, *, layers: bool = False) -> dict[str, str]:
     """Return the texts of instances of a room, by the files' names.
 
-    A room that takes single layers gets one for each that differs from all before it, any other one for the
-    whole network. What costs nothing is fused.
+    A room that takes networks gets one for the whole network, with the operations between its layers. A room
+    that takes single layers alone gets one for each that differs from all before it. What costs nothing is
+    fused.
 
     Parameters
     ----------
     machine
         A file with the table of a machine, or the name of a bundled one.
+    layers
+        Also return instances of the layers where the room takes both.
 
     Raises
     ------
     InputError
         If the room does not take the machine, a layer on it, or the network.
     """
-    module, machine_table, fused = catalogue.room(room), load(machine_file(machine)), coarse(network)
-    if "layer" not in module.problem_type.model_fields:
+    fields = catalogue.room(room).problem_type.model_fields
+    if layers and "layer" not in fields:
+        raise InputError("--layers", room, "this room takes whole networks alone")
+    machine_table, fused = load(machine_file(machine)), coarse(network)
+    files = {}
+    if "layer" in fields and (layers or "network" not in fields):
+        files = _layer_files(fused, network.source, room, machine_table)
+    if "network" in fields:
         table = {
             "room": room,
             "name": f"{network.name}-{room}",
             "network": network_table(fused),
             "machine": machine_table,
         }
-        return {f"{table['name']}.toml": _instance(table)}
-    files, names = {}, UniqueNames()
+        files[f"{table['name']}.toml"] = _instance(table)
+    return files
+
+
+def _layer_files(fused: Network, source: str, room: str, machine: Table) -> dict[str, str]:
+    """Return an instance for each layer that differs from all before it, with the names of its equals."""
+    kinds, files, names = catalogue.room(room).layer_kinds, {}, UniqueNames()
+    names.unique(f"{fused.name}-{room}")  # is the whole network's
     for layer, equal in unique(fused).items():
-        if layer.kind not in module.layer_kinds:
+        if layer.kind not in kinds:
             continue
         table = {
             "room": room,
-            "name": names.unique(f"{network.name}-{equal[0]}".replace("/", "-")),
-            "source": f"layer {equal[0]} of {network.source}",
+            "name": names.unique(f"{fused.name}-{equal[0]}".replace("/", "-")),
+            "source": f"layer {equal[0]} of {source}",
             "layer": _layer_table(layer),
-            "machine": machine_table,
+            "machine": machine,
         }
         alike = f"# {len(equal)} equal layers: {shortened(equal, SHOWN)}\n" if len(equal) > 1 else ""
         files[f"{table['name']}.toml"] = alike + _instance(table)

@@ -33,6 +33,7 @@ from tilewright.plotting.style import (
     text_colour,
     tint,
 )
+from tilewright.plotting.table import PlacedTable
 from tilewright.plotting.text import (
     busy_share,
     byte_unit,
@@ -69,6 +70,7 @@ __all__ = [
     "VERMILION",
     "YELLOW",
     "FactColumns",
+    "PlacedTable",
     "Sheet",
     "add_axes",
     "axes_or_new",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tilewright.core.overview import Front, Moved, Overview, Point, Roof, Span, Traffic
@@ -44,6 +44,10 @@ CONFIG: Spec = {
 THICK, THIN = 34, 15
 """Pixels of a bar with its space, where there are few and where there are many."""
 
+TICK: Spec = {"type": "tick", "color": "var(--ink)", "thickness": 2}
+RING: Spec = {"type": "point", "color": "var(--ink)", "size": 24, "strokeWidth": 1.2}
+"""What marks an amount beside a layer's bar."""
+
 AMOUNTS: Spec = {"format": "~s", "tickCount": 8}
 """An axis of bytes or other large numbers."""
 
@@ -67,9 +71,9 @@ def charts(
     if overview.roof is not None and overview.points:
         found.append(_roofline(overview.roof, overview.points, colours))
     if overview.traffic:
-        found.append(_totals(overview.traffic))
+        found.append(_totals(overview.traffic, overview.simple))
         if len({each.name for each in overview.traffic}) > 1:
-            found.append(_by_layer(overview.traffic))
+            found.append(_by_layer(overview.traffic, overview.simple))
     if len({each.memory for each in overview.memories}) > 1:
         found.append(_memories(overview.memories))
     if overview.front is not None and len(overview.front.points) > 1:
@@ -231,17 +235,21 @@ def _stacking(operands: Sequence[str]) -> list[dict[str, Any]]:
     return [{"calculate": f"indexof({json.dumps(list(operands))}, datum.operand)", "as": "place"}]
 
 
-def _totals(traffic: Sequence[Traffic]) -> Chart:
+def _totals(traffic: Sequence[Traffic], simple: tuple[str, str] | None) -> Chart:
     operands = _in_order((each.operand for each in traffic), OPERANDS)
+    bars = {"this plan": "moved_bytes", "least possible": "least_bytes"}
+    if simple is not None:
+        bars = {simple[0]: "simple_bytes", **bars}
     values = [
         {
             "which": which,
             "operand": operand,
-            "bytes": sum(getattr(each, key) for each in traffic if each.operand == operand),
+            "bytes": sum(getattr(each, key) or 0.0 for each in traffic if each.operand == operand),
         }
-        for which, key in (("least possible", "least_bytes"), ("this plan", "moved_bytes"))
+        for which, key in bars.items()
         for operand in operands
     ]
+    totals = {which: sum(getattr(each, key) or 0.0 for each in traffic) for which, key in bars.items()}
     encoding = {
         "y": _field("which", "nominal", sort=None, axis={"title": None}),
         "x": _field("bytes", axis=AMOUNTS, stack=True),
@@ -253,20 +261,35 @@ def _totals(traffic: Sequence[Traffic]) -> Chart:
             _field("bytes", format=",.0f"),
         ],
     }
+    moved = totals["this plan"]
+    compared = [f"{_megabytes(moved)} with this plan"]
+    if simple is not None:
+        compared.append(f"{_megabytes(totals[simple[0]])} with {simple[0]} ({simple[1]})")
+    ratio = f", of which this plan moves {moved / totals['least possible']:.2f} times" if moved else ""
+    least = f"{_megabytes(totals['least possible'])} at least{ratio}"
     about = (
-        "What crosses the boundary of the chip. The least possible is each input, weight and output once, as "
-        "on a machine whose memory holds a whole layer: no plan that takes layers one by one moves less."
+        f"What crosses the boundary of the chip: {', '.join(compared)}, {least}. The least possible is each "
+        "input, weight and output once, as on a machine whose memory holds a whole layer: no plan that takes "
+        "layers one by one moves less."
     )
-    spec = _spec(values, height=2 * THICK, mark="bar", transform=_stacking(operands), encoding=encoding)
-    return Chart("traffic", "Traffic against the least possible", about, spec)
+    spec = _spec(
+        values, height=len(bars) * THICK, mark="bar", transform=_stacking(operands), encoding=encoding
+    )
+    return Chart("traffic", "Traffic before, after, and at least", about, spec)
 
 
-def _by_layer(traffic: Sequence[Traffic]) -> Chart:
+def _megabytes(size: float) -> str:
+    return f"{size / 1e6:,.3g} MB" if size < 1e9 else f"{size / 1e6:,.0f} MB"
+
+
+def _by_layer(traffic: Sequence[Traffic], simple: tuple[str, str] | None) -> Chart:
     total: dict[str, float] = {}
     least: dict[str, float] = {}
+    before: dict[str, float] = {}
     for each in traffic:
         total[each.name] = total.get(each.name, 0.0) + each.moved_bytes
         least[each.name] = least.get(each.name, 0.0) + each.least_bytes
+        before[each.name] = before.get(each.name, 0.0) + (each.simple_bytes or 0.0)
     largest = set(sorted(total, key=lambda name: -total[name])[:MOST_BARS])
     operands = _in_order((each.operand for each in traffic), OPERANDS)
     values = [
@@ -274,7 +297,6 @@ def _by_layer(traffic: Sequence[Traffic]) -> Chart:
         for each in traffic
         if each.name in largest
     ]
-    marks = [{"layer": name, "bytes": amount} for name, amount in least.items() if name in largest and amount]
     y = _field("layer", "nominal", sort=None, axis={"title": None, "labelLimit": 260})
     layers = [
         {
@@ -292,24 +314,30 @@ def _by_layer(traffic: Sequence[Traffic]) -> Chart:
                 ],
             },
         },
-        {
-            "data": {"values": marks},
-            "mark": {"type": "tick", "color": "var(--ink)", "thickness": 2},
-            "encoding": {
-                "y": y,
-                "x": _field("bytes"),
-                "tooltip": [
-                    _field("layer", "nominal"),
-                    _field("bytes", title="least possible, bytes", format=",.0f"),
-                ],
-            },
-        },
+        _marks({name: least[name] for name in largest}, y, "least possible", TICK),
     ]
+    told = "the tick is the least possible"
+    if simple is not None:
+        layers.append(_marks({name: before[name] for name in largest}, y, simple[0], RING))
+        told += f", the ring what {simple[0]} move"
     rest = f" The {len(largest)} layers with the most of it." if len(largest) < len(total) else ""
-    about = f"Bytes from and to the outermost memory; the tick is the least possible.{rest}"
+    about = f"Bytes from and to the outermost memory; {told}.{rest}"
     return Chart(
         "layers", "Traffic of each layer", about, _spec(values, height=THIN * len(largest), layer=layers)
     )
+
+
+def _marks(amounts: Mapping[str, float], y: Spec, title: str, mark: Spec) -> Spec:
+    """Return a mark in the row of each layer that has an amount."""
+    return {
+        "data": {"values": [{"layer": name, "bytes": amount} for name, amount in amounts.items() if amount]},
+        "mark": mark,
+        "encoding": {
+            "y": y,
+            "x": _field("bytes"),
+            "tooltip": [_field("layer", "nominal"), _field("bytes", title=f"{title}, bytes", format=",.0f")],
+        },
+    }
 
 
 def _memories(memories: Sequence[Moved]) -> Chart:

@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from tilewright.core import catalogue
 from tilewright.core.files import check_writable, write_atomically
-from tilewright.core.overview import Cell, Column, LeftOut, Overview
+from tilewright.core.overview import Cell, Column, Decisions, LeftOut, Overview
 from tilewright.core.version import __version__
 from tilewright.report.charts import charts
 from tilewright.report.drawing import drawn, embedded
@@ -152,6 +152,7 @@ def page(instance: Instance, result: Result, *, findings: Sequence[Finding] | No
             left_out=_by_kind(overview.left_out),
             left_out_layers=overview.left_out,
             table=_table(overview, result),
+            decided=_decided(overview.decisions),
             what=overview.what,
             about=overview.about,
             charts=charts(overview, result.trace, unit),
@@ -288,6 +289,22 @@ def _table(overview: Overview, result: Result) -> Table | None:
         if overview.costs:
             sums[-1] = gap_shown(result.objective, result.bound)
     return Table(groups, columns, cells, sums)
+
+
+def _decided(decisions: Decisions | None) -> Table | None:
+    """Return the table of what a plan decides; tiles are sorted by their size, not by what they cut."""
+    if decisions is None:
+        return None
+
+    def cell(text: str) -> Shown:
+        number = text.partition("/")[0]
+        return Shown(text, int(number) if number.isdigit() else text)
+
+    columns = [
+        Column(str(place), title, "number" if right else "text")
+        for place, (title, right) in enumerate(zip(decisions.header, decisions.right, strict=True))
+    ]
+    return Table([("", len(columns))], columns, [list(map(cell, line)) for line in decisions.lines], None)
 
 
 def _sum(column: Column, lines: Sequence[Mapping[str, Cell]], digits: int) -> str:

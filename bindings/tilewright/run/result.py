@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.core import catalogue
 from tilewright.core.context import MAX_SECONDS, Status
 from tilewright.core.files import write_atomically
+from tilewright.core.overview import Decisions
 from tilewright.core.room import Rows, room_of
 from tilewright.core.version import __version__
 from tilewright.run import json_file
@@ -105,15 +106,15 @@ class Result:
         return replace(self, problem=instance.problem)
 
     def summary(self) -> str:
-        """Return what the command line prints: the layers or groups, if there are several, and the totals."""
-        return text(self._rows(), self._table())
+        """Return what the command line prints: parts, if there are several, what is decided, and totals."""
+        return text(self._rows(), self._table(), self._decisions())
 
     def __str__(self) -> str:
         return self.summary()
 
     def _repr_html_(self) -> str:
         """Return what notebooks show."""
-        return html(self._rows(), self._table())
+        return html(self._rows(), self._table(), self._decisions())
 
     def _rows(self) -> Rows:
         """Return the lines of a summary as (what, how much)."""
@@ -147,6 +148,13 @@ class Result:
         if self.report is None or self.report["violation"] or self.problem is None:
             return []
         return room_of(self.problem).table(self.problem, self.report) or []
+
+    def _decisions(self) -> Decisions | None:
+        """Return the table of what the plan decides; None where its room has none."""
+        refused = self.report is not None and self.report["violation"]
+        if refused or self.problem is None or self.plan is None:
+            return None
+        return room_of(self.problem).decisions(self.problem, self.plan, self.report or {})
 
     def _proven_by(self) -> str:
         """Say what proves the bound: a method, or a bound with its parameters."""

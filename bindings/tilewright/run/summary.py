@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from tilewright.core.overview import Decisions, said_once
 from tilewright.core.room import Rows
 
 
@@ -77,13 +78,29 @@ def aligned(rows: Iterable[Sequence[object]], header: Sequence[str] | None = Non
     return lines
 
 
-def text(rows: Rows, table: Sequence[Sequence[str]]) -> str:
-    """Return a summary as a person reads it in a terminal: a table, header first, and rows."""
+def decided(decisions: Decisions) -> list[str]:
+    """Return the lines of a table of what a plan decides."""
+    lines = said_once(decisions.lines)
+    widths = [max(map(len, column)) for column in zip(decisions.header, *lines, strict=True)]
+    cells = [
+        "  ".join(
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(line, widths, decisions.right, strict=True)
+        ).rstrip()
+        for line in (decisions.header, *lines)
+    ]
+    rule = "  ".join("-" * width for width in widths)
+    return [cells[0], rule, *cells[1:], *([decisions.note] if decisions.note else [])]
+
+
+def text(rows: Rows, table: Sequence[Sequence[str]], decisions: Decisions | None = None) -> str:
+    """Return a summary as a person reads it in a terminal: tables, headers first, and rows."""
     lines = [*aligned(table[1:], table[0]), ""] if table else []
+    lines += [*decided(decisions), ""] if decisions else []
     return "\n".join([*lines, *aligned(rows)])
 
 
-def html(rows: Rows, table: Sequence[Sequence[str]]) -> str:
+def html(rows: Rows, table: Sequence[Sequence[str]], decisions: Decisions | None = None) -> str:
     """Return a summary as a person reads it in a notebook."""
 
     def line(cells: Sequence[str], tag: str) -> str:
@@ -93,7 +110,10 @@ def html(rows: Rows, table: Sequence[Sequence[str]]) -> str:
     shown = [(escape(what), escape(much)) for what, much in rows]
     summary = "".join(f"<tr><th {left}>{what}</th><td {left}>{much}</td></tr>" for what, much in shown)
     parts = ""
-    if table:
-        body = "".join(line(cells, "td") for cells in table[1:])
-        parts = f"<table><thead>{line(table[0], 'th')}</thead><tbody>{body}</tbody></table>"
+    for each in (table, [decisions.header, *decisions.lines] if decisions else []):
+        if each:
+            body = "".join(line(cells, "td") for cells in each[1:])
+            parts += f"<table><thead>{line(each[0], 'th')}</thead><tbody>{body}</tbody></table>"
+    if decisions and decisions.note:
+        parts += f"<p>{escape(decisions.note)}</p>"
     return f"{parts}<table>{summary}</table>"

@@ -37,27 +37,45 @@ class Tile:
     axes: Axes
     values: Values
 
-    def at(self, axes: Axes) -> tuple[Values, ...]:
-        """Return where positions are in the tile.
+    def at(self, axes: Axes) -> tuple[slice, ...] | tuple[Values, ...]:
+        """Return where positions are in the tile: slices where they follow each other, as they mostly do.
 
         Raises
         ------
         NotThereError
             If one of them is not.
         """
-        places = []
-        for mine, wanted in zip(self.axes, axes, strict=True):
-            place = np.searchsorted(mine, wanted)
-            if (place >= len(mine)).any() or (mine[np.minimum(place, len(mine) - 1)] != wanted).any():
-                raise NotThereError
-            places.append(place)
-        return np.ix_(*places)
+        places = [_places(mine, wanted) for mine, wanted in zip(self.axes, axes, strict=True)]
+        slices = tuple(place for place in places if isinstance(place, slice))
+        if len(slices) == len(places):
+            return slices
+        return np.ix_(
+            *(np.arange(each.start, each.stop) if isinstance(each, slice) else each for each in places)
+        )
 
     def keep(self, axes: Axes, values: Values) -> None:
         """Write into the values of another part of the tensor, at some positions, what this one has of it."""
         common = [np.isin(wanted, mine) for mine, wanted in zip(self.axes, axes, strict=True)]
         shared = tuple(wanted[both] for wanted, both in zip(axes, common, strict=True))
         values[np.ix_(*common)] = self.values[self.at(shared)]
+
+
+def _places(mine: Values, wanted: Values) -> slice | Values:
+    """Return where positions are among those of a tile, both ascending; see `Tile.at`."""
+    if _follow(mine) and _follow(wanted):
+        begin, first, last = int(mine[0]), int(wanted[0]), int(wanted[-1])
+        if first < begin or last > int(mine[-1]):
+            raise NotThereError
+        return slice(first - begin, last - begin + 1)
+    place = np.searchsorted(mine, wanted)
+    if (place >= len(mine)).any() or (mine[np.minimum(place, len(mine) - 1)] != wanted).any():
+        raise NotThereError
+    return place
+
+
+def _follow(positions: Values) -> bool:
+    """Whether positions follow each other without a gap."""
+    return len(positions) > 0 and int(positions[-1]) - int(positions[0]) + 1 == len(positions)
 
 
 @dataclass(frozen=True)

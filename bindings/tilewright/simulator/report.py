@@ -212,6 +212,8 @@ class Report:
         Timeline with every engine on its own clock, or None when it was not asked for.
     numeric
         Whether real data gave the reference's result bit for bit; None when it was not asked for.
+    not_computed
+        Why numbers that were asked for are missing of some layers or operations.
     most_loads
         By tensor that is never computed: how often its most loaded element was loaded. Empty where a program
         whose tiles are counted (`times`) breaks a rule.
@@ -243,6 +245,7 @@ class Report:
     sequential: Timeline | None = None
     overlapped: Timeline | None = None
     numeric: bool | None = None
+    not_computed: tuple[str, ...] = ()
     most_loads: dict[str, int] = field(default_factory=dict)
     lockstep: Timeline | None = None
     scheduled: Timeline | None = None

@@ -26,6 +26,7 @@ from tilewright.tiling.overview import overview
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 from tilewright.tiling.summary import rows, table
+from tilewright.tiling.tiles import decisions
 
 __all__ = [
     "MACHINES",
@@ -68,6 +69,7 @@ class Tiling(Room[Problem, Plan]):
     portfolio = staticmethod(portfolio)
     rows = staticmethod(rows)
     table = staticmethod(table)
+    decisions = staticmethod(decisions)
     overview = staticmethod(overview)
     recheck = staticmethod(recheck)
 

@@ -195,24 +195,36 @@ def _execute(problem: Problem, plan: Plan, options: dict[str, Any]) -> Report:
     reports = []
     if alone:
         return _simulate(problem, plan, options)
+    large = options["numeric"] and _too_many_macs(problem)
     for (_, part), layer_plan in zip(problem.parts, plan.split(), strict=True):
         key = (id(part), layer_plan)
         if key not in executed:
-            executed[key] = _execute(part, layer_plan, options)
+            numeric = options["numeric"] and not (large and part.operation is None)
+            executed[key] = _execute(part, layer_plan, {**options, "numeric": numeric})
         reports.append(executed[key])
     report = Report.chain([name for name, _ in problem.parts], reports)
-    report.numeric = _numeric(problem, reports)
+    report.numeric = _numeric(problem, reports, large)
+    report.not_computed = tuple(reason for one in reports for reason in one.not_computed)
+    if large:
+        report.not_computed += (f"layers, as there are some of more than {MOST_MACS:,} MACs",)
     if problem.traded and report.violation is None:
         report.facts |= _summed(problem, problem.traded, [one.facts["front"] for one in reports])
     return report
 
 
-def _numeric(problem: Problem, reports: list[Report]) -> bool | None:
-    """Whether all layers computed the right numbers; operations move theirs, but do not compute them."""
+def _too_many_macs(problem: Problem) -> bool:
+    """Whether layers are too large to be computed: a hierarchy executes them MAC by MAC."""
+    macs = [part.one_layer.macs for _, part in problem.parts if part.operation is None]
+    return problem.machine.kind == "hierarchy" and max(macs, default=0) > MOST_MACS
+
+
+def _numeric(problem: Problem, reports: list[Report], large: bool) -> bool | None:
+    """Whether all layers that are not too large computed the right numbers, and all operations that do."""
     found = [
         report.numeric
         for (_, part), report in zip(problem.parts, reports, strict=True)
-        if part.operation is None and report.violation is None
+        if report.violation is None
+        and (report.numeric is not None or not (large or part.operation is not None))
     ]
     return None if None in found or not found else all(found)
 
@@ -484,9 +496,9 @@ def numeric_elements(problem: Problem) -> int:
         return sum(prod(shape) for shape in shapes)
 
     layers = [part.one_layer for _, part in problem.parts if part.operation is None]
-    if problem.machine.kind == "hierarchy" and max(layer.macs for layer in layers) > MOST_MACS:
-        return MAX_NUMERIC_ELEMENTS + 1  # which is executed MAC by MAC
-    return max(map(elements, layers))
+    if _too_many_macs(problem):
+        return MAX_NUMERIC_ELEMENTS + 1 if len(layers) == len(problem.parts) else 0
+    return max(map(elements, layers), default=0)
 
 
 def most_values(problem: Problem) -> int:

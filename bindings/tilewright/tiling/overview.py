@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from math import prod
@@ -22,17 +23,23 @@ from tilewright.core.overview import (
     Traffic,
     of_table,
 )
+from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
-from tilewright.tiling.evaluation import best_bound, objective
+from tilewright.tiling import halving
+from tilewright.tiling.evaluation import best_bound, objective, simulate
 from tilewright.tiling.hierarchy.measure import KINDS
 from tilewright.tiling.operations.operation import Operation
 from tilewright.tiling.operations.units import bits_of
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 from tilewright.tiling.summary import table
+from tilewright.tiling.tiles import every_layer
 
 OPERANDS = {"kernels": "weights", "partial": "partial sums"}
 """What operands are called where their keys do not tell."""
+
+SIMPLE_SECONDS = 20.0
+"""How long a simple plan may take that the plan is compared with."""
 
 DRAM = "DRAM"
 """The outermost memory of machines that do not name it."""
@@ -42,7 +49,8 @@ def overview(problem: Problem, plan: Plan, report: dict[str, Any]) -> Overview:
     """Return what there is to show of a plan, from the summary of its report."""
     if problem.minimise == "pareto":
         return _front(problem, report)
-    shown = _Shown(problem, report)
+    simple = _simple(problem)
+    shown = _Shown(problem, report, simple)
     costs, bounds = _costs(problem, plan)
     whole = sum(costs.values()) or 1
     alone = problem.network is None
@@ -54,6 +62,7 @@ def overview(problem: Problem, plan: Plan, report: dict[str, Any]) -> Overview:
         lines=told.lines or [layer.line(shares) for layer in shown.layers],
         costs={} if alone else costs,
         bounds={} if alone else bounds,
+        decisions=every_layer(problem, plan),
         left_out=_left_out(problem),
         roof=shown.roof,
         points=[
@@ -62,11 +71,25 @@ def overview(problem: Problem, plan: Plan, report: dict[str, Any]) -> Overview:
             if layer.picoseconds and layer.outermost and layer.macs
         ],
         traffic=[each for layer in shown.layers for each in layer.traffic()],
+        simple=None if simple is None else (halving.NAME, halving.ABOUT),
         memories=list(shown.memories()),
         spans=[] if alone else list(shown.spans()),
         graph=_graph(problem, shares),
         picture=alone,
     )
+
+
+def _simple(problem: Problem) -> dict[str, Any] | None:
+    """Return the summary of the report of the simple plan, None where there is none or it takes its time."""
+    plan = halving.halved(problem)
+    if plan is None:
+        return None
+    until = time.monotonic() + SIMPLE_SECONDS
+    try:
+        report = simulate(halving.plain(problem), plan, overlapped=False, deadline=until)
+    except OutOfTimeError:
+        return None
+    return report.summary() if report.violation is None else None
 
 
 def _front(problem: Problem, report: dict[str, Any]) -> Overview:
@@ -99,11 +122,15 @@ def _costs(problem: Problem, plan: Plan) -> tuple[dict[str, int], dict[str, int]
 class _Shown:
     """The layers of a report on their machine."""
 
-    def __init__(self, problem: Problem, report: dict[str, Any]) -> None:
+    def __init__(
+        self, problem: Problem, report: dict[str, Any], simple: dict[str, Any] | None = None
+    ) -> None:
         self.problem, self.machine = problem, problem.machine
+        compared = [] if simple is None else _Shown(problem, simple).layers
+        self.simple = {layer.name: layer.outermost for layer in compared}
         parts = {name: part.layer or part.operation for name, part in problem.parts}
         records = report.get("layers") or [{"name": ""} | report]
-        self.layers = [_Layer(self, record, parts.get(record["name"])) for record in records]
+        self.layers: list[_Layer] = [_Layer(self, record, parts.get(record["name"])) for record in records]
 
     @property
     def priced(self) -> bool:
@@ -167,6 +194,9 @@ class _Shown:
             if any(layer.outermost.get(kind) for layer in layers):
                 yield Column(kind, OPERANDS.get(kind, kind), "number", f"kB from and to {first}", summed=True)
         yield Column("outermost", "all", "number", f"kB from and to {first}", summed=True)
+        if self.simple:
+            yield Column("simple", halving.NAME, "number", f"kB from and to {first}", summed=True)
+        yield Column("least", "least", "number", f"kB from and to {first}", summed=True)
         for name in inner:
             yield Column(f"at {name}", name, "number", "kB read and written in", summed=True)
         if self.priced:
@@ -241,6 +271,17 @@ class _Layer:
         return self.moved.get(self.shown.names[0], {})
 
     @property
+    def simple(self) -> dict[str, float]:
+        """Bytes from and to the outermost memory with the simple plan, by operand."""
+        found: dict[str, float] = self.shown.simple.get(self.name, {})
+        return found
+
+    @cached_property
+    def least(self) -> dict[str, float]:
+        """Bytes from and to the outermost memory at least, by operand."""
+        return {} if self.layer is None else least_bytes(self.layer, self.shown.bits)
+
+    @property
     def microjoules(self) -> float | None:
         if "energy_fj" in self.facts:
             return float(self.facts["energy_fj"]) / 1e9
@@ -264,6 +305,8 @@ class _Layer:
             "limited_by": self.limited_by,
             **{kind: self.outermost.get(kind, 0) / 1000 for kind in KINDS},
             "outermost": sum(self.outermost.values()) / 1000,
+            "simple": sum(self.simple.values()) / 1000,
+            "least": sum(self.least.values()) / 1000,
             "microjoules": self.microjoules,
             **inner,
         }
@@ -281,12 +324,12 @@ class _Layer:
 
     def traffic(self) -> Iterator[Traffic]:
         """Yield what is moved from and to the outermost memory, beside the least that any plan moves."""
-        least = {} if self.layer is None else least_bytes(self.layer, self.shown.bits)
         for kind in KINDS:
-            if kind in self.outermost or kind in least:
+            amounts = [table.get(kind) for table in (self.outermost, self.least, self.simple)]
+            if any(amount is not None for amount in amounts):
+                moved, least, simple = (amount or 0.0 for amount in amounts)
                 told = OPERANDS.get(kind, kind)
-                moved = self.outermost.get(kind, 0.0)
-                yield Traffic(self.name or "layer", told, moved, least.get(kind, 0.0))
+                yield Traffic(self.name or "layer", told, moved, least, simple if self.simple else None)
 
 
 def least_bytes(layer: Layer | Operation, bits: Mapping[str, int]) -> dict[str, float]:
@@ -296,8 +339,7 @@ def least_bytes(layer: Layer | Operation, bits: Mapping[str, int]) -> dict[str, 
     not count.
     """
     if isinstance(layer, Operation):
-        read = layer.batch * sum(map(prod, layer.inputs)) + layer.parameters
-        moved = {"input": read, "output": layer.batch * prod(layer.output)}
+        moved = {"input": layer.least_read, "output": layer.batch * prod(layer.output)}
         return {kind: count * bits[kind] / 8 for kind, count in moved.items()}
     images, channels, *plane = layer.input_shape
     before = layer.padding[0], layer.padding[2]

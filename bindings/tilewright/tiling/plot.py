@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tilewright import plotting
+from tilewright.core.overview import said_once
 from tilewright.plotting import (
     BLUE,
     GREEN,
@@ -25,6 +26,7 @@ from tilewright.plotting import (
     SKY,
     VERMILION,
     YELLOW,
+    PlacedTable,
     Sheet,
     axes_or_new,
     colour_patches,
@@ -44,9 +46,11 @@ from tilewright.tiling.hierarchy.curve import least_accesses
 from tilewright.tiling.hierarchy.nest import Nest as LevelNest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.hierarchy.plot import draw_amounts, draw_sheet
+from tilewright.tiling.operations.units import Machine
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 from tilewright.tiling.summary import found_of_front
+from tilewright.tiling.tiles import decisions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,6 +58,8 @@ if TYPE_CHECKING:
 
     from tilewright.simulator import Report
 
+LEGEND_COLUMNS = 3
+"""Words beside each other above a network's times."""
 MOST_LAYERS = 60
 """Most rows of a network's picture."""
 ACCEPTED = plotting.ACCEPTED
@@ -93,7 +99,7 @@ def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = N
             return _front_sheet(problem, plan, report, title)
         return _traded_sheet(problem, report, title)
     if problem.network is not None:
-        return _network_sheet(problem, report, title)
+        return _network_sheet(problem, plan, report, title)
     return _layer_sheet(problem, plan, report, title)
 
 
@@ -134,7 +140,7 @@ def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None
 def _described(problem: Problem) -> str:
     """Say what is tiled, and on what."""
     if problem.network is not None:
-        layers = f"{len(problem.parts)} layers"
+        layers = _counted(problem)
         what = f"{problem.network.name}, {layers}" if problem.network.name else f"network of {layers}"
         batch = next((part.one_layer.batch for _, part in problem.parts if part.operation is None), 1)
     else:
@@ -153,6 +159,13 @@ def _described(problem: Problem) -> str:
             if layer.groups > 1:
                 what += f", {layer.groups:,} channel groups"
     return what + (f", batch of {batch}" if batch > 1 else "")
+
+
+def _counted(problem: Problem) -> str:
+    """Return how many layers and operations between them a network has."""
+    operations = sum(part.operation is not None for _, part in problem.parts)
+    many = {"layer": len(problem.parts) - operations, "operation": operations}
+    return ", ".join(f"{count} {what}{'s' * (count != 1)}" for what, count in many.items() if count)
 
 
 def _page(problem: Problem, report: Report, numbers: Sequence[str], title: str | None) -> Sheet:
@@ -177,7 +190,12 @@ def _layer_sheet(problem: Problem, plan: Plan, report: Report, title: str | None
     nest = _nest(problem)
     upper = 3.6 if dsp else 2.1
     bottom = top + upper + 0.75
-    figure = page.create(SHEET_WIDTH, bottom + (1.75 if problem.machine.kind != "hierarchy" else -0.5))
+    height = bottom + (1.75 if problem.machine.kind != "hierarchy" else -0.5)
+    # The drawings show the tile of a DSP and of a hierarchy.
+    table = _tiles(problem, plan, report) if problem.machine.kind == "npu" else None
+    figure = page.create(SHEET_WIDTH, height + (0.5 + table.height if table else 0.0))
+    if table:
+        table.draw(page.axes(0.3, height + 0.2, table.width, table.height), "(c) Tile")
     right = LEFT + 0.75
     if nest is not None and isinstance(layer, DspPlan):
         plane = page.axes(LEFT, top, 3.0, upper - 0.25)
@@ -445,11 +463,15 @@ def _timeline(axes: Axes, problem: Problem, report: Report, letter: str) -> None
 # A network ---------------------------------------------------------------------------------------------
 
 
-def _network_sheet(problem: Problem, report: Report, title: str | None) -> Figure:
+def _network_sheet(problem: Problem, plan: Plan, report: Report, title: str | None) -> Figure:
     rows = _rows(problem, report)
     page = _page(problem, report, _network_numbers(problem, report), title)
     top, height = page.top + 0.65, _row_pitch(rows) * len(rows) + 0.1
-    figure = page.create(SHEET_WIDTH, top + height + 0.5)
+    table = _tiles(problem, plan, report)
+    below = 0.75 + table.height if table else 0.0
+    figure = page.create(max(SHEET_WIDTH, table.width + 0.6 if table else 0), top + height + 0.5 + below)
+    if table:
+        table.draw(page.axes(0.3, top + height + 0.9, table.width, table.height), "(d) Tiles")
     left = _names_width(rows)
     width = (SHEET_WIDTH - left - 2.35) / 3
     traffic, time, rate = (page.axes(left + i * (width + 0.8), top, width, height) for i in range(3))
@@ -459,10 +481,22 @@ def _network_sheet(problem: Problem, report: Report, title: str | None) -> Figur
     if problem.machine.kind == "hierarchy" and problem.machine.priced:
         _network_energy(rate, rows, executed)
     else:
-        _network_rate(rate, rows, executed)
+        _network_rate(rate, rows, executed, problem.machine)
     for axes in (traffic, time, rate):
         _layer_rows(axes, rows, label=axes is traffic)
     return figure
+
+
+def _tiles(problem: Problem, plan: Plan, report: Report) -> PlacedTable | None:
+    """Return the table of the tiles of a plan that breaks no rule."""
+    if report.violation is not None:
+        return None
+    found = decisions(problem, plan, report.summary())
+    if found is None:
+        return None
+    return PlacedTable.within(
+        SHEET_WIDTH - 0.6, found.header, said_once(found.lines), found.right, found.note
+    )
 
 
 class _LayerRow(NamedTuple):
@@ -581,7 +615,7 @@ def _least_traffic(problem: Problem) -> dict[str, int]:
         return {
             name: nest_of(part.one_layer, machine).compulsory
             if part.operation is None
-            else part.operation.elements
+            else part.operation.least
             for name, part in problem.parts
         }
     return _bounds(problem) if machine.kind == "npu" and problem.minimise == "accesses" else {}
@@ -625,9 +659,10 @@ def _network_time(
         if bounds and layers:
             least += _tick(axes, at, [1e-6 * bounds[name] for name in layers])
     compared = f": {ratio(spent / least)} the bound (ticks)" if least else ""
-    axes.set_title(f"(b) {'Microseconds' if npu else 'Cycles'}{compared}", pad=20)
+    two_lines = len(seen) > LEGEND_COLUMNS
+    axes.set_title(f"(b) {'Microseconds' if npu else 'Cycles'}{compared}", pad=34 if two_lines else 20)
     handles = colour_patches((part, colour) for part, colour in SPLIT.items() if part in seen)
-    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3, fontsize=8)
+    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=LEGEND_COLUMNS, fontsize=8)
 
 
 def _time_split(report: Report, problem: Problem) -> dict[str, float]:
@@ -649,17 +684,18 @@ def _time_split(report: Report, problem: Problem) -> dict[str, float]:
     return {"computing": compute, "DMA set-up": setup, "waiting for the bus": waiting}
 
 
-def _network_rate(axes: Axes, rows: Sequence[_LayerRow], executed: Mapping[str, Report]) -> None:
-    """Draw each layer's Ops per byte, or MACs per element where bytes are not known."""
-    in_bytes = any("ops_per_byte" in one.facts for one in executed.values())
+def _network_rate(
+    axes: Axes, rows: Sequence[_LayerRow], executed: Mapping[str, Report], machine: Machine
+) -> None:
+    """Draw each layer's Ops per byte, or MACs per element where bytes are not known, if it has MACs."""
+    in_bytes = machine.kind == "dsp"
+    scale = 2 / machine.element_bytes if machine.kind == "dsp" else 1
     rates = []
     for row in rows:
         layers = [executed[name] for name in row.layers if name in executed]
         work = sum(one.total(one.macs) for one in layers)
-        moved = sum(
-            one.total(one.macs) / one.facts["ops_per_byte"] if in_bytes else _moved(one) for one in layers
-        )
-        rates.append(work / moved if moved else None)
+        moved = sum(map(_moved, layers))
+        rates.append(scale * work / moved if work and moved else None)
     _network_bars(axes, rates)
     axes.set_title("(c) Ops per byte" if in_bytes else "(c) MACs per element", pad=20)
 

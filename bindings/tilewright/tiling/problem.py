@@ -464,14 +464,19 @@ class Problem(Spec):
 
     @cached_property
     def _executed(self) -> tuple[NamedLayer | MatMul | tuple[str, Operation] | Unmodelled, ...]:
-        """What the network does, in order; where operations count, activations are part of others."""
-        assert self.network is not None
+        """What the network does, in order."""
         units = () if self.trades_capacity else units_of(self.machine)
-        if not units:
-            return tuple(operations(self.network, self.batch, units))
+        return tuple(operations(self.executed_network, self.batch, units))
+
+    @cached_property
+    def executed_network(self) -> Network:
+        """The network as it is executed: where operations count, activations are part of others."""
+        assert self.network is not None
+        if self.trades_capacity or not units_of(self.machine):
+            return self.network
         from tilewright.spec.coarsening import coarse  # for start-up time: networkx
 
-        return tuple(operations(coarse(self.network), self.batch, units))
+        return coarse(self.network)
 
     @property
     def unmodelled(self) -> tuple[Unmodelled, ...]:

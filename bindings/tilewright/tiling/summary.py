@@ -49,7 +49,8 @@ def _counts(problem: Problem) -> str:
     for are, what in ((False, ""), (True, " operations")):
         parts = [part for _, part in problem.parts if (part.operation is not None) == are]
         if parts:
-            told.append(f"{len(parts)}{what}, {len({id(part) for part in parts})} different")
+            called = what if len(parts) > 1 else what.removesuffix("s")
+            told.append(f"{len(parts)}{called}, {len({id(part) for part in parts})} different")
     return "; ".join(told)
 
 
@@ -152,13 +153,12 @@ def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
     if problem.network is None:
         return []
     if problem.machine.kind == "npu":
-        header = ("layer", "partition", "schedule", "tile", "loaded", "written", "us")
+        header = ("layer", "partition", "schedule", "loaded", "written", "us")
         lines = [_line(layer, _npu_line, _npu_operation) for layer in report["layers"]]
         return _with_shares(report, header, lines)
     header = (
         "layer",
         "schedule",
-        "tile g n c y x k",
         "accesses",
         "/ least",
         "Ops/byte",
@@ -194,7 +194,6 @@ def _dsp_operation(layer: dict[str, Any]) -> tuple[str, ...]:
     return (
         layer["name"],
         _does(facts),
-        _tile(facts),
         f"{facts['accesses']:,}",
         f"{ratio:.2f}",
         "",
@@ -207,7 +206,7 @@ def _dsp_operation(layer: dict[str, Any]) -> tuple[str, ...]:
 def _npu_operation(layer: dict[str, Any]) -> tuple[str, ...]:
     facts = layer["facts"]
     moved = (f"{sum(layer[way].values()):,}" for way in ("loaded", "written"))
-    return (layer["name"], "", _does(facts), _tile(facts), *moved, f"{facts['time_ps'] / 1e6:,.1f}")
+    return (layer["name"], "", _does(facts), *moved, f"{facts['time_ps'] / 1e6:,.1f}")
 
 
 def _hierarchy_operation(layer: dict[str, Any]) -> tuple[str, ...]:
@@ -219,10 +218,6 @@ def _hierarchy_operation(layer: dict[str, Any]) -> tuple[str, ...]:
 def _does(facts: dict[str, Any]) -> str:
     where = " on host" if facts["on"] == "host" else ""
     return f"{facts['operation']}{where}"
-
-
-def _tile(facts: dict[str, Any]) -> str:
-    return " x ".join(str(size) for size in facts["tile"].values())
 
 
 def _point(problem: Problem, point: dict[str, int]) -> tuple[str, ...]:
@@ -238,7 +233,6 @@ def _dsp_line(layer: dict[str, Any]) -> tuple[str, ...]:
     return (
         layer["name"],
         facts["schedule"],
-        " ".join(str(size) for size in facts["step"].values()),
         f"{facts['accesses']:,}",
         f"{facts['accesses'] / facts['least_accesses']:.2f}",
         f"{facts['ops_per_byte']:.1f}",
@@ -254,7 +248,6 @@ def _npu_line(layer: dict[str, Any]) -> tuple[str, ...]:
         layer["name"],
         facts["partition"],
         facts["schedule"],
-        " ".join(str(size) for size in facts["tile"].values()),
         f"{sum(layer['loaded'].values()):,}",
         f"{sum(layer['written'].values()):,}",
         f"{facts['time_ps'] / 1e6:,.1f}",

@@ -72,6 +72,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str] | None]]] = {
             "-o": ["DIR"],
             "--room": ["tiling", "fusion", "allocation", "grouping"],
             "--machine": ["idsp", "dnnvm-zu2"],
+            "--layers": None,
             "--input": ["x=1,3,8,8", "x=1,3"],
             "--allow-unknown": None,
             "--json": None,

@@ -163,12 +163,35 @@ class TiledLayer(Table):
     """On a hierarchy: what the plan holds where it decides that."""
 
 
+class OperationTile(Table):
+    """Outputs of an operation that are done at a time; of a row of values without geometry, columns alone."""
+
+    maps: Positive
+    rows: Positive
+    columns: Positive
+
+
+class TiledOperation(Table):
+    """An operation between layers, cut into tiles: images outermost, then maps, columns and rows."""
+
+    shape: Operation
+    on: Literal["vector", "host"]
+    """What does it."""
+    tile: OperationTile
+    tiles: Positive
+    buffers_elements: Amounts
+    """Of the largest tile, by tensor."""
+    costs: Costs
+
+
 class TilingSchedule(Schedule):
     """The loop nests of a layer or a network."""
 
     room: Literal["tiling"]
     layers: dict[str, TiledLayer]
     """By name, in the order of execution; a single layer has the instance's name."""
+    operations: dict[str, TiledOperation] | None = None
+    """Operations between the layers that a unit of the machine does, by name, in the order of execution."""
     left_out: dict[str, Operation]
     """Layers of the network that are not tiled."""
 

@@ -15,6 +15,7 @@ from tilewright.codegen.schedule.forms import (
     OnChip,
     Operation,
     TiledLayer,
+    TiledOperation,
     TilingSchedule,
 )
 from tilewright.codegen.schedule.operations import operation, reads_of
@@ -44,23 +45,30 @@ def tiling_schedule(
     about: Mapping[str, Any], problem: Problem, plan: Plan, measures: Mapping[str, Any]
 ) -> TilingSchedule:
     """Return the schedule of an executed plan."""
-    network = problem.network
-    if network is None:
-        names, kinds, measured = {about["instance"]: [OWN_INPUT]}, {}, {about["instance"]: measures}
-        left_out: dict[str, Operation] = {}
-    else:
-        reads, tiled = reads_of(network), set(network.convolutions)
-        names = {name: reads[name] for name, _ in problem.parts}
-        kinds = {layer.name: layer.kind for layer in network.convolutions}
-        measured = measures["layers"]
-        left_out = {
-            layer.name: operation(layer, reads[layer.name]) for layer in network.layers if layer not in tiled
-        }
-    layers = {}
-    for (name, read), (_, part), own in zip(names.items(), problem.parts, plan.layers, strict=True):
-        shape = operation(part.one_layer, read, kinds.get(name))
-        layers[name] = _layer(part, own, shape, _costs(measured[name]))
-    return TilingSchedule(**about, layers=layers, left_out=left_out)
+    if problem.network is None:
+        name = about["instance"]
+        shape = operation(problem.one_layer, [OWN_INPUT])
+        layers = {name: _layer(problem, plan.layers[0], shape, _costs(measures))}
+        return TilingSchedule(**about, layers=layers, left_out={})
+    network, measured = problem.executed_network, measures["layers"]
+    reads, kinds = reads_of(network), {layer.name: layer.kind for layer in network.convolutions}
+    others = {layer.name: layer for layer in network.layers}
+    layers, between = {}, {}
+    for (name, part), own in zip(problem.parts, plan.layers, strict=True):
+        if part.operation is None:
+            shape = operation(part.one_layer, reads[name], kinds.get(name))
+            layers[name] = _layer(part, own, shape, _costs(measured[name]))
+        else:
+            between[name] = _between(operation(others[name], reads[name]), measured[name])
+        del others[name]
+    left_out = {name: operation(layer, reads[name]) for name, layer in others.items()}
+    return TilingSchedule(**about, layers=layers, operations=between or None, left_out=left_out)
+
+
+def _between(shape: Operation, measures: Mapping[str, Any]) -> TiledOperation:
+    """Return the tiles of an operation between layers."""
+    told = {name: measures[name] for name in ("on", "tile", "tiles", "buffers_elements")}
+    return TiledOperation.model_validate({"shape": shape, **told, "costs": _costs(measures)})
 
 
 def _layer(part: Problem, plan: Any, shape: Operation, costs: Costs) -> TiledLayer:

@@ -167,11 +167,14 @@ class DspMachine(Spec):
                 if held > given:
                     total = copies * sum(smallest.values()) * self.element_bytes
                     twice = ", each twice for double buffering" if copies == 2 else ""
+                    estimated = field == "register_file_bytes"
+                    without = "; 0 leaves the estimate of local traffic out" if estimated else ""
                     raise InputError(
                         f"machine.{field}",
                         given,
                         f"the {name} of the smallest tile does not fit: {total} bytes are needed ({sizes} "
-                        f"elements of {self.element_bytes} bytes{twice}), {total - given} are missing",
+                        f"elements of {self.element_bytes} bytes{twice}), {total - given} are "
+                        f"missing{without}",
                     )
 
     def _refuse_too_much(self, layer: Layer, minimise: str) -> None:

@@ -9,11 +9,12 @@ import numpy as np
 from tilewright.core.bounds import Bound, Exact
 from tilewright.simulator import Report, Violation, execute
 from tilewright.tiling.machine_kind import LayerProblem
+from tilewright.tiling.operations.arithmetic import not_computed, random_values, whole
 from tilewright.tiling.operations.machines import unit
 from tilewright.tiling.operations.plan import LOOPS, OperationPlan
 from tilewright.tiling.operations.search import outside_of_space, priced
 from tilewright.tiling.operations.units import Costs
-from tilewright.tiling.operations.walk import Walk
+from tilewright.tiling.operations.walk import OUTPUT, Walk
 
 LayerPlan = OperationPlan
 
@@ -66,19 +67,28 @@ def simulate(
     seed: int = 0,
     deadline: float = float("inf"),
 ) -> Report:
-    """Execute a plan: its tiles are moved and counted; values are those of layers alone."""
+    """Execute a plan: its tiles are moved and counted, and computed where that is exact in integers."""
     broken = violation(problem, plan)
     if broken is not None:
         rule, _, found = broken.partition(": ")
         return Report.refused(Violation(rule, 0, "plan", "a plan within the limits", found))
     operation, walk = problem.one_operation, _walk(problem, plan)
     does = unit(problem.machine, operation)
+    given, expected = None, None
+    reason = not_computed(operation, walk.steps)
+    if numeric and reason is None:
+        given = random_values(operation, seed)
+        expected = {OUTPUT: whole(operation, given)}
     report = execute(
         does.program(walk),
+        data=given,
+        expected=expected,
         overlapped=overlapped,
         lockstep=problem.machine.kind == "dsp" and problem.machine.double_buffering,
         deadline=deadline,
     )
+    if numeric and reason is not None:
+        report.not_computed = (reason,)
     if report.violation is None:
         if problem.machine.kind == "hierarchy":  # whose time is that of ports, not of a program's engines
             report.sequential = report.overlapped = report.lockstep = None
@@ -98,7 +108,7 @@ def _facts(problem: LayerProblem, walk: Walk, costs: Costs) -> dict[str, Any]:
         "tiles": walk.steps,
         "buffers": walk.buffers,
         "work": operation.work,
-        "least_accesses": operation.elements,
+        "least_accesses": operation.least,
         "limited_by": unit(problem.machine, operation).limited_by(costs),
     }
     names = COSTS[problem.machine.kind]

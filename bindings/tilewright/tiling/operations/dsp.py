@@ -30,6 +30,10 @@ class DspUnit(Unit):
         holds = f"the memory holds {self.machine.capacity}"
         return f"memory overflow: a tile needs {needed} elements{twice}; {holds}"
 
+    def fullness(self, buffers: dict[str, int]) -> tuple[str, str]:
+        """Return how full the memory is."""
+        return "", f"{100 * sum(buffers.values()) / self.machine.buffer_capacity:.0f} %"
+
     def program(self, walk: Walk) -> Program:
         """Return what is executed."""
         machine = self.machine

@@ -47,8 +47,7 @@ class HierarchyUnit(Unit):
         given = self.own.capacity_bytes
         if given is None:
             return None
-        needed = {"output": buffers[OUTPUT] * self.bits["output"]}
-        needed["input"] = (sum(buffers.values()) - buffers[OUTPUT]) * self.bits["input"]
+        needed = self._needed(buffers)
         copies, told = self.own.copies, " twice" * self.own.double_buffering
         if isinstance(given, OperandBytes):
             for operand, bits in needed.items():
@@ -58,6 +57,22 @@ class HierarchyUnit(Unit):
         elif (total := copies * sum(needed.values())) > 8 * given:
             return f"memory overflow: a tile needs {total} bits, {self.own.name} holds {given} bytes"
         return None
+
+    def _needed(self, buffers: dict[str, int]) -> dict[str, int]:
+        """Return the bits of one copy of a tile, by operand."""
+        given = sum(buffers.values()) - buffers[OUTPUT]
+        return {"output": buffers[OUTPUT] * self.bits["output"], "input": given * self.bits["input"]}
+
+    def fullness(self, buffers: dict[str, int]) -> tuple[str, str]:
+        """Return the memory that the unit works on, and how full it is."""
+        capacity, copies = self.own.capacity_bytes, self.own.copies
+        if capacity is None:
+            return self.own.name, ""
+        needed = {name: copies * bits for name, bits in self._needed(buffers).items()}
+        if isinstance(capacity, OperandBytes):
+            shares = {name: 12.5 * bits / getattr(capacity, name) for name, bits in needed.items()}
+            return self.own.name, ", ".join(f"{name} {share:.0f} %" for name, share in shares.items())
+        return self.own.name, f"{12.5 * sum(needed.values()) / capacity:.0f} %"
 
     def program(self, walk: Walk) -> Program:
         """Return what is executed."""

@@ -29,13 +29,21 @@ class NpuUnit(Unit):
         """Say what does not fit of a tile, or None."""
         if self.host:
             return None
-        needed = {OUTPUT: buffers[OUTPUT]}
-        needed["input"] = sum(buffers.values()) - needed[OUTPUT]
+        needed = self._needed(buffers)
         for name, capacity in self.capacity.items():
             if needed[name] > capacity:
                 holds = f"all cores together hold {capacity}"
                 return f"memory overflow: {name} needs {needed[name]} elements, {holds}"
         return None
+
+    def _needed(self, buffers: dict[str, int]) -> dict[str, int]:
+        """Return the elements of each memory of all cores that a tile takes."""
+        return {"input": sum(buffers.values()) - buffers[OUTPUT], OUTPUT: buffers[OUTPUT]}
+
+    def fullness(self, buffers: dict[str, int]) -> tuple[str, str]:
+        """Return how full the memories of all cores are."""
+        shares = {name: 100 * held / self.capacity[name] for name, held in self._needed(buffers).items()}
+        return "", ", ".join(f"{name} {share:.0f} %" for name, share in shares.items())
 
     def program(self, walk: Walk) -> Program:
         """Return what is executed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from math import prod
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
@@ -109,8 +110,45 @@ class Operation(Spec):
 
     @property
     def elements(self) -> int:
-        """Values read and written at least, those of all images and the parameters."""
+        """Values of all that is read and given, of all images and the parameters."""
         return self.batch * (sum(map(prod, self.inputs)) + prod(self.output)) + self.parameters
+
+    @property
+    def least_read(self) -> int:
+        """Values read at least: those of the parameters, and of what lies under a window."""
+        planes = [shape if shape[1:] == (1, 1) else (shape[0], *self._touched) for shape in self.inputs]
+        return self.batch * sum(map(prod, planes if self.windowed else self.inputs)) + self.parameters
+
+    @property
+    def least(self) -> int:
+        """Values read and written at least."""
+        return self.least_read + self.batch * prod(self.output)
+
+    @property
+    def _touched(self) -> tuple[int, int]:
+        """Rows and columns of the input that lie under a window."""
+        rows, columns = (
+            touched(
+                self.inputs[0][1 + axis],
+                self.output[1 + axis],
+                self.kernel[axis],
+                self.stride[axis],
+                self.padding[2 * axis],
+            )
+            for axis in (0, 1)
+        )
+        return rows, columns
+
+
+@lru_cache(maxsize=4096)
+def touched(size: int, outputs: int, kernel: int, stride: int, before: int) -> int:
+    """Return how many positions of an axis lie under windows, with so much padding before the first."""
+    starts = [place * stride - before for place in range(outputs)]
+    ends = [-size, *(start + kernel for start in starts)]  # of the window before each
+    return sum(
+        max(0, min(size, start + kernel) - max(0, start, end))
+        for start, end in zip(starts, ends, strict=False)
+    )
 
 
 class Unmodelled(NamedTuple):

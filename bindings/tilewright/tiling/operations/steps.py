@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from tilewright.simulator import Compute, Free, Load, Step, WriteBack
 from tilewright.simulator.program import Box
+from tilewright.tiling.operations.arithmetic import ComputeTile
 from tilewright.tiling.operations.walk import OUTPUT, Counts, Walk
 
 
@@ -55,6 +56,7 @@ def steps(
                     now,
                     tuple((name, box) for name, box in boxes.items() if _has(box)),
                     1,
+                    ComputeTile(walk.operation, now),
                     engine=works,
                     streamed=int(streamed[number]),
                     cycles=int(durations[number]),

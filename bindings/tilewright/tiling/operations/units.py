@@ -27,6 +27,9 @@ class Unit(Protocol):
     def overflow(self, buffers: dict[str, int]) -> str | None:
         """Say what does not fit of a tile with the given elements of each tensor, or None."""
 
+    def fullness(self, buffers: dict[str, int]) -> tuple[str, str]:
+        """Return the name of the memory that tiles lie in, where there are several, and how full it is."""
+
     def program(self, walk: Walk) -> Program:
         """Return what is executed."""
 
