@@ -104,9 +104,10 @@ def test_a_minizinc_that_floods_or_hangs_is_ended(monkeypatch, tmp_path, does, t
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(_minizinc, "SECONDS", 0.5 if does.startswith("sleep") else 60.0)
+    before = {*psutil.Process().children(recursive=True)}
     with pytest.raises(SolverBrokenError, match=told):
         _minizinc.check()
-    assert not psutil.Process().children(recursive=True)
+    assert {*psutil.Process().children(recursive=True)} <= before
 
 
 def test_missing_package_is_said(monkeypatch):
