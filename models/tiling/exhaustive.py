@@ -33,21 +33,13 @@ LEAST_SECONDS = 0.02
 """Time that is left for which a good first plan is worth its milliseconds; with less any plan will do."""
 
 
-def suits(problem: Problem) -> bool:
-    """Whether the search proves anything of a problem: steps that do not divide are none of its own."""
-    return problem.operation is not None or problem.limits.factors != "any"
-
-
 def solve(problem: Problem, search: RunContext) -> Outcome:
     """Find and prove the optimum of a layer, or of a network with one limit; of ``pareto``, the front."""
     start = search.start or _constructed(problem, search)
     try:
         if problem.coupled:
             return _solve_network(problem, search)
-        stage = last_stage(problem, search.deadline)
-        found = (
-            None if stage is None else _search(stage, search.deadline, start if stage is problem else None)
-        )
+        found = _search(problem, search, start)
     except OutOfTimeError:
         return Outcome("unknown" if start is None else "feasible", start)
     if found is None:
@@ -57,7 +49,9 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
         return Outcome("unknown")  # it would seem to be complete
     search.on_plan(plan)
     if not found.proven:
-        return Outcome("feasible", plan)
+        if found.bound is not None:
+            search.on_bound(found.bound)
+        return Outcome("feasible", plan, found.bound)
     search.on_bound(found.value)
     return Outcome("optimal", plan, found.value)
 
@@ -74,12 +68,22 @@ def _constructed(problem: Problem, search: RunContext) -> Plan | None:
     return plan
 
 
-def _search(problem: Problem, deadline: float, start: Plan | None) -> Exact | None:
+def _search(problem: Problem, search: RunContext, start: Plan | None) -> Exact | None:
     """Run the search of a kind of machine, from a plan that is known where it can use one."""
-    known = None if start is None else start.layers[0]
+
+    def told(found: Exact) -> None:
+        search.on_plan(Plan(found.layers))
+        search.on_bound(found.bound)
+
+    stage = last_stage(problem, search.deadline)
+    if stage is None:
+        return None
+    known = start.layers[0] if start is not None and stage is problem else None
     if isinstance(known, HierarchyPlan):
-        return hierarchy.exhaustive(problem, deadline, known)
-    return kind_of(problem).exhaustive(problem, deadline)
+        return hierarchy.exhaustive(stage, search.deadline, known, told)
+    if stage.limits.factors == "any" and stage.operation is None:
+        return hierarchy.exhaustive(stage, search.deadline, None, told)
+    return kind_of(stage).exhaustive(stage, search.deadline)
 
 
 def _solve_network(problem: Problem, search: RunContext) -> Outcome:

@@ -35,8 +35,12 @@ class Bound:
 
 
 class Exact(NamedTuple):
-    """What an exact search found: the value, the plan (all plans of a front), and whether it is proven."""
+    """What an exact search found: the value, the plan (all plans of a front), and whether it is proven.
+
+    Where it is not, there may be a bound that is.
+    """
 
     value: int
     layers: tuple[Any, ...]
     proven: bool = True
+    bound: int | None = None

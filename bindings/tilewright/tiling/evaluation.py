@@ -510,7 +510,7 @@ def most_values(problem: Problem) -> int:
 
 
 def portfolio(problem: Problem) -> Portfolio:
-    """Return what ``auto`` runs: the heuristics and the exact search, or `padded` for any steps."""
+    """Return what ``auto`` runs: the heuristics and the exact search, for any steps beside `padded`."""
     if problem.limits.factors == "any":
-        return Portfolio("padded")
+        return Portfolio("padded", "exhaustive")
     return Portfolio(CONSTRUCT, "exhaustive", alone=problem.machine.kind == "hierarchy")

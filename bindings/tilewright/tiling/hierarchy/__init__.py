@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from math import prod
 
@@ -145,19 +146,39 @@ def best_bound(problem: LayerProblem) -> Bound:
     return Bound(name, shown(problem.counted, least))
 
 
-def exhaustive(problem: LayerProblem, deadline: float, start: HierarchyPlan | None = None) -> Exact | None:
+def exhaustive(
+    problem: LayerProblem,
+    deadline: float,
+    start: HierarchyPlan | None = None,
+    told: Callable[[Exact], None] = lambda _found: None,
+) -> Exact | None:
     """Return the best plan of a layer, or all plans of a front; None if nothing is feasible.
 
-    Steps that do not divide are beyond this search.
+    Where steps need not divide, the plan may be not proven but have a proven bound beside it.
 
     Parameters
     ----------
     start
         A valid plan that is known; a front does not need it.
+    told
+        Called with each better plan and each better bound, where steps need not divide.
     """
-    from tilewright.tiling.hierarchy.exact import capacity, front, search  # for start-up time: numba
+    from tilewright.tiling.hierarchy.exact import (
+        any_plan,
+        capacity,
+        front,
+        search,
+    )  # for start-up time: numba
 
-    assert problem.limits.factors != "any"
+    if problem.limits.factors == "any":
+        given = problem.one_layer, problem.machine, problem.minimise, problem.level, deadline
+
+        def exact(found: any_plan.AnyPlan) -> Exact:
+            value, bound = (shown(problem.minimise, each) for each in (found.value, found.bound))
+            return Exact(value, (found.plan,), found.bound == found.value, bound)
+
+        best = any_plan.best_any_plan(*given, told=lambda found: told(exact(found)), start=start)
+        return None if best is None else exact(best)
     if problem.trades_capacity:
         points = capacity.capacity_front(problem.one_layer, problem.machine)
         return Exact(points[0].values[0], tuple(each.plan for each in points), True) if points else None

@@ -109,8 +109,10 @@ class Charges:
         See `HierarchyMachine.allowed`.
     """
 
-    def __init__(self, machine: HierarchyMachine, goals: Sequence[str], level: str) -> None:
-        self.machine = machine
+    def __init__(
+        self, machine: HierarchyMachine, goals: Sequence[str], level: str, *, any_steps: bool = False
+    ) -> None:
+        self.machine, self.any_steps = machine, any_steps
         self.quantities = quantities(machine, goals, level)
         nodes, many = len(machine.nodes), len(self.quantities)
         self.outer, self.inner = (np.zeros((nodes, 3, many), np.int64) for _ in range(2))
@@ -138,6 +140,12 @@ class Charges:
         """Return the boundaries that an operand crosses, outermost first, as memory and next memory."""
         holders = [*self.machine.holders[operand], len(self.machine.nodes)]
         return list(pairwise(holders))
+
+    def shared(self, i: int) -> NDArray[np.bool_]:
+        """Return whether anything is charged beyond the next array further in, shape (3, quantities)."""
+        arrays = self.arrays(i + 1, len(self.machine.nodes))
+        beyond = arrays[0] if arrays else len(self.machine.nodes)
+        return np.asarray((self.inner[beyond:] != 0).any(axis=0) | (self.outer[beyond:] != 0).any(axis=0))
 
     def nothing_from(self, i: int) -> bool:
         """Whether nothing is charged at a node nor further in."""
@@ -198,7 +206,10 @@ class Charges:
         read, written = quantity.read, quantity.written
         for i, crossing in self._by_node(OUTPUT):
             parent, child = crossing
-            if quantity.serial:
+            if quantity.kind == TIME and self._ends_apart(parent):
+                drain = self._serial(crossing)[1] if quantity.serial else written.get(parent, 0)
+                self.outer[i, OUTPUT, q] = (partial - narrower) * drain
+            elif quantity.serial:
                 fill, drain = self._serial(crossing)
                 self.outer[i, OUTPUT, q] = partial * (fill + drain)
                 self.first_out[i, q], self.last_out[i, q] = -partial * fill, -narrower * drain
@@ -207,12 +218,14 @@ class Charges:
                 self.outer[i, OUTPUT, q] = partial * (into + out)
                 self.first_out[i, q], self.last_out[i, q] = -partial * into, -narrower * out
             else:
-                once = read.get(parent, 0) + written.get(child, 0)
+                once = self._again(quantity, crossing)
                 saved = self._saved(q, crossing)
                 self.outer[i, OUTPUT, q] = partial * (once + written.get(parent, 0)) + saved
         for crossing in self.crossings("output")[:-1]:
             child = crossing[1]
-            if quantity.kind == TIME:
+            if quantity.kind == TIME and self._ends_apart(child):
+                self.inner[child, OUTPUT, q] = (partial - narrower) * read.get(child, 0)
+            elif quantity.kind == TIME:
                 self.inner[child, OUTPUT, q] = partial * (read.get(child, 0) + written.get(child, 0))
                 self.first_in[child, q] = -partial * written.get(child, 0)
                 self.last_in[child, q] = -narrower * read.get(child, 0)
@@ -221,19 +234,40 @@ class Charges:
         if quantity.kind == SPENT:
             self._charge_constant(q, quantity)
 
+    def _ends_apart(self, node: int) -> bool:
+        """Whether sums of a memory inside of an array are not charged for beginning and ending.
+
+        Where steps do not divide, the busiest instance has an unknown number of them; each that goes out has
+        the width of a complete one at least.
+        """
+        return self.any_steps and bool(self.arrays(0, node))
+
+    def _adds_up(self, crossing: tuple[int, int]) -> bool:
+        """Whether an array between two memories may add up sums."""
+        return any(self.allowed[i][LETTERS.index(loop)] for i in self.arrays(*crossing) for loop in REDUCED)
+
+    def _again(self, quantity: Quantity, crossing: tuple[int, int]) -> int:
+        """Return what bringing back a bit of a sum costs across a boundary.
+
+        Where steps do not divide, only so much is charged that another fetch never saves anything: further in
+        than an array that adds up, what the memory there reads.
+        """
+        parent, child = crossing
+        if self.any_steps:
+            inner = [ends[1] for ends in self.crossings("output") if ends[0] < parent and self._adds_up(ends)]
+            if inner:
+                return quantity.read.get(parent, 0) if parent == min(inner) else 0
+        return quantity.read.get(parent, 0) + quantity.written.get(child, 0)
+
     def _saved(self, q: int, crossing: tuple[int, int]) -> int:
         """Return what bringing back a sum costs at all boundaries further in than one.
 
         Instances whose sums an array adds up begin with nothing, all but one: they save it.
         """
-        quantity, child = self.quantities[q], crossing[1]
-        if not any(self.allowed[i][LETTERS.index(loop)] for i in self.arrays(*crossing) for loop in REDUCED):
+        if not self._adds_up(crossing):
             return 0
-        once = [
-            quantity.read.get(parent, 0) + quantity.written.get(inner, 0)
-            for parent, inner in self.crossings("output")
-            if parent >= child
-        ]
+        quantity, child = self.quantities[q], crossing[1]
+        once = [self._again(quantity, ends) for ends in self.crossings("output") if ends[0] >= child]
         return self.bits("partial", quantity) * sum(once)
 
     def _charge_constant(self, q: int, quantity: Quantity) -> None:
@@ -243,7 +277,7 @@ class Charges:
         for outermost in range(len(self.constant)):
             total = 0
             for parent, child in self.crossings("output"):
-                total -= partial * (quantity.read.get(parent, 0) + quantity.written.get(child, 0))
+                total -= partial * self._again(quantity, (parent, child))
                 total -= narrower * quantity.read.get(child, 0) * (child <= outermost)
                 total -= narrower * quantity.written.get(parent, 0) * (parent <= outermost)
             self.constant[outermost, q] = total

@@ -49,6 +49,9 @@ counted, of three operands, and for outputs whose sums begin there, and end ther
 G, N, C, Y, X, K, R, S = range(8)
 """Numbers of loops."""
 
+STILL = np.array([[C, -1, -1], [N, Y, X], [K, R, S]])
+"""The loops that do not move each operand."""
+
 SLIDING = (Y, X, R, S)
 """Those along which tiles of input overlap."""
 
@@ -58,6 +61,9 @@ class Node(NamedTuple):
 
     Attributes
     ----------
+    any, shared
+        Whether steps need not divide; whether charges are pending for what each instance of an array holds,
+        by operand and quantity.
     free
         Whether nothing is charged here nor further in: any plan that fits is then as good as another one.
     shares
@@ -94,6 +100,8 @@ class Node(NamedTuple):
     both_ways: bool
     tracks: bool
     free: bool
+    any: bool
+    shared: Marks
 
 
 class Blocks(NamedTuple):
@@ -103,6 +111,9 @@ class Blocks(NamedTuple):
     ----------
     own, most
         See `Part`; nothing and endless at a node that has a memory for itself.
+    fetches
+        Where steps need not divide, the most fetches of each operand's tile from here on; `moved` are the
+        fewest.
     halo
         Elements of input that need not be fetched at most, as the block before has them.
     divisors
@@ -119,6 +130,7 @@ class Blocks(NamedTuple):
     own: Table
     most: Table
     times: Table
+    fetches: Table
     moved: Table
     rest: Table
     halo: Table
@@ -138,7 +150,8 @@ class Plans(NamedTuple):
     start
         First plan of each block, and the number of plans.
     group
-        By number in the lattice: that of the block here, -1 where there is none.
+        By number in the lattice: that of the block here, -1 where there is none. Empty where the lattice
+        is not complete.
     least
         Of each quantity, the least that a plan is charged in all.
     """
@@ -214,11 +227,12 @@ def bound(values: Any, bits: int, b: int, node: Any, blocks: Any) -> tuple[int, 
                     each = values[FETCHED + o, q] + blocks.elements[b, o] * node.next_outer[o, q]
                     if o == 0:
                         each -= blocks.halo[b] * node.next_sliding[q]
-                    rough += max(0.0, float(each) * times)
-                    total += each * times
+                    fetches = blocks.fetches[b, o] if node.any else times
+                    rough += max(0.0, float(each) * fetches)
+                    total += each * fetches
                     if each > 0 and not node.next_straight[o]:
-                        most = max(most, each * (times - blocks.moved[b, o]))
-                        saved = max(saved, float(each) * (times - blocks.moved[b, o]))
+                        most = max(most, each * (fetches - blocks.moved[b, o]))
+                        saved = max(saved, float(each) * (fetches - blocks.moved[b, o]))
             if rough > LARGE:  # where integers may be too small
                 total = int(min(rough * (1 - 1e-9) - saved + fixed, LARGE))
             else:
@@ -312,6 +326,99 @@ def unrolled(before: Any, bits: int, trips: Any, node: Any, values: Any) -> int:
 
 
 @jit.lean
+def instances_of(o: int, outside: Any, inside: Any, steps: Any) -> float:
+    """Return for how many instances an array brings a tile at least, by loops that do not move it.
+
+    Parameters
+    ----------
+    outside, inside
+        The numbers of the sizes of the array's block, and of the blocks of its instances.
+    """
+    many = 1.0
+    for i in range(3):
+        loop = STILL[o, i]
+        if loop < 0 or outside[loop] == inside[loop]:
+            continue
+        if steps.counts[loop, outside[loop]] == 1 and not steps.spread[o, loop]:
+            many *= steps.counts[loop, inside[loop]]
+        else:
+            many *= max(1.0, steps.low[loop, outside[loop]] / steps.high[loop, inside[loop]])
+    return many
+
+
+@jit.lean
+def busiest_part(outside: Any, inside: Any, trips: Any, node: Any, steps: Any) -> float:
+    """Return the least part of an array's work that its busiest instance has."""
+    used = 1
+    for loop in range(8):
+        used *= trips[loop]
+    part = 1.0
+    for loop in range(8):
+        if not node.allowed[loop]:
+            continue
+        extent, high = steps.extents[loop], steps.high[loop, inside[loop]]
+        # As many instances as the other loops can leave to this one.
+        many = node.size * trips[loop] // used
+        least = max(steps.low[loop, inside[loop]], -(-steps.low[loop, outside[loop]] // many))
+        block = min(steps.high[loop, outside[loop]], many * high)
+        if steps.last[loop]:
+            share = extent // block * least + min(least, extent % block)
+            part *= max(-(-extent // many), share) / extent
+        else:
+            part *= max(1 / many, min(1.0, least / block))
+    return float(max(part, 1 / node.size))  # as not every loop can have all instances
+
+
+@jit.lean
+def most_instances(outside: Any, inside: Any, node: Any, steps: Any) -> int:
+    """Return how many instances of an array a plan can use at most."""
+    used = 1
+    for loop in range(8):
+        if node.allowed[loop]:
+            used *= -(-steps.high[loop, outside[loop]] // steps.low[loop, inside[loop]])
+            if used >= node.size:
+                return int(node.size)
+    return used
+
+
+@jit.lean
+def scaled(value: int, factor: float) -> int:
+    """Return an amount times a factor, rounded downwards, and exact where the factor is an integer."""
+    whole = int(factor)
+    if whole == factor:
+        return value * whole
+    return int(value * factor * (1 - 1e-12))
+
+
+@jit.lean
+def spread(
+    before: Any, bits: int, outside: Any, inside: Any, trips: Any, node: Any, steps: Any, values: Any
+) -> int:
+    """Unroll loops over an array with steps that need not divide; return the new bits, -1 as `repeated`."""
+    adds = trips[K] * trips[R] * trips[S] > 1
+    part = busiest_part(outside, inside, trips, node, steps)
+    used = most_instances(outside, inside, node, steps)
+    for o in range(3):
+        many = instances_of(o, outside, inside, steps)
+        for q in range(len(node.kinds)):
+            if float(before[FETCHED + o, q]) * many > LARGE:
+                return -1
+            values[FETCHED + o, q] = scaled(before[FETCHED + o, q], many)
+            if node.kinds[q] != SPENT:
+                values[FETCHED + o, q] //= used
+    for q in range(len(node.kinds)):
+        kind = node.kinds[q]
+        values[INSIDE, q] = before[INSIDE, q]
+        if kind == STEPS:
+            values[INSIDE, q] = int(before[INSIDE, q] * part * (1 + 1e-14) + 1e-12)
+        elif kind != SPENT:
+            values[INSIDE, q] //= used
+        values[OUTPUT, q] = before[OUTPUT, q]
+        values[ENDING, q] = 0 if adds else before[ENDING, q]
+    return bits % ADDED + ADDED * node.number if adds and node.tracks else bits
+
+
+@jit.lean
 def fetches_of(o: int, order: int, trips: Any, every: int, still: int, node: Any) -> int:
     """Return how often a memory's loops fetch a tile of an operand."""
     if node.straight[o]:
@@ -355,21 +462,66 @@ def fetch(before: Any, o: int, fetches: int, inside: int, adds: bool, node: Any,
 
 
 @jit.lean
+def less_shared(before: Any, o: int, fetches: int, again: float, node: Any, values: Any) -> None:
+    """Take back what `fetch` has counted too much of tiles that several instances share.
+
+    With a block that the border cuts off, fewer of them are in use.
+
+    Parameters
+    ----------
+    again
+        How often such tiles are fetched at least, counted in blocks that no border cuts off.
+    """
+    for q in range(len(node.kinds)):
+        if node.shared[o, q]:
+            values[INSIDE, q] += scaled(before[FETCHED + o, q], again) - fetches * before[FETCHED + o, q]
+
+
+@jit.lean
+def times_fetched(o: int, stays: bool, outside: Any, inside: Any, steps: Any) -> tuple[int, float]:
+    """Return how often a memory's loops fetch each tile of an operand at least, in all.
+
+    Returns
+    -------
+    fetches
+        From the memory outside.
+    again
+        Tiles that several instances share, which are cut off with a block that the border cuts off.
+    """
+    block = outside if stays else inside
+    fetches, again = 1, 1.0
+    for i in range(3):
+        loop = STILL[o, i]
+        if loop >= 0:
+            fetches *= steps.counts[loop, block[loop]]
+            if steps.spread[o, loop]:
+                again *= steps.weights[loop, block[loop], inside[loop]]
+            else:
+                again *= steps.counts[loop, block[loop]]
+    return fetches, again
+
+
+@jit.lean
 def repeated(
     before: Any,
     bits: int,
     trips: Any,
     order: int,
+    outer: Any,
+    inner: Any,
     inside: Any,
     fresh: Any,
     outside: Any,
     node: Any,
+    steps: Any,
     values: Any,
 ) -> int:
     """Repeat what is inside by a memory's loops; return the new bits, -1 where it is too much to count.
 
     Parameters
     ----------
+    outer, inner
+        Numbers of the sizes of the memory's block, and of the block inside.
     inside, outside
         Elements of each operand under the block inside, and under the memory's own.
     fresh
@@ -377,10 +529,12 @@ def repeated(
     """
     n_y_x, reduced = trips[1] * trips[3] * trips[4], trips[K] * trips[R] * trips[S]
     every = trips[G] * trips[2] * n_y_x * reduced
+    # Where steps do not divide, amounts are those of all blocks of the layer from the beginning.
+    scale = 1 if steps.any else every
     for q in range(len(node.kinds)):
-        if float(before[INSIDE, q]) * every > LARGE:
+        if float(before[INSIDE, q]) * scale > LARGE:
             return -1
-        values[INSIDE, q] = before[INSIDE, q] * every
+        values[INSIDE, q] = before[INSIDE, q] * scale
         values[OUTPUT, q], values[ENDING, q] = before[OUTPUT, q], before[ENDING, q]
     new = bits
     for o in range(3):
@@ -391,18 +545,24 @@ def repeated(
         # Tiles that no loop of a memory moves which holds them come from there, too.
         adds = resolved or (pending and node.holds[o])
         fetches = fetches_of(o, order, trips, every, still, node) if resolved else 0
+        again = 0.0
+        if steps.any and resolved:
+            stays = (order % ALONG == o or every == still) and not node.straight[o]
+            fetches, again = times_fetched(o, stays, outer, inner, steps)
         if not fetch(before, o, fetches, inside[o], adds, node, values):
             return -1
+        if steps.any and resolved and again < fetches:
+            less_shared(before, o, fetches, again, node, values)
         if o == 0 and order >= ALONG:
             along = order // ALONG - 1
-            again = fetches // trips[SLIDING[along]] * (trips[SLIDING[along]] - 1)
+            next_ones = fetches // trips[SLIDING[along]] * (trips[SLIDING[along]] - 1)
             for q in range(len(node.kinds)):
-                values[INSIDE, q] -= again * (inside[0] - fresh[along]) * node.sliding[q]
+                values[INSIDE, q] -= next_ones * (inside[0] - fresh[along]) * node.sliding[q]
         if resolved:
             new &= ~(MOVES << o)
         if node.holds[o]:
             new |= MOVES << o
-    outputs = every // reduced
+    outputs = 1 if steps.any else every // reduced
     for q in range(len(node.kinds)):
         values[OUTPUT, q] *= outputs
         values[ENDING, q] *= outputs
@@ -544,7 +704,7 @@ def list_inside(place: Any, blocks: Any, plans: Any, ratios: Any, node: Any, gro
         if node.allowed[loop]:
             divide *= blocks.divisors[loop, place[loop]]
     many, count = len(plans.start) - 1, 0
-    if node.memory and divide > many:
+    if (node.memory and divide > many) or len(plans.group) == 0:
         for group in range(many):
             if may_hold(place, plans.place[group], ratios, node):
                 groups[count] = group
@@ -587,6 +747,7 @@ def extend(
     trips: Any,
     orders: Any,
     node: Any,
+    steps: Any,
     blocks: Any,
     plans: Any,
     high_best: int,
@@ -615,11 +776,16 @@ def extend(
             return FULL
         values, order = found.values[count], orders[each]
         if node.memory:
-            new = repeated(before, bits, trips, order, inside, fresh, outside, node, values)
-            if new < 0:
-                continue
+            outer, inner = blocks.place[b], plans.place[group]
+            new = repeated(
+                before, bits, trips, order, outer, inner, inside, fresh, outside, node, steps, values
+            )
+        elif steps.any:
+            new = spread(before, bits, blocks.place[b], plans.place[group], trips, node, steps, values)
         else:
             new = unrolled(before, bits, trips, node, values)
+        if new < 0:
+            continue
         spent, cycles = bound(values, new, b, node, blocks)
         if not is_better(spent, cycles, node.goal, high_best, low_best):
             if node.free:
@@ -648,6 +814,7 @@ def any_complete(found: Any, first: int, count: int) -> bool:
 @jit.kernel(nogil=True)
 def expand(
     node: Any,
+    steps: Any,
     blocks: Any,
     first: int,
     work: int,
@@ -694,7 +861,7 @@ def expand(
             trips_of(blocks.place[b], plans.place[group], ratios, trips)
             done += 1 + plans.start[group + 1] - plans.start[group]
             for plan in range(plans.start[group], plans.start[group + 1]):
-                args = b, group, plan, trips, orders, node, blocks, plans
+                args = b, group, plan, trips, orders, node, steps, blocks, plans
                 count = extend(*args, high_best, low_best, cut, found, mine, count)
                 if count == FULL:
                     return b, mine

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,38 +30,71 @@ def divisors(number: int) -> list[int]:
     return sorted({*small, *(number // d for d in small)})
 
 
+class Steps(NamedTuple):
+    """What steps that do not divide cost at a node; see `tilewright.tiling.hierarchy.exact.any_steps`.
+
+    Attributes
+    ----------
+    any
+        Whether there are such steps. Nothing else here counts where there are none.
+    extents, low, high, counts, weights
+        See `AnySteps`.
+    spread : bool, shape (3, 8)
+        Whether an array further in may have unrolled a loop, so that instances share an operand's tile.
+    last : bool, shape (8,)
+        Whether no array further out can unroll a loop.
+    """
+
+    any: bool
+    extents: Table
+    low: Table
+    high: Table
+    counts: Table
+    weights: NDArray[np.float64]
+    spread: NDArray[np.bool_]
+    last: NDArray[np.bool_]
+
+
 class Lattice:
     """Blocks of a layer.
 
     Attributes
     ----------
-    divisors
-        Of each loop's extent.
+    cuts
+        For each loop, the sizes of blocks, ascending: all divisors of its extent.
     shape
         How many there are.
     """
 
-    def __init__(self, layer: Layer) -> None:
+    any = False
+    """Whether steps need not divide; see `tilewright.tiling.hierarchy.exact.any_steps`."""
+
+    def __init__(self, layer: Layer, cuts: list[list[int]] | None = None) -> None:
         self.layer = layer
         self.extents = extents(layer)
-        self.divisors = [divisors(extent) for extent in self.extents.values()]
-        self.shape = tuple(map(len, self.divisors))
+        self.cuts = [divisors(extent) for extent in self.extents.values()] if cuts is None else cuts
+        self.shape = tuple(map(len, self.cuts))
         self.many = prod(self.shape)
+
+    @property
+    def complete(self) -> bool:
+        """Whether there are blocks of all combinations of sizes."""
+        return self.many == prod(self.shape)
 
     @cached_property
     def index(self) -> Table:
-        """The divisor's number in each loop, shape (blocks, 8)."""
+        """The size's number in each loop, shape (blocks, 8)."""
         return np.stack(np.unravel_index(np.arange(self.many), self.shape), axis=1).astype(np.int64)
 
     @cached_property
     def strides(self) -> Table:
-        """How far apart blocks are that differ in one divisor, by loop."""
+        """How far apart blocks are that differ in one size, by loop."""
         return np.array([prod(self.shape[i + 1 :]) for i in range(len(self.shape))])
 
     @cached_property
     def sizes(self) -> Table:
         """Size of each block in each loop, shape (blocks, 8)."""
-        return np.stack([np.array(d)[self.index[:, i]] for i, d in enumerate(self.divisors)], axis=1)
+        return np.stack([np.array(d)[self.index[:, i]] for i, d in enumerate(self.cuts)], axis=1)
 
     @cached_property
     def elements(self) -> Table:
@@ -70,7 +104,7 @@ class Lattice:
         for axis, (out, tap) in enumerate(AXES):
             number = LETTERS.index(out), LETTERS.index(tap)
             stride, dilation = self.layer.stride[axis], self.layer.dilation[axis]
-            outs, taps = (self.divisors[i] for i in number)
+            outs, taps = (self.cuts[i] for i in number)
             table = np.array([[window(each, tap, stride, dilation) for tap in taps] for each in outs])
             area = area * table[self.index[:, number[0]], self.index[:, number[1]]]
         others = [np.prod([size[loop] for loop in USES[operand]], axis=0) for operand in OPERANDS[1:]]
@@ -88,7 +122,7 @@ class Lattice:
             axis = int(loop in "xs")
             number = [LETTERS.index(each) for each in AXES[axis]]
             stride, dilation = self.layer.stride[axis], self.layer.dilation[axis]
-            outs, taps = (self.divisors[i] for i in number)
+            outs, taps = (self.cuts[i] for i in number)
             new, rows = np.zeros((2, len(outs), len(taps)), np.int64)
             for i, j in np.ndindex(new.shape):
                 shift = outs[i] * stride if loop in "yx" else taps[j] * dilation
@@ -101,14 +135,39 @@ class Lattice:
 
     @cached_property
     def ratios(self) -> Table:
-        """How often one divisor of a loop is in another, 0 where it does not divide it."""
+        """How often one size of a loop is in another, 0 where it does not divide it."""
         most = max(self.shape)
         table = np.zeros((len(LETTERS), most, most), np.int64)
-        for i, each in enumerate(self.divisors):
+        for i, each in enumerate(self.cuts):
             sizes = np.array(each)
             quotient, rest = np.divmod(sizes[:, None], sizes[None, :])
             table[i, : len(each), : len(each)] = np.where(rest == 0, quotient, 0)
         return table
+
+    @property
+    def charged(self) -> Table:
+        """Elements of each operand that are charged for each block, shape (blocks, 3)."""
+        return self.elements
+
+    @cached_property
+    def every(self) -> Table:
+        """How often each block is in the layer."""
+        return self.times(LETTERS)
+
+    @cached_property
+    def moved(self) -> Table:
+        """How often each block is in the layer along the loops that move an operand, shape (blocks, 3)."""
+        return np.stack([self.times(USES[operand]) for operand in OPERANDS], axis=1)
+
+    def steps(self, machine: HierarchyMachine, i: int) -> Steps:
+        """Return what steps that do not divide cost at a node: here there are none."""
+        loops = len(LETTERS)
+        none, flags = np.zeros((loops, 1), np.int64), np.zeros((len(OPERANDS), loops), np.bool_)
+        return Steps(False, none[:, 0].copy(), none, none, none, np.zeros((loops, 1, 1)), flags, flags[0])
+
+    def fetches(self, machine: HierarchyMachine, i: int) -> Table:
+        """Return the most fetches of each operand's tile from a node on, shape (blocks, 3)."""
+        return np.broadcast_to(self.every[:, None], (self.many, len(OPERANDS)))
 
     def times(self, loops: str) -> Table:
         """Return how often each block is in the layer, along some loops."""
@@ -136,7 +195,7 @@ class Lattice:
         return np.asarray((bits <= 8 * capacity).all(axis=1))
 
     def least_around(self, values: Table, most: list[int]) -> Table:
-        """Return, for each block, the least value of all blocks that it divides.
+        """Return, for each block, the least value of all blocks that may be outside of it.
 
         Parameters
         ----------
@@ -148,10 +207,10 @@ class Lattice:
         for axis, limit in enumerate(most):
             if limit == 1 or self.shape[axis] == 1:
                 continue
-            sizes = self.divisors[axis]
             parts = []
-            for size in sizes:
-                around = [i for i, other in enumerate(sizes) if other % size == 0 and other // size <= limit]
+            for i in range(self.shape[axis]):
+                ratios = self.ratios[axis, : self.shape[axis], i]
+                around = np.flatnonzero((ratios > 0) & (ratios <= limit))
                 parts.append(table.take(around, axis=axis).min(axis=axis))
             table = np.stack(parts, axis=axis)
         return table.reshape(self.many, -1)

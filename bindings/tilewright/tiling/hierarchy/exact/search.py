@@ -17,12 +17,12 @@ from tilewright.simulator.levels import SLIDING, Execution
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
 from tilewright.tiling.hierarchy.exact import kernel
-from tilewright.tiling.hierarchy.exact.charges import OUTPUT, SPENT, STEPS
-from tilewright.tiling.hierarchy.exact.lattice import FAR, LETTERS, MOST, Lattice
+from tilewright.tiling.hierarchy.exact.charges import OUTPUT, SPENT, STEPS, TIME
+from tilewright.tiling.hierarchy.exact.lattice import FAR, LETTERS, MOST, Lattice, Steps
 from tilewright.tiling.hierarchy.exact.tables import Tables
 from tilewright.tiling.hierarchy.lowering import lower
 from tilewright.tiling.hierarchy.machine import OPERANDS, HierarchyMachine, Kept
-from tilewright.tiling.hierarchy.measure import Measure, Moved
+from tilewright.tiling.hierarchy.measure import TICKS, Measure, Moved
 from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 
@@ -144,6 +144,8 @@ class Search:
             both_ways=bool((charges.inner[:, OUTPUT] < 0).any()),
             tracks=tracks,
             free=not tracks and not shares and charges.nothing_from(i),
+            any=self.lattice.any,
+            shared=charges.shared(i),
         )
 
     # Passes ------------------------------------------------------------------------------------------
@@ -167,12 +169,12 @@ class Search:
         _TooMuchError
             When the pass would do more than it may.
         """
-        stages = self._pass(None if best is None else best.value, beam, deadline, most)
+        stages = self.stages(None if best is None else best.value, beam, deadline, most)
         least = stages[-1].least if stages else np.zeros(0)
         for row in np.argsort(least, kind="stable").tolist():
             if best is not None and least[row] > best.value * (1 + 1e-9):
                 break
-            plan = self._plan(stages, row)
+            plan = self.plan(stages, row)
             found = self.value(plan)
             if best is None or found < best.value:
                 best = BestPlan(found, plan, True)
@@ -185,7 +187,20 @@ class Search:
         moved = Moved(tally.every, tally.first, tally.steps)
         return Measure(tables.layer, self.machine, moved).value(tables.minimise, tables.level)
 
-    def _pass(
+    def total(self, last: Stage, row: int) -> int:
+        """Return what a plan of the last stage is charged in all."""
+        values, found = last.values[row].sum(axis=0).tolist(), dict.fromkeys(range(kernel.WAITING + 1), 0)
+        for q, (kind, value) in enumerate(zip(self.kinds.tolist(), values, strict=True)):
+            if kind == SPENT:
+                value += int(self._node(0).constant[last.bits[row] // kernel.ADDED, q])
+            found[kind] = max(found[kind], value) if q else value
+        steps = -(-found[STEPS] // self.machine.macs_per_cycle)
+        cycles = -(-max(steps * TICKS + found[kernel.WAITING], found[TIME]) // TICKS)
+        if self.goal == kernel.PRODUCT:
+            return int(found[SPENT] * cycles)
+        return int(found[SPENT] if self.goal == kernel.SPENDING else cycles)
+
+    def stages(
         self, best: int | None, beam: int | None, deadline: float, most: int | None = None
     ) -> list[Stage]:
         """Return the stages of all nodes, innermost first; nothing if no plan is better than the best."""
@@ -204,7 +219,7 @@ class Search:
     def _innermost(self) -> Stage:
         """Return the plan of one multiplication."""
         values = np.zeros((1, 6, len(self.kinds)), np.int64)
-        values[0, kernel.INSIDE, self.kinds == STEPS] = 1
+        values[0, kernel.INSIDE, self.kinds == STEPS] = self.tables.layer.macs if self.lattice.any else 1
         bits = np.array([7 * kernel.MOVES + kernel.ADDED * len(self.machine.nodes)])
         zero = np.zeros(1, np.int64)
         return Stage(zero, values, bits, zero, zero, zero, np.zeros(1))
@@ -227,13 +242,14 @@ class Search:
         own, room = alone if part is None else (part.own[chosen], part.most[chosen])
         blocks = kernel.Blocks(
             place=lattice.index[chosen],
-            elements=lattice.elements[chosen],
+            elements=lattice.charged[chosen],
             whole=tables.whole[chosen],
             fits_complete=tables.fits[i][0][chosen],
             fits_partial=tables.fits[i][1][chosen],
             own=own,
             most=room,
             times=tables.every[chosen],
+            fetches=lattice.fetches(self.machine, i)[chosen] if lattice.any else np.zeros((1, 3), np.int64),
             moved=tables.moved[chosen],
             rest=rest[chosen],
             halo=self.halo[chosen],
@@ -241,7 +257,8 @@ class Search:
             strides=lattice.strides,
         )
         order, plans = self._grouped(i, inside)
-        found = self._expand(self._node(i), blocks, plans, known, beam, deadline, most)
+        steps = lattice.steps(self.machine, i)
+        found = self._expand(self._node(i), steps, blocks, plans, known, beam, deadline, most)
         return found._replace(block=chosen[found.block], before=order[found.before])
 
     def _grouped(self, i: int, inside: Stage) -> tuple[Table, kernel.Plans]:
@@ -249,8 +266,9 @@ class Search:
         lattice, tables = self.lattice, self.tables
         order = np.argsort(inside.block, kind="stable")
         blocks, start = np.unique(inside.block[order], return_index=True)
-        group = np.full(lattice.many, -1)
-        group[blocks] = np.arange(len(blocks))
+        group = np.full(lattice.many if lattice.complete else 0, -1)
+        if lattice.complete:
+            group[blocks] = np.arange(len(blocks))
         values = inside.values[order]
         each = inside.block[order]
         spends = self.kinds == SPENT
@@ -263,7 +281,7 @@ class Search:
         total += np.where(spends, brought, 0)
         plans = kernel.Plans(
             place=lattice.index[blocks],
-            elements=lattice.elements[blocks],
+            elements=lattice.charged[blocks],
             fresh=self.fresh[blocks],
             start=np.append(start, len(order)),
             group=group,
@@ -277,6 +295,7 @@ class Search:
     def _expand(
         self,
         node: kernel.Node,
+        steps: Steps,
         blocks: kernel.Blocks,
         plans: kernel.Plans,
         known: tuple[int, int],
@@ -286,7 +305,7 @@ class Search:
     ) -> Stage:
         found = self._room(1 << 14)
         first = count = looks = 0
-        cut = np.inf
+        cut, work = np.inf, WORK // 10 if steps.any else WORK
         while first < len(blocks.times):
             if time.monotonic() > deadline:
                 raise OutOfTimeError
@@ -294,7 +313,7 @@ class Search:
                 raise _TooMuchError
             looks += 1
             after, count = kernel.expand(
-                node, blocks, first, WORK, plans, self.lattice.ratios, *known, cut, found, count
+                node, steps, blocks, first, work, plans, self.lattice.ratios, *known, cut, found, count
             )
             if beam is not None and count > 4 * beam:
                 best = np.sort(np.argpartition(found.least[:count], beam)[:beam])
@@ -322,7 +341,7 @@ class Search:
 
     # Plans -------------------------------------------------------------------------------------------
 
-    def _plan(self, stages: list[Stage], row: int) -> HierarchyPlan:
+    def plan(self, stages: list[Stage], row: int) -> HierarchyPlan:
         """Return the plan of a row of the last stage."""
         nest = []
         for number in range(len(stages) - 1, 0, -1):
@@ -330,7 +349,7 @@ class Search:
             outer = self.lattice.sizes[stage.block[row]]
             order, row = int(stage.order[row]), int(stage.before[row])
             inner = self.lattice.sizes[inside.block[row]]
-            trips = dict(zip(LETTERS, (outer // inner).tolist(), strict=True))
+            trips = dict(zip(LETTERS, (-(-outer // inner)).tolist(), strict=True))
             steps = dict(zip(LETTERS, inner.tolist(), strict=True))
             nest.append(tuple((loop, steps[loop]) for loop in arranged(order, trips)))
         return HierarchyPlan(tuple(nest), self.kept)

@@ -13,7 +13,7 @@ from tilewright.simulator.levels import SLIDING
 from tilewright.spec.layer import Layer
 from tilewright.tiling.hierarchy.exact.charges import OUTPUT, SPENT, STEPS, Charges
 from tilewright.tiling.hierarchy.exact.lattice import FAR, LETTERS, Lattice
-from tilewright.tiling.hierarchy.machine import OPERANDS, REDUCED, USES, HierarchyMachine
+from tilewright.tiling.hierarchy.machine import OPERANDS, REDUCED, HierarchyMachine
 from tilewright.tiling.hierarchy.measure import TICKS, attojoules
 
 Table = NDArray[np.int64]
@@ -40,6 +40,21 @@ class Part(NamedTuple):
     outermost: bool
 
 
+class Left(NamedTuple):
+    """What a search among larger ranges of sizes has left, for each node.
+
+    Attributes
+    ----------
+    among
+        The blocks that may enter it.
+    rest
+        See `Tables`.
+    """
+
+    among: list[NDArray[np.bool_]]
+    rest: list[Table]
+
+
 class Tables:
     """A problem as the search sees it.
 
@@ -49,6 +64,8 @@ class Tables:
         What every plan spends besides its charges; see `Charges`.
     at_most
         What plans may cost.
+    left
+        What is left of blocks, None where that is all.
     every, moved
         How often each block is in the layer, along all loops and along those that move each operand.
     fresh, halo
@@ -70,17 +87,18 @@ class Tables:
         minimise: str,
         level: str,
         at_most: Mapping[str, int] | None = None,
+        lattice: Lattice | None = None,
+        left: Left | None = None,
     ) -> None:
         self.layer, self.machine, self.minimise, self.level = layer, machine, minimise, level
-        self.at_most = dict(at_most or {})
-        self.lattice = Lattice(layer)
-        self.charges = Charges(machine, (minimise, *self.at_most), level)
+        self.at_most, self.left = dict(at_most or {}), left
+        self.lattice = Lattice(layer) if lattice is None else lattice
+        self.charges = Charges(machine, (minimise, *self.at_most), level, any_steps=self.lattice.any)
         self.kinds = np.array([one.kind for one in self.charges.quantities])
         macs = layer.macs * attojoules(machine.mac_pj, 1)
         spent = [macs if one.name == "energy" else 0 for one in self.charges.quantities]
         self.constant = self.charges.constant * int(self.lattice.elements[-1, OUTPUT]) + np.array(spent)
-        self.every = self.lattice.times(LETTERS)
-        self.moved = np.stack([self.lattice.times(USES[operand]) for operand in OPERANDS], axis=1)
+        self.every, self.moved = self.lattice.every, self.lattice.moved
         extents = np.array(list(self.lattice.extents.values()))
         reduced = [LETTERS.index(loop) for loop in REDUCED]
         self.whole = (self.lattice.sizes[:, reduced] == extents[reduced]).all(axis=1)
@@ -106,7 +124,7 @@ class Tables:
                 widths = (machine.bits.output, machine.bits.partial)
                 complete, partial = (self.lattice.fits(machine, i, width) for width in widths)
             self.fits.append((complete, partial))
-            self.rest.append(self._rest(i))
+            self.rest.append(self._rest(i) if left is None else left.rest[i])
 
     def _part(self, nodes: tuple[int, ...], i: int) -> Part:
         """Return what a node has of a memory of several nodes."""
@@ -125,7 +143,8 @@ class Tables:
     def entering(self, i: int) -> NDArray[np.bool_]:
         """Return the blocks that may enter a node."""
         complete, partial = self.fits[i]
-        return np.where(self.whole, complete | partial, partial) & (self.rest[i] < FAR).all(axis=1)
+        entering = np.where(self.whole, complete | partial, partial) & (self.rest[i] < FAR).all(axis=1)
+        return entering if self.left is None else entering & self.left.among[i]
 
     def instances(self, i: int) -> int:
         """Return the most instances of a node."""
@@ -167,17 +186,18 @@ class Tables:
         outward = self.machine.nodes[i - 1].axis is None
         instances = self.instances(i)
         savings = np.zeros_like(total)
+        fetches = self.lattice.fetches(self.machine, len(self.machine.nodes))
         for o, operand in enumerate(OPERANDS):
             if operand not in node.holds:
                 continue
             each = self.charges.inner[i, o].astype(np.float64)
             if outward and self.charges.reaches[i - 1, o]:
                 each = each + self.charges.outer[i - 1, o]
-            held = self.lattice.elements[:, [o]]
+            held = self.lattice.charged[:, [o]]
             if operand == "input" and i in self.machine.halos:
                 held = held - self.halo[:, None]
             each = held * each
-            full = self.every[:, None]
+            full = fetches[:, o : o + 1]
             total += each * full
             saving = each * (full - self.moved[:, [o]])
             savings = np.maximum(savings, saving)

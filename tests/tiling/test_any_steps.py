@@ -1,0 +1,205 @@
+"""Steps that need not divide: no plan costs less than a bound says, and what is called optimal is."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import hierarchies
+import numpy as np
+import pytest
+from conftest import examples
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright.spec.layer import Layer
+from tilewright.tiling.hierarchy import bounds
+from tilewright.tiling.hierarchy.cost import Cost
+from tilewright.tiling.hierarchy.exact import any_plan
+from tilewright.tiling.hierarchy.exact.any_steps import AnySteps, balanced, some_sizes, split, thinned
+from tilewright.tiling.hierarchy.exact.lattice import LETTERS
+from tilewright.tiling.hierarchy.exact.search import Search
+from tilewright.tiling.hierarchy.exact.tables import Left, Tables
+from tilewright.tiling.hierarchy.machine import HierarchyMachine
+from tilewright.tiling.hierarchy.measure import Measure
+from tilewright.tiling.hierarchy.nest import Nest, extents, window
+
+GOALS = ("energy", "cycles", "edp", "accesses")
+ENDLESS = float("inf")
+
+
+def measured(layer: Layer, nest: Nest) -> Measure:
+    return Measure(layer, nest.machine, Cost(nest).moved)
+
+
+# What is charged ---------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 40), st.data())
+def test_tiles_of_at_most_some_size_are_as_many_as_is_charged_and_have_as_many_rows(
+    extent: int, data: st.DataObject
+) -> None:
+    taps, stride, dilation = (data.draw(st.integers(1, most)) for most in (5, 4, 3))
+    most, left, tiles = data.draw(st.integers(1, extent)), extent, []
+    while left:
+        tiles.append(data.draw(st.integers(1, min(most, left))))
+        left -= tiles[-1]
+    layer = Layer(
+        input=(1, (extent - 1) * stride + (taps - 1) * dilation + 1, 1),
+        kernels=1,
+        kernel=(taps, 1),
+        stride=(stride, 1),
+        dilation=(dilation, 1),
+    )
+    lattice = AnySteps(layer, [[1], [1], [1], sorted({1, most, extent}), [1], [1], [taps], [1]], chains=True)
+    number = lattice.index[:, LETTERS.index("y")] == lattice.cuts[3].index(most)
+    rows = sum(window(size, taps, stride, dilation) for size in tiles)
+    assert lattice.charged[number, 0].tolist()[-1] <= rows
+    assert lattice.counts[3, lattice.cuts[3].index(most)] <= len(tiles)
+
+
+@given(st.integers(1, 3000), st.integers(2, 30))
+def test_sizes_stand_for_all_sizes(extent: int, most: int) -> None:
+    sizes = balanced(extent)
+    assert {-(-extent // size) for size in sizes} == {-(-extent // size) for size in range(1, extent + 1)}
+    some = thinned(sizes, most)
+    assert some[0] == 1
+    assert some[-1] == extent
+    assert len(some) <= max(most, 2)
+    for low, after in zip(some, [*some[1:], extent + 1], strict=True):
+        parts = split(extent, low, after - 1)
+        assert parts[0] == low
+        assert parts[-1] < after
+        assert (len(parts) == 1) == (after - 1 == low)
+
+
+def test_a_plan_costs_no_less_than_its_blocks_are_charged() -> None:
+    """Of random plans, among ranges of sizes of all kinds."""
+    compared = exact = 0
+    for seed in range(examples(300)):
+        rng = Random(seed)
+        machine, layer = hierarchies.machine(rng, roomy=True), hierarchies.layer(rng, 3000)
+        nest = Nest(layer, machine, hierarchies.nest(rng, layer, machine, ragged=True))
+        if nest.violation() or nest.outside_of_space(divide=False):
+            continue
+        lattice = AnySteps(layer, some_sizes(layer, rng.choice([2, 3, 5, 99])))
+        among = []
+        for block in nest.blocks[:-1]:
+            number = [
+                np.searchsorted(cuts, block[loop], side="right") - 1
+                for loop, cuts in zip(LETTERS, lattice.cuts, strict=True)
+            ]
+            among.append(np.arange(lattice.many) == int(np.dot(number, lattice.strides)))
+        name = rng.choice([level.name for level in machine.levels if not level.fanout])
+        for goal in GOALS:
+            tables = Tables(layer, machine, goal, name, lattice=lattice)
+            nothing = [np.zeros_like(rest) for rest in tables.rest]
+            tables = Tables(layer, machine, goal, name, lattice=lattice, left=Left(among, nothing))
+            search = Search(tables)
+            stages = search.stages(None, None, ENDLESS)
+            charged = min(search.total(stages[-1], row) for row in range(len(stages[-1].bits)))
+            cost = measured(layer, nest).value(goal, name)
+            assert charged <= cost, (seed, goal)
+            compared += 1
+            exact += charged == cost
+    assert compared > examples(300)
+    assert exact
+
+
+# The search --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", range(0, examples(60), 4))
+def test_any_steps_agree_with_enumeration(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = proven = 0
+    for seed in range(start, start + 4):
+        rng = Random(seed)
+        machine = hierarchies.machine(rng, choosing=seed % 3 == 0, uneven=seed % 5 == 0)
+        layer = hierarchies.layer(rng, rng.choice([8, 16, 24, 32, 48]))
+        name = rng.choice([level.name for level in machine.levels if not level.fanout])
+        best = enumerated(layer, machine, name)
+        for goal, least in best.items():
+            for sizes in (2, 5):
+                monkeypatch.setattr(any_plan, "SIZES", sizes)
+                found = any_plan.best_any_plan(layer, machine, goal, name)
+                assert found is not None
+                assert found.bound <= least <= found.value, (seed, goal)
+                nest = Nest(layer, machine, found.plan)
+                assert not nest.violation()
+                assert measured(layer, nest).value(goal, name) == found.value
+            assert relaxed(layer, machine, goal, name, least + 1) <= least, (seed, goal)
+            compared += 1
+            proven += found.bound == found.value
+    assert proven > 0.6 * compared
+
+
+def enumerated(layer: Layer, machine: HierarchyMachine, name: str, most: int = 800) -> dict[str, int]:
+    """Return the least of all plans for each objective, nothing if there are too many."""
+    best: dict[str, int] = {}
+    for plan in hierarchies.everything(layer, machine, most, divide=False) or ():
+        nest = Nest(layer, machine, plan)
+        if nest.violation() is None:
+            measure = measured(layer, nest)
+            for goal in GOALS:
+                value = measure.value(goal, name)
+                best[goal] = min(best.get(goal, value), value)
+    return best
+
+
+def relaxed(layer: Layer, machine: HierarchyMachine, goal: str, name: str, limit: int) -> int:
+    """Return what the best plan is charged, where all that is not below a limit is dropped on the way."""
+    found = []
+    for kept in machine.choices:
+        lattice = AnySteps(layer, some_sizes(layer, 99))
+        search = Search(Tables(layer, machine.keeping(kept), goal, name, lattice=lattice), kept)
+        if stages := search.stages(limit, None, ENDLESS):
+            found += [search.total(stages[-1], row) for row in range(len(stages[-1].bits))]
+    return min(found)
+
+
+def test_the_best_chains_are_found() -> None:
+    """All blocks but the outermost divide the one outside; among all sizes, each of them is one."""
+    compared = better = 0
+    for seed in range(24):
+        rng = Random(seed)
+        machine, layer = hierarchies.machine(rng), hierarchies.layer(rng, rng.choice([8, 16, 24]))
+        name = machine.levels[0].name
+        best: dict[str, int] = {}
+        for plan in hierarchies.everything(layer, machine, 500, divide=False) or ():
+            nest = Nest(layer, machine, plan)
+            if nest.violation() is None and is_chain(nest):
+                measure = measured(layer, nest)
+                for goal in GOALS:
+                    best[goal] = min(best.get(goal, 2**62), measure.value(goal, name))
+        for goal, least in best.items():
+            cuts = [list(range(1, extent + 1)) for extent in extents(layer).values()]
+            search = Search(Tables(layer, machine, goal, name, lattice=AnySteps(layer, cuts, chains=True)))
+            stages = search.stages(None, None, ENDLESS)
+            rows = range(len(stages[-1].bits))
+            values = [search.value(search.plan(stages, row)) for row in rows]
+            assert all(search.total(stages[-1], row) <= values[row] for row in rows)
+            assert min(search.total(stages[-1], row) for row in rows) <= least <= min(values)
+            compared += 1
+            better += min(values) == least
+    assert compared > 30
+    assert better > 0.9 * compared
+
+
+def is_chain(nest: Nest) -> bool:
+    for loop, extent in nest.extents.items():
+        sizes = [block[loop] for block in nest.blocks]
+        if any(outer != extent and outer % inner for outer, inner in pairwise(sizes)):
+            return False
+    return True
+
+
+def test_more_is_proven_than_every_nest_needs() -> None:
+    """A buffer for a tenth of the layer: what is moved once is not enough."""
+    layer = Layer(input=(16, 13, 13), kernels=24, kernel=(3, 3))
+    levels: list[dict[str, Any]] = [{"name": "dram"}, {"name": "buffer", "capacity_bytes": 700}]
+    machine = HierarchyMachine(kind="hierarchy", levels=levels)
+    found = any_plan.best_any_plan(layer, machine, "accesses", "dram")
+    assert found is not None
+    assert bounds.least(layer, machine, "accesses", "dram") < 0.6 * found.bound
+    assert found.bound == found.value
