@@ -83,11 +83,12 @@ def test_lists_and_limits_on_an_npu_are_those_of_enumeration(problem, data):
 OBJECTIVE = '[objective]\nminimise = ["accesses", "cycles"]\ntolerance = 0.02\n'
 
 
-@pytest.mark.parametrize("of", [f"[layer]{LAYER}", NETWORK])
-def test_a_list_is_solved_and_checked(tilewright, write, tmp_path, of):  # noqa: F811
+@pytest.mark.parametrize(("of", "whose"), [(f"[layer]{LAYER}", "the"), (NETWORK, "each layer's")])
+def test_a_list_is_solved_and_checked(tilewright, write, tmp_path, of, whose):  # noqa: F811
     name = write("list.toml", f"{of}{MACHINE}{OBJECTIVE}")
     shown = tilewright("solve", name, "-o", "result.json")
     assert shown.returncode == 0, shown.stderr
+    assert f"at most 2 % above {whose} least accesses" in shown.stdout
     result = json.loads((tmp_path / "result.json").read_text())
     assert result["status"] == "optimal"
     checked = tilewright("check", name, "result.json")

@@ -1,4 +1,4 @@
-"""Tiling: tiles, loop schedules and core partitions of layers, on a scratchpad DSP or a multicore NPU."""
+"""Tiling: tiles, loop schedules and core partitions of layers, on a DSP, an NPU or any hierarchy of memories."""
 
 from __future__ import annotations
 
@@ -52,9 +52,7 @@ class Tiling(Room[Problem, Plan]):
     """The room as the rest of tilewright knows it."""
 
     name = "tiling"
-    decides = (
-        "Tiling: tiles, loop schedules and core partitions of layers, on a scratchpad DSP or a multicore NPU."
-    )
+    decides = "Tiling: tiles, loop schedules and core partitions of layers, on a DSP, an NPU or any hierarchy of memories."
     problem_type = Problem
     plan_type = Plan
 

@@ -19,7 +19,24 @@ LINES = 24
 
 
 def rows(problem: Problem, report: dict[str, Any]) -> Rows:
-    """Return labelled lines about a report's totals."""
+    """Return labelled lines about a report's totals, after what a plan is compared with."""
+    return _compared(problem) + _totals(problem, report)
+
+
+def _compared(problem: Problem) -> Rows:
+    """Say of a list of objectives which plans the last one is compared among."""
+    if not problem.before:
+        return []
+    of = {"network": "the network's", "layer": "each layer's"}[problem.objective.tolerance_of]
+    whose = "the" if problem.network is None else of
+    told = [
+        f"at most {100 * share:g} % above {whose} least {name}" if share else f"with {whose} least {name}"
+        for name, share in problem.before
+    ]
+    return [("among plans", ", then ".join(told))]
+
+
+def _totals(problem: Problem, report: dict[str, Any]) -> Rows:
     if problem.trades_capacity:
         return _capacities(problem, report)
     if problem.traded and problem.network is not None:
