@@ -1,4 +1,4 @@
-"""Tiling: tiles, loop schedules and core partitions of layers, on a DSP, an NPU or any hierarchy of memories."""
+"""Tiling: tiles, loop orders and partitions of layers, on a DSP, an NPU or any memory hierarchy."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Tiling(Room[Problem, Plan]):
     """The room as the rest of tilewright knows it."""
 
     name = "tiling"
-    decides = "Tiling: tiles, loop schedules and core partitions of layers, on a DSP, an NPU or any hierarchy of memories."
+    decides = "Tiling: tiles, loop orders and partitions of layers, on a DSP, an NPU or any memory hierarchy."
     problem_type = Problem
     plan_type = Plan
 
