@@ -33,7 +33,7 @@ THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 
 def examples(number: int) -> int:
     """Return how many examples a test tries that is to try a number of them in a thorough run."""
-    return number if THOROUGH else max(10, number // 5)
+    return number if THOROUGH else max(6, number // 8)
 
 
 thorough = pytest.mark.skipif(not THOROUGH, reason="only in a thorough run: HYPOTHESIS_PROFILE=thorough")

@@ -12,6 +12,8 @@ from tilewright import codegen
 from tilewright.allocation import Plan as AllocationPlan
 from tilewright.allocation import Problem as AllocationProblem
 from tilewright.allocation.machine import ArrayMachine
+from tilewright.bitwidth import Plan as BitwidthPlan
+from tilewright.bitwidth import Problem as BitwidthProblem
 from tilewright.core import catalogue
 from tilewright.core.context import Outcome, RunContext
 from tilewright.core.room import room_of
@@ -52,6 +54,8 @@ __all__ = [
     "AllocationPlan",
     "AllocationProblem",
     "ArrayMachine",
+    "BitwidthPlan",
+    "BitwidthProblem",
     "Disagreement",
     "DspMachine",
     "EngineMachine",

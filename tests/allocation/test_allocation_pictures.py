@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import in_turn
+from conftest import in_turn, thinned
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
@@ -94,7 +94,7 @@ def reports() -> dict[str, Report]:
     return {name: simulate(*case, overlapped=False) for name, case in CASES.items()}
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", thinned(CASES, 2))
 def test_every_kind_of_plan(name: str, reports: dict[str, Report], tmp_path: Path) -> None:
     assert reports[name].valid
     suffixes = in_turn(pictures.ACCEPTED, [*CASES].index(name))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import processor_time
+from conftest import processor_time, thinned, thorough
 
 from tilewright.cli.solve import _Progress
 from tilewright.core import catalogue
@@ -21,6 +21,7 @@ from tilewright.core.context import CONSTRUCT
 from tilewright.run import compiling
 from tilewright.run.methods import PartInHand
 
+ROOT = Path(__file__).parents[2]
 EXAMPLE = "s1-example2"
 SLOW = """
 room = "grouping"
@@ -421,7 +422,7 @@ def test_a_false_claim_of_infeasibility_is_caught(tilewright, tmp_path, monkeypa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("signum", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=thorough)])
 def test_interrupted_solve_saves_the_best_plan(tmp_path, signum):
     (tmp_path / "slow.toml").write_text(SLOW)
     # Before all is compiled there is no plan that could be saved.
@@ -438,7 +439,7 @@ def test_interrupted_solve_saves_the_best_plan(tmp_path, signum):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("signum", thinned([signal.SIGINT, signal.SIGTERM, signal.SIGKILL], 2))
 @pytest.mark.parametrize(
     ("method", "solver"), [("lns", "worker"), ("lives@highs", "worker"), ("ordered@gecode", "fzn-gecode")]
 )
@@ -564,5 +565,11 @@ def test_a_missing_solver_says_how_to_get_it(tmp_path):
 
 def test_little_is_imported_before_ctrl_c_is_handled():
     code = "import sys, tilewright.cli; print(*sys.modules)"
-    answer = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
+    answer = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "bindings")},
+    )
     assert not {"typing", "re", "contextlib", "click"} & set(answer.stdout.split())

@@ -94,6 +94,13 @@ load_mb_per_s = 900
 save_mb_per_s = 900
 operands_per_cycle = 16
 """
+BITS = """[machine]
+accumulator_bits = 16
+[ranges]
+first = { input = 1.0, weights = 0.5, output = 2.0 }
+again = { input = 2.0, weights = 0.25, output = 2.5 }
+third = { input = 2.5, weights = 0.3, output = 4.0 }
+"""
 INSTANCES = {
     "grouping": 'room = "grouping"\n[layer]\ninput = [1, 5, 5]\nkernels = 2\nkernel = [3, 3]\n'
     "[machine]\ngroup_size = 3\n",
@@ -113,6 +120,8 @@ INSTANCES = {
     "allocation front": f'room = "allocation"\n{NETWORK}{ARRAY}[objective]\nminimise = "pareto"\n',
     "allocation placed": f'room = "allocation"\n{NETWORK}{ARRAY}[objective]\nminimise = "distance"\n',
     "fusion": f'room = "fusion"\n{NETWORK}{ENGINES}',
+    "bitwidth": f'room = "bitwidth"\n{NETWORK}{BITS}',
+    "bitwidth front": f'room = "bitwidth"\n{NETWORK}{BITS}[objective]\nminimise = "pareto"\n',
 }
 ALL = pytest.mark.parametrize("name", INSTANCES)
 
@@ -212,7 +221,9 @@ def test_all_that_is_said_of_a_result(name: str, tilewright: Callable[..., Any],
     measured = result["report"]["measures"]
     found = valid(said(tilewright("simulate", instance, "result.json", "--json")), "Simulation")
     clock = "ps" if name.startswith("npu") else "cycles"
-    assert found["measures"].pop(f"overlapped_{clock}") or name.startswith(("fusion", "hierarchy"))
+    assert found["measures"].pop(f"overlapped_{clock}") or name.startswith(
+        ("fusion", "hierarchy", "bitwidth")
+    )
     for key, value in measured.items():
         assert key in ("layers", f"overlapped_{clock}") or found["measures"][key] == value
     if "layers" not in measured or name.startswith("npu"):

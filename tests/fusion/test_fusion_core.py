@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import examples
+from conftest import examples, thorough
 from fusion_at_random import (
     AnyGroups,
     Table,
@@ -294,10 +294,10 @@ NETWORKS = {
     ("name", "arrays"),
     [
         ("resnet50", 2),
-        ("googlenet", 1),
+        pytest.param("googlenet", 1, marks=thorough),
         ("squeezenet", 2),
         ("mobilenetv2", 1),
-        ("densenet", 1),
+        pytest.param("densenet", 1, marks=thorough),
         ("densenet", 2),
     ],
 )

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from conftest import examples
+from conftest import examples, thinned
 from formulations import check_agreement, methods, need, with_each
 from fusion.fusion_at_random import machine, network
 from fusion.test_selection import can_be_executed, cost, partitions
@@ -164,7 +164,7 @@ def test_groups_that_tear_an_operation_apart_are_no_plan() -> None:
     assert "limits.halo = 'keep' leaves operation right no tile" in found.report["violation"]
 
 
-@pytest.mark.parametrize("minimise", ["cycles", "memory"])
+@pytest.mark.parametrize("minimise", thinned(["cycles", "memory"], 2))
 @pytest.mark.parametrize("method", [*HEURISTICS, "downsets", "partition@highs", "cover@gecode", "auto"])
 def test_every_method_says_what_would_be_enough(method: str, minimise: str) -> None:
     if "@" in method:

@@ -38,6 +38,10 @@ kernel = [3, 3]
 DSP = '[machine]\nkind = "dsp"\nmemory_bytes = 256\n'
 ARRAY = "[machine]\narray = [3, 3]\nclock_mhz = 50\n"
 
+RANGES = """[ranges]
+conv1 = { input = 1.0, weights = 0.5, output = 2.0 }
+conv2 = { input = 2.0, weights = 0.25, output = 2.5 }
+"""
 NPU = (
     '[machine]\nkind = "npu"\ntles = 2\ntlts = 2\n'
     "input_bytes = 256\nweights_bytes = 256\noutput_bytes = 256\n"
@@ -112,6 +116,10 @@ SAMPLES: dict[str, tuple[str, str]] = {
         f'room = "fusion"\n{NETWORK}[machine]\nconv_array = [4, 4, 2]\nclock_mhz = 330\ninput_bytes = 1024\n'
         "output_bytes = 1024\nparameter_bytes = 1024\nload_mb_per_s = 1900\nsave_mb_per_s = 1900\n"
         "operands_per_cycle = 8\n",
+    ),
+    "bitwidth": (
+        "merging",
+        f'room = "bitwidth"\n{NETWORK}[machine]\naccumulator_bits = 16\n[limits]\nbits = 9000\n{RANGES}',
     ),
 }
 """By name: a method that proves its plan in a moment, and the text of the instance."""

@@ -182,8 +182,8 @@ def test_start_that_breaks_a_limit_does_no_harm(path, solver):
 @WITH_EACH_METHOD
 def test_known_bound_ends_the_search(path, solver):
     case = TINY["plain"]
-    value, layers, _ = exhaustive(case, float("inf"))
-    assert solve(case, path, solver, start=Plan(layers), bound=value).status == "optimal"
+    best = exhaustive(case, float("inf"))
+    assert solve(case, path, solver, start=Plan(best.layers), bound=best.value).status == "optimal"
 
 
 @pytest.mark.parametrize("name", TINY)

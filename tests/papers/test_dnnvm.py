@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import thorough
 
 from tilewright.fusion import objective, violation
 from tilewright.papers.dnnvm import figures as reproduce
@@ -118,6 +119,7 @@ def test_normalisations_are_left_out_as_the_node_count_says(rows: Mapping[str, S
 # The fit -----------------------------------------------------------------------------------------------
 
 
+@thorough
 def test_the_bundled_machine_is_where_the_fit_is_flat(baselines: Baselines) -> None:
     """The values are rounded: no neighbour fits better by more than a tenth of a point."""
     zu2 = machine()

@@ -76,6 +76,17 @@ LAYER = 'room = "tiling"\n[layer]\ninput = [2, 6, 6]\nkernels = 3\nkernel = [3, 
 GROUPING = (
     'room = "grouping"\n[layer]\ninput = [1, 4, 4]\nkernels = 1\nkernel = [2, 2]\n[machine]\ngroup_size = 3\n'
 )
+BITS = """room = "bitwidth"
+[[network.layers]]
+name = "conv"
+input = [2, 6, 6]
+kernels = 3
+kernel = [3, 3]
+[machine]
+accumulator_bits = 16
+[ranges]
+conv = { input = 1.0, weights = 0.5, output = 2.0 }
+"""
 CASES = {
     "network on a DSP": (NETWORK + DSP, "exhaustive"),
     "network on levels": (NETWORK + LEVELS, "exhaustive"),
@@ -86,6 +97,7 @@ CASES = {
     "grouping": (GROUPING, "zigzag"),
     "allocation": ("mnist-tcpa", "greedy"),
     "fusion": ("squeezenet-fire", "layerwise"),
+    "bitwidth": (BITS, "merging"),
 }
 CHARTS = {
     "network on a DSP": ["tiles", "timeline", "roofline", "traffic", "layers", "graph"],
@@ -97,6 +109,7 @@ CHARTS = {
     "grouping": ["picture"],
     "allocation": ["picture"],
     "fusion": ["picture"],
+    "bitwidth": ["picture"],
 }
 
 SOLVED: dict[str, tuple[Instance, Result]] = {}

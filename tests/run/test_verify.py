@@ -79,6 +79,15 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         },
         "greedy",
     ),
+    "bitwidth": (
+        {
+            "room": "bitwidth",
+            "network": {"layers": [{"name": "a", "input": [3, 8, 8], "kernels": 4, "kernel": [3, 3]}]},
+            "ranges": {"a": {"input": 1.5, "weights": 0.4, "output": 3.0}},
+            "machine": {"accumulator_bits": 14},
+        },
+        "merging",
+    ),
 }
 
 SOLVED: dict[str, tuple[Instance, Result]] = {}

@@ -22,6 +22,13 @@ from tilewright.spec.errors import InputError
 @click.option(
     "--layers", is_flag=True, help="Also write an instance of each layer that differs from all others."
 )
+@click.option(
+    "--calibration",
+    type=click.Path(),
+    default=None,
+    metavar="FILE",
+    help="Samples that ranges are of, for room bitwidth: inputs, perhaps labels (.npz).",
+)
 @SIZES
 @ALLOW_UNKNOWN
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
@@ -30,6 +37,7 @@ def import_(
     output: str,
     room: str | None,
     machine: str | None,
+    calibration: str | None,
     layers: bool,
     sizes: tuple[tuple[str, tuple[int, ...]], ...],
     allow_unknown: bool,
@@ -41,13 +49,21 @@ def import_(
 
     if (room is None) != (machine is None):
         raise InputError("--machine", machine, "goes with --room, and --room with it")
-    if layers and room is None:
-        raise InputError("--layers", None, "goes with --room and --machine")
-    found = importing.network(network, dict(sizes), allow_unknown=allow_unknown)
-    texts: dict[str, str] = {}
-    if room is not None and machine is not None:
-        texts = files.instance_files(found, room, machine, layers=layers)
+    if (room == "bitwidth") != (calibration is not None):
+        raise InputError("--calibration", calibration, "goes with --room bitwidth, which needs it")
+    if layers and (room is None or calibration is not None):
+        told = "goes with --room and --machine" + (", and not with --calibration" if calibration else "")
+        raise InputError("--layers", None, told)
     inputs: list[str | Path] = [network]
+    texts: dict[str, str | bytes] = {}
+    if machine is not None and calibration is not None:
+        found, parameters = importing.with_parameters(network, dict(sizes))
+        texts |= files.bitwidth_files(found, parameters, machine, calibration, Path(output))
+        inputs.append(calibration)
+    else:
+        found = importing.network(network, dict(sizes), allow_unknown=allow_unknown)
+    if room is not None and machine is not None and calibration is None:
+        texts |= files.instance_files(found, room, machine, layers=layers)
     if machine is not None:
         inputs.append(files.machine_file(machine))
     written = files.write(Path(output), {**texts, **files.network_file(found)}, inputs)

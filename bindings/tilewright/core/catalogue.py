@@ -17,7 +17,7 @@ from tilewright.core.locations import bases, package_path
 from tilewright.core.room import Room, room_of
 from tilewright.spec.errors import InputError, UnknownNameError
 
-ROOMS = ("grouping", "tiling", "allocation", "fusion")
+ROOMS = ("grouping", "tiling", "allocation", "fusion", "bitwidth")
 
 
 def folders(kind: str, room: str) -> list[Path]:

@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tilewright.bitwidth.data import Parameters
 from tilewright.importing.files import shortened, unique
 from tilewright.importing.functions import opaque
 from tilewright.importing.layouts import stored
 from tilewright.importing.model import Model, OnnxOperation, read
 from tilewright.importing.naming import UniqueNames
 from tilewright.importing.operators import layers
+from tilewright.importing.parameters import Folding, initialisers
 from tilewright.importing.shapes import Table, Unknown, Unshaped, any_shape
 from tilewright.spec.coarsening import coarse, stages
 from tilewright.spec.errors import InputError
@@ -46,7 +48,35 @@ def network(
     """
     path = Path(path)
     try:
-        return _network(path, read(path, sizes or {}, allow_unknown=allow_unknown), allow_unknown)
+        return _network(path, read(path, sizes or {}, allow_unknown=allow_unknown), allow_unknown)[0]
+    except InputError as error:
+        raise error.in_file(str(path)) from None
+
+
+def with_parameters(
+    path: str | Path, sizes: Mapping[str, Sequence[int]] | None = None
+) -> tuple[Network, dict[str, Parameters]]:
+    """Read a network with its weights, batch normalisations folded into them.
+
+    Parameters
+    ----------
+    sizes
+        As for `network`.
+
+    Returns
+    -------
+    The network without the normalisations, and weights and bias of each layer that has them.
+
+    Raises
+    ------
+    InputError
+        As `network`, and for weights that the file does not store.
+    """
+    path = Path(path)
+    try:
+        model = read(path, sizes or {})
+        found, operations, layer_of = _network(path, model, False)
+        return Folding(found, operations, layer_of, initialisers(path)).folded()
     except InputError as error:
         raise error.in_file(str(path)) from None
 
@@ -75,7 +105,10 @@ def summary(network: Network) -> dict[str, Any]:
     }
 
 
-def _network(path: Path, model: Model, allow_unknown: bool) -> Network:
+def _network(
+    path: Path, model: Model, allow_unknown: bool
+) -> tuple[Network, Sequence[OnnxOperation], Mapping[str, str]]:
+    """Return the network, the operations that it is made of, and which layer gives which tensor."""
     operations = stored(model).operations
     found = [_layers(operation, allow_unknown) for operation in operations]
     unknown = [
@@ -94,7 +127,7 @@ def _network(path: Path, model: Model, allow_unknown: bool) -> Network:
     network = _validated(graph.tables, _name(path), _source(path, model))
     network.check_shapes()
     _check_outputs(network, operations, graph.layer_of)
-    return network
+    return network, operations, graph.layer_of
 
 
 def _name(path: Path) -> str:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from tilewright.bitwidth.calibration import ranges_seen
+from tilewright.bitwidth.data import Parameters, read_samples
+from tilewright.bitwidth.network import refuse_unknown
 from tilewright.core import catalogue
 from tilewright.core.files import check_writable, reason, refuse_inputs, write_atomically
 from tilewright.importing.naming import UniqueNames
@@ -98,7 +106,61 @@ def shortened(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def write(folder: Path, files: Mapping[str, str], inputs: Sequence[Path | str] = ()) -> list[Path]:
+def bitwidth_files(
+    network: Network,
+    parameters: Mapping[str, Parameters],
+    machine: str,
+    samples: str,
+    folder: Path,
+    changes: Mapping[str, Any] | None = None,
+) -> dict[str, str | bytes]:
+    """Return an instance of the room `bitwidth` and the file of its weights, by the files' names.
+
+    Ranges are of the samples, which the instance names where they lie.
+
+    Parameters
+    ----------
+    samples
+        An ``.npz`` file; see `tilewright.bitwidth.machine.DataFiles`.
+    folder
+        Where the files are to be written.
+    changes
+        Further tables of the instance.
+
+    Raises
+    ------
+    InputError
+        If the room does not take the network, the machine or the samples.
+    """
+    if Path(samples).suffix != ".npz":
+        raise InputError("--calibration", samples, "must be an .npz file, as numpy.savez writes it")
+    refuse_unknown(network)
+    images = read_samples(samples, network.layers[0].input, prod(network.layers[-1].output))
+    known = ranges_seen(network, parameters, images.inputs)
+    name = f"{network.name}-bitwidth"
+    table: Table = {
+        "room": "bitwidth",
+        "name": name,
+        "network": network_table(network),
+        "ranges": {layer: each.model_dump(exclude_none=True) for layer, each in known.items()},
+        "machine": load(machine_file(machine)),
+        **(changes or {}),
+    }
+    _instance(table)
+    table["data"] = {
+        "weights": f"{name}.npz",
+        "samples": os.path.relpath(samples, folder).replace(os.sep, "/"),
+    }
+    arrays: dict[str, Any] = {}
+    for layer, (weights, bias) in parameters.items():
+        arrays[f"{layer}.weights"] = weights.astype(np.float32)
+        arrays[f"{layer}.bias"] = bias.astype(np.float32)
+    content = io.BytesIO()
+    np.savez_compressed(content, **arrays)
+    return {f"{name}.npz": content.getvalue(), f"{name}.toml": _text(table)}
+
+
+def write(folder: Path, files: Mapping[str, str | bytes], inputs: Sequence[Path | str] = ()) -> list[Path]:
     """Write files one by one, each complete or not at all, in the order given; make the folder for them.
 
     Parameters
@@ -112,7 +174,7 @@ def write(folder: Path, files: Mapping[str, str], inputs: Sequence[Path | str] =
         If one of them cannot be written, or is too large to be read again; then none is.
     """
     for name, text in files.items():
-        if len(text.encode()) > MAX_BYTES:
+        if isinstance(text, str) and len(text.encode()) > MAX_BYTES:
             raise InputError("output", name, f"would be larger than {MAX_BYTES} bytes, the most that is read")
     try:
         folder.mkdir(parents=True, exist_ok=True)

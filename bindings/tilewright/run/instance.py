@@ -89,6 +89,21 @@ def _include(table: dict[str, Any], path: Path | None) -> list[Path]:
         if isinstance(table.get(key), str):
             files += [] if path is None else [path.parent / table[key]]
             table[key] = _included(table[key], key, path)
+    if isinstance(table.get("data"), dict):
+        files += _beside(table["data"], path)
+    return files
+
+
+def _beside(data: dict[str, Any], path: Path | None) -> list[Path]:
+    """Replace relative names of files of numbers by where they lie; return the files."""
+    files = []
+    for key, name in data.items():
+        if not isinstance(name, str):  # what has been replaced already is a Path
+            continue
+        if path is None or Path(name).is_absolute() or Path(name).suffix != ".npz":
+            raise InputError(f"data.{key}", name, "must be the relative path of an .npz file")
+        files.append(path.parent / name)
+        data[key] = path.parent / name
     return files
 
 

@@ -459,9 +459,84 @@ class Fusion(Lasting, FusedTotals):
     """By the names of their operations, joined by a plus sign, in order."""
 
 
+class MeasuredBits(Table):
+    """What was seen of integers beside floating point."""
+
+    signal_to_noise_db: float | None
+    """Of the sums, in decibels; null where there is no noise."""
+    overflows: Count
+    """Complete sums that the accumulator does not hold."""
+
+
+class MeasuredBitsLayer(MeasuredBits):
+    """Of a layer: the ratio is that when it alone is quantised."""
+
+    sums: Count
+    """Complete sums of all images."""
+    first_overflows: list[Counts]
+    """Image, map, row and column of the first of them, from 0."""
+    saturated: Count
+    """Inputs beyond the range of their format."""
+
+
+class MeasuredBitsNetwork(MeasuredBits):
+    """Of a network: the ratio is that of its outputs."""
+
+    images: Count
+    """How many were run."""
+    right: Count | None
+    """Of them in the right class; null without labels."""
+    float_right: Count | None
+    """Likewise in floating point."""
+    agreeing: Count
+    """Images that both put into the same class."""
+
+
+class BitsPoint(Table):
+    """A plan of a Pareto front of bit widths."""
+
+    noise_ppb: Count
+    """Noise of quantisation by the model, in parts per billion of the signal's power."""
+    moved_bits: Count
+    """Of all inputs and weights, each once."""
+
+
+BitsFormat = Annotated[list[int], Field(min_length=2, max_length=2)]
+
+
+class BitsLayer(Table):
+    """A layer with its formats: width, and bits behind the point."""
+
+    input_format: BitsFormat
+    weights_format: BitsFormat
+    sum_format: BitsFormat
+    """The fewest bits that the bound lets a sum have."""
+    available_bits: int
+    """Of inputs and weights together."""
+    extra_bits: Count
+    """Of a sum beyond a product."""
+    products_of_a_sum: Count
+    moved_bits: Amounts
+    """By operand."""
+    noise_ppb: Count
+    measured: MeasuredBitsLayer | None = None
+
+
+class Bits(InCycles):
+    """Of bit widths; of a front those of its first plan, with the points of all."""
+
+    noise_ppb: Count
+    moved_bits: Count
+    measured: MeasuredBitsNetwork | None = None
+    """Missing where the instance has no weights and samples."""
+    layers: dict[str, BitsLayer]
+    """By name, in order."""
+    front: list[BitsPoint] | None = None
+
+
 Tilings = DspNetwork | DspLayer | NpuNetwork | NpuLayer | HierarchyNetwork | HierarchyLayer
 
-Measures = Grouping | Tilings | Pipeline | Fusion
+Measures = Grouping | Tilings | Pipeline | Fusion | Bits
 
 
 # Reports --------------------------------------------------------------------------------------------

@@ -137,12 +137,12 @@ def _place(cause: Cause, model: Any, name: str) -> _Place:
             names[-1] += f"[{part}]"
             table = _table(get_args(table)[0])
             continue
+        if get_origin(table) is dict:  # whose keys are the user's
+            names.append(part)
+            table = _table(get_args(table)[1])
+            continue
         inside = getattr(table, "model_fields", {})
         if part not in inside and cause["type"] != "extra_forbidden":
-            if get_origin(table) is dict:  # whose keys are the user's
-                names.append(part)
-                table = _table(get_args(table)[1])
-                continue
             break
         names.append(part)
         if part in inside:

@@ -111,6 +111,7 @@ METHODS = {
     "npu": "cores@gecode",
     "allocation": "balance@gecode",
     "fusion": "cover@gecode",
+    "bitwidth": "choose@gecode",
 }
 
 

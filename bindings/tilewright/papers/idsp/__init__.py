@@ -10,23 +10,28 @@ from __future__ import annotations
 from pathlib import Path
 
 from tilewright.papers.figures import Part, Say, make_parts
+from tilewright.papers.idsp.bit_widths import print_bit_widths
 from tilewright.papers.idsp.chapter_8 import print_chapter_8
 from tilewright.papers.idsp.energy import print_energy
 from tilewright.papers.idsp.figures import draw_figures
 from tilewright.papers.idsp.table_5_3 import print_table_5_3
 
 FIGURES = {
-    "idsp": "chapters 5, 7 and 8 of the imaging DSP's thesis (mapping): the parts below",
+    "idsp": "chapters 5, 7 and 8 of the imaging DSP's thesis (mapping): the parts below but the last",
     "idsp-table5.3": "table 5.3: optimal tiles and buffer sizes for fewest accesses",
     "idsp-figures": "figures 5.5, 5.6, 5.8 to 5.10 and 5.12, drawn",
     "idsp-chapter8": "chapter 8: accesses, Ops/byte and throughput of every layer at 64 KB",
     "idsp-energy": "tables 7.4, 7.6, 7.10 and 7.11: local traffic, energy, run-time",
+    "idsp-bits": "chapter 4 and section 7.4: fixed point, accumulator bounds, accuracy on digits",
 }
 """What `reproduce` makes."""
 
 
 def reproduce(figure: str, *, time_limit: float, folder: Path, say: Say) -> None:
-    """Print and draw one of `FIGURES`; everything together takes seconds."""
+    """Print and draw one of `FIGURES`; all takes seconds but the accuracy on digits, half a minute."""
+    if figure == "idsp-bits":
+        print_bit_widths(folder, say)
+        return
     parts: dict[str, Part] = {
         "idsp-table5.3": print_table_5_3,
         "idsp-figures": draw_figures,

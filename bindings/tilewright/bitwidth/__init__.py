@@ -1,0 +1,78 @@
+"""Bitwidth: how many bits the inputs and weights of each layer get in front of a narrow accumulator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.bitwidth.evaluation import (
+    best_bound,
+    costs,
+    measured_objective,
+    most_values,
+    numeric_elements,
+    objective,
+    portfolio,
+    recheck,
+    simulate,
+    simulation_seconds,
+    violation,
+)
+from tilewright.bitwidth.overview import overview
+from tilewright.bitwidth.plan import Plan
+from tilewright.bitwidth.problem import Problem
+from tilewright.bitwidth.summary import rows, table
+from tilewright.core.room import Room, register
+
+__all__ = [
+    "ROOM",
+    "Plan",
+    "Problem",
+    "best_bound",
+    "costs",
+    "fault",
+    "measured_objective",
+    "numeric_elements",
+    "objective",
+    "portfolio",
+    "simulate",
+    "simulation_seconds",
+    "violation",
+]
+
+
+class Bitwidth(Room[Problem, Plan]):
+    """The room as the rest of tilewright knows it."""
+
+    name = "bitwidth"
+    decides = (
+        "Bitwidth: how many bits the inputs and weights of each layer get in front of a narrow accumulator."
+    )
+    problem_type = Problem
+    plan_type = Plan
+
+    best_bound = staticmethod(best_bound)
+    violation = staticmethod(violation)
+    objective = staticmethod(objective)
+    measured_objective = staticmethod(measured_objective)
+    simulate = staticmethod(simulate)
+    simulation_seconds = staticmethod(simulation_seconds)
+    numeric_elements = staticmethod(numeric_elements)
+    most_values = staticmethod(most_values)
+    portfolio = staticmethod(portfolio)
+    recheck = staticmethod(recheck)
+    rows = staticmethod(rows)
+    table = staticmethod(table)
+    overview = staticmethod(overview)
+
+    def records(self, problem: Problem, report: dict[str, Any]) -> list[dict[str, Any]]:
+        found = report["measures"]
+        return list(found.get("front") or ({"layer": name} | row for name, row in found["layers"].items()))
+
+    def runs_compiled(self, problem: Problem) -> bool:
+        return False
+
+
+ROOM = register(Bitwidth())
+
+fault = violation
+"""The name that `violation` has in files of users' own for other rooms."""

@@ -1,0 +1,285 @@
+"""Run a quantised network on images beside the one in floating point: accuracy, noise, overflows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import log10, prod, sqrt
+from typing import Any
+
+import numpy as np
+
+from tilewright.bitwidth.fixed_point import Floats, Integers
+from tilewright.bitwidth.integers import IntegerLayer
+from tilewright.bitwidth.network import convolve, run
+from tilewright.bitwidth.plan import Plan
+from tilewright.bitwidth.problem import Problem
+from tilewright.spec.errors import OutOfTimeError
+from tilewright.spec.network import NamedLayer
+
+BATCH_ELEMENTS = 8_000_000
+"""Most elements under the windows of a layer that are computed at a time."""
+
+MOST_LOCATED = 8
+"""Overflows of a layer whose place is told."""
+
+CONFIDENCE = 1.96
+"""Standard deviations of an interval that holds a share with a probability of 95 %."""
+
+
+@dataclass
+class LayerMeasure:
+    """What was seen of a layer.
+
+    Attributes
+    ----------
+    signal, noise
+        Sums of squares: of the sums in floating point, and of what is lost of them when this layer alone is
+        quantised and nothing overflows.
+    sums, overflows
+        Sums that were complete, and those of them that the accumulator does not hold.
+    located
+        Places of the first overflows: image, map, row, column.
+    saturated
+        Inputs beyond the range of their format.
+    """
+
+    signal: float = 0.0
+    noise: float = 0.0
+    sums: int = 0
+    overflows: int = 0
+    located: list[list[int]] = field(default_factory=list)
+    saturated: int = 0
+
+
+@dataclass
+class Measure:
+    """What was seen of a network.
+
+    Attributes
+    ----------
+    images
+        How many were run.
+    right, float_right
+        Of them in the right class, by the quantised network and in floating point; None without labels.
+    agreeing
+        Images that both put into the same class.
+    signal, noise
+        Sums of squares of the outputs in floating point, and of the differences to them.
+    layers
+        By name.
+    """
+
+    images: int = 0
+    right: int | None = None
+    float_right: int | None = None
+    agreeing: int = 0
+    signal: float = 0.0
+    noise: float = 0.0
+    layers: dict[str, LayerMeasure] = field(default_factory=dict)
+
+    @property
+    def overflows(self) -> int:
+        """Sums that the accumulator does not hold, of all layers."""
+        return sum(layer.overflows for layer in self.layers.values())
+
+    def facts(self) -> dict[str, Any]:
+        """Return the numbers as a report has them, rounded so that the order of summation does not show."""
+        return {
+            "images": self.images,
+            "right": self.right,
+            "float_right": self.float_right,
+            "agreeing": self.agreeing,
+            "signal_to_noise_db": ratio_db(self.signal, self.noise),
+            "overflows": self.overflows,
+            "layers": {
+                name: {
+                    "signal_to_noise_db": ratio_db(layer.signal, layer.noise),
+                    "sums": layer.sums,
+                    "overflows": layer.overflows,
+                    "first_overflows": layer.located,
+                    "saturated": layer.saturated,
+                }
+                for name, layer in self.layers.items()
+            },
+        }
+
+
+def ratio_db(signal: float, noise: float) -> float | None:
+    """Return a ratio in decibels, to a hundredth; None where there is no noise, or nothing else."""
+    return None if noise <= 0 or signal <= 0 else round(10 * log10(signal / noise), 2)
+
+
+def interval(right: int, images: int) -> tuple[float, float]:
+    """Return the shares between which the true one lies with 95 % confidence (Wilson's interval)."""
+    share, square = right / images, CONFIDENCE**2
+    middle = (share + square / (2 * images)) / (1 + square / images)
+    half = CONFIDENCE * sqrt(share * (1 - share) / images + square / (4 * images**2)) / (1 + square / images)
+    return middle - half, middle + half
+
+
+def measure(
+    problem: Problem,
+    plan: Plan,
+    *,
+    most_images: int | None = None,
+    deadline: float = float("inf"),
+    known: Floats | None = None,
+) -> Measure:
+    """Run a problem's samples through a plan's network.
+
+    Parameters
+    ----------
+    plan
+        One plan, not a front.
+    most_images
+        The first of the samples that are run; all when left out.
+    known
+        What `floating` gives of these images. Then nothing is told of what a layer alone loses.
+
+    Raises
+    ------
+    OutOfTimeError
+        When the deadline passes.
+    """
+    quantised = integer_layers(problem, plan)
+    found = Measure(layers={layer.name: LayerMeasure() for layer in problem.layers})
+    samples = problem.samples
+    labels = samples.labels
+    if labels is not None:
+        found.right = found.float_right = 0
+    for first, images in batches(problem, samples.inputs[:most_images], deadline):
+        if known is None:
+            exact = run(problem.network, images, _floating(problem, quantised, found))
+        else:
+            exact = known[first : first + len(images)]
+        ours = run(problem.network, images, _counting(problem, quantised, found, first))
+        found.images += len(images)
+        found.signal += float(np.square(exact).sum())
+        found.noise += float(np.square(ours - exact).sum())
+        classes, expected = (each.reshape(len(images), -1).argmax(1) for each in (ours, exact))
+        found.agreeing += int((classes == expected).sum())
+        if labels is not None:
+            truth = labels[first : first + len(images)]
+            found.right = (found.right or 0) + int((classes == truth).sum())
+            found.float_right = (found.float_right or 0) + int((expected == truth).sum())
+    return found
+
+
+def floating(problem: Problem, most_images: int | None = None) -> Floats:
+    """Return the network's outputs in floating point, shape (images, C, H, W)."""
+
+    def compute(layer: NamedLayer, values: Floats) -> Floats:
+        parameters = problem.parameters[layer.name]
+        return convolve(layer, values, parameters.weights) + parameters.bias[:, None, None]
+
+    inputs = problem.samples.inputs[:most_images]
+    return np.concatenate([run(problem.network, images, compute) for _, images in batches(problem, inputs)])
+
+
+def integer_layers(problem: Problem, plan: Plan) -> dict[str, IntegerLayer]:
+    """Return the layers of a plan with their formats, by name."""
+    bits = problem.machine.accumulator_bits
+    return {
+        layer.name: IntegerLayer.of(layer, widths, problem.ranges[layer.name], bits)
+        for layer, widths in zip(problem.layers, plan.widths, strict=True)
+    }
+
+
+def batches(problem: Problem, inputs: Floats, deadline: float = float("inf")) -> Iterator[tuple[int, Floats]]:
+    """Yield images in parts that fit the memory, each with the number of its first."""
+    most = max(prod(layer.output_plane) * layer.macs_per_output * layer.groups for layer in problem.layers)
+    step = max(1, BATCH_ELEMENTS // most)
+    for first in range(0, len(inputs), step):
+        if time.monotonic() > deadline:
+            raise OutOfTimeError
+        yield first, inputs[first : first + step]
+
+
+def accuracy(problem: Problem, quantised: Mapping[str, IntegerLayer], most_images: int) -> int:
+    """Return how many of the first images a network gets right, some of whose layers are quantised."""
+    samples, right = problem.samples, 0
+    assert samples.labels is not None
+
+    def compute(layer: NamedLayer, values: Floats) -> Floats:
+        parameters = problem.parameters[layer.name]
+        if layer.name in quantised:
+            return quantised[layer.name].run(values, parameters)[0]
+        return convolve(layer, values, parameters.weights) + parameters.bias[:, None, None]
+
+    for first, images in batches(problem, samples.inputs[:most_images]):
+        classes = run(problem.network, images, compute).reshape(len(images), -1).argmax(1)
+        right += int((classes == samples.labels[first : first + len(images)]).sum())
+    return right
+
+
+def _floating(problem: Problem, quantised: Mapping[str, IntegerLayer], found: Measure) -> Any:
+    """Return what computes a layer in floating point, and notes what quantising it alone would lose."""
+
+    def compute(layer: NamedLayer, values: Floats) -> Floats:
+        parameters, ours, seen = (
+            problem.parameters[layer.name],
+            quantised[layer.name],
+            found.layers[layer.name],
+        )
+        exact = convolve(layer, values, parameters.weights)
+        _, sums, _ = ours.run(values, parameters)
+        seen.signal += float(np.square(exact).sum())
+        seen.noise += float(np.square(np.ldexp(sums.astype(np.float64), -ours.fraction) - exact).sum())
+        return exact + parameters.bias[:, None, None]
+
+    return compute
+
+
+def _counting(problem: Problem, quantised: Mapping[str, IntegerLayer], found: Measure, first: int) -> Any:
+    """Return what computes a layer in integers, and counts and locates overflows."""
+
+    def compute(layer: NamedLayer, values: Floats) -> Floats:
+        ours, seen = quantised[layer.name], found.layers[layer.name]
+        output, sums, kept = ours.run(values, problem.parameters[layer.name])
+        seen.sums += sums.size
+        seen.saturated += _beyond(ours, values)
+        if (wrong := sums != kept).any():
+            seen.overflows += int(wrong.sum())
+            more = np.argwhere(wrong)[: MOST_LOCATED - len(seen.located)]
+            seen.located += [[int(place[0]) + first, *map(int, place[1:])] for place in more]
+        return output
+
+    return compute
+
+
+def _beyond(ours: IntegerLayer, values: Floats) -> int:
+    """Return how many inputs are more than half a step beyond what their format holds."""
+    least, largest = ours.inputs.range
+    scaled = np.ldexp(values, ours.inputs.fraction)
+    return int(((scaled > largest + 0.5) | (scaled < least - 0.5)).sum())
+
+
+def same_numbers(problem: Problem, plan: Plan, images: int = 1, deadline: float = float("inf")) -> bool:
+    """Whether sums that wrap after each addition are those that wrap at the end, and right where they fit.
+
+    The first images are run; each sum is compared with the one in 64 bits wherever that fits the accumulator.
+
+    Raises
+    ------
+    OutOfTimeError
+        When the deadline passes.
+    """
+    quantised, equal = integer_layers(problem, plan), True
+
+    def compute(layer: NamedLayer, values: Floats) -> Floats:
+        nonlocal equal
+        if time.monotonic() > deadline:
+            raise OutOfTimeError
+        ours, parameters = quantised[layer.name], problem.parameters[layer.name]
+        output, sums, kept = ours.run(values, parameters)
+        stepwise: Integers = ours.one_by_one(values, parameters)
+        half = 1 << (ours.accumulator - 1)
+        fits = (sums >= -half) & (sums < half)
+        equal = equal and np.array_equal(stepwise, kept[0]) and np.array_equal(kept[fits], sums[fits])
+        return output
+
+    for image in problem.samples.inputs[:images]:
+        run(problem.network, image[None], compute)
+    return equal

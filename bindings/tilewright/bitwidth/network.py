@@ -1,0 +1,136 @@
+"""Execute a network on images: in floating point, or with layers computed in integers by whoever calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.bitwidth.fixed_point import Floats
+from tilewright.spec.errors import InputError
+from tilewright.spec.network import Add, AnyLayer, Concat, Map, NamedLayer, Network, Padding, Pool, Reshape
+
+Compute = Callable[[NamedLayer, Floats], Floats]
+"""Returns the output of a convolution or fully connected layer, with its bias, from its input."""
+
+FUNCTIONS: Mapping[str, Callable[[Floats], Floats]] = {
+    "relu": lambda values: np.maximum(values, 0),
+    "sigmoid": lambda values: 1 / (1 + np.exp(-values)),
+    "tanh": np.tanh,
+    "identity": lambda values: values,
+    "dropout": lambda values: values,
+    "softmax": lambda values: _softmax(values),
+}
+"""Functions without parameters of their own."""
+
+
+def refuse_unknown(network: Network) -> None:
+    """Refuse a network with a layer that is not executed here; name it."""
+    for index, layer in enumerate(network.layers):
+        field = f"network.layers[{index}]"
+        if isinstance(layer, Map) and layer.op not in FUNCTIONS:
+            limit = f"layer {layer.name} is not executed with data; there are: {', '.join(FUNCTIONS)}"
+            if layer.op in ("batch_norm", "scale", "bias"):
+                limit += "; fold it into the weights before it"
+            raise InputError(f"{field}.op", layer.op, limit)
+        if isinstance(layer, Reshape) and layer.op not in ("reshape", "flatten"):
+            raise InputError(f"{field}.op", layer.op, f"layer {layer.name} is not executed with data")
+        if not isinstance(layer, NamedLayer | Pool | Add | Concat | Map | Padding | Reshape):
+            raise InputError(f"{field}.kind", layer.kind, f"layer {layer.name} is not executed with data")
+        if layer.kind == "pool" and layer.op == "average" and any(layer.padding):
+            limit = f"layer {layer.name}: averages of a border are not executed with data"
+            raise InputError(f"{field}.padding", list(layer.padding), limit)
+
+
+def run(network: Network, images: Floats, compute: Compute) -> Floats:
+    """Return the output of the last layer.
+
+    Parameters
+    ----------
+    images : shape (images, C, H, W)
+    compute
+        Computes convolutions and fully connected layers.
+
+    Returns
+    -------
+    shape (images, C, H, W)
+    """
+    found: list[Floats] = []
+    last = {producer: reader for reader, read in enumerate(network.producers) for producer in read}
+    for index, (layer, producers) in enumerate(zip(network.layers, network.producers, strict=True)):
+        given = [images if producer < 0 else found[producer] for producer in producers]
+        found.append(_output(layer, given, compute))
+        for producer in set(producers) - {-1}:
+            if last[producer] == index:
+                found[producer] = np.zeros(0)  # nobody reads it any more
+    return found[-1]
+
+
+def _output(layer: AnyLayer, given: Sequence[Floats], compute: Compute) -> Floats:
+    if isinstance(layer, Add):
+        total: Floats = np.sum(given, axis=0)
+        return total
+    if isinstance(layer, NamedLayer) and layer.kind == "fc":
+        flat = np.concatenate([values.reshape(len(values), -1) for values in given], axis=1)
+        return compute(layer, flat[:, :, None, None])
+    values = given[0] if len(given) == 1 else np.concatenate(given, axis=1)
+    if isinstance(layer, NamedLayer):
+        return compute(layer, values)
+    if isinstance(layer, Pool):
+        return _pooled(layer, values)
+    if isinstance(layer, Padding):
+        top, bottom, left, right = layer.padding
+        return np.pad(values, ((0, 0), (0, 0), (top, bottom), (left, right)))
+    if isinstance(layer, Reshape):
+        return values.reshape(len(values), *layer.output)
+    return FUNCTIONS[layer.op](values) if isinstance(layer, Map) else values
+
+
+def convolve(layer: NamedLayer, values: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:
+    """Return the sums of a convolution, without bias.
+
+    Parameters
+    ----------
+    values : shape (images, C, H, W)
+    weights : shape (N, C / groups, H_K, W_K)
+
+    Returns
+    -------
+    shape (images, N, H_out, W_out)
+    """
+    seen = windows(layer, values)
+    channels, maps = layer.input[0] // layer.groups, layer.kernels // layer.groups
+    parts = [
+        np.tensordot(
+            seen[:, group * channels : (group + 1) * channels],
+            weights[group * maps : (group + 1) * maps],
+            axes=([1, 4, 5], [1, 2, 3]),
+        )
+        for group in range(layer.groups)
+    ]
+    return np.concatenate(parts, axis=3).transpose(0, 3, 1, 2)
+
+
+def windows(layer: NamedLayer | Pool, values: NDArray[Any], border: float = 0.0) -> NDArray[Any]:
+    """Return a view of what lies under each window, shape (images, C, H_out, W_out, H_K, W_K)."""
+    top, bottom, left, right = layer.padding
+    padded = np.pad(values, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=border)
+    seen = np.lib.stride_tricks.sliding_window_view(padded, layer.kernel_extent, axis=(2, 3))
+    return seen[:, :, :: layer.stride[0], :: layer.stride[1], :: layer.dilation[0], :: layer.dilation[1]]
+
+
+def _pooled(layer: Pool, values: Floats) -> Floats:
+    if layer.op == "max":
+        largest: Floats = windows(layer, values, -np.inf).max(axis=(4, 5))
+        return largest
+    mean: Floats = windows(layer, values).sum(axis=(4, 5)) / prod(layer.kernel)
+    return mean
+
+
+def _softmax(values: Floats) -> Floats:
+    grown = np.exp(values - values.max(axis=1, keepdims=True))
+    shares: Floats = grown / grown.sum(axis=1, keepdims=True)
+    return shares

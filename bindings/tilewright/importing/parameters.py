@@ -1,0 +1,163 @@
+"""Weights of ONNX files, and batch normalisations folded into them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import numpy_helper
+
+from tilewright.bitwidth.data import Parameters
+from tilewright.bitwidth.fixed_point import Floats
+from tilewright.core.files import reason
+from tilewright.importing.model import OnnxOperation, Value
+from tilewright.spec.errors import InputError
+from tilewright.spec.network import OWN_INPUT, AnyLayer, Map, NamedLayer, Network
+from tilewright.spec.validation import validated
+
+MATRICES = ("Gemm", "MatMul")
+"""Operators whose weights are a matrix."""
+
+EPSILON = 1e-5
+"""Of a batch normalisation that does not tell its own."""
+
+
+def initialisers(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the numbers that a file stores, by the tensors' names, those of constants among them.
+
+    Raises
+    ------
+    InputError
+        If they lie in files of their own that cannot be read.
+    """
+    try:
+        graph = onnx.load(path).graph
+    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+        raise InputError("weights", path.name, f"lie in files that cannot be read: {reason(error)}") from None
+    stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    for node in graph.node:
+        values = [each.t for each in node.attribute if each.name == "value"]
+        if node.op_type == "Constant" and values:
+            stored[node.output[0]] = numpy_helper.to_array(values[0])
+    return stored
+
+
+class Folding:
+    """A network whose layers get the numbers of the operations that they are made of.
+
+    Parameters
+    ----------
+    layer_of
+        Which layer gives which tensor.
+    stored
+        See `initialisers`.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        operations: Sequence[OnnxOperation],
+        layer_of: Mapping[str, str],
+        stored: Mapping[str, NDArray[Any]],
+    ) -> None:
+        self.network, self.stored = network, stored
+        self.layers = {layer.name: layer for layer in network.layers}
+        self.operation_of: dict[str, OnnxOperation] = {}
+        for operation in operations:
+            for value in filter(None, operation.outputs):
+                self.operation_of[layer_of[value.name]] = operation
+
+    def folded(self) -> tuple[Network, dict[str, Parameters]]:
+        """Return the network without batch normalisations, and the weights of its layers."""
+        found: dict[str, Parameters] = {}
+        replaced: dict[str, str] = {}  # names of normalisations by those of the layers that do their work
+        kept: list[AnyLayer] = []
+        readers = [len(set(each)) for each in self.network.consumers]
+        count = {layer.name: number for layer, number in zip(self.network.layers, readers, strict=True)}
+        for layer, producers in zip(self.network.layers, self.network.producers, strict=True):
+            names = [OWN_INPUT if place < 0 else self.network.layers[place].name for place in producers]
+            names = [replaced.get(name, name) for name in names]
+            if isinstance(layer, Map) and layer.op == "batch_norm":
+                [before] = names
+                if before not in found or count[before] != 1:
+                    limit = (
+                        f"layer {layer.name} follows no convolution that it alone reads; it cannot be folded"
+                    )
+                    raise InputError("graph.node.op_type", "BatchNormalization", limit)
+                found[before] = self._normalised(self._operation(layer.name), found[before])
+                count[before] = count[layer.name]
+                replaced[layer.name] = before
+                continue
+            if isinstance(layer, NamedLayer):
+                found[layer.name] = self._of(layer)
+            kept.append(layer.model_copy(update={"inputs": tuple(names)}))
+        return self._network(kept, found), found
+
+    def _network(self, kept: Sequence[AnyLayer], found: Mapping[str, Parameters]) -> Network:
+        """Return the layers as a network; each with weights has a bias, of zeros where there was none."""
+        tables, before = [], OWN_INPUT
+        for layer in kept:
+            table = layer.model_dump(exclude_defaults=True)
+            if list(layer.inputs or ()) == [before]:
+                del table["inputs"]
+            if layer.name in found:
+                table["bias"] = True
+            tables.append({"kind": layer.kind, **table})
+            before = layer.name
+        own = {"name": self.network.name, "source": self.network.source}
+        return validated(Network, {**own, "layers": tables})
+
+    def _operation(self, name: str) -> OnnxOperation:
+        """Return the operation of a layer, which may give its output in another shape."""
+        if name in self.operation_of:
+            return self.operation_of[name]
+        place = next(i for i, layer in enumerate(self.network.layers) if layer.name == name)
+        for reader in self.network.consumers[place]:
+            follower = self.network.layers[reader]
+            if follower.kind == "reshape" and follower.name in self.operation_of:
+                return self.operation_of[follower.name]
+        raise InputError("weights", name, "are not read: what the layer is made of has several parts")
+
+    def _numbers(self, value: Value | None, what: str) -> Floats:
+        """Return the numbers of a tensor that a file stores."""
+        if value is None or value.name not in self.stored:
+            name = None if value is None else value.name
+            raise InputError(
+                what, name, "is not stored in the file as it is used; only initialisers are read"
+            )
+        numbers: Floats = self.stored[value.name].astype(np.float64)
+        if not np.isfinite(numbers).all():
+            place = [int(index) for index in np.argwhere(~np.isfinite(numbers))[0]]
+            raise InputError(f"{value.name}{place}", str(numbers[tuple(place)]), "must be a finite number")
+        return numbers
+
+    def _of(self, layer: NamedLayer) -> Parameters:
+        """Return the weights of a layer in the shape of its kernels, and its bias."""
+        operation = self._operation(layer.name)
+        what, given = f"weights of {layer.name}", operation.inputs
+        attributes = operation.attributes
+        if operation.operator not in ("Conv", *MATRICES) or attributes.get("transA", 0):
+            raise InputError(what, operation.operator, f"are read of Conv, {' and '.join(MATRICES)} only")
+        weights = self._numbers(given[1], what)
+        if operation.operator == "MatMul" or (
+            operation.operator == "Gemm" and not attributes.get("transB", 0)
+        ):
+            weights = weights.T
+        bias = np.zeros(layer.kernels)
+        if len(given) > 2 and given[2] is not None:
+            bias = np.broadcast_to(self._numbers(given[2], f"bias of {layer.name}").ravel(), layer.kernels)
+            bias = bias * attributes.get("beta", 1.0)
+        if weights.size != np.prod(layer.kernels_shape):
+            raise InputError(what, list(weights.shape), f"must be {list(layer.kernels_shape)}")
+        return Parameters(weights.reshape(layer.kernels_shape) * attributes.get("alpha", 1.0), bias.copy())
+
+    def _normalised(self, operation: OnnxOperation, before: Parameters) -> Parameters:
+        """Return weights and bias that do what a batch normalisation does to a layer's outputs."""
+        what = f"numbers of {operation.name}"
+        scale, offset, mean, variance = (self._numbers(value, what) for value in operation.inputs[1:5])
+        gain = scale / np.sqrt(variance + operation.attributes.get("epsilon", EPSILON))
+        return Parameters(before.weights * gain[:, None, None, None], (before.bias - mean) * gain + offset)

@@ -1,0 +1,115 @@
+"""Networks with weights from ONNX, for the room bitwidth: outputs are those of onnx's own evaluation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+from tests import command
+
+from tilewright import importing
+from tilewright.bitwidth.network import convolve, run
+from tilewright.run.instance import read
+from tilewright.spec.errors import InputError
+
+
+def model(folder: Path, *, transposed: bool = True, **changes: Any) -> Path:
+    """Write a network of a convolution with batch normalisation, a residual, a pool and a matrix."""
+    random = np.random.default_rng(0)
+    tensors = {
+        "w1": random.normal(0, 0.4, (4, 2, 3, 3)),
+        "scale": random.normal(1, 0.2, 4),
+        "offset": random.normal(0, 0.2, 4),
+        "mean": random.normal(0, 0.2, 4),
+        "variance": random.uniform(0.5, 2, 4),
+        "w2": random.normal(0, 0.3, (4, 4, 1, 1)),
+        "b2": random.normal(0, 0.3, 4),
+        "w3": random.normal(0, 0.3, (3, 36) if transposed else (36, 3)),
+        "b3": random.normal(0, 0.3, 3),
+    } | changes
+    gemm: dict[str, Any] = {"transB": 1, "alpha": 0.5, "beta": 2.0} if transposed else {}
+    nodes = [
+        helper.make_node("Conv", ["image", "w1"], ["c1"], "conv1", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        helper.make_node("BatchNormalization", ["c1", "scale", "offset", "mean", "variance"], ["n1"], "bn1"),
+        helper.make_node("Relu", ["n1"], ["r1"], "relu1"),
+        helper.make_node("Conv", ["r1", "w2", "b2"], ["c2"], "conv2", kernel_shape=[1, 1]),
+        helper.make_node("Add", ["c2", "r1"], ["sum"], "add"),
+        helper.make_node("MaxPool", ["sum"], ["p"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Flatten", ["p"], ["flat"], "flatten"),
+        helper.make_node("Gemm", ["flat", "w3", "b3"], ["scores"], "fc3", **gemm),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "small",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 2, 6, 6])],
+        [helper.make_tensor_value_info("scores", TensorProto.FLOAT, [1, 3])],
+        [numpy_helper.from_array(value.astype(np.float32), name) for name, value in tensors.items()],
+    )
+    path = folder / "small.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+@pytest.mark.parametrize("transposed", [True, False])
+def test_outputs_are_those_of_onnx(transposed: bool, tmp_path: Path) -> None:
+    path = model(tmp_path, transposed=transposed)
+    network, parameters = importing.with_parameters(path)
+    assert [layer.name for layer in network.layers if layer.kind == "map"] == ["relu1"]
+    images = np.random.default_rng(1).normal(0, 1, (5, 2, 6, 6)).astype(np.float32)
+
+    def compute(layer: Any, values: Any) -> Any:
+        weights, bias = parameters[layer.name]
+        return convolve(layer, values, weights) + bias[:, None, None]
+
+    ours = run(network, images.astype(np.float64), compute)
+    evaluator = ReferenceEvaluator(str(path))
+    for image, found in zip(images, ours, strict=True):
+        [expected] = evaluator.run(None, {"image": image[None]})
+        assert np.allclose(found.ravel(), expected.ravel(), atol=1e-4)
+
+
+def test_an_imported_network_is_solved_and_measured(tmp_path: Path) -> None:
+    path = model(tmp_path)
+    random = np.random.default_rng(2)
+    np.savez(
+        tmp_path / "digits.npz", inputs=random.normal(0, 1, (8, 2, 6, 6)), labels=random.integers(0, 3, 8)
+    )
+    (tmp_path / "narrow.toml").write_text("accumulator_bits = 16\n")
+    told = ("--room", "bitwidth", "--machine", "narrow.toml", "--calibration", "digits.npz")
+    done = command.run(tmp_path, "import", path.name, "-o", "out", *told)
+    assert done.returncode == 0, done.stderr
+    instance = read(tmp_path / "out" / "small-bitwidth.toml")
+    assert {file.name for file in instance.files} == {
+        "small-bitwidth.toml",
+        "small-bitwidth.npz",
+        "digits.npz",
+    }
+    solved = command.run(tmp_path, "solve", "out/small-bitwidth.toml", "-o", "r.json")
+    assert solved.returncode == 0, solved.stderr
+    assert "8 images" in solved.stdout and "none of" in solved.stdout
+    checked = command.run(tmp_path, "check", "out/small-bitwidth.toml", "r.json")
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_what_is_not_right_is_refused(tmp_path: Path) -> None:
+    hole = np.full((4, 4, 1, 1), 0.1)
+    hole[1, 2] = np.nan
+    with pytest.raises(InputError, match=r"w2\[1, 2, 0, 0\] = 'nan': must be a finite number"):
+        importing.with_parameters(model(tmp_path, w2=hole))
+    path = model(tmp_path)
+    (tmp_path / "narrow.toml").write_text("accumulator_bits = 16\n")
+    told = ("import", path.name, "-o", "out", "--room", "bitwidth", "--machine", "narrow.toml")
+    for more, words in (
+        ((), "--calibration: goes with --room bitwidth, which needs it"),
+        (("--calibration", "nowhere.npz"), "nowhere.npz"),
+        (("--calibration", "narrow.toml"), "must be an .npz file"),
+    ):
+        done = command.run(tmp_path, *told, *more)
+        assert done.returncode == 2
+        assert words in done.stderr
+    assert not (tmp_path / "out").exists()
