@@ -15,6 +15,7 @@ from typing import Any
 import jsonschema
 import pytest
 from command import run
+from conftest import thinned
 
 from tilewright.core import catalogue
 from tilewright.run import result as result_module
@@ -348,7 +349,7 @@ def test_prices_of_energy_say_whose_they_are() -> None:
 # Reading and verifying --------------------------------------------------------------------------------
 
 
-@ALL
+@pytest.mark.parametrize("name", thinned(INSTANCES, 2))
 def test_no_measure_can_be_changed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every number, text, list and table among the measures is verified; so are objective's name and unit.
 

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("name", trials.names())
 def test_a_few_trials(name: str) -> None:
     count = trials.campaign(name).IN_CI
-    tally = trials.run(name, first=0, count=count if THOROUGH else (count + 3) // 4)
+    tally = trials.run(name, first=0, count=count if THOROUGH else (count + 7) // 8)
     assert tally.tried > 0
     assert not tally.failures, "\n".join(f"--seed {seed}: {found}" for seed, found in tally.failures)
 
