@@ -8,9 +8,9 @@ equal ones, and all of a problem without labels, are told apart by the noise of 
 from __future__ import annotations
 
 from tilewright.bitwidth import Plan, Problem
-from tilewright.bitwidth.integers import IntegerLayer
 from tilewright.bitwidth.measurement import accuracy
 from tilewright.bitwidth.noise import Candidate
+from tilewright.simulator.integer_layer import IntegerLayer
 from tilewright.spec.network import NamedLayer
 
 SLOW = True
@@ -32,7 +32,7 @@ def plan(problem: Problem) -> Plan:
         tried = []
         for one in _solutions(problem, layer):
             ours = IntegerLayer.of(
-                layer, one[:2], problem.ranges[layer.name], problem.machine.accumulator_bits
+                layer, one[:2], problem.ranges[layer.name].largest, problem.machine.accumulator_bits
             )
             right = accuracy(problem, {**quantised, layer.name: ours}, IMAGES) if measured else 0
             tried.append((-right, one.noise, one, ours))

@@ -13,12 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.bitwidth import Plan, Problem, simulate, violation
-from tilewright.bitwidth.data import Parameters
-from tilewright.bitwidth.fixed_point import Format
-from tilewright.bitwidth.integers import IntegerLayer
 from tilewright.bitwidth.measurement import accuracy, interval, measure, same_numbers
-from tilewright.bitwidth.network import convolve, run
 from tilewright.core import catalogue
+from tilewright.simulator.fixed_point import Format
+from tilewright.simulator.float_network import convolve, run
+from tilewright.simulator.integer_layer import IntegerLayer, Parameters
 from tilewright.simulator.reference import convolution, pooling
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import NamedLayer, Network, Pool
@@ -62,7 +61,8 @@ def test_stepwise_wrapping_equals_wrapping_at_the_end(layer: NamedLayer, bits: i
     parameters = Parameters(random.normal(0, 1, layer.kernels_shape), np.zeros(layer.kernels))
     ours = IntegerLayer(layer, Format(6, 4), Format(7, 5), bits)
     _, sums, kept = ours.run(values, parameters)
-    assert (ours.one_by_one(values, parameters) == kept[0]).all()
+    inputs, weights = ours.inputs.quantise(values), ours.weights.quantise(parameters.weights)
+    assert (ours.one_by_one(inputs, weights) == kept[0]).all()
     fits = (sums >= -(2 ** (bits - 1))) & (sums < 2 ** (bits - 1))
     assert (kept[fits] == sums[fits]).all()
     assert (kept[~fits] != sums[~fits]).all()
@@ -91,7 +91,7 @@ def test_the_network_in_plain_integers(tmp_path: Path) -> None:
     problem = chain(tmp_path, bits=14, machine={"widths": [7]})
     known, parameters = problem.ranges["conv"], problem.parameters["conv"]
     layer, image = problem.layers[0], problem.samples.inputs[:1]
-    ours = IntegerLayer.of(layer, (7, 7), known, 14)
+    ours = IntegerLayer.of(layer, (7, 7), known.largest, 14)
     output, sums, kept = ours.run(image, parameters)
     total = 0
     for channel in range(2):
@@ -103,7 +103,8 @@ def test_the_network_in_plain_integers(tmp_path: Path) -> None:
     assert sums[0, 1, 2, 3] == total
     wrapped = (total + 2**13) % 2**14 - 2**13
     assert kept[0, 1, 2, 3] == wrapped
-    assert output[0, 1, 2, 3] == wrapped / 2.0**ours.fraction + parameters.bias[1]
+    bias = np.floor(parameters.bias[1] * 2.0**ours.fraction + 0.5)
+    assert output[0, 1, 2, 3] == (wrapped + bias) / 2.0**ours.fraction
 
 
 @pytest.mark.parametrize("bits", [6, 8, 10, 16])
@@ -114,7 +115,7 @@ def test_overflows_are_counted_and_located(tmp_path: Path, bits: int) -> None:
     plan = Plan(("conv", "fc"), ((6, 7), (7, 6)))
     found = measure(problem, plan)
     layer, parameters = problem.layers[0], problem.parameters["conv"]
-    ours = IntegerLayer.of(layer, (6, 7), problem.ranges["conv"], 64)
+    ours = IntegerLayer.of(layer, (6, 7), problem.ranges["conv"].largest, 64)
     sums = ours.sums(ours.inputs.quantise(problem.samples.inputs), ours.weights.quantise(parameters.weights))
     half = 2 ** (bits - 1)
     wrong = np.argwhere((sums < -half) | (sums >= half)).tolist()
@@ -132,7 +133,7 @@ def test_no_sum_overflows_that_the_output_range_has_seen(seed: int) -> None:
         problem = chain(Path(folder), bits=14, seed=seed)
         layer = problem.layers[0]
         for one in problem.candidates_of(layer):
-            ours = IntegerLayer.of(layer, one[:2], problem.ranges["conv"], 14)
+            ours = IntegerLayer.of(layer, one[:2], problem.ranges["conv"].largest, 14)
             _, sums, kept = ours.run(problem.samples.inputs, problem.parameters["conv"])
             step = 2.0**-ours.inputs.fraction, 2.0**-ours.weights.fraction
             known = problem.ranges["conv"]
@@ -172,7 +173,7 @@ def test_algorithm_2_measures_layer_by_layer(tmp_path: Path) -> None:
     right: dict[Any, int] = {}
     for first in problem.candidates_of(problem.layers[0]):
         if first.inputs + first.weights == problem.available_bits(problem.layers[0]):
-            ours = IntegerLayer.of(problem.layers[0], first[:2], problem.ranges["conv"], 9)
+            ours = IntegerLayer.of(problem.layers[0], first[:2], problem.ranges["conv"].largest, 9)
             right[first[:2]] = accuracy(problem, {"conv": ours}, 6)
     assert right[plan.widths[0]] == max(right.values()) > min(right.values())
 

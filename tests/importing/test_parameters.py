@@ -13,8 +13,8 @@ from onnx.reference import ReferenceEvaluator
 from tests import command
 
 from tilewright import importing
-from tilewright.bitwidth.network import convolve, run
 from tilewright.run.instance import read
+from tilewright.simulator.float_network import convolve, run
 from tilewright.spec.errors import InputError
 
 

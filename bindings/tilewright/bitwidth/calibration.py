@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.bitwidth.data import Parameters, read_parameters, read_samples
-from tilewright.bitwidth.fixed_point import Floats
+from tilewright.bitwidth.data import read_parameters, read_samples
 from tilewright.bitwidth.machine import LayerRange
-from tilewright.bitwidth.network import convolve, refuse_unknown, run
+from tilewright.simulator.fixed_point import Floats
+from tilewright.simulator.float_network import convolve, refuse_unknown, run
+from tilewright.simulator.integer_layer import Parameters
 from tilewright.spec.network import NamedLayer, Network
 
 IMAGES_AT_A_TIME = 20

@@ -12,20 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.bitwidth.fixed_point import Floats, Integers
 from tilewright.core.files import reason
+from tilewright.simulator.fixed_point import Floats, Integers
+from tilewright.simulator.integer_layer import Parameters
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import NamedLayer
 
 MAX_BYTES, MAX_UNPACKED = 500_000_000, 2_000_000_000
 """Largest file that is read, and most bytes of all that it holds."""
-
-
-class Parameters(NamedTuple):
-    """Weights of a layer, of its kernels' shape, and the number added to each output map."""
-
-    weights: Floats
-    bias: Floats
 
 
 class Samples(NamedTuple):

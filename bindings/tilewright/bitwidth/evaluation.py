@@ -10,7 +10,6 @@ import numpy as np
 
 from tilewright.bitwidth import accumulator
 from tilewright.bitwidth.exact.search import front_of
-from tilewright.bitwidth.integers import IntegerLayer
 from tilewright.bitwidth.measurement import integer_layers, measure, same_numbers
 from tilewright.bitwidth.measures import measures
 from tilewright.bitwidth.noise import SIGNAL, Candidate, decibels, noise
@@ -21,6 +20,7 @@ from tilewright.core.bounds import Bound
 from tilewright.core.context import CONSTRUCT
 from tilewright.core.portfolio import Portfolio
 from tilewright.simulator import Report, Violation
+from tilewright.simulator.integer_layer import IntegerLayer
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.network import NamedLayer
 

@@ -80,6 +80,11 @@ class LayerRange(Spec):
     coherence: Annotated[float, Field(gt=0, le=1e9, strict=False)] = 1.0
 
     @property
+    def largest(self) -> tuple[float, float]:
+        """Largest magnitudes of inputs and weights."""
+        return self.input, self.weights
+
+    @property
     def powers(self) -> tuple[float, float]:
         """Mean squares of inputs and weights."""
         return (

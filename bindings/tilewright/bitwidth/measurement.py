@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.bitwidth.fixed_point import Floats, Integers
-from tilewright.bitwidth.integers import IntegerLayer
-from tilewright.bitwidth.network import convolve, run
 from tilewright.bitwidth.plan import Plan
 from tilewright.bitwidth.problem import Problem
+from tilewright.simulator.fixed_point import Floats, Integers
+from tilewright.simulator.float_network import convolve, run
+from tilewright.simulator.integer_layer import IntegerLayer
+from tilewright.simulator.integer_network import IntegerNetwork, Summed
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.network import NamedLayer
 
@@ -42,7 +43,7 @@ class LayerMeasure:
     located
         Places of the first overflows: image, map, row, column.
     saturated
-        Inputs beyond the range of their format.
+        Inputs at an end of their format: saturated, or just there.
     """
 
     signal: float = 0.0
@@ -143,7 +144,7 @@ def measure(
     OutOfTimeError
         When the deadline passes.
     """
-    quantised = integer_layers(problem, plan)
+    network = integer_network(problem, plan)
     found = Measure(layers={layer.name: LayerMeasure() for layer in problem.layers})
     samples = problem.samples
     labels = samples.labels
@@ -151,10 +152,11 @@ def measure(
         found.right = found.float_right = 0
     for first, images in batches(problem, samples.inputs[:most_images], deadline):
         if known is None:
-            exact = run(problem.network, images, _floating(problem, quantised, found))
+            exact = run(problem.network, images, _floating(problem, network.layers, found))
         else:
             exact = known[first : first + len(images)]
-        ours = run(problem.network, images, _counting(problem, quantised, found, first))
+        output = network.run(network.quantise(images), _counting(found, first))
+        ours = network.values(output)
         found.images += len(images)
         found.signal += float(np.square(exact).sum())
         found.noise += float(np.square(ours - exact).sum())
@@ -182,9 +184,14 @@ def integer_layers(problem: Problem, plan: Plan) -> dict[str, IntegerLayer]:
     """Return the layers of a plan with their formats, by name."""
     bits = problem.machine.accumulator_bits
     return {
-        layer.name: IntegerLayer.of(layer, widths, problem.ranges[layer.name], bits)
+        layer.name: IntegerLayer.of(layer, widths, problem.ranges[layer.name].largest, bits)
         for layer, widths in zip(problem.layers, plan.widths, strict=True)
     }
+
+
+def integer_network(problem: Problem, plan: Plan) -> IntegerNetwork:
+    """Return the network of a plan with its numbers, of a problem with data."""
+    return IntegerNetwork.of(problem.network, integer_layers(problem, plan), problem.parameters)
 
 
 def batches(problem: Problem, inputs: Floats, deadline: float = float("inf")) -> Iterator[tuple[int, Floats]]:
@@ -232,28 +239,19 @@ def _floating(problem: Problem, quantised: Mapping[str, IntegerLayer], found: Me
     return compute
 
 
-def _counting(problem: Problem, quantised: Mapping[str, IntegerLayer], found: Measure, first: int) -> Any:
-    """Return what computes a layer in integers, and counts and locates overflows."""
+def _counting(found: Measure, first: int) -> Summed:
+    """Return what counts and locates overflows of a part of the images, which begins with a number."""
 
-    def compute(layer: NamedLayer, values: Floats) -> Floats:
-        ours, seen = quantised[layer.name], found.layers[layer.name]
-        output, sums, kept = ours.run(values, problem.parameters[layer.name])
+    def count(ours: IntegerLayer, inputs: Integers, sums: Integers, kept: Integers) -> None:
+        seen, ends = found.layers[ours.layer.name], ours.inputs.range
         seen.sums += sums.size
-        seen.saturated += _beyond(ours, values)
+        seen.saturated += int(np.isin(inputs, ends).sum())
         if (wrong := sums != kept).any():
             seen.overflows += int(wrong.sum())
             more = np.argwhere(wrong)[: MOST_LOCATED - len(seen.located)]
             seen.located += [[int(place[0]) + first, *map(int, place[1:])] for place in more]
-        return output
 
-    return compute
-
-
-def _beyond(ours: IntegerLayer, values: Floats) -> int:
-    """Return how many inputs are more than half a step beyond what their format holds."""
-    least, largest = ours.inputs.range
-    scaled = np.ldexp(values, ours.inputs.fraction)
-    return int(((scaled > largest + 0.5) | (scaled < least - 0.5)).sum())
+    return count
 
 
 def same_numbers(problem: Problem, plan: Plan, images: int = 1, deadline: float = float("inf")) -> bool:
@@ -266,20 +264,17 @@ def same_numbers(problem: Problem, plan: Plan, images: int = 1, deadline: float 
     OutOfTimeError
         When the deadline passes.
     """
-    quantised, equal = integer_layers(problem, plan), True
+    network, equal = integer_network(problem, plan), True
 
-    def compute(layer: NamedLayer, values: Floats) -> Floats:
+    def compare(ours: IntegerLayer, inputs: Integers, sums: Integers, kept: Integers) -> None:
         nonlocal equal
         if time.monotonic() > deadline:
             raise OutOfTimeError
-        ours, parameters = quantised[layer.name], problem.parameters[layer.name]
-        output, sums, kept = ours.run(values, parameters)
-        stepwise: Integers = ours.one_by_one(values, parameters)
+        stepwise = ours.one_by_one(inputs, network.kernels[ours.layer.name])
         half = 1 << (ours.accumulator - 1)
         fits = (sums >= -half) & (sums < half)
         equal = equal and np.array_equal(stepwise, kept[0]) and np.array_equal(kept[fits], sums[fits])
-        return output
 
     for image in problem.samples.inputs[:images]:
-        run(problem.network, image[None], compute)
+        network.run(network.quantise(image[None]), compare)
     return equal

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from tilewright.bitwidth import accumulator
-from tilewright.bitwidth.data import Parameters, Samples, read_parameters, read_samples
+from tilewright.bitwidth.data import Samples, read_parameters, read_samples
 from tilewright.bitwidth.machine import (
     MAX_ACCUMULATOR,
     UNITS,
@@ -19,8 +19,9 @@ from tilewright.bitwidth.machine import (
     DataFiles,
     LayerRange,
 )
-from tilewright.bitwidth.network import refuse_unknown
 from tilewright.bitwidth.noise import SIGNAL, Candidate, most_noise, noise, undominated
+from tilewright.simulator.float_network import refuse_unknown
+from tilewright.simulator.integer_layer import Parameters
 from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError, did_you_mean
 from tilewright.spec.network import Name, NamedLayer, Network

@@ -153,14 +153,10 @@ class TileCosts:
         fused, rows, columns = self.fused, self._rows, self._columns
         feature, loaded = fused.features[number], number < fused.loaded
         channels, blocks = feature.shape[0], self._blocks(number)
-        overlaps = rows.overlaps[number][:, None] | columns.overlaps[number]
-        by_block = np.bool_(fused.blockwise[number]) & (self.by_kernels | ~(self.keeps & overlaps))
+        overlaps, by_block = self._overlaps(number), self._by_block(number)
         again = blocks if loaded and self.by_kernels else 1
-        residencies = self.tiles * np.where(by_block, blocks, again)
-        slots = np.where(residencies > 1, np.where(by_block, 2, int(fused.slots[number])), 1)
-        height = self._height(number, slots, by_block)
-        held = np.where(by_block, self._block(number), channels)
-        taken = self.machine.element_bytes * self.machine.arrays * height * columns.most[number] * held
+        held, height, wide = self.held(number)
+        taken = self.machine.element_bytes * self.machine.arrays * height * wide * held
         if loaded:
             split = self._splits if number in self._summed_maps else np.False_
             self.input = self.input + np.where(split, 0, taken)
@@ -170,6 +166,28 @@ class TileCosts:
             self.output = self.output + taken
             if feature.saved and fused.readers[number] and not self.keeps:
                 self.possible = self.possible & ~overlaps
+
+    def _overlaps(self, number: int) -> Grid:
+        """Mark the tiles of which some need the same values of a map."""
+        return self._rows.overlaps[number][:, None] | self._columns.overlaps[number]
+
+    def _by_block(self, number: int) -> Grid:
+        """Mark the tiles with which a map is on chip with the channels of one block."""
+        by_block = self.by_kernels | ~(self.keeps & self._overlaps(number))
+        return np.bool_(self.fused.blockwise[number]) & by_block
+
+    def slots(self, number: int) -> Grid:
+        """Return how many residencies of a map are on chip together, at most."""
+        by_block, blocks = self._by_block(number), self._blocks(number)
+        again = blocks if number < self.fused.loaded and self.by_kernels else 1
+        residencies = self.tiles * np.where(by_block, blocks, again)
+        return np.where(residencies > 1, np.where(by_block, 2, int(self.fused.slots[number])), 1)
+
+    def held(self, number: int) -> tuple[Grid, Grid, Grid]:
+        """Return the channels, rows and columns of a map that there is space for, of all slots together."""
+        by_block = self._by_block(number)
+        channels = np.where(by_block, self._block(number), self.fused.features[number].shape[0])
+        return channels, self._height(number, self.slots(number), by_block), self._columns.most[number]
 
     def _height(self, number: int, slots: Grid, by_block: Grid) -> Grid:
         """Return the rows of a map that are on chip, of all its slots together."""

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tilewright.bitwidth.data import Parameters
 from tilewright.importing.files import shortened, unique
 from tilewright.importing.functions import opaque
 from tilewright.importing.layouts import stored
@@ -16,6 +15,7 @@ from tilewright.importing.naming import UniqueNames
 from tilewright.importing.operators import layers
 from tilewright.importing.parameters import Folding, initialisers
 from tilewright.importing.shapes import Table, Unknown, Unshaped, any_shape
+from tilewright.simulator.integer_layer import Parameters
 from tilewright.spec.coarsening import coarse, stages
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Layer

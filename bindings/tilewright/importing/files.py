@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from tilewright.bitwidth.calibration import ranges_seen
-from tilewright.bitwidth.data import Parameters, read_samples
-from tilewright.bitwidth.network import refuse_unknown
+from tilewright.bitwidth.data import read_samples
 from tilewright.core import catalogue
 from tilewright.core.files import check_writable, reason, refuse_inputs, write_atomically
 from tilewright.importing.naming import UniqueNames
 from tilewright.run.instance import MAX_BYTES, load, parse
+from tilewright.simulator.float_network import refuse_unknown
+from tilewright.simulator.integer_layer import Parameters
 from tilewright.spec.coarsening import coarse
 from tilewright.spec.errors import InputError, OutputError, did_you_mean
 from tilewright.spec.layer import Layer

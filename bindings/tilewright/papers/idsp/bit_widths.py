@@ -14,13 +14,13 @@ from tilewright.bitwidth.accumulator import (
     worst_case,
 )
 from tilewright.bitwidth.exact.search import best_of
-from tilewright.bitwidth.fixed_point import Floats, Format, integer_length
 from tilewright.bitwidth.measurement import Measure, floating, interval, measure
 from tilewright.bitwidth.noise import decibels
 from tilewright.core import catalogue
 from tilewright.papers.figures import Say
 from tilewright.papers.idsp.setting import published
 from tilewright.run.instance import read
+from tilewright.simulator.fixed_point import Floats, Format, integer_length
 from tilewright.spec.errors import InputError
 
 BOUNDS = ("worst_case", "absolute_weights", "output_range")

@@ -1,4 +1,4 @@
-"""Execute a network on images: in floating point, or with layers computed in integers by whoever calls."""
+"""Execute a network on images in floating point, or with some layers computed by whoever calls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.bitwidth.fixed_point import Floats
+from tilewright.simulator.fixed_point import Floats
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import Add, AnyLayer, Concat, Map, NamedLayer, Network, Padding, Pool, Reshape
 
@@ -58,13 +58,25 @@ def run(network: Network, images: Floats, compute: Compute) -> Floats:
     -------
     shape (images, C, H, W)
     """
-    found: list[Floats] = []
+    return walk(network, images, lambda place, given: _output(network.layers[place], given, compute))
+
+
+def walk(
+    network: Network, images: NDArray[Any], output: Callable[[int, list[NDArray[Any]]], NDArray[Any]]
+) -> NDArray[Any]:
+    """Return the output of the last layer, as `output` computes each layer's from what it reads.
+
+    Parameters
+    ----------
+    output
+        Takes a layer's place in the network, and the outputs of its producers.
+    """
+    found: list[NDArray[Any]] = []
     last = {producer: reader for reader, read in enumerate(network.producers) for producer in read}
-    for index, (layer, producers) in enumerate(zip(network.layers, network.producers, strict=True)):
-        given = [images if producer < 0 else found[producer] for producer in producers]
-        found.append(_output(layer, given, compute))
+    for place, producers in enumerate(network.producers):
+        found.append(output(place, [images if each < 0 else found[each] for each in producers]))
         for producer in set(producers) - {-1}:
-            if last[producer] == index:
+            if last[producer] == place:
                 found[producer] = np.zeros(0)  # nobody reads it any more
     return found[-1]
 

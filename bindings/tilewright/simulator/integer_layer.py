@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from tilewright.bitwidth.data import Parameters
-from tilewright.bitwidth.fixed_point import Floats, Format, Integers, accumulate, wrap
-from tilewright.bitwidth.machine import LayerRange
-from tilewright.bitwidth.network import convolve, windows
-from tilewright.bitwidth.plan import Widths
+from tilewright.simulator.fixed_point import Floats, Format, Integers, accumulate, wrap
+from tilewright.simulator.float_network import convolve, windows
 from tilewright.simulator.reference import convolution
 from tilewright.spec.network import NamedLayer
 
 EXACT = ((2**24, np.float32), (2**53, np.float64))
 """Integers below which numbers in floating point are exact, whose matrix products are much faster."""
+
+
+BIAS_BITS = 32
+"""Bits of what is added to sums outside of the accumulator."""
+
+
+class Parameters(NamedTuple):
+    """Weights of a layer, of its kernels' shape, and the number added to each output map."""
+
+    weights: Floats
+    bias: Floats
 
 
 @dataclass(frozen=True)
@@ -36,9 +46,11 @@ class IntegerLayer:
     accumulator: int
 
     @classmethod
-    def of(cls, layer: NamedLayer, widths: Widths, known: LayerRange, accumulator: int) -> IntegerLayer:
-        """Return a layer with inputs and weights of some widths."""
-        inputs, weights = Format.of(widths[0], known.input), Format.of(widths[1], known.weights)
+    def of(
+        cls, layer: NamedLayer, widths: Sequence[int], largest: Sequence[float], accumulator: int
+    ) -> IntegerLayer:
+        """Return a layer with inputs and weights of some widths, which hold some magnitudes."""
+        inputs, weights = map(Format.of, widths, largest)
         return cls(layer, inputs, weights, accumulator)
 
     @property
@@ -61,6 +73,10 @@ class IntegerLayer:
                 return found.astype(np.int64)
         return convolution(self.layer.unnamed(len(inputs)), inputs, weights)
 
+    def bias(self, parameters: Parameters) -> Integers:
+        """Return what is added to each map's sums, in their fractional length."""
+        return Format(BIAS_BITS, self.fraction).quantise(parameters.bias)
+
     def run(self, values: Floats, parameters: Parameters) -> tuple[Floats, Integers, Integers]:
         """Return the layer's output, and the sums as they are and as the accumulator keeps them.
 
@@ -69,14 +85,16 @@ class IntegerLayer:
         """
         sums = self.sums(self.inputs.quantise(values), self.weights.quantise(parameters.weights))
         kept = wrap(sums, self.accumulator)
-        output: Floats = np.ldexp(kept.astype(np.float64), -self.fraction) + parameters.bias[:, None, None]
+        output: Floats = np.ldexp(
+            (kept + self.bias(parameters)[:, None, None]).astype(np.float64), -self.fraction
+        )
         return output, sums, kept
 
-    def one_by_one(self, values: Floats, parameters: Parameters) -> Integers:
+    def one_by_one(self, inputs: Integers, weights: Integers) -> Integers:
         """Return the sums of one image as `accumulate` has them: a wrap after each addition."""
         layer = self.layer
-        seen = windows(layer, self.inputs.quantise(values).astype(np.float64)).astype(np.int64)[0]
-        weights = self.weights.quantise(parameters.weights).reshape(layer.kernels, -1)
+        seen = windows(layer, inputs.astype(np.float64)).astype(np.int64)[0]
+        weights = weights.reshape(layer.kernels, -1)
         channels, maps = layer.input[0] // layer.groups, layer.kernels // layer.groups
         rows, columns = layer.output_plane
         parts = []

@@ -1,0 +1,213 @@
+"""Execute a network in integers only: what the emitted C of a quantised network must equal, bit for bit.
+
+Every tensor has a format. A convolution or fully connected layer reads its inputs in a format of its own,
+adds up products in an accumulator that wraps around, adds the bias outside of it, and stores its output in
+the format that the readers need. Pools, sums and rectifiers work on the integers as they are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tilewright.simulator.fixed_point import Floats, Format, Integers, wrap
+from tilewright.simulator.float_network import FUNCTIONS, walk, windows
+from tilewright.simulator.integer_layer import IntegerLayer, Parameters
+from tilewright.spec.network import OWN_INPUT, Add, AnyLayer, Map, NamedLayer, Network, Padding, Pool, Reshape
+
+MOST_BITS = 32
+"""Bits of the widest tensor."""
+
+AS_STORED = ("identity", "dropout")
+"""Functions that leave integers as they are."""
+
+Summed = Callable[[IntegerLayer, Integers, Integers, Integers], None]
+"""Is told of a layer with its inputs, whole sums, and sums as the accumulator keeps them."""
+
+
+@dataclass(frozen=True)
+class IntegerNetwork:
+    """A network with numbers.
+
+    Attributes
+    ----------
+    layers, kernels, biases
+        Of each convolution and fully connected layer, by name: its formats, and its numbers as integers.
+    """
+
+    network: Network
+    layers: Mapping[str, IntegerLayer]
+    kernels: Mapping[str, Integers]
+    biases: Mapping[str, Integers]
+
+    @classmethod
+    def of(
+        cls, network: Network, layers: Mapping[str, IntegerLayer], parameters: Mapping[str, Parameters]
+    ) -> IntegerNetwork:
+        """Return a network with numbers in floating point, quantised."""
+        kernels = {name: each.weights.quantise(parameters[name].weights) for name, each in layers.items()}
+        biases = {name: each.bias(parameters[name]) for name, each in layers.items()}
+        return cls(network, layers, kernels, biases)
+
+    # Formats --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def formats(self) -> dict[str, Format]:
+        """The format of each layer's output, and of the network's ``input``: the one that readers need.
+
+        A convolution needs its own input format, everything else what its own output needs. The last
+        output has the accumulator's bits and, if there are biases, one bit more in front of the point.
+        """
+        network = self.network
+        readers: list[list[int]] = [[] for _ in range(len(network.layers) + 1)]  # the last are of the input
+        for place, producers in enumerate(network.producers):
+            for producer in producers:
+                readers[producer].append(place)
+        needed: dict[int, Format] = {}
+        for place in [*reversed(range(len(network.layers))), -1]:
+            asked = [self._asked(reader, needed) for reader in readers[place]]
+            needed[place] = joined(asked) if asked else self._last
+        names = [*(layer.name for layer in network.layers), OWN_INPUT]
+        return {names[place]: form for place, form in needed.items()}
+
+    def _asked(self, reader: int, needed: Mapping[int, Format]) -> Format:
+        own = self.layers.get(self.network.layers[reader].name)
+        return needed[reader] if own is None else own.inputs
+
+    @property
+    def _last(self) -> Format:
+        last = next(self.layers[each.name] for each in self.network.layers[::-1] if each.name in self.layers)
+        return Format(last.accumulator, last.fraction - bool(self.biases[last.layer.name].any()))
+
+    def format_of(self, producer: int) -> Format:
+        """Return the format of the output of the layer at a place; of the network's input for -1."""
+        return self.formats[self.network.layers[producer].name if producer >= 0 else OWN_INPUT]
+
+    # Execution ------------------------------------------------------------------------------------------
+
+    def quantise(self, images: Floats) -> Integers:
+        """Return images as integers."""
+        return self.formats[OWN_INPUT].quantise(images)
+
+    def run(
+        self,
+        images: Integers,
+        summed: Summed | None = None,
+        stored: Callable[[str, Integers], None] | None = None,
+    ) -> Integers:
+        """Return the output of the last layer, but for a softmax, which is left out there.
+
+        Parameters
+        ----------
+        images : shape (images, C, H, W)
+        summed
+            Is told of the sums of each convolution and fully connected layer.
+        stored
+            Is told of each layer's output, by name.
+        """
+
+        def output(place: int, given: list[Integers]) -> Integers:
+            found = self._output(place, given, summed)
+            if stored is not None:
+                stored(self.network.layers[place].name, found)
+            return found
+
+        return walk(self.network, images, output)
+
+    def values(self, output: Integers) -> Floats:
+        """Return the numbers that the integers of the last layer stand for, with its softmax if it is one."""
+        last = self.network.layers[-1]
+        values = self.format_of(len(self.network.layers) - 1).value(output)
+        return FUNCTIONS["softmax"](values) if isinstance(last, Map) and last.op == "softmax" else values
+
+    def _output(self, place: int, given: Sequence[Integers], summed: Summed | None) -> Integers:
+        layer, to = self.network.layers[place], self.format_of(place)
+        fractions = [self.format_of(producer).fraction for producer in self.network.producers[place]]
+        finest = max(fractions)
+        aligned = [values << (finest - fraction) for values, fraction in zip(given, fractions, strict=True)]
+        if isinstance(layer, NamedLayer):
+            return self._summed(layer, aligned, finest, to, summed)
+        if isinstance(layer, Add):
+            return requantise(np.sum(aligned, axis=0), finest, to)
+        values = aligned[0] if len(aligned) == 1 else np.concatenate(aligned, axis=1)
+        if isinstance(layer, Pool) and layer.op == "average":
+            return scaled(windows(layer, values).sum(axis=(4, 5)), prod(layer.kernel), finest, to)
+        if isinstance(layer, Map) and layer.op not in AS_STORED:
+            return self._mapped(layer, place, values, finest, to)
+        return requantise(_moved(layer, values), finest, to)
+
+    def _summed(
+        self,
+        layer: NamedLayer,
+        given: Sequence[Integers],
+        fraction: int,
+        to: Format,
+        summed: Summed | None,
+    ) -> Integers:
+        """Return the output of a convolution or fully connected layer."""
+        own = self.layers[layer.name]
+        if layer.kind == "fc":
+            given = [values.reshape(len(values), -1, 1, 1) for values in given]
+        inputs = requantise(np.concatenate(given, axis=1), fraction, own.inputs)
+        sums = own.sums(inputs, self.kernels[layer.name])
+        kept = wrap(sums, own.accumulator)
+        if summed is not None:
+            summed(own, inputs, sums, kept)
+        return requantise(kept + self.biases[layer.name][:, None, None], own.fraction, to)
+
+    def _mapped(self, layer: Map, place: int, values: Integers, fraction: int, to: Format) -> Integers:
+        """Return what a function of single values gives; of those without an integer form from a table."""
+        if layer.op == "relu":
+            return requantise(np.maximum(values, 0), fraction, to)
+        if layer.op == "softmax" and place == len(self.network.layers) - 1:
+            return requantise(values, fraction, to)
+        return to.quantise(FUNCTIONS[layer.op](np.ldexp(values.astype(np.float64), -fraction)))
+
+
+def _moved(layer: AnyLayer, values: Integers) -> Integers:
+    """Return what a layer gives that does not compute, or only finds the largest."""
+    if isinstance(layer, Pool):
+        least: Any = np.iinfo(np.int64).min
+        padded = windows(layer, values, least)
+        largest: Integers = padded.max(axis=(4, 5))
+        return largest
+    if isinstance(layer, Padding):
+        top, bottom, left, right = layer.padding
+        return np.pad(values, ((0, 0), (0, 0), (top, bottom), (left, right)))
+    return values.reshape(len(values), *layer.output) if isinstance(layer, Reshape) else values
+
+
+def joined(formats: Sequence[Format]) -> Format:
+    """Return the format that holds numbers of several, as finely as `MOST_BITS` allow.
+
+    What an operation reads has at least the format that the operation needs, so that all of it, brought to
+    one fractional length, fits into 64 bits.
+    """
+    fraction, integer = max(each.fraction for each in formats), max(each.integer for each in formats)
+    bits = min(MOST_BITS, 1 + integer + fraction)
+    return Format(max(1, bits), max(1, bits) - 1 - integer)
+
+
+def requantise(values: Integers, fraction: int, to: Format) -> Integers:
+    """Bring integers of some fractional length to a format: halves away from zero, then saturated."""
+    return scaled(values, 1, fraction, to)
+
+
+def scaled(values: Integers, divisor: int, fraction: int, to: Format) -> Integers:
+    """Divide integers of some fractional length and bring them to a format, rounded once, as `requantise`."""
+    least, largest = to.range
+    shift = fraction - to.fraction
+    if shift < 0:
+        # What is beyond the format stays so, and does not leave 64 bits when it is shifted.
+        values = np.clip(values, least * divisor, largest * divisor) << -shift
+        shift = 0
+    if shift or divisor > 1:
+        by = divisor << shift
+        values = np.sign(values) * ((2 * np.abs(values) + by) // (2 * by))
+    found: Integers = np.clip(values, least, largest)
+    return found

@@ -1,0 +1,194 @@
+"""Networks in integers only: against fractions, value by value, and where no bit is lost against floats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from itertools import product
+from random import Random
+from typing import Any
+
+import numpy as np
+from conftest import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilewright.simulator.fixed_point import Format, Integers
+from tilewright.simulator.float_network import convolve, run
+from tilewright.simulator.integer_layer import IntegerLayer, Parameters
+from tilewright.simulator.integer_network import IntegerNetwork, requantise
+from tilewright.spec.network import NamedLayer, Network
+
+Table = dict[str, Any]
+Shape = tuple[int, int, int]
+
+randoms = st.integers(0, 2**32 - 1).map(Random)
+
+
+def tables(random: Random) -> list[Table]:
+    """Return the layers of a small network of all kinds that are executed in integers."""
+    shapes: dict[str, Shape] = {
+        "input": (random.choice([1, 2, 4]), random.randint(2, 5), random.randint(2, 5))
+    }
+    layers: list[Table] = []
+    for number in range(random.randint(1, 6)):
+        name, source = f"l{number}", random.choice([*shapes][-2:])
+        channels, height, width = shapes[source]
+        table: Table = {"name": name, "inputs": [source], "input": [channels, height, width]}
+        kind = random.choice(["conv", "conv", "depthwise", "relu", "max", "average", "add", "concat", "tanh"])
+        if kind in ("conv", "depthwise") or number == 0:
+            groups = channels if kind == "depthwise" else 1
+            table |= {"kernels": groups * random.randint(1, 3), "groups": groups}
+            table |= {"kernel": [random.randint(1, min(2, height)), random.randint(1, min(2, width))]}
+            table |= {"stride": [random.randint(1, 2), 1], "bias": random.random() < 0.5}
+            table["padding"] = [0, table["kernel"][0] - 1, table["kernel"][1] - 1, 0]
+        elif kind in ("max", "average"):
+            table |= {"kind": "pool", "op": kind}
+            table |= {"kernel": [random.randint(1, min(2, height)), random.randint(1, min(2, width))]}
+        elif kind in ("add", "concat"):
+            alike = [each for each, shape in shapes.items() if shape == shapes[source] and each != source]
+            inputs = [source, random.choice(alike)] if alike else [source]
+            if len(inputs) == 1 or kind == "concat":
+                channels = sum(shapes[each][0] for each in inputs)
+                table |= {"kind": "concat", "inputs": inputs, "input": [channels, height, width]}
+            else:
+                table |= {"kind": "add", "inputs": inputs}
+        else:
+            table |= {"kind": "map", "op": kind}
+        layers.append(table)
+        shapes[name] = Network(layers=layers).layers[-1].output
+    if random.random() < 0.5:
+        layers.append(
+            {"name": "fc", "kind": "fc", "inputs": int(np.prod(shapes[layers[-1]["name"]])), "outputs": 3}
+        )
+    return layers
+
+
+def numbers(random: Random, network: Network) -> tuple[IntegerNetwork, dict[str, Parameters]]:
+    """Return a network with random numbers in random formats."""
+    rng = np.random.default_rng(random.getrandbits(32))
+    layers, parameters = {}, {}
+    for layer in network.layers:
+        if isinstance(layer, NamedLayer):
+            formats = [Format(random.randint(2, 8), random.randint(-1, 7)) for _ in range(2)]
+            layers[layer.name] = IntegerLayer(layer, *formats, random.choice([8, 12, 16, 32]))
+            bias = rng.normal(0, 1, layer.kernels) * layer.bias
+            parameters[layer.name] = Parameters(rng.normal(0, 1, layer.kernels_shape), bias)
+    return IntegerNetwork.of(network, layers, parameters), parameters
+
+
+def rounded(value: Fraction, form: Format) -> int:
+    """Return the nearest integer of a format, halves away from zero."""
+    scaled = value * Fraction(2) ** form.fraction
+    nearest = int(abs(scaled) + Fraction(1, 2)) * (1 if scaled >= 0 else -1)
+    return max(form.range[0], min(form.range[1], nearest))
+
+
+def by_hand(net: IntegerNetwork, image: Integers) -> Mapping[str, dict[tuple[int, ...], int]]:
+    """Return every tensor of a network, value by value, from fractions."""
+    shapes = {"input": image.shape} | {layer.name: layer.output for layer in net.network.layers}
+    tensors = {"input": {place: int(image[place]) for place in np.ndindex(*image.shape)}}
+    names = ["input"]
+    for layer, producers in zip(net.network.layers, net.network.producers, strict=True):
+        sources = [names[producer + 1] for producer in producers]
+        names.append(layer.name)
+        form = net.formats[layer.name]
+
+        def read(
+            c: int, y: int, x: int, sources: list[str] = sources, flat: bool = layer.kind == "fc"
+        ) -> Fraction | None:
+            for source in sources:
+                shape = shapes[source]
+                size = int(np.prod(shape)) if flat else shape[0]
+                if c < size:
+                    place = tuple(map(int, np.unravel_index(c, shape))) if flat else (c, y, x)
+                    if place not in tensors[source]:
+                        return None
+                    return Fraction(tensors[source][place]) / Fraction(2) ** net.formats[source].fraction
+                c -= size
+            raise AssertionError
+
+        found = {}
+        for place in np.ndindex(*layer.output):
+            found[place] = rounded(_value(net, layer, place, read, sources, tensors), form)
+        tensors[layer.name] = found
+    return tensors
+
+
+def _value(net: IntegerNetwork, layer: Any, place: Any, read: Any, sources: Any, tensors: Any) -> Fraction:
+    k, y, x = place
+    if layer.kind == "add":
+        return sum(
+            (Fraction(tensors[s][place]) / Fraction(2) ** net.formats[s].fraction for s in sources),
+            Fraction(),
+        )
+    if isinstance(layer, NamedLayer):
+        own, deep = net.layers[layer.name], layer.input[0] // layer.groups
+        first = k // (layer.kernels // layer.groups) * deep
+        total = 0
+        for c, ky, kx in product(range(deep), *map(range, layer.kernel)):
+            row, column = (
+                y * layer.stride[0] + ky - layer.padding[0],
+                x * layer.stride[1] + kx - layer.padding[2],
+            )
+            value = read(first + c, row, column)
+            if value is not None:
+                total += rounded(value, own.inputs) * int(net.kernels[layer.name][k, c, ky, kx])
+        half = 2 ** (own.accumulator - 1)
+        total = (total + half) % (2 * half) - half + int(net.biases[layer.name][k])
+        return Fraction(total) / Fraction(2) ** own.fraction
+    if layer.kind == "pool":
+        window = [
+            read(k, y * layer.stride[0] + ky, x * layer.stride[1] + kx)
+            for ky, kx in product(*map(range, layer.kernel))
+        ]
+        return max(window) if layer.op == "max" else sum(window, Fraction()) / len(window)
+    value: Fraction = read(k, y, x)
+    if layer.kind == "map" and layer.op == "relu":
+        return max(value, Fraction())
+    return Fraction(float(np.tanh(float(value)))) if layer.kind == "map" else value
+
+
+@settings(max_examples=examples(300))
+@given(randoms)
+def test_every_value_is_that_of_exact_arithmetic(random: Random) -> None:
+    network = Network(layers=tables(random))
+    net, _ = numbers(random, network)
+    rng = np.random.default_rng(random.getrandbits(32))
+    image = net.quantise(rng.normal(0, 2, (1, *network.layers[0].input)))
+    seen: dict[str, Integers] = {}
+    net.run(image, stored=seen.__setitem__)
+    expected = by_hand(net, image[0])
+    for layer in network.layers:
+        for place, value in expected[layer.name].items():
+            assert seen[layer.name][(0, *place)] == value, (layer.name, place)
+
+
+def test_fine_formats_give_what_floating_point_gives() -> None:
+    random = Random(3)
+    network = Network(layers=tables(random))
+    layers, parameters = {}, {}
+    rng = np.random.default_rng(3)
+    for layer in network.layers:
+        if isinstance(layer, NamedLayer):
+            layers[layer.name] = IntegerLayer(layer, Format(20, 14), Format(20, 14), 50)
+            parameters[layer.name] = Parameters(
+                rng.normal(0, 0.5, layer.kernels_shape), rng.normal(0, 1, layer.kernels)
+            )
+    net = IntegerNetwork.of(network, layers, parameters)
+    images = rng.normal(0, 1, (3, *network.layers[0].input))
+
+    def compute(layer: NamedLayer, values: Any) -> Any:
+        return (
+            convolve(layer, values, parameters[layer.name].weights)
+            + parameters[layer.name].bias[:, None, None]
+        )
+
+    assert np.allclose(net.values(net.run(net.quantise(images))), run(network, images, compute), atol=1e-2)
+
+
+@given(st.integers(-(2**40), 2**40), st.integers(-8, 20), st.integers(2, 32), st.integers(-8, 20))
+def test_requantising_rounds_once_and_saturates(value: int, fraction: int, bits: int, target: int) -> None:
+    form = Format(bits, target)
+    expected = rounded(Fraction(value) / Fraction(2) ** fraction, form)
+    assert requantise(np.array([value]), fraction, form)[0] == expected
