@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilewright.cli.arguments import on_instances, read_both
+from tilewright.cli.arguments import SEED, on_instances, read_both
 from tilewright.cli.outputs import Saving, check_outputs, note, printing
 
 if TYPE_CHECKING:
@@ -23,11 +25,27 @@ if TYPE_CHECKING:
 @click.option(
     "--as",
     "form",
-    type=click.Choice(["c", "schedule"]),
+    type=click.Choice(["c", "schedule", "project"]),
     default=None,
-    help="C, or a schedule in JSON. [schedule where FILE ends in .json, else c]",
+    help="C; a schedule in JSON; or a C project with weights and images, which runs. "
+    "[schedule where FILE ends in .json, project where it ends in /, else c]",
 )
-@click.option("-o", "--output", type=click.Path(), default=None, metavar="FILE", help="[standard output]")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(),
+    default=None,
+    metavar="FILE",
+    help="A folder for a project. [standard output]",
+)
+@click.option(
+    "--numbers",
+    nargs=2,
+    default=None,
+    metavar="INSTANCE RESULT",
+    help="Of room bitwidth: the weights, formats and images of a project. [made from the seed]",
+)
+@click.option("--seed", type=SEED, default=0, help="Of a project's numbers, where none are given. [0]")
 @on_instances
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: C with its memory figures, or a schedule.")
 def emit(
@@ -35,19 +53,72 @@ def emit(
     result: str,
     form: str | None,
     output: str | None,
+    numbers: tuple[str, str] | None,
+    seed: int,
     as_json: bool,
     changes: Mapping[str, Any],
 ) -> None:
     """Write the plan of a RESULT for a compiler: as C, or as a schedule that any program can read.
 
     C is a loop nest with calls to get and put data by DMA. A warning says where its buffers, whose sums are
-    wider than the plan counts, exceed the memory.
+    wider than the plan counts, exceed the memory. A project is a whole network in C that can be run: see
+    docs/emit.md.
     """
     problem, answer = read_both(instance, changes, result)
     check_outputs(output, None, inputs=[*problem.files, result])
-    by_suffix = "schedule" if output is not None and Path(output).suffix.lower() == ".json" else "c"
-    emitting = _emit_schedule if (form or by_suffix) == "schedule" else _emit_c
+    form = form or _form(output)
+    if form == "project":
+        _emit_project(problem, answer.plan, output, numbers, seed, as_json)
+        return
+    if numbers is not None:
+        raise click.UsageError("--numbers is for projects: --as project, or -o FOLDER/")
+    emitting = _emit_schedule if form == "schedule" else _emit_c
     emitting(problem, answer.plan, output, as_json)
+
+
+def _form(output: str | None) -> str:
+    """Return what is written to a file, by its name."""
+    if output is None:
+        return "c"
+    if output.endswith(("/", os.sep)):
+        return "project"
+    return "schedule" if Path(output).suffix.lower() == ".json" else "c"
+
+
+def _emit_project(
+    problem: Instance,
+    plan: Any,
+    output: str | None,
+    numbers: tuple[str, str] | None,
+    seed: int,
+    as_json: bool,
+) -> None:
+    from tilewright import codegen
+
+    if output is None:
+        raise click.UsageError("a project is a folder: -o FOLDER/")
+    given = None
+    if numbers is not None:
+        bits, answer = read_both(numbers[0], {}, numbers[1])
+        given = codegen.numbers(bits.name, bits.problem, answer.plan)
+    files = codegen.project(problem.name, problem.source, problem.problem, plan, given, seed)
+    folder, saving = Path(output), Saving()
+    for path, content in files.items():
+        saving.save(str(folder / path), partial(_save, folder / path, content))
+    with printing():
+        if as_json:
+            sizes = {path: len(content) for path, content in files.items()}
+            click.echo(json.dumps({"instance": problem.name, "folder": str(folder), "files": sizes}))
+        elif saving.written:
+            click.echo(f"written: {len(saving.written)} files in {folder}; `make -C {folder} run` runs them")
+    saving.finish()
+
+
+def _save(path: Path, content: bytes) -> None:
+    from tilewright.core.files import write_atomically
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, content)
 
 
 def _emit_c(problem: Instance, plan: Any, output: str | None, as_json: bool) -> None:

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilewright import bitwidth
 from tilewright.codegen.c_file import emit_layer, emit_network
 from tilewright.codegen.c_layer import PlannedLayer
 from tilewright.codegen.c_memory import CMemory
+from tilewright.codegen.project import Values, network_project
 from tilewright.core.room import room_of
+from tilewright.simulator.float_network import refuse_unknown
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Problem, violation
 from tilewright.tiling.dsp import nest_of
-from tilewright.tiling.dsp.plan import DspPlan
+from tilewright.tiling.dsp.plan import REUSES, DspPlan
 from tilewright.tiling.problem import Part
 
-__all__ = ["EMITTED", "CMemory", "emit", "memory"]
+__all__ = ["EMITTED", "CMemory", "Values", "emit", "memory", "numbers", "project"]
 
 EMITTED = ("none", "tile", "halo")
-"""Kinds of reuse that there is C for."""
+"""Kinds of reuse that there is a loop nest in C for."""
+
+MOST_MADE = 16
+"""Bits of numbers that are made from a seed, at most."""
 
 
 def emit(name: str, source: str, problem: Any, plan: Any) -> str:
@@ -41,6 +47,49 @@ def emit(name: str, source: str, problem: Any, plan: Any) -> str:
     return emit_network([(label, part, layer) for (label, part), layer in named], name, source)
 
 
+def numbers(name: str, problem: Any, plan: Any) -> Values:
+    """Return the numbers of a plan of bit widths, for `project`.
+
+    Raises
+    ------
+    InputError
+        Where the problem is of another room, or has no weights and samples.
+    """
+    if not isinstance(problem, bitwidth.Problem):
+        limit = "numbers are those of an instance of room bitwidth"
+        raise InputError("room", room_of(problem).name, limit)
+    return Values.of(problem, plan, name)
+
+
+def project(
+    name: str, source: str, problem: Any, plan: Any, values: Values | None = None, seed: int = 0
+) -> dict[str, bytes]:
+    """Return the files of a C project that computes a network as planned, by their paths.
+
+    Parameters
+    ----------
+    values
+        Weights, formats and images, of the same network; made from the seed when left out.
+
+    Raises
+    ------
+    InputError
+        Where there is no loop nest to write: in another room than tiling, for a single layer, on another
+        machine than a DSP, for a front, for a plan that is not valid; for numbers of another network, or
+        that are wider than the machine's elements; for layers that there is no C for.
+    """
+    _checked(problem, plan, REUSES)
+    if problem.network is None:
+        raise InputError("network", None, "a project is of a network; one layer is emitted as C")
+    if values is None:
+        refuse_unknown(problem.network)
+        values = Values.random(problem.network, min(MOST_MADE, 8 * problem.machine.element_bytes), seed)
+    elif values.network.network.layers != problem.network.layers:
+        limit = f"is another network than that of the numbers ({values.origin})"
+        raise InputError("network", problem.network.name, limit)
+    return network_project(problem, plan.layers, values, name, source)
+
+
 def _layers(problem: Problem) -> list[Part]:
     """Return the parts of a problem that are layers."""
     return [part for part in problem.parts if part.problem.operation is None]
@@ -59,7 +108,7 @@ def memory(problem: Any, plan: Any) -> CMemory:
     return CMemory.of([PlannedLayer(part, layer, "", ()) for (_, layer), part in distinct.items()])
 
 
-def _checked(problem: Any, plan: Any) -> list[DspPlan]:
+def _checked(problem: Any, plan: Any, reuses: tuple[str, ...] = EMITTED) -> list[DspPlan]:
     """Return the plan of each layer, or say why there is no loop nest to write."""
     if not isinstance(problem, Problem):
         room = room_of(problem).name
@@ -80,7 +129,7 @@ def _checked(problem: Any, plan: Any) -> list[DspPlan]:
         raise InputError("machine.dma_step", True, limit)
     layers = [layer for layer in plan.layers if isinstance(layer, DspPlan)]
     for layer in layers:
-        if layer.reuse not in EMITTED:
-            limit = f"C is emitted for plans with reuse {', '.join(EMITTED)}"
+        if layer.reuse not in reuses:
+            limit = f"C is emitted for plans with reuse {', '.join(reuses)}"
             raise InputError("plan.reuse", layer.reuse, limit)
     return layers

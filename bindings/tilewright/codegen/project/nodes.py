@@ -1,0 +1,198 @@
+"""What an emitted network does, in order: its layers and operations, and the tensors between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from tilewright.codegen.project.values import Values
+from tilewright.simulator.fixed_point import Format
+from tilewright.spec.errors import InputError
+from tilewright.spec.layer import Layer
+from tilewright.spec.network import OWN_INPUT, Add, AnyLayer, Concat, Map, NamedLayer, Padding, Pool, Reshape
+from tilewright.tiling import Problem
+from tilewright.tiling.dsp.plan import DspPlan
+from tilewright.tiling.operations.operation import VIEWS
+from tilewright.tiling.operations.plan import OperationPlan
+from tilewright.tiling.problem import Part
+
+Planned = DspPlan | OperationPlan
+
+
+@dataclass(frozen=True)
+class Source:
+    """A tensor that is read, and the formats that its values pass through until they are used."""
+
+    tensor: str
+    shape: tuple[int, int, int]
+    formats: tuple[Format, ...]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A layer or operation that is executed.
+
+    Attributes
+    ----------
+    layer
+        What it does.
+    tensor
+        The layer of the network whose output it gives: its own, or that of a rectifier that follows.
+    relu
+        Whether negative values become 0.
+    sources
+        What it reads, concatenated along the channels, or operand by operand.
+    part, plan
+        The problem of the tiling room that is executed, and its plan; None where the host does it.
+    """
+
+    layer: AnyLayer
+    tensor: str
+    relu: bool
+    sources: tuple[Source, ...]
+    part: Problem | None
+    plan: Planned | None
+
+    @property
+    def name(self) -> str:
+        """The layer's name."""
+        return self.layer.name
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, rows and columns of the output."""
+        return self.layer.output
+
+
+class Nodes:
+    """The nodes of a network with numbers and plans.
+
+    Attributes
+    ----------
+    nodes
+        In the order of execution.
+    result
+        The tensor that is the network's output.
+
+    Raises
+    ------
+    InputError
+        For a layer that there is no C for.
+    """
+
+    def __init__(self, problem: Problem, plans: Sequence[Planned], values: Values) -> None:
+        assert problem.network is not None
+        self._network, self._integers = problem.network, values.network
+        self._parts: dict[str, tuple[Part, Planned]] = {
+            part.name: (part, plan) for part, plan in zip(problem.parts, plans, strict=True)
+        }
+        shape = self._network.layers[0].input
+        own = Source(OWN_INPUT, shape, (self._integers.formats[OWN_INPUT],))
+        self._tensors: dict[str, tuple[Source, ...]] = {OWN_INPUT: (own,)}
+        self.nodes: list[Node] = []
+        absorbed: set[str] = set()
+        for index, layer in enumerate(self._network.layers):
+            if layer.name in absorbed:
+                continue
+            field = f"network.layers[{index}]"
+            names = [
+                OWN_INPUT if each < 0 else self._network.layers[each].name
+                for each in self._network.producers[index]
+            ]
+            sources = tuple(source for name in names for source in self._tensors[name])
+            if self._is_view(layer):
+                self._tensors[layer.name] = self._passed(layer, sources)
+                continue
+            self._refuse(field, layer, sources, len(names))
+            relu = self._rectifier(index)
+            if relu is not None:
+                absorbed.add(relu)
+            self._add(layer, relu, sources, field)
+        last = self._tensors[self._network.layers[-1].name]
+        if len(last) > 1 or last[0].tensor == OWN_INPUT or len(set(last[0].formats)) > 1:
+            limit = "the last layer that computes must give the network's output"
+            raise InputError("network", self._network.layers[-1].name, limit)
+        self.result = last[0].tensor
+
+    @cached_property
+    def _readers(self) -> list[list[int]]:
+        readers: list[list[int]] = [[] for _ in self._network.layers]
+        for index, producers in enumerate(self._network.producers):
+            for producer in set(producers) - {-1}:
+                readers[producer].append(index)
+        return readers
+
+    def _is_view(self, layer: AnyLayer) -> bool:
+        """Whether a layer computes nothing: its readers read what it reads."""
+        if isinstance(layer, Map):
+            return layer.op in ("identity", "dropout") or (
+                layer.op == "softmax" and layer is self._network.layers[-1]
+            )
+        if isinstance(layer, Padding):
+            return layer.name not in self._parts  # part of the layers that read it
+        return isinstance(layer, Concat) or (isinstance(layer, Reshape) and layer.op in VIEWS)
+
+    def _passed(self, layer: AnyLayer, sources: Sequence[Source]) -> tuple[Source, ...]:
+        """Return what readers of a layer read that computes nothing."""
+        form = self._integers.formats[layer.name]
+        shape = layer.output if isinstance(layer, Reshape) and len(sources) == 1 else None
+        return tuple(
+            replace(source, formats=(*source.formats, form), shape=shape or source.shape)
+            for source in sources
+        )
+
+    def _rectifier(self, index: int) -> str | None:
+        """Return the rectifier that alone reads a layer, and is computed as its output is stored."""
+        readers = self._readers[index]
+        layer = self._network.layers[readers[0]] if len(readers) == 1 else None
+        if not isinstance(layer, Map) or layer.op != "relu" or layer.name in self._parts:
+            return None
+        return layer.name
+
+    def _add(self, layer: AnyLayer, relu: str | None, sources: tuple[Source, ...], field: str) -> None:
+        part, plan = self._parts.get(layer.name, (None, None))
+        tensor = relu or layer.name
+        own = self._integers.layers.get(layer.name)
+        read = tuple(
+            self._direct(field, source, own.inputs if own else source.formats[-1]) for source in sources
+        )
+        if isinstance(layer, Add) and any(source.formats[0] != source.formats[1] for source in read):
+            limit = f"layer {layer.name} adds values that are rounded before, which there is no C for"
+            raise InputError(field, layer.kind, limit)
+        is_relu = relu is not None or (isinstance(layer, Map) and layer.op == "relu")
+        self.nodes.append(Node(layer, tensor, is_relu, read, part and part.problem, plan))
+        form = self._integers.formats[tensor]
+        self._tensors[tensor] = (Source(tensor, layer.output, (form,)),)
+
+    def _direct(self, field: str, source: Source, wanted: Format) -> Source:
+        """Return a source with its own format and the one that it is read in, if once rounded is enough."""
+        passed = [source.formats[0]]
+        for form in (*source.formats[1:], wanted):
+            if form != passed[-1]:
+                passed.append(form)
+        if len(passed) > 2:
+            limit = f"the values of {source.tensor} are rounded twice on their way, which there is no C for"
+            raise InputError(field, source.tensor, limit)
+        return replace(source, formats=(passed[0], passed[-1]))
+
+    def _refuse(self, field: str, layer: AnyLayer, sources: Sequence[Source], operands: int) -> None:
+        """Refuse what there is no C for; name it."""
+        known = isinstance(layer, NamedLayer | Pool | Add) or (isinstance(layer, Map) and layer.op == "relu")
+        if not known:
+            what = getattr(layer, "op", layer.kind)
+            raise InputError(field, what, f"layer {layer.name}: there is no C for it")
+        if isinstance(layer, Add) and len(sources) != operands:
+            raise InputError(
+                field, layer.kind, f"layer {layer.name} adds concatenations, which there is no C for"
+            )
+        flat = isinstance(layer, NamedLayer) and layer.kind == "fc"
+        planes = {source.shape[1:] for source in sources}
+        if len(sources) > 1 and len(planes) > 1 and not flat:
+            raise InputError(field, layer.kind, f"layer {layer.name} reads maps of several sizes")
+
+
+def geometry(node: Node) -> Layer:
+    """Return the layer of a node as it is planned, whose padding may have that of a layer before it."""
+    assert node.part is not None
+    return node.part.one_layer

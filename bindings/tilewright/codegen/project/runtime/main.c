@@ -1,0 +1,91 @@
+/* Run the network on the images of data/, write its outputs, and tell what the DMA controller moved. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dma.h"
+#include "network.h"
+
+/* Read a whole file. */
+static unsigned char *contents(const char *path, long *size)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file) {
+        fprintf(stderr, "%s: cannot be read\n", path);
+        exit(1);
+    }
+    fseek(file, 0, SEEK_END);
+    *size = ftell(file);
+    rewind(file);
+    unsigned char *bytes = malloc(*size ? *size : 1);
+    if (!bytes || fread(bytes, 1, *size, file) != (size_t)*size) {
+        fprintf(stderr, "%s: cannot be read\n", path);
+        exit(1);
+    }
+    fclose(file);
+    return bytes;
+}
+
+static void refuse(const char *path, long size, long expected)
+{
+    fprintf(stderr, "%s: %ld bytes, %ld are expected\n", path, size, expected);
+    exit(1);
+}
+
+static long largest(const data_t *values, long count)
+{
+    long best = 0;
+    for (long i = 1; i < count; i++)
+        if (values[i] > values[best])
+            best = i;
+    return best;
+}
+
+int main(void)
+{
+    static const char *const kinds[KINDS] = {"input", "weights", "partial sums in", "partial sums out", "output"};
+    static data_t batch[BATCH * IMAGE_ELEMENTS], outputs[BATCH * OUTPUT_ELEMENTS];
+    long size, labels_size, right = 0;
+    unsigned char *weights = contents("data/weights.bin", &size);
+    if (size != WEIGHT_BYTES)
+        refuse("data/weights.bin", size, WEIGHT_BYTES);
+    const long image_bytes = IMAGE_ELEMENTS * (long)sizeof(data_t);
+    unsigned char *images = contents("data/images.bin", &size);
+    if (size % image_bytes)
+        refuse("data/images.bin", size, (size / image_bytes + 1) * image_bytes);
+    const long count = size / image_bytes;
+    unsigned char *labels = contents("data/labels.bin", &labels_size);
+    if (labels_size && labels_size != count * (long)sizeof(int32_t))
+        refuse("data/labels.bin", labels_size, count * (long)sizeof(int32_t));
+    FILE *file = fopen("data/outputs.bin", "wb");
+    if (!file) {
+        fprintf(stderr, "data/outputs.bin: cannot be written\n");
+        return 1;
+    }
+    for (long first = 0; first < count; first += BATCH) {
+        const long here = count - first < BATCH ? count - first : BATCH;
+        memset(batch, 0, sizeof batch);
+        memcpy(batch, images + first * image_bytes, here * image_bytes);
+        run_network(weights, batch, outputs, first == 0);
+        fwrite(outputs, sizeof(data_t), here * OUTPUT_ELEMENTS, file);
+        for (long i = 0; labels_size && i < here; i++) {
+            int32_t label;
+            memcpy(&label, labels + (first + i) * (long)sizeof label, sizeof label);
+            right += largest(outputs + i * OUTPUT_ELEMENTS, OUTPUT_ELEMENTS) == label;
+        }
+    }
+    fclose(file);
+    printf("images\t%ld\n", count);
+    if (labels_size)
+        printf("right\t%ld\n", right);
+    printf("DMA of the first %d\ttransfers\telements\n", BATCH);
+    for (int part = 0; part < PARTS; part++)
+        for (int kind = 0; kind < KINDS; kind++)
+            if (part_counts[part][kind].transfers)
+                printf("%s, %s\t%ld\t%ld\n", part_names[part], kinds[kind],
+                       part_counts[part][kind].transfers, part_counts[part][kind].elements);
+    free(weights);
+    free(images);
+    free(labels);
+    return 0;
+}

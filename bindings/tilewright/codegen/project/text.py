@@ -1,0 +1,178 @@
+"""The generated C of a network: sizes, descriptions of layers and operations, and the order of execution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from tilewright.codegen.c_text import block_comment, safe_text
+from tilewright.codegen.project.nodes import Node, geometry
+from tilewright.simulator.fixed_point import Format
+from tilewright.simulator.integer_network import IntegerNetwork
+from tilewright.spec.network import Add, Pool
+from tilewright.tiling.dsp import nest_of
+from tilewright.tiling.dsp.machine import DspMachine
+from tilewright.tiling.dsp.plan import LOOPS, DspPlan
+from tilewright.tiling.operations.operation import Operation
+from tilewright.tiling.operations.plan import OperationPlan
+from tilewright.tiling.operations.walk import Walk
+
+REUSES = {"none": "KEEP_NOTHING", "tile": "KEEP_TILES", "halo": "KEEP_HALOS", "weights": "KEEP_WEIGHTS"}
+"""Kinds of reuse, as the C calls them."""
+
+ALIGNED = 8
+"""Bytes at whose multiples weights and biases begin in their file."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """A node with the names that it has in C.
+
+    Attributes
+    ----------
+    name
+        Of its description.
+    output
+        Of the array that it writes.
+    inputs
+        Of the arrays that its sources are.
+    """
+
+    node: Node
+    name: str
+    output: str
+    inputs: tuple[str, ...]
+
+    @property
+    def gathered(self) -> bool:
+        """Whether its input is written by itself: put together, brought to a scale, or with a border."""
+        node = self.node
+        if isinstance(node.layer, Add):  # whose operands are aligned as they are added
+            return False
+        changed = any(source.formats[0] != source.formats[1] for source in node.sources)
+        return len(node.sources) > 1 or any(self.border) or changed
+
+    @property
+    def border(self) -> tuple[int, int, int, int]:
+        """Zeros around each map of the input that are stored in external memory."""
+        if not isinstance(self.node.plan, DspPlan):
+            return 0, 0, 0, 0
+        return (0, 0, 0, 0) if _generated(self.node) else geometry(self.node).padding
+
+    @property
+    def plane(self) -> tuple[int, int]:
+        """Rows and columns of the input, without a border."""
+        layer = self.node.layer
+        if isinstance(self.node.plan, DspPlan):
+            return geometry(self.node).input[1:]
+        rows, columns = layer.input[1:]
+        return rows, columns
+
+
+def _generated(node: Node) -> bool:
+    """Whether the zeros around the input are made on chip."""
+    assert node.part is not None and isinstance(node.part.machine, DspMachine)
+    return node.part.machine.padding == "generated"
+
+
+def braced(values: Iterable[object]) -> str:
+    """Return values as C writes arrays."""
+    return "{" + ", ".join(map(str, values)) + "}"
+
+
+def scale(fraction: int, to: Format, relu: bool = False, divisor: int = 1) -> str:
+    """Return how sums of some fractional length become values of a format."""
+    return braced((int(relu), fraction - to.fraction, divisor, to.bits))
+
+
+def layer_text(named: Named, network: IntegerNetwork) -> list[str]:
+    """Return the description of a layer."""
+    node, layer = named.node, geometry(named.node)
+    assert node.part is not None and isinstance(node.plan, DspPlan)
+    nest, own = nest_of(layer, node.part.machine), network.layers[node.name]
+    generated = _generated(node)
+    top, bottom, left, right = named.border
+    rows, columns = named.plane
+    before = (layer.padding[0], layer.padding[2]) if generated else (0, 0)
+    relu = " and rectifier" if node.relu else ""
+    return [
+        f"/* {safe_text(node.name)}: {layer.kernels} maps of {layer.output_plane[0]}x{layer.output_plane[1]} "
+        f"from {layer.input[0]} by {layer.kernel[0]}x{layer.kernel[1]}{relu} */",
+        f"static const layer_t {named.name} = {{",
+        "    /*        " + ", ".join(LOOPS.upper()) + " */",
+        f"    .size = {braced(nest.sizes)},",
+        f"    .step = {braced(nest.step(node.plan.tile))},",
+        f"    .order = {braced(('g' + node.plan.order).upper())},",
+        f"    .reuse = {REUSES[node.plan.reuse]},",
+        f"    .kernel = {braced(layer.kernel)}, .stride = {braced(layer.stride)}, "
+        f".dilation = {braced(layer.dilation)},",
+        f"    .plane = {braced((rows + top + bottom, columns + left + right))}, .before = {braced(before)},",
+        f"    .accumulator_bits = {own.accumulator},",
+        f"    .scale = {scale(own.fraction, network.formats[node.tensor], node.relu)},",
+        "};",
+    ]
+
+
+def operation_text(named: Named, network: IntegerNetwork, batch: int) -> list[str]:
+    """Return the description of an operation."""
+    node, layer = named.node, named.node.layer
+    fractions = [source.formats[0].fraction for source in node.sources]
+    finest = max(fractions)
+    aligned = [finest - each for each in fractions]
+    function, kernel, stride, before, divisor = (
+        "COPY" if layer.kind == "map" else "ADD",
+        (1, 1),
+        (1, 1),
+        (0, 0),
+        1,
+    )
+    if isinstance(layer, Pool):
+        function = "MAX_POOL" if layer.op == "max" else "AVERAGE_POOL"
+        kernel, stride, before = layer.kernel, layer.stride, (layer.padding[0], layer.padding[2])
+        divisor = prod(kernel) if layer.op == "average" else 1
+    count = 1 if named.gathered else len(node.sources)
+    images, (maps, rows, columns) = batch, node.shape
+    step: Sequence[int] = node.shape
+    whole = 0
+    if isinstance(node.plan, OperationPlan):
+        step = node.plan.tile
+        if not operation_of(node).windowed:  # a row of planes, each of which becomes a value
+            images, maps, step, whole = 1, images * maps, (node.plan.tile[2], 1, 1), 1
+    if named.gathered:
+        finest, aligned = node.sources[0].formats[1].fraction, [0]
+    what = "on the host" if node.plan is None or operation_of(node).on == "host" else "tile by tile"
+    return [
+        f"/* {safe_text(node.name)}: {function.replace('_', ' ').lower()}, {what} */",
+        f"static const operation_t {named.name} = {{",
+        f"    .function = {function},",
+        f"    .images = {images}, .maps = {maps}, .rows = {rows}, .columns = {columns},",
+        f"    .step = {braced(step)},",
+        f"    .input_count = {count}, .aligned = {braced(aligned)},",
+        f"    .plane = {braced(named.plane)}, .whole = {whole},",
+        f"    .kernel = {braced(kernel)}, .stride = {braced(stride)}, .before = {braced(before)},",
+        f"    .scale = {scale(finest, network.formats[node.tensor], node.relu, divisor)},",
+        "};",
+    ]
+
+
+def operation_of(node: Node) -> Operation:
+    """Return the operation that is planned."""
+    assert node.part is not None
+    return node.part.one_operation
+
+
+def memory_elements(node: Node) -> int:
+    """Return the elements of one copy of a node's buffers on chip, as planned."""
+    if isinstance(node.plan, DspPlan):
+        assert node.part is not None
+        nest = nest_of(geometry(node), node.part.machine)
+        return sum(nest.buffers(nest.step(node.plan.tile), node.plan.reuse).values())
+    if isinstance(node.plan, OperationPlan) and operation_of(node).on != "host":
+        return sum(Walk(operation_of(node), node.plan).buffers.values())
+    return 0
+
+
+def comment(lines: Sequence[str]) -> str:
+    """Return a block comment."""
+    return "\n".join(block_comment(list(lines)))

@@ -1,0 +1,94 @@
+"""The numbers of an emitted network: those of a quantised network, or made from a seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, log2, prod, sqrt
+
+import numpy as np
+
+from tilewright.bitwidth import Plan, Problem
+from tilewright.bitwidth.measurement import integer_network
+from tilewright.simulator.fixed_point import Format, Integers
+from tilewright.simulator.integer_layer import IntegerLayer
+from tilewright.simulator.integer_network import IntegerNetwork
+from tilewright.spec.errors import InputError
+from tilewright.spec.network import NamedLayer, Network
+
+IMAGES = 4
+"""Images that are made."""
+
+
+@dataclass(frozen=True)
+class Values:
+    """A network with numbers, and what it is run on.
+
+    Attributes
+    ----------
+    images : int, shape (images, C, H, W)
+        In the format of the network's input.
+    labels : int, shape (images,), optional
+        The right class of each.
+    origin
+        Where the numbers are from.
+    """
+
+    network: IntegerNetwork
+    images: Integers
+    labels: Integers | None
+    origin: str
+
+    @classmethod
+    def of(cls, problem: Problem, plan: Plan, name: str) -> Values:
+        """Return the numbers of a plan of bit widths, whose problem has data.
+
+        Raises
+        ------
+        InputError
+            Where it has none.
+        """
+        if problem.data is None:
+            raise InputError("data", None, f"{name} has no weights and samples, so there are no numbers")
+        network = integer_network(problem, plan.front[0] if plan.front else plan)
+        samples, most = problem.samples, problem.data.images
+        labels = None if samples.labels is None else samples.labels[:most]
+        return cls(network, network.quantise(samples.inputs[:most]), labels, name)
+
+    @classmethod
+    def random(cls, network: Network, bits: int, seed: int = 0) -> Values:
+        """Return numbers for a network, of so many bits, that do not leave the accumulator of as many."""
+        rng = np.random.default_rng(seed)
+        layers, kernels, biases = {}, {}, {}
+        for layer in network.layers:
+            if not isinstance(layer, NamedLayer):
+                continue
+            free = bits + 1 - ceil(log2(layer.macs_per_output))
+            wide = max(2, min(bits, free // 2)), max(2, min(bits, free - free // 2))
+            # So that outputs are about as large as the inputs that the next layer has.
+            spread = sqrt(layer.macs_per_output / 3) * 2 ** (wide[1] - 1)
+            own = IntegerLayer(layer, Format(wide[0], 0), Format(wide[1], max(0, round(log2(spread)))), bits)
+            layers[layer.name] = own
+            kernels[layer.name] = _drawn(rng, own.weights.range, layer.kernels_shape)
+            most = 2 ** (wide[0] - 2) << max(0, own.fraction) if layer.bias else 0
+            biases[layer.name] = rng.integers(-most, most + 1, layer.kernels)
+        found = IntegerNetwork(network, layers, kernels, biases)
+        shape = (IMAGES, *network.layers[0].input)
+        return cls(found, _drawn(rng, found.formats["input"].range, shape), None, f"made from seed {seed}")
+
+    @property
+    def outputs(self) -> Integers:
+        """What the network gives."""
+        return self.network.run(self.images)
+
+    @property
+    def right(self) -> int | None:
+        """Images in the right class, where these are known."""
+        if self.labels is None:
+            return None
+        outputs = self.outputs
+        classes = outputs.reshape(len(outputs), prod(outputs.shape[1:])).argmax(axis=1)
+        return int((classes == self.labels).sum())
+
+
+def _drawn(rng: np.random.Generator, ends: tuple[int, int], shape: tuple[int, ...]) -> Integers:
+    return rng.integers(ends[0], ends[1] + 1, shape, dtype=np.int64)
