@@ -12,69 +12,13 @@ import numpy as np
 from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numbered import numbers, randoms, tables
 
 from tilewright.simulator.fixed_point import Format, Integers
 from tilewright.simulator.float_network import convolve, run
 from tilewright.simulator.integer_layer import IntegerLayer, Parameters
 from tilewright.simulator.integer_network import IntegerNetwork, requantise
 from tilewright.spec.network import NamedLayer, Network
-
-Table = dict[str, Any]
-Shape = tuple[int, int, int]
-
-randoms = st.integers(0, 2**32 - 1).map(Random)
-
-
-def tables(random: Random) -> list[Table]:
-    """Return the layers of a small network of all kinds that are executed in integers."""
-    shapes: dict[str, Shape] = {
-        "input": (random.choice([1, 2, 4]), random.randint(2, 5), random.randint(2, 5))
-    }
-    layers: list[Table] = []
-    for number in range(random.randint(1, 6)):
-        name, source = f"l{number}", random.choice([*shapes][-2:])
-        channels, height, width = shapes[source]
-        table: Table = {"name": name, "inputs": [source], "input": [channels, height, width]}
-        kind = random.choice(["conv", "conv", "depthwise", "relu", "max", "average", "add", "concat", "tanh"])
-        if kind in ("conv", "depthwise") or number == 0:
-            groups = channels if kind == "depthwise" else 1
-            table |= {"kernels": groups * random.randint(1, 3), "groups": groups}
-            table |= {"kernel": [random.randint(1, min(2, height)), random.randint(1, min(2, width))]}
-            table |= {"stride": [random.randint(1, 2), 1], "bias": random.random() < 0.5}
-            table["padding"] = [0, table["kernel"][0] - 1, table["kernel"][1] - 1, 0]
-        elif kind in ("max", "average"):
-            table |= {"kind": "pool", "op": kind}
-            table |= {"kernel": [random.randint(1, min(2, height)), random.randint(1, min(2, width))]}
-        elif kind in ("add", "concat"):
-            alike = [each for each, shape in shapes.items() if shape == shapes[source] and each != source]
-            inputs = [source, random.choice(alike)] if alike else [source]
-            if len(inputs) == 1 or kind == "concat":
-                channels = sum(shapes[each][0] for each in inputs)
-                table |= {"kind": "concat", "inputs": inputs, "input": [channels, height, width]}
-            else:
-                table |= {"kind": "add", "inputs": inputs}
-        else:
-            table |= {"kind": "map", "op": kind}
-        layers.append(table)
-        shapes[name] = Network(layers=layers).layers[-1].output
-    if random.random() < 0.5:
-        layers.append(
-            {"name": "fc", "kind": "fc", "inputs": int(np.prod(shapes[layers[-1]["name"]])), "outputs": 3}
-        )
-    return layers
-
-
-def numbers(random: Random, network: Network) -> tuple[IntegerNetwork, dict[str, Parameters]]:
-    """Return a network with random numbers in random formats."""
-    rng = np.random.default_rng(random.getrandbits(32))
-    layers, parameters = {}, {}
-    for layer in network.layers:
-        if isinstance(layer, NamedLayer):
-            formats = [Format(random.randint(2, 8), random.randint(-1, 7)) for _ in range(2)]
-            layers[layer.name] = IntegerLayer(layer, *formats, random.choice([8, 12, 16, 32]))
-            bias = rng.normal(0, 1, layer.kernels) * layer.bias
-            parameters[layer.name] = Parameters(rng.normal(0, 1, layer.kernels_shape), bias)
-    return IntegerNetwork.of(network, layers, parameters), parameters
 
 
 def rounded(value: Fraction, form: Format) -> int:

@@ -271,9 +271,8 @@ class _Project:
             if each.gathered:
                 top, bottom, left, right = each.border
                 rows, columns = each.plane
-                channels = sum(source.shape[0] for source in each.node.sources)
                 plane = (rows + top + bottom) * (columns + left + right)
-                lines.append(f"static data_t {each.name}_input[{self.batch * channels * plane}];")
+                lines.append(f"static data_t {each.name}_input[{self.batch * sum(each.maps) * plane}];")
             if isinstance(each.node.plan, DspPlan):
                 partial = max(partial, size)
         return [*lines, f"static acc_t partial_sums[{partial}];"]
@@ -301,8 +300,8 @@ class _Project:
         lines = []
         if each.gathered:
             sources = braced(
-                braced((array, source.shape[0], scale(source.formats[0].fraction, source.formats[1])))
-                for array, source in zip(inputs, node.sources, strict=True)
+                braced((array, maps, scale(source.formats[0].fraction, source.formats[1])))
+                for array, maps, source in zip(inputs, each.maps, node.sources, strict=True)
             )
             lines += [
                 "    {",

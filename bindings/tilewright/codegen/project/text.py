@@ -61,6 +61,12 @@ class Named:
         return (0, 0, 0, 0) if _generated(self.node) else geometry(self.node).padding
 
     @property
+    def maps(self) -> tuple[int, ...]:
+        """Maps of each source as the input has them, which a fully connected layer takes value by value."""
+        flat = self.node.layer.kind == "fc"
+        return tuple(prod(source.shape) if flat else source.shape[0] for source in self.node.sources)
+
+    @property
     def plane(self) -> tuple[int, int]:
         """Rows and columns of the input, without a border."""
         layer = self.node.layer

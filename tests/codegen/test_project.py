@@ -1,0 +1,281 @@
+"""A network as a C project: compiled with sanitizers, run, compared with the integer network and the plan."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import THOROUGH
+from hypothesis import assume, given, settings
+from numbered import Table, numbers, randoms, tables
+from tests import command
+
+from tilewright import codegen
+from tilewright.codegen.project import Values
+from tilewright.core import catalogue
+from tilewright.run.solve import solve
+from tilewright.simulator.fixed_point import Integers
+from tilewright.spec.errors import InputError
+from tilewright.spec.network import Network
+from tilewright.tiling import Plan, Problem, simulate, violation
+from tilewright.tiling.dsp.plan import ORDERED, REUSES, DspPlan
+from tilewright.tiling.operations.plan import OperationPlan
+
+needs_compiler = pytest.mark.skipif(
+    not (shutil.which("gcc") and shutil.which("make")), reason="no C compiler, or no make"
+)
+
+KINDS = {"input": "input", "kernels": "weights"}
+"""What the program calls what is loaded."""
+
+BLOCK: list[Table] = [
+    {"name": "expand", "input": [4, 9, 7], "kernels": 12, "kernel": [1, 1], "bias": True},
+    {"name": "relu1", "kind": "map", "op": "relu", "input": [12, 9, 7]},
+    {
+        "name": "depthwise",
+        "input": [12, 9, 7],
+        "kernels": 12,
+        "kernel": [3, 3],
+        "padding": [1, 1, 1, 1],
+        "groups": 12,
+        "bias": True,
+    },
+    {"name": "relu2", "kind": "map", "op": "relu", "input": [12, 9, 7]},
+    {"name": "project", "input": [12, 9, 7], "kernels": 4, "kernel": [1, 1], "bias": True},
+    {"name": "sum", "kind": "add", "inputs": ["project", "input"], "input": [4, 9, 7]},
+    {"name": "pool", "kind": "pool", "op": "average", "input": [4, 9, 7], "kernel": [9, 7]},
+    {"name": "fc", "kind": "fc", "inputs": 4, "outputs": 3},
+]
+"""An inverted residual block of MobileNetV2, and a classifier."""
+
+
+def problem_of(layers: list[Table], **machine: Any) -> Problem:
+    table: Table = {"kind": "dsp", "memory_bytes": 2**20, "vector_ops_per_cycle": 4} | machine
+    return Problem.model_validate({"network": {"layers": layers}, "machine": table})
+
+
+def any_plan(random: Random, problem: Problem) -> Plan:
+    """Return a valid plan: tiles of any size, loops in any order, any reuse."""
+    found: list[Any] = []
+    for _, part in problem.parts:
+        while True:
+            one = _any_part(random, part)
+            if violation(part, Plan((one,))) is None:
+                found.append(one)
+                break
+    return Plan(tuple(found))
+
+
+def _any_part(random: Random, part: Problem) -> Any:
+    if part.operation is None:
+        tile = tuple(random.choice([1, 2, 3, 99]) for _ in range(6))
+        order = "".join(random.sample(ORDERED, len(ORDERED)))
+        return DspPlan(tile, order, random.choice(REUSES))
+    operation = part.operation
+    sizes = operation.output
+    if not operation.windowed:
+        sizes = (1, 1, operation.batch * operation.output[0])
+    steps = [random.randint(1, size) for size in sizes]
+    even = tuple(-(-size // -(-size // step)) for size, step in zip(sizes, steps, strict=True))
+    return OperationPlan(even)  # type: ignore[arg-type]
+
+
+class Built:
+    """A project that was written, compiled and run."""
+
+    def __init__(self, folder: Path, files: Mapping[str, bytes], *flags: str) -> None:
+        self.folder = folder
+        for path, content in files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(content)
+        strict = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", *flags]
+        sources = sorted(str(path) for path in (folder / "src").glob("*.c"))
+        self._run("gcc", *strict, "-o", "program", *sources)
+        self.lines = [line.split("\t") for line in self._run("./program").splitlines()]
+        self.told = {line[0]: tuple(map(int, line[1:])) for line in self.lines if line[1].isdigit()}
+
+    def _run(self, *words: str) -> str:
+        done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def outputs(self, like: Integers, size: int) -> Integers:
+        """Return what the program wrote, in some shape."""
+        written = (self.folder / "data" / "outputs.bin").read_bytes()
+        return np.frombuffer(written, dtype=f"<i{size}").astype(np.int64).reshape(like.shape)
+
+    def on_chip(self) -> int:
+        """Return the bytes of the memory on chip in the compiled object."""
+        self._run("gcc", "-std=c99", "-c", "src/layers.c", "-o", "layers.o")
+        rows = [line.split() for line in self._run("size", "-A", "layers.o").splitlines()]
+        return next(int(row[1]) for row in rows if row[:1] == [".scratchpad"])
+
+
+CHECKED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+
+def assert_as_planned(built: Built, problem: Problem, plan: Plan) -> None:
+    """The program moves what the simulator says of each layer and operation, and takes no more memory."""
+    report = simulate(problem, plan)
+    assert report.violation is None
+    most = 0
+    for (name, part), (_, executed) in zip(problem.parts, report.layers, strict=True):
+        if part.operation is not None and part.operation.op == "concat":
+            continue  # read where its parts lie
+        rows = {
+            kind.partition(", ")[2]: counts
+            for kind, counts in built.told.items()
+            if kind.startswith(f"{name}, ")
+        }
+        loaded = {each: int(counts.sum()) for each, counts in executed.loaded.items()}
+        partial = loaded.pop("output", 0)
+        expected: dict[str, int] = {}
+        for operand, elements in loaded.items():
+            kind = KINDS.get(operand, "input")
+            expected[kind] = expected.get(kind, 0) + elements
+        written = int(executed.written["output"].sum())
+        expected |= {"partial sums in": partial, "partial sums out": partial, "output": written - partial}
+        assert {kind: counts[1] for kind, counts in rows.items()} == {k: v for k, v in expected.items() if v}
+        assert sum(counts[0] for counts in rows.values()) == executed.transfers
+        footprint = executed.facts.get("buffers") if part.operation is None else None
+        if footprint:
+            most = max(most, sum(footprint.values()))
+    machine = problem.machine
+    assert built.on_chip() <= machine.memory_bytes
+    assert built.on_chip() >= most * machine.copies * machine.element_bytes  # type: ignore[union-attr]
+
+
+@needs_compiler
+@settings(max_examples=60 if THOROUGH else 3)
+@given(randoms)
+def test_any_network_and_plan_computes_what_the_integer_network_does(random: Random) -> None:
+    """And moves what the simulator says, whether transfers happen early or late."""
+    layers = tables(random, ("relu", "relu"))
+    batch = random.choice([1, 1, 2])
+    for layer in layers:
+        if "kernels" in layer or layer.get("kind") == "fc":
+            layer["batch"] = batch
+    size = random.choice([1, 2, 2, 4])
+    problem = problem_of(
+        layers,
+        element_bytes=size,
+        double_buffering=random.random() < 0.7,
+        padding=random.choice(["loaded", "generated"]),
+        vector_ops_per_cycle=random.choice([None, 4]),
+    )
+    assert problem.network is not None
+    network, _ = numbers(random, problem.network, (min(8, 8 * size), 8 * size))
+    drawn = np.random.default_rng(random.getrandbits(32))
+    images = network.quantise(drawn.normal(0, 2, (3, *problem.network.layers[0].input)))
+    values = Values(network, images, None, "a test")
+    plan = any_plan(random, problem)
+    try:
+        files = codegen.project("net", "", problem, plan, values)
+    except InputError as error:
+        assume("rounded" not in error.limit and "last layer" not in error.limit)
+        raise
+    with tempfile.TemporaryDirectory() as folder:
+        built = Built(Path(folder), files, *CHECKED, *random.choice([(), ("-DDMA_EAGER",)]))
+        assert (built.outputs(values.outputs, size) == values.outputs).all()
+        assert_as_planned(built, problem, plan)
+
+
+@needs_compiler
+@pytest.mark.parametrize("layers", [BLOCK, "resnet8"], ids=["mobilenet block", "resnet8"])
+def test_known_networks(tmp_path: Path, layers: Any) -> None:
+    if layers == "resnet8":
+        layers = [dict(each) for each in catalogue.shared("networks", "resnet8")["layers"]]
+    problem = problem_of(layers, memory_bytes=131072)
+    result = solve(problem, time_limit=60).plan
+    values = Values.random(Network(layers=layers), 16)
+    assert len(np.unique(values.outputs)) > 4
+    files = codegen.project("net", "", problem, result, values)
+    built = Built(tmp_path, files)
+    assert (built.outputs(values.outputs, 2) == values.outputs).all()
+    assert_as_planned(built, problem, result)
+
+
+@pytest.fixture
+def digits(tmp_path: Path) -> Path:
+    """Return a folder with plans of tiles and of bit widths, which measure few images."""
+    folder = catalogue.folders("instances", "bitwidth")[0]
+    (tmp_path / "networks").mkdir()
+    shutil.copy(folder.parent / "networks" / "lenet5-128.toml", tmp_path / "networks")
+    here = tmp_path / "bitwidth"
+    here.mkdir()
+    for name in ("lenet5-weights.npz", "lenet5-digits.npz"):
+        shutil.copy(folder / name, here)
+    text = (folder / "lenet5-bits.toml").read_text().replace("images = 200", "images = 60")
+    (here / "bits.toml").write_text(text)
+    for words in (
+        ("lenet5-128-idsp", "-o", "tiles.json"),
+        ("bits.toml", "--with", "merging", "-o", "bits.json"),
+    ):
+        assert command.run(here, "solve", *words).returncode == 0
+    return here
+
+
+def emitted(here: Path) -> Built:
+    """Return the project of the digits' network, compiled and run."""
+    words = ("lenet5-128-idsp", "tiles.json", "--numbers", "bits.toml", "bits.json", "-o", "project/")
+    done = command.run(here, "emit", *words)
+    assert done.returncode == 0, done.stderr
+    folder = here / "project"
+    files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return Built(folder, files, "-O2")
+
+
+@needs_compiler
+def test_digits_are_classified_with_the_printed_accuracy(digits: Path) -> None:
+    measured = json.loads((digits / "bits.json").read_text())["report"]["measures"]["measured"]
+    built = emitted(digits)
+    assert built.told["images"] == (60,)
+    assert built.told["right"] == (measured["right"],)
+    assert measured["right"] > 50
+    assert f"60 images, of which {measured['right']} are" in (digits / "project" / "README.md").read_text()
+    # A weight that is tampered with changes what the program finds.
+    file = digits / "project" / "data" / "weights.bin"
+    held = bytearray(file.read_bytes())
+    held[: len(held) // 4] = bytes(len(held) // 4)
+    tampered = {path: (digits / "project" / path).read_bytes() for path in ("src/main.c",)}
+    file.write_bytes(bytes(held))
+    assert Built(digits / "project", tampered, "-O2").told["right"] < (measured["right"],)
+
+
+def test_what_has_no_project_is_refused(tmp_path: Path, digits: Path) -> None:
+    words = ("emit", "lenet5-128-idsp", "tiles.json")
+    for more, said in (
+        (("--as", "project"), "a project is a folder: -o FOLDER/"),
+        (("--numbers", "bits.toml", "bits.json", "-o", "x.c"), "--numbers is for projects"),
+        (
+            ("--numbers", "lenet5-128-idsp", "tiles.json", "-o", "p/"),
+            "numbers are those of an instance of room bitwidth",
+        ),
+        (("--set", "machine.element_bytes=1", "-o", "p/"), "is a result of another instance"),
+    ):
+        done = command.run(digits, *words, *more)
+        assert done.returncode == 2, done.stdout
+        assert said in done.stderr
+    assert not (digits / "p").exists()
+    problem = problem_of([*BLOCK[:3], {"name": "soft", "kind": "map", "op": "sigmoid", "input": [12, 9, 7]}])
+    plan = any_plan(Random(1), problem)
+    with pytest.raises(InputError, match="layer soft: there is no C for it"):
+        codegen.project("net", "", problem, plan)
+    wide = problem_of(BLOCK, element_bytes=1)
+    assert wide.network is not None
+    values = Values(
+        numbers(Random(2), wide.network, (8, 16))[0], np.zeros((1, 4, 9, 7), np.int64), None, "a test"
+    )
+    with pytest.raises(InputError, match=r"machine\.element_bytes = 1: layer \w+: accumulator of 1\d bits"):
+        codegen.project("net", "", wide, any_plan(Random(1), wide), values)
+    other = Values(values.network, values.images, None, "a test")
+    with pytest.raises(InputError, match="is another network than that of the numbers"):
+        codegen.project("net", "", problem, plan, other)
