@@ -14,6 +14,8 @@ from tilewright.papers.idsp.bit_widths import print_bit_widths
 from tilewright.papers.idsp.chapter_8 import print_chapter_8
 from tilewright.papers.idsp.energy import print_energy
 from tilewright.papers.idsp.figures import draw_figures
+from tilewright.papers.idsp.mapping import print_mapping
+from tilewright.papers.idsp.platforms import print_platforms
 from tilewright.papers.idsp.table_5_3 import print_table_5_3
 
 FIGURES = {
@@ -22,6 +24,8 @@ FIGURES = {
     "idsp-figures": "figures 5.5, 5.6, 5.8 to 5.10 and 5.12, drawn",
     "idsp-chapter8": "chapter 8: accesses, Ops/byte and throughput of every layer at 64 KB",
     "idsp-energy": "tables 7.4, 7.6, 7.10 and 7.11: local traffic, energy, run-time",
+    "idsp-mapping": "figures 7.1 to 7.4 and 7.6 to 7.9: manual mapping and model, layer by layer",
+    "idsp-platforms": "tables 7.7, 7.8 and 7.12: CPU, GPU and DSP, and section 7.6's shares",
     "idsp-bits": "chapter 4 and section 7.4: fixed point, accumulator bounds, accuracy on digits",
 }
 """What `reproduce` makes."""
@@ -37,5 +41,7 @@ def reproduce(figure: str, *, time_limit: float, folder: Path, say: Say) -> None
         "idsp-figures": draw_figures,
         "idsp-chapter8": print_chapter_8,
         "idsp-energy": print_energy,
+        "idsp-mapping": print_mapping,
+        "idsp-platforms": print_platforms,
     }
     make_parts(figure, "idsp", parts, folder, say)

@@ -36,7 +36,8 @@ class NetworkEnergy:
         return self.compute + self.dma + self.local + self.external
 
 
-def _energy(*, cycles: float, transfers: float, vectors: float, accesses: float) -> NetworkEnergy:
+def energy_of(*, cycles: float, transfers: float, vectors: float, accesses: float) -> NetworkEnergy:
+    """Return the energy of the core's cycles, its DMA transfers, and vectors and elements moved."""
     dsp = machine()
     price = dsp.energy
     return NetworkEnergy(
@@ -73,6 +74,11 @@ class Mapped:
     need: int
     fits: bool
     vectors: int
+
+    @property
+    def best(self) -> str:
+        """The schedule that moves least, of those that move as much the one of fewest transfers."""
+        return min(SCHEDULES, key=lambda name: (self.accesses[name], self.transfers[name], name))
 
 
 @cache
@@ -115,17 +121,14 @@ def energies(network: str) -> dict[str, NetworkEnergy]:
     hand = mapped(network)
     cycles = sum(layer.row["cycles"] for layer in hand)
     vectors = sum(layer.row["vector_transfers"] for layer in hand)
-    best = [
-        min((layer.accesses[name], layer.transfers[name], name) for name in SCHEDULES)[2] for layer in hand
-    ]
     rows = {
-        "mapping": _energy(
+        "mapping": energy_of(
             cycles=cycles,
             vectors=vectors,
-            transfers=sum(layer.transfers[name] for layer, name in zip(hand, best, strict=True)),
-            accesses=sum(layer.accesses[name] for layer, name in zip(hand, best, strict=True)),
+            transfers=sum(layer.transfers[layer.best] for layer in hand),
+            accesses=sum(layer.accesses[layer.best] for layer in hand),
         ),
-        "mapping, intra-tile only": _energy(
+        "mapping, intra-tile only": energy_of(
             cycles=cycles,
             vectors=vectors,
             transfers=sum(layer.transfers["intra"] for layer in hand),
@@ -133,7 +136,7 @@ def energies(network: str) -> dict[str, NetworkEnergy]:
         ),
     }
     model = [published_reuse(layer.layer) for layer in hand]
-    rows["model"] = _energy(
+    rows["model"] = energy_of(
         cycles=sum(layer.compute for layer in model),
         vectors=sum(layer.vectors for layer in hand),
         transfers=sum(layer.transfers for layer in model),
@@ -153,7 +156,7 @@ def _least_energy(network: str, limit: str) -> NetworkEnergy:
         plan, _ = exact.cheapest(nest, "energy", limit, local)
         assert plan is not None
         parts.append(duration(nest, plan.plan, local))
-    return _energy(
+    return energy_of(
         cycles=sum(part.compute for part in parts),
         vectors=sum(part.streamed for part in parts) * dsp.element_bytes / dsp.energy.local_access_bytes,
         transfers=sum(part.transfers for part in parts),
@@ -176,7 +179,7 @@ def performance(network: str, energy: NetworkEnergy, cycles: float) -> dict[str,
     }
 
 
-def _distance(ours: float, theirs: float) -> str:
+def distance(ours: float, theirs: float) -> str:
     """Say how far ours is from what is published, "=" where it rounds to it."""
     return "=" if agrees(ours, theirs) else f"{100 * (ours / theirs - 1):+.1f} %"
 
@@ -198,7 +201,7 @@ def _print_local_transfers(say: Say) -> None:
             name, theirs = layer.row["layer"], layer.row["model_vector_transfers"]
             least = exact.local_traffic(nest_of(by_name[name], machine())) / 32
             label = f"{title} {name}"
-            numbers = f"{layer.vectors:>13,} {_distance(layer.vectors, theirs):>8} {least:>10,.0f}"
+            numbers = f"{layer.vectors:>13,} {distance(layer.vectors, theirs):>8} {least:>10,.0f}"
             say(f"  {label:<16} {theirs:>10,} {numbers}")
             if not layer.fits:
                 over.append(f"{label} {2 * layer.need / 1024:.1f} KB")
@@ -224,7 +227,7 @@ def _print_energies(say: Say) -> None:
                 value = getattr(ours, part)
                 if schedule in rows:
                     theirs = rows[schedule][part]
-                    cells.append(f"{theirs:>8} |{value:>8.0f} {_distance(value, theirs):>8}")
+                    cells.append(f"{theirs:>8} |{value:>8.0f} {distance(value, theirs):>8}")
                 else:
                     cells.append(f"{value:>18.0f}{'':>9}")
             say(f"  {f'{title} {schedule}':<42}" + " ".join(cells))
@@ -248,7 +251,7 @@ def _print_performance(say: Say) -> None:
         ours_by_unit = performance(network, energies(network)["mapping"], cycles)
         shown = [
             f"{unit.replace('_', ' ')} {row[unit]:g} | {ours_by_unit[unit]:.4g} "
-            f"{_distance(ours_by_unit[unit], row[unit])}"
+            f"{distance(ours_by_unit[unit], row[unit])}"
             for unit in units
         ]
         say(f"  {title}: " + "; ".join(shown))
