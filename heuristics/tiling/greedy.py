@@ -26,9 +26,9 @@ def suits(problem: Problem) -> bool:
 def plan(problem: Problem) -> Plan:
     """Grow a tile for every schedule and take the best."""
     assert problem.machine.kind == "dsp"
-    nest = nest_of(problem.one_layer, problem.machine)
-    local = local_traffic(problem.one_layer, problem.machine)
     limit = problem.limits.orders
+    nest = nest_of(problem.one_layer, problem.machine, limit)
+    local = local_traffic(problem.one_layer, problem.machine)
     grown = {_grow(nest, *schedule, problem.minimise, local) for schedule in _telling(limit)}
     # A tile that was grown for one order may suit another even better.
     tiles = [_one(nest, tile) for tile in sorted(grown)]
@@ -61,7 +61,7 @@ def _one(nest: Nest, tile: Tile) -> Tiles:
 
 def _grow(nest: Nest, order: str, reuse: str, minimise: str, local: int) -> Tile:
     """Enlarge a tile, one loop at a time, until nothing saves anything or nothing fits."""
-    tile: Tile = (1, 1, 1, 1, 1, 1)
+    tile: Tile = tuple(int(steps[0]) for steps in nest.steps)
     now = _one(nest, tile)
     cost, need = float(_cost(now, order, reuse, minimise, local)[0]), int(now.need[0])
     while True:

@@ -11,8 +11,8 @@ from tilewright.spec.layer import Layer
 from tilewright.spec.network import Network
 from tilewright.tiling import Plan, Problem, violation
 from tilewright.tiling.dsp import nest_of
-from tilewright.tiling.dsp.nest import Nest
-from tilewright.tiling.dsp.plan import LOOPS, SCHEDULES, DspPlan
+from tilewright.tiling.dsp.nest import K, Nest
+from tilewright.tiling.dsp.plan import LOOPS, SCHEDULES, DspPlan, allowed
 
 MAPS = 64
 """Output maps of a tile: two vectors of 32."""
@@ -27,8 +27,9 @@ def plan(problem: Problem) -> Plan:
     """Return the published tile where there is one and it fits, else the largest that the habits allow."""
     limit = problem.limits.orders
     # Manual mappings keep nothing from tile to tile (section 6.2), unless that is forbidden.
-    schedule = SCHEDULES["intra" if limit in ("any", "thesis") else limit]
-    nest = nest_of(problem.one_layer, problem.machine)
+    names = allowed(limit)
+    schedule = SCHEDULES[names[0] if len(names) == 1 else "intra"]
+    nest = nest_of(problem.one_layer, problem.machine, limit)
 
     def runs(tile: dict[str, int]) -> bool:
         return violation(problem, _plan(tile, schedule)) is None
@@ -50,12 +51,12 @@ def _shrinking(nest: Nest) -> Iterator[dict[str, int]]:
     Where the partial sums of all tiles but the innermost would be needed at once, the input maps stay whole.
     """
     sizes = dict(zip(LOOPS, nest.sizes, strict=True))
-    flat = sizes["y"] * sizes["x"] == 1
+    flat, fewest = sizes["y"] * sizes["x"] == 1, int(nest.steps[K][0])
     for maps in _halves(min(MAPS, sizes["c"])):
-        yield {"g": 1, "n": sizes["n"] if flat else 1, "c": maps, "y": 1, "x": sizes["x"], "k": 1}
+        yield {"g": 1, "n": sizes["n"] if flat else 1, "c": maps, "y": 1, "x": sizes["x"], "k": fewest}
     for width in _halves(sizes["x"]):
         for images in _halves(sizes["n"] if flat else 1):
-            yield {"g": 1, "n": images, "c": 1, "y": 1, "x": width, "k": 1}
+            yield {"g": 1, "n": images, "c": 1, "y": 1, "x": width, "k": fewest}
     yield {"g": 1, "n": 1, "c": 1, "y": 1, "x": 1, "k": sizes["k"]}
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tilewright.tiling import Plan, Problem, violation
 from tilewright.tiling.dsp import local_traffic, nest_of, thesis_model
-from tilewright.tiling.dsp.plan import SCHEDULES, DspPlan
+from tilewright.tiling.dsp.plan import SCHEDULES, DspPlan, allowed
 from tilewright.tiling.dsp.traffic import Tiles
 
 Values = NDArray[np.float64]
@@ -28,14 +28,16 @@ def suits(problem: Problem) -> bool:
 def plan(problem: Problem) -> Plan:
     """Return the best tile and schedule by the thesis's closed forms."""
     assert problem.machine.kind == "dsp"
-    nest = nest_of(problem.one_layer, problem.machine)
-    local = local_traffic(problem.one_layer, problem.machine)
     limit = problem.limits.orders
-    allowed = list(SCHEDULES) if limit in ("any", "thesis") else [limit]
+    nest = nest_of(problem.one_layer, problem.machine, limit)
+    local = local_traffic(problem.one_layer, problem.machine)
+    names = allowed(limit) or tuple(SCHEDULES)
     for most in (MAX_PADDED_WORK, None):
         tiles = thesis_model.explore(nest, nest.machine.buffer_capacity, most)
+        if not len(tiles.need):
+            continue
         ranked = []
-        for name in allowed:
+        for name in names:
             cost = _cost(tiles, name, problem.minimise, local)
             cost = np.where(thesis_model.runnable(tiles, name), cost, np.inf)
             # Ties go to the smaller memory, as in algorithm 3.
@@ -45,9 +47,8 @@ def plan(problem: Problem) -> Plan:
             found = _plan(tiles, at, name)
             if violation(problem, found) is None:
                 return found
-    return _plan(
-        thesis_model.explore(nest, nest.machine.buffer_capacity), 0, allowed[0]
-    )  # nothing is allowed at all
+    smallest = Tiles(nest, tuple(steps[:1] for steps in nest.steps))
+    return _plan(smallest, 0, names[0])  # nothing is allowed at all
 
 
 def _plan(tiles: Tiles, at: int, schedule: str) -> Plan:

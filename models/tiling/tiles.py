@@ -191,7 +191,7 @@ def _spots(problem: Problem, extras: bool) -> tuple[Spot, ...]:
     places = []
     for loops in chain.from_iterable(combinations(FREE, count) for count in range(len(FREE) + 1)):
         several = frozenset(loops)
-        if all(nest_of(problem).sizes[d] > 1 for d in several):
+        if all(len(nest_of(problem).steps[d]) > 1 for d in several):
             for order, reuse, pattern in _ways(problem, several):
                 places += _Family(problem, several, order, reuse, pattern).places()
     if extras:

@@ -21,7 +21,7 @@ from tilewright.tiling.dsp.plan import SCHEDULES, DspPlan
 from tilewright.tiling.dsp.traffic import Tiles
 
 NAMES = ("greedy", "manual", "pruned")
-LIMITS = ("any", "thesis", *SCHEDULES)
+LIMITS = ("any", "thesis", "halide-idsp", *SCHEDULES)
 
 
 @st.composite
@@ -78,7 +78,7 @@ def test_plans_are_valid_and_never_better_than_the_optimum(name: str, problem: P
     plan = heuristic.plan(problem)
     assert heuristic.plan(problem) == plan
     best = exhaustive(problem, float("inf"))
-    if best is None:  # partial sums that no tile of the only schedule allowed can wait for
+    if best is None:  # partial sums that no tile of the only schedule allowed can wait for, or too many maps
         assert violation(problem, plan) is not None
         return
     assert violation(problem, plan) is None

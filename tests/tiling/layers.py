@@ -198,7 +198,8 @@ def everything(problem: Problem, limit: str) -> Iterator[DspPlan]:
     if limit in ("any", "any+weights"):
         allowed = [("".join(order), reuse) for order in permutations(ORDERED) for reuse in _reuses(limit)]
     else:
-        allowed = list(SCHEDULES.values()) if limit == "thesis" else [SCHEDULES[limit]]
+        names = {"thesis": tuple(SCHEDULES), "halide-idsp": ("intra",)}
+        allowed = [SCHEDULES[name] for name in names.get(limit, (limit,))]
     for tile in product(*(sorted({-(-n // t) for t in range(1, n + 1)}) for n in nest.sizes)):
         trips = nest.trips(tile)
         seen = set()

@@ -104,7 +104,7 @@ def test_memory_is_refused_alike(drawn):
 
 @given(
     problems(side=4, channels=2, tight=True),
-    st.sampled_from(["any", "thesis", "intra", "kc", "oc", "oxyn", "oxyn/ox"]),
+    st.sampled_from(["any", "thesis", "halide-idsp", "intra", "kc", "oc", "oxyn", "oxyn/ox"]),
     st.permutations(["cycles", "accesses", "energy"]).map(lambda names: names[:2]),
 )
 @settings(max_examples=examples(40))

@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 @click.argument("result", type=click.Path())
 @click.option(
     "--as",
+    "--language",
     "form",
-    type=click.Choice(["c", "schedule", "project"]),
+    type=click.Choice(["c", "project", "halide", "schedule"]),
     default=None,
-    help="C; a schedule in JSON; or a C project with weights and images, which runs. "
-    "[schedule where FILE ends in .json, project where it ends in /, else c]",
+    help="C; a C project with weights and images, which runs; Halide in Python; or a schedule in JSON. "
+    "[as FILE ends: project /, halide .py, schedule .json, else c]",
 )
 @click.option(
     "-o",
@@ -58,7 +59,7 @@ def emit(
     as_json: bool,
     changes: Mapping[str, Any],
 ) -> None:
-    """Write the plan of a RESULT for a compiler: as C, or as a schedule that any program can read.
+    """Write the plan of a RESULT for a compiler: as C, in Halide, or as a schedule that any program can read.
 
     C is a loop nest with calls to get and put data by DMA. A warning says where its buffers, whose sums are
     wider than the plan counts, exceed the memory. A project is a whole network in C that can be run: see
@@ -72,7 +73,7 @@ def emit(
         return
     if numbers is not None:
         raise click.UsageError("--numbers is for projects: --as project, or -o FOLDER/")
-    emitting = _emit_schedule if form == "schedule" else _emit_c
+    emitting = EMITTING[form]
     emitting(problem, answer.plan, output, as_json)
 
 
@@ -82,7 +83,7 @@ def _form(output: str | None) -> str:
         return "c"
     if output.endswith(("/", os.sep)):
         return "project"
-    return "schedule" if Path(output).suffix.lower() == ".json" else "c"
+    return BY_SUFFIX.get(Path(output).suffix.lower(), "c")
 
 
 def _emit_project(
@@ -138,6 +139,15 @@ def _emit_c(problem: Instance, plan: Any, output: str | None, as_json: bool) -> 
     saving.finish()
 
 
+def _emit_halide(problem: Instance, plan: Any, output: str | None, as_json: bool) -> None:
+    from tilewright import codegen
+
+    source = codegen.halide(problem.name, problem.source, problem.problem, plan)
+    saving = _saved(output, source)
+    _print(saving, source, {"instance": problem.name, "source": source} if as_json else None)
+    saving.finish()
+
+
 def _emit_schedule(problem: Instance, plan: Any, output: str | None, as_json: bool) -> None:
     from tilewright.codegen.schedule import schedule, text
 
@@ -146,6 +156,11 @@ def _emit_schedule(problem: Instance, plan: Any, output: str | None, as_json: bo
     saving = _saved(output, shown)
     _print(saving, shown, told if as_json else None)
     saving.finish()
+
+
+EMITTING = {"c": _emit_c, "halide": _emit_halide, "schedule": _emit_schedule}
+BY_SUFFIX = {".json": "schedule", ".py": "halide"}
+"""What writes each form, and the form of a file where none is asked for."""
 
 
 def _saved(output: str | None, text: str) -> Saving:

@@ -8,6 +8,8 @@ from tilewright import bitwidth
 from tilewright.codegen.c_file import emit_layer, emit_network
 from tilewright.codegen.c_layer import PlannedLayer
 from tilewright.codegen.c_memory import CMemory
+from tilewright.codegen.c_text import identifier
+from tilewright.codegen.halide import pipelines
 from tilewright.codegen.project import Values, network_project
 from tilewright.core.room import room_of
 from tilewright.simulator.float_network import refuse_unknown
@@ -17,10 +19,10 @@ from tilewright.tiling.dsp import nest_of
 from tilewright.tiling.dsp.plan import REUSES, DspPlan
 from tilewright.tiling.problem import Part
 
-__all__ = ["EMITTED", "CMemory", "Values", "emit", "memory", "numbers", "project"]
+__all__ = ["EMITTED", "CMemory", "Values", "emit", "halide", "memory", "numbers", "project"]
 
 EMITTED = ("none", "tile", "halo")
-"""Kinds of reuse that there is a loop nest in C for."""
+"""Kinds of reuse that there is a loop nest for."""
 
 MOST_MADE = 16
 """Bits of numbers that are made from a seed, at most."""
@@ -90,6 +92,26 @@ def project(
     return network_project(problem, plan.layers, values, name, source)
 
 
+def halide(name: str, source: str, problem: Any, plan: Any) -> str:
+    """Return the layers of a plan as Halide pipelines in a Python program, equal layers once.
+
+    Raises
+    ------
+    InputError
+        Where `emit` does.
+    """
+    labels: dict[tuple[int, DspPlan], list[str]] = {}
+    parts: dict[tuple[int, DspPlan], Problem] = {}
+    for (label, part), layer in zip(_layers(problem), _checked(problem, plan), strict=True):
+        labels.setdefault((id(part), layer), []).append(label or name)
+        parts[id(part), layer] = part
+    planned: list[PlannedLayer] = []
+    for key, part in parts.items():
+        function = identifier(labels[key][0], [one.name for one in planned])
+        planned.append(PlannedLayer(part, key[1], function, labels[key]))
+    return pipelines(planned, name, source)
+
+
 def _layers(problem: Problem) -> list[Part]:
     """Return the parts of a problem that are layers."""
     return [part for part in problem.parts if part.problem.operation is None]
@@ -125,11 +147,11 @@ def _checked(problem: Any, plan: Any, reuses: tuple[str, ...] = EMITTED) -> list
     if broken is not None:
         raise InputError("plan", problem.machine.kind, f"is not valid: {broken}")
     if any(nest_of(part.one_layer, part.machine).skips for _, part in _layers(problem)):
-        limit = "the emitted transfers have no step; C is emitted for a layer without gaps between windows"
+        limit = "the emitted transfers have no step; code is emitted for a layer without gaps between windows"
         raise InputError("machine.dma_step", True, limit)
     layers = [layer for layer in plan.layers if isinstance(layer, DspPlan)]
     for layer in layers:
         if layer.reuse not in reuses:
-            limit = f"C is emitted for plans with reuse {', '.join(reuses)}"
+            limit = f"code is emitted for plans with reuse {', '.join(reuses)}"
             raise InputError("plan.reuse", layer.reuse, limit)
     return layers

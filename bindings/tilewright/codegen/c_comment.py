@@ -17,7 +17,9 @@ def summary(planned: PlannedLayer) -> list[str]:
         f"{planned.name}{': ' + ', '.join(map(safe_text, planned.labels)) if planned.labels else ''}",
         "",
     ]
-    lines += [f"Layer     {text}" if not i else f"          {text}" for i, text in enumerate(_about(planned))]
+    lines += [
+        f"Layer     {text}" if not i else f"          {text}" for i, text in enumerate(about_layer(planned))
+    ]
     need = planned.nest.buffers(planned.step)
     elements, copies = sum(need.values()), planned.machine.copies
     parts = " + ".join(grouped(n) for n in need.values())
@@ -30,9 +32,9 @@ def summary(planned: PlannedLayer) -> list[str]:
         f"          in C {about(planned)}",
     ]
     lines += [
-        f"Schedule  {planned.plan.schedule}: {_when_moved(planned, 'input')}",
-        f"          {_when_moved(planned, 'kernels')}",
-        f"          {_when_moved(planned, 'output')}",
+        f"Schedule  {planned.plan.schedule}: {moved(planned, 'input')}",
+        f"          {moved(planned, 'kernels')}",
+        f"          {moved(planned, 'output')}",
     ]
     rows = [("Transfers", "calls", "elements")]
     rows += [(f"  {kind}", grouped(t.calls), grouped(t.elements)) for kind, t in planned.transfers.items()]
@@ -43,7 +45,7 @@ def summary(planned: PlannedLayer) -> list[str]:
     return lines
 
 
-def _about(planned: PlannedLayer) -> list[str]:
+def about_layer(planned: PlannedLayer) -> list[str]:
     """Return the layer in words."""
     layer = planned.layer
     if layer.kind == "fc":
@@ -74,7 +76,7 @@ def _about(planned: PlannedLayer) -> list[str]:
     ]
 
 
-def _when_moved(planned: PlannedLayer, operand: str) -> str:
+def moved(planned: PlannedLayer, operand: str) -> str:
     """Say when an operand is moved."""
     level, buffer = planned.level[operand], f"B_{SHORT[operand]}"
     around = [NAMES[d].loop for d in planned.order[:level]]

@@ -42,7 +42,7 @@ CAPACITY_FRONT = ("accesses", "capacity")
 """What is traded for every capacity at once."""
 
 SCHEDULES = {
-    "dsp": ("any", "any+weights", "thesis", "intra", "kc", "oc", "oxyn", "oxyn/ox"),
+    "dsp": ("any", "any+weights", "thesis", "intra", "kc", "oc", "oxyn", "oxyn/ox", "halide-idsp"),
     "npu": ("any", "IS", "OS", "WS"),
     "hierarchy": ("any",),
 }
@@ -162,7 +162,8 @@ class TilingLimits(Spec):
     schedule
         DSP: ``any`` order of the tile loops, ``any+weights`` also with all weights of a group on chip, for
         accesses alone, the ``thesis``'s five schedules, or one of them: ``intra``,
-        ``kc``, ``oc``, ``oxyn``, ``oxyn/ox``. NPU: ``any``, ``IS``, ``OS``, ``WS``.
+        ``kc``, ``oc``, ``oxyn``, ``oxyn/ox``, or ``halide-idsp``: ``intra`` with all input maps in every
+        tile, which is what the thesis's Halide could say. NPU: ``any``, ``IS``, ``OS``, ``WS``.
     partition
         NPU: ``any``, ``KS``, ``KS&OFM``, ``OFM``.
     at_most

@@ -92,6 +92,9 @@ class _Project:
         """Refuse numbers that do not fit the machine's elements."""
         most = 8 * self.machine.element_bytes
         numbers = self.values.network
+        if (width := numbers.formats[OWN_INPUT].bits) > most:
+            limit = f"images of {width} bits do not fit"
+            raise InputError("machine.element_bytes", self.machine.element_bytes, limit)
         for node in nodes:
             own = numbers.layers.get(node.layer.name)
             bits = {"values": numbers.formats[node.tensor].bits}

@@ -1,4 +1,4 @@
-"""Chapter 8: accesses, Ops/byte and throughput of every layer at 64 KB, and figure 7.5."""
+"""Chapter 8: accesses, Ops/byte and throughput of every layer at 64 KB."""
 
 from __future__ import annotations
 
@@ -99,15 +99,6 @@ def _reaches(nest: Nest, kilobytes: int, most: float) -> bool:
     return found is not None and found.value <= most * nest.compulsory
 
 
-def halide_loss(layer: Layer) -> float:
-    """Return how much more is moved without inter-tile reuse and without tiles of Kc (figure 7.5)."""
-    nest = nest_of(layer, machine())
-    tiles = thesis_model.explore(nest, nest.machine.buffer_capacity)
-    whole = tiles.trips[5] == 1
-    least = min(thesis_model.accesses(tiles, schedule).min() for schedule in SCHEDULES)
-    return float(thesis_model.accesses(tiles, "intra")[whole].min(initial=np.inf) / least)
-
-
 def print_chapter_8(_folder: Path, say: Say) -> None:
     """Print every layer's reuse beside the thesis's claims."""
     claims = published()["chapter_8"]
@@ -151,15 +142,4 @@ def print_chapter_8(_folder: Path, say: Say) -> None:
     say(
         "against what any schedule at all needs in 64 KB (docs/tiling-bounds.md) every layer is within "
         f"{distances[farthest]:.2f} x ({farthest})"
-    )
-    _print_figure_7_5(say)
-
-
-def _print_figure_7_5(say: Say) -> None:
-    best, worst = max(
-        ((halide_loss(layer), name) for name, layer in layers("alexnet", grouped=False).items())
-    )
-    say(
-        f"figure 7.5, AlexNet: schedules that keep nothing and do not tile Kc move up to {best:.1f} x more "
-        f"({worst}); thesis: up to 13 x"
     )

@@ -16,8 +16,8 @@ from tilewright.spec.layer import Layer
 from tilewright.tiling.dsp import bounds, cost, exact, thesis_model
 from tilewright.tiling.dsp.lowering import lower
 from tilewright.tiling.dsp.machine import MAX_BYTES, DspMachine
-from tilewright.tiling.dsp.nest import Nest
-from tilewright.tiling.dsp.plan import ANY, LOOPS, SCHEDULES, DspPlan
+from tilewright.tiling.dsp.nest import K, Nest
+from tilewright.tiling.dsp.plan import HALIDE, LOOPS, SCHEDULES, DspPlan, allowed
 from tilewright.tiling.dsp.traffic import Tiles
 from tilewright.tiling.machine_kind import LayerProblem
 
@@ -25,9 +25,15 @@ LayerPlan = DspPlan
 
 
 @lru_cache(maxsize=256)
-def nest_of(layer: Layer, machine: DspMachine) -> Nest:
-    """Return the loop nest of a layer; the same object for equal ones, since it keeps tables."""
-    return Nest(layer, machine)
+def nest_of(layer: Layer, machine: DspMachine, limit: str = "any") -> Nest:
+    """Return the loop nest of a layer; the same object for equal ones, since it keeps tables.
+
+    Parameters
+    ----------
+    limit
+        Which schedules are allowed, as in an instance; with them may come which steps of the loops are.
+    """
+    return Nest(layer, machine, whole_maps=limit == HALIDE)
 
 
 def local_traffic(layer: Layer, machine: DspMachine) -> int:
@@ -45,11 +51,14 @@ def violation(problem: LayerProblem, plan: DspPlan) -> str | None:
     """Say what is wrong with a plan, or None for a valid one."""
     layer, machine, limit = problem.one_layer, problem.machine, problem.limits.schedule
     nest = nest_of(layer, machine)
-    allowed = () if limit in ANY else tuple(SCHEDULES) if limit == "thesis" else (limit,)
-    if allowed and plan.schedule not in allowed:
-        return f"schedule {plan.schedule}: the limits allow {', '.join(allowed)}"
+    names = allowed(limit)
+    if names and plan.schedule not in names:
+        return f"schedule {plan.schedule}: the limits allow {', '.join(names)}"
     if limit == "any" and plan.reuse == "weights":
         return f"schedule {plan.schedule}: weights that all stay need limits.schedule = any+weights"
+    trips = nest.trips(plan.tile)
+    if limit == HALIDE and trips[K] > 1:
+        return f"tile of {nest.step(plan.tile)[K]} input maps: the limits allow all {nest.sizes[K]} at once"
     buffers = nest.buffers(nest.step(plan.tile), plan.reuse)
     if sum(buffers.values()) > machine.buffer_capacity:
         shown = ", ".join(f"{name} {size}" for name, size in buffers.items())
@@ -57,7 +66,6 @@ def violation(problem: LayerProblem, plan: DspPlan) -> str | None:
         return (
             f"memory overflow: the buffers need {shown} elements{twice}; the memory holds {machine.capacity}"
         )
-    trips = nest.trips(plan.tile)
     inner = [loop for loop in plan.order if trips[LOOPS.index(loop)] > 1][-1:]
     if plan.reuse == "none" and machine.double_buffering and inner == ["k"]:
         return "partial sums: the next tile needs what this one has not written back yet"

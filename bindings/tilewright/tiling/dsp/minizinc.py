@@ -16,7 +16,7 @@ import numpy as np
 from tilewright.spec.errors import InputError
 from tilewright.tiling import dsp
 from tilewright.tiling.dsp.nest import C, K, N, Nest, X, Y
-from tilewright.tiling.dsp.plan import LOOPS, ORDERED, SCHEDULES, DspPlan
+from tilewright.tiling.dsp.plan import LOOPS, ORDERED, SCHEDULES, DspPlan, allowed
 from tilewright.tiling.dsp.traffic import RELEVANT, Tiles
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
@@ -78,7 +78,7 @@ def nest_of(problem: Problem) -> Nest:
     if problem.limits.schedule == "any+weights":
         limit = "the declarative formulations do not keep all weights; exhaustive does"
         raise InputError("limits.schedule", problem.limits.schedule, limit)
-    return dsp.nest_of(problem.one_layer, problem.machine)
+    return dsp.nest_of(problem.one_layer, problem.machine, problem.limits.schedule)
 
 
 def schedules(problem: Problem) -> list[tuple[str, str]]:
@@ -90,7 +90,7 @@ def schedules(problem: Problem) -> list[tuple[str, str]]:
     if limit == "any":
         others = sorted({"".join(order) for order in permutations(ORDERED)} - set(ENOUGH))
         return [(order, "halo") for order in (*ENOUGH, *others)]
-    return list(SCHEDULES.values()) if limit == "thesis" else [SCHEDULES[limit]]
+    return [SCHEDULES[name] for name in allowed(limit)]
 
 
 def worth_trying(problem: Problem) -> list[tuple[str, str]]:
@@ -131,7 +131,8 @@ def relax(problem: Problem) -> int:
 def known_plan(problem: Problem) -> DspPlan | None:
     """Return a good plan by descent from the smallest tile, two loops at a time; None if there is no plan.
 
-    There is none only for the schedule ``intra``, where partial sums would always come too late.
+    There is none only for the schedule ``intra``, where partial sums would always come too late or no tile
+    of all input maps fits.
     """
     found = [_descend(nest_of(problem), order, reuse) for order, reuse in worth_trying(problem)]
     plans = [pair for pair in found if pair is not None]
@@ -140,7 +141,7 @@ def known_plan(problem: Problem) -> DspPlan | None:
 
 def _descend(nest: Nest, order: str, reuse: str) -> tuple[int, DspPlan] | None:
     value: int | None = None
-    tile = [1] * 6
+    tile = [int(steps[0]) for steps in nest.steps]
     while True:
         before = value
         for pair in combinations(FREE, 2):
@@ -243,7 +244,7 @@ def data(problem: Problem) -> dict[str, Any]:
         limit = f"a layer of which {capacity} elements fit on chip; MiniZinc counts to {LARGEST}"
         raise InputError("machine.memory_bytes", machine.memory_bytes, limit)
     known = known_plan(problem)
-    worst = LARGEST // 2 if known is None else (dsp.objective(problem, known) - offset) // unit
+    worst = LARGEST // 4 if known is None else (dsp.objective(problem, known) - offset) // unit
     if worst + fewest_planes > LARGEST:
         limit = f"gives objectives up to {worst} units of {unit} elements, and MiniZinc counts to {LARGEST}"
         raise InputError("layer", problem.one_layer.input, limit)

@@ -64,10 +64,17 @@ class InputSpans:
 
 @dataclass(frozen=True)
 class Nest:
-    """A layer as a loop nest on a machine."""
+    """A layer as a loop nest on a machine.
+
+    Attributes
+    ----------
+    whole_maps
+        Whether every tile takes all input maps of its groups (see `plan.HALIDE`).
+    """
 
     layer: Layer
     machine: DspMachine
+    whole_maps: bool = False
 
     @cached_property
     def sizes(self) -> Tile:
@@ -93,7 +100,10 @@ class Nest:
 
         A larger tile with as many iterations would be the same plan.
         """
-        return tuple(_steps(size) for size in self.sizes)
+        found = [_steps(size) for size in self.sizes]
+        if self.whole_maps:
+            found[K] = found[K][-1:]
+        return tuple(found)
 
     @cached_property
     def lines(self) -> tuple[InputLines, InputLines]:

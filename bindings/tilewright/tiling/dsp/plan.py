@@ -27,8 +27,20 @@ SCHEDULES = {
 ANY = ("any", "any+weights")
 """Limits that allow every order: with reuse of up to ``halo``, or of every kind."""
 
+HALIDE = "halide-idsp"
+"""The limit of what the thesis's Halide could say (section 6.2): ``intra``, with all input maps in a tile."""
+
 MAX_TILE = 2**31
 """Tile sizes stay below this."""
+
+
+def allowed(limit: str) -> tuple[str, ...]:
+    """Return the names of the thesis's schedules that a limit of an instance allows; none for `ANY`."""
+    if limit in ANY:
+        return ()
+    if limit == HALIDE:
+        return ("intra",)
+    return tuple(SCHEDULES) if limit == "thesis" else (limit,)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from itertools import chain, combinations, permutations
 from typing import NamedTuple
 
 from tilewright.tiling.dsp.nest import C, K, N, X, Y
-from tilewright.tiling.dsp.plan import ANY, LOOPS, ORDERED, SCHEDULES
+from tilewright.tiling.dsp.plan import ANY, HALIDE, LOOPS, ORDERED, SCHEDULES, allowed
 from tilewright.tiling.dsp.traffic import RELEVANT, moved_by
 
 FREE_DIMENSIONS = (N, C, Y, X, K)
@@ -54,7 +54,7 @@ def schedules(limit: str) -> tuple[tuple[str, str], ...]:
         # Keeping a halo, or a whole tile, never adds a transfer, and so never costs anything.
         reuses = ("halo",) if limit == "any" else ("halo", "weights")
         return tuple(("".join(order), reuse) for reuse in reuses for order in permutations(ORDERED))
-    return tuple(SCHEDULES.values()) if limit == "thesis" else (SCHEDULES[limit],)
+    return tuple(SCHEDULES[name] for name in allowed(limit))
 
 
 @cache
@@ -62,6 +62,8 @@ def patterns(limit: str, double_buffering: bool) -> tuple[tuple[frozenset[int], 
     """Return for every set of loops with a single iteration the patterns worth trying."""
     table = []
     for single in chain.from_iterable(combinations(FREE_DIMENSIONS, size) for size in range(6)):
+        if limit == HALIDE and K not in single:
+            continue
         kept: list[Pattern] = []
         for order, reuse in schedules(limit):
             new = pattern_of(order, reuse, frozenset(single), double_buffering)
