@@ -76,8 +76,9 @@ def _grow(nest: Nest, order: str, reuse: str, minimise: str, local: int) -> Tile
         costs = np.where(
             tiles.need <= nest.machine.buffer_capacity, _cost(tiles, order, reuse, minimise, local), np.inf
         )
-        # What has no cost yet cannot be run, and any tile that can is infinitely better.
-        gain = (min(cost, 1e300) - costs) / (tiles.need - need)
+        # What has no cost yet cannot be run, and any tile that can is infinitely better. One that completes
+        # its outputs may need less than a smaller tile.
+        gain = (min(cost, 1e300) - costs) / np.maximum(tiles.need - need, 1)
         at = int(gain.argmax())
         if not gain[at] > 0:
             return tile
@@ -92,11 +93,11 @@ def _cost(tiles: Tiles, order: str, reuse: str, minimise: str, local: int) -> Va
     if minimise != "accesses":
         core = nest.macs / machine.macs_per_cycle + machine.dma_setup_cycles * traffic.transfers
         if minimise == "cycles":
-            bus = machine.bus_elements_per_cycle
+            bus = machine.bus_units_per_cycle
             cost = np.maximum(core, (cost + local) / bus) + tiles.need / bus
         else:
             price = machine.energy
-            dram = price.dram_fj_per_access * machine.element_bytes / price.dram_access_bytes
+            dram = price.dram_fj_per_access * machine.unit_bits / 8 / price.dram_access_bytes
             cost = dram * cost + price.core_fj_per_cycle * core
     if reuse == "none" and machine.double_buffering:
         _, n, c, y, x, k = tiles.trips

@@ -62,7 +62,7 @@ def _cost(tiles: Tiles, schedule: str, minimise: str, local: int) -> Values:
     times = thesis_model.cycles(tiles, schedule, local)
     if minimise == "cycles":
         return times.total
-    price, size = tiles.nest.machine.energy, tiles.nest.machine.element_bytes
+    price, size = tiles.nest.machine.energy, tiles.nest.machine.unit_bits / 8
     dram = price.dram_fj_per_access * size / price.dram_access_bytes
     result: Values = dram * thesis_model.accesses(tiles, schedule) + price.core_fj_per_cycle * (
         times.compute + times.setup

@@ -28,7 +28,7 @@ typedef struct {
     int64_t kind, first, elements; /* kind: the operand of a get, or OPERANDS for a put */
 } entry;
 
-static span tensors[OPERANDS], buffers[OPERANDS];
+static span tensors[TENSORS], buffers[OPERANDS];
 static entry *entries;
 static size_t used, room;
 static int input_stays;
@@ -87,16 +87,17 @@ static void move(char *local, char *external, const dma_strides *strides, const 
 
 static void transfer(char *local, char *external, const dma_strides *strides, const int count[], int get)
 {
-    int operand = 0;
-    while (operand < OPERANDS && (external < tensors[operand].start
-                                  || external >= tensors[operand].start + tensors[operand].bytes))
-        operand++;
-    require(operand < OPERANDS, "is of no tensor");
+    int tensor = 0;
+    while (tensor < TENSORS && (external < tensors[tensor].start
+                                || external >= tensors[tensor].start + tensors[tensor].bytes))
+        tensor++;
+    require(tensor < TENSORS, "is of no tensor");
+    int operand = tensor == SUMS ? OUTPUT : tensor;
     require(get || operand == OUTPUT, "writes an operand");
     require(strides->dimensions >= 1 && strides->dimensions <= 5, "has too many dimensions");
     entry now = {get ? operand : OPERANDS, 0, 1};
     inside(buffers[operand], local, strides, count, 0);
-    now.first = (int64_t)inside(tensors[operand], external, strides, count, 1);
+    now.first = (int64_t)inside(tensors[tensor], external, strides, count, 1);
     for (int d = 0; d < strides->dimensions; d++)
         now.elements *= count[d];
     if (get && !(operand == INPUT && input_stays))
@@ -122,25 +123,26 @@ void dma_put(void *external, const void *local, const dma_strides *strides, cons
     transfer((char *)local, external, strides, count, 0);
 }
 
-void shim_run(void (*layer)(const void *, const void *, void *), size_t element, size_t sum,
+void shim_run(void (*layer)(const void *, const void *, void *, void *), const size_t widths[TENSORS],
               const size_t elements[OPERANDS], int keeps_input)
 {
-    for (int i = 0; i < OPERANDS; i++) {
-        tensors[i].bytes = elements[i] * (i == OUTPUT ? sum : element);
+    for (int i = 0; i < TENSORS; i++) {
+        tensors[i].bytes = elements[i == SUMS ? OUTPUT : i] * widths[i];
         tensors[i].start = malloc(tensors[i].bytes);
         require(tensors[i].start != NULL, "no memory for the tensors");
-        if (i != OUTPUT)
+        if (i < OUTPUT)
             require(fread(tensors[i].start, 1, tensors[i].bytes, stdin) == tensors[i].bytes, "no data");
     }
     fill(tensors[OUTPUT]);
+    fill(tensors[SUMS]);
     used = 0;
     input_stays = keeps_input;
-    layer(tensors[INPUT].start, tensors[KERNELS].start, tensors[OUTPUT].start);
+    layer(tensors[INPUT].start, tensors[KERNELS].start, tensors[OUTPUT].start, tensors[SUMS].start);
     int64_t head[] = {(int64_t)used, (int64_t)buffers[INPUT].bytes, (int64_t)buffers[KERNELS].bytes,
                       (int64_t)buffers[OUTPUT].bytes};
     fwrite(head, sizeof head, 1, stdout);
     fwrite(entries, sizeof *entries, used, stdout);
     fwrite(tensors[OUTPUT].start, 1, tensors[OUTPUT].bytes, stdout);
-    for (int i = 0; i < OPERANDS; i++)
+    for (int i = 0; i < TENSORS; i++)
         free(tensors[i].start);
 }

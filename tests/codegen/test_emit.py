@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +64,19 @@ class Case:
             assert violation(self.problem, self.plan) is None
 
     @property
-    def types(self) -> tuple[str, str]:
-        size = self.problem.machine.element_bytes
-        return {1: ("i1", "i4"), 2: ("i2", "i4"), 4: ("i4", "i8"), 8: ("i8", "i8")}[size]
+    def types(self) -> tuple[str, str, str, str]:
+        """Of inputs, weights, outputs and partial sums."""
+        machine = self.problem.machine
+        if machine.bits is not None:
+            given = (machine.bits.input, machine.bits.weights, machine.bits.output, machine.bits.partial)
+            inputs, weights, outputs, sums = (
+                f"i{next(n for n in (1, 2, 4, 8) if 8 * n >= b)}" for b in given
+            )
+            return inputs, weights, outputs, sums
+        element, total = {1: ("i1", "i4"), 2: ("i2", "i4"), 4: ("i4", "i8"), 8: ("i8", "i8")}[
+            machine.element_bytes
+        ]
+        return element, element, total, total
 
     @property
     def padding_is_made(self) -> bool:
@@ -129,20 +140,18 @@ def can_check(folder: Path, checked: Sequence[str] = CHECKED) -> bool:
 
 def hooked(text: str) -> str:
     """Let each function tell the shim where its buffers are, and add one of any type that calls it."""
-    lines, name = ["#include <dma_shim.h>"], ""
+    lines, name, sums = ["#include <dma_shim.h>"], "", ""
     for line in text.splitlines():
-        if found := re.match(r"void (\w+)\(const data_t \*in, const data_t \*w, acc_t \*out\)", line):
-            name = found[1]
+        if found := re.match(r"void (\w+)\(const \w+ \*in, const \w+ \*w, \w+ \*out(, \w+ \*sums)?\)", line):
+            name, sums = found[1], ", sums" if found[2] else ""
         if line.startswith("    /* Bytes from an item"):
             place = "B_" if "LOCAL_MEMORY data_t B_in" in text else f"local_memory.{name}."
             ends = ", ".join(f"B_{operand}, sizeof {place}{operand}" for operand in ("in", "w", "out"))
             lines.append(f"    shim_buffers({ends});")
         lines.append(line)
-        if line == "}":
-            lines += [
-                f"void run_{name}(const void *in, const void *w, void *out);",
-                f"void run_{name}(const void *in, const void *w, void *out) {{ {name}(in, w, out); }}",
-            ]
+        if line == "}" and name:  # what comes before the layers is a helper
+            head = f"void run_{name}(const void *in, const void *w, void *out, void *sums)"
+            lines += [f"{head};", f"{head} {{ (void)sums; {name}(in, w, out{sums}); }}"]
     return "\n".join(lines) + "\n"
 
 
@@ -154,19 +163,24 @@ def run(
     checked: Sequence[str] = CHECKED,
 ) -> None:
     """Compile some texts with run-time checks, run the functions of all cases and check what they do."""
-    main = ["#include <dma_shim.h>", *(f"void run_{n}(const void *, const void *, void *);" for n in names)]
+    main = [
+        "#include <dma_shim.h>",
+        *(f"void run_{n}(const void *, const void *, void *, void *);" for n in names),
+    ]
     main.append("int main(void) {")
     data = b""
     expected = []
     for case, name in zip(cases, names, strict=True):
-        element, total = case.types
+        types = case.types
         values, kernels, output = case.data()
         sizes = ", ".join(str(array.size) for array in (values, kernels, output))
-        widths = f"{np.dtype(element).itemsize}, {np.dtype(total).itemsize}"
+        widths = ", ".join(str(np.dtype(each).itemsize) for each in types)
         stays = int(case.plan.reuse == "halo")
-        main.append(f"    shim_run(run_{name}, {widths}, (const size_t[]){{{sizes}}}, {stays});")
-        data += values.astype(element).tobytes() + kernels.astype(element).tobytes()
-        expected.append(output)
+        main.append(
+            f"    shim_run(run_{name}, (const size_t[]){{{widths}}}, (const size_t[]){{{sizes}}}, {stays});"
+        )
+        data += values.astype(types[0]).tobytes() + kernels.astype(types[1]).tobytes()
+        expected.append(output.astype(types[2]))
     main += ["    return 0;", "}"]
     sources = [SHIM, folder / "main.c"]
     sources[1].write_text("\n".join(main) + "\n")
@@ -181,7 +195,7 @@ def run(
     for case, output in zip(cases, expected, strict=True):
         n, *buffers = map(int, np.frombuffer(out, "i8", 4))
         log = np.frombuffer(out, "i8", 3 * n, 32).reshape(n, 3)
-        found = np.frombuffer(out, case.types[1], output.size, 32 + log.nbytes)
+        found = np.frombuffer(out, case.types[2], output.size, 32 + log.nbytes)
         out = out[32 + log.nbytes + found.nbytes :]
         check(case, buffers, log, found.reshape(output.shape), output)
     assert not out
@@ -191,10 +205,10 @@ def check(case: Case, buffers: list[int], log: np.ndarray, found: np.ndarray, ex
     problem, plan = case.problem, case.plan
     assert np.array_equal(found, expected), case
     nest = nest_of(problem.one_layer, problem.machine)
-    widths = [np.dtype(case.types[i]).itemsize for i in (0, 0, 1)]
-    assert [b // w for b, w in zip(buffers, widths, strict=True)] == list(
-        nest.buffers(nest.step(plan.tile)).values()
-    )
+    step = nest.step(plan.tile)
+    complete = problem.machine.bits is None or step[-1] == nest.sizes[-1]
+    widths = [np.dtype(case.types[i]).itemsize for i in (0, 1, 2 if complete else 3)]
+    assert [b // w for b, w in zip(buffers, widths, strict=True)] == list(nest.buffers(step).values())
     # What the simulator counts.
     report = simulate(problem, Plan((plan,)), overlapped=False)
     assert report.violation is None
@@ -265,6 +279,16 @@ LAYERS: dict[str, dict[str, Any]] = {
 }
 
 
+BITS: list[dict[str, int]] = [
+    {"input": 8, "weights": 8, "output": 8, "partial": 32},
+    {"input": 16, "weights": 8, "output": 16, "partial": 32},
+    {"input": 8, "weights": 16, "output": 32, "partial": 64},
+    {"input": 8, "weights": 8, "output": 16, "partial": 16},
+    {"input": 7, "weights": 8, "output": 6, "partial": 13},
+]
+"""Widths, all but the last ones of C."""
+
+
 def some_tiles(sizes: Sequence[int], seed: int) -> Iterator[tuple[int, ...]]:
     rng = np.random.default_rng(seed)
     while True:
@@ -284,6 +308,8 @@ def test_schedules_of_the_thesis(schedule: str, tmp_path: Path) -> None:
         problem = make_problem(layer, padding=padding, element_bytes=(1, 2, 4, 8)[number % 4])
         tile = next(some_tiles(sizes_of(problem), number))
         cases.append(Case(problem, DspPlan(tile, order, reuse)))  # type: ignore[arg-type]
+        narrow = problem.with_(machine={"bits": BITS[number % len(BITS)]})
+        cases.append(Case(narrow, DspPlan(tile, order, reuse)))  # type: ignore[arg-type]
     run_each(cases, tmp_path)
 
 
@@ -322,6 +348,7 @@ def random_cases(draw: st.DrawFn) -> Case:
         padding=draw(st.sampled_from(["loaded", "generated"])),
         element_bytes=draw(st.sampled_from([1, 2, 4, 8])),
         double_buffering=draw(st.booleans()),
+        bits=draw(st.none() | st.sampled_from(BITS)),
     )
     tile = tuple(draw(st.integers(1, size)) for size in sizes_of(problem))
     order = "".join(draw(st.permutations(ORDERED)))
@@ -469,6 +496,40 @@ def test_the_bytes_that_are_told_are_those_of_the_compiler(size: int, twice: boo
     parts = [(name, problem, plan) for name, problem, plan in zip(layers, problems, plans, strict=True)]
     most = max(memory(problem, Plan((plan,))).copy_bytes for _, problem, plan in parts)
     assert most <= static_bytes(emit_network(parts), tmp_path) < most + 64
+
+
+@needs_compiler
+@pytest.mark.skipif(shutil.which("size") is None, reason="no binutils")
+@pytest.mark.parametrize("bits", BITS)
+def test_buffers_of_given_widths_take_what_is_planned(bits: dict[str, int], tmp_path: Path) -> None:
+    parts = []
+    for name in ("plain", "strided", "grouped", "fully connected"):
+        for maps in (1, 100):  # tiles that do not complete their outputs, and tiles that do
+            problem = make_problem(LAYERS[name], bits=bits, double_buffering=False)
+            tile = (*next(some_tiles(sizes_of(problem), 7))[:5], maps)
+            plan = DspPlan(tile, "ncyxk", "halo")
+            nest = nest_of(problem.one_layer, problem.machine)
+            # A memory that holds no more than the plan needs, in whole words of 8 bytes.
+            planned = sum(nest.held(nest.step(tile)).values()) / 8
+            problem = problem.with_(machine={"memory_bytes": 8 * -(-ceil(planned) // 8)})
+            found, taken = memory(problem, Plan((plan,))), static_bytes(emit_layer(problem, plan), tmp_path)
+            assert found.planned_bytes == ceil(planned)
+            assert found.emitted_bytes == found.copy_bytes == taken
+            if all(width in (8, 16, 32, 64) for width in bits.values()):
+                widest = max(bits.values()) // 8
+                assert planned <= taken <= min(problem.machine.memory_bytes, widest * ceil(planned / widest))
+                assert found.warning() is None and not found.wider
+            else:
+                assert "sums have 16 bits here where the plan counts 13" in found.wider
+            parts.append((f"{name} {maps}", problem.with_(machine={"memory_bytes": 2**24}), plan))
+    most = max(memory(problem, Plan((plan,))).copy_bytes for _, problem, plan in parts)
+    assert most <= static_bytes(emit_network(parts), tmp_path) < most + 8
+
+
+def test_c_has_no_integers_of_more_than_64_bits() -> None:
+    problem = make_problem(LAYERS["plain"], bits={"partial": 65})
+    with pytest.raises(InputError, match=r"machine\.bits\.partial = 65"):
+        emit_layer(problem, DspPlan((1, 1, 1, 1, 1, 1), "ncyxk", "tile"))
 
 
 def elements_of_a_copy(problem: Problem, plan: DspPlan) -> int:

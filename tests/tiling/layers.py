@@ -34,6 +34,20 @@ def make(layer: dict[str, Any], machine: dict[str, Any] | None = None, **rest: A
 
 
 @st.composite
+def widths(draw: Any) -> dict[str, int]:
+    """Draw bits of each operand, no sums narrower than outputs."""
+    found = {name: draw(st.sampled_from([1, 3, 4, 8, 16])) for name in ("input", "weights", "output")}
+    return found | {"partial": found["output"] + draw(st.sampled_from([0, 5, 8, 24]))}
+
+
+def unit_widths(problem: Problem) -> dict[str, int]:
+    """Return what elements take in the unit of a problem's accesses: one each, or their bits."""
+    names = ("input", "weights", "output", "partial")
+    bits = problem.machine.bits
+    return {name: 1 if bits is None else getattr(bits, name) for name in names}
+
+
+@st.composite
 def problems(draw: Any, *, side: int = 8, channels: int = 3, tight: bool = False) -> Problem:
     """Draw a small layer on a machine that is slow enough for everything to matter."""
     number = lambda low, high: draw(st.integers(low, high))  # noqa: E731
@@ -55,7 +69,8 @@ def problems(draw: Any, *, side: int = 8, channels: int = 3, tight: bool = False
         "groups": groups,
         "batch": number(1, 2),
     }
-    machine = {
+    bits = draw(st.none() | widths())
+    machine = ({} if bits is None else {"bits": bits}) | {
         "memory_bytes": number(60, 900) if tight else 1 << 20,
         "double_buffering": draw(st.booleans()),
         "padding": draw(st.sampled_from(["loaded", "generated"])),
@@ -99,7 +114,7 @@ def with_plan(**options: Any) -> SearchStrategy[tuple[Problem, DspPlan]]:
 
 @dataclass(frozen=True)
 class Tile:
-    """What happens around one tile: elements of each load and of the write-back before them."""
+    """What happens around one tile: elements or bits of each load and of the write-back before them."""
 
     loads: list[int]
     writes: list[int]
@@ -150,7 +165,12 @@ def walk(problem: Problem, plan: DspPlan) -> Iterator[Tile]:
     moving = [loop for loop in names if loop in "gnyxk" and len(starts[loop]) > 1]
     halo = moving[-1] if plan.reuse in ("halo", "weights") and moving and moving[-1] in "yx" else None
     held: dict[str, Any] = {}
-    touched: set[Any] = set()
+    summed: dict[Any, int] = {}
+    width = unit_widths(problem)
+
+    def stored(output: Any) -> int:
+        return width["output" if summed[output] == sizes[5] else "partial"]
+
     for firsts in product(*(starts[loop] for loop in names)):
         at = dict(zip(names, firsts, strict=True))
         span = {
@@ -169,26 +189,27 @@ def walk(problem: Problem, plan: DspPlan) -> Iterator[Tile]:
                 if changed == [halo] and span[halo][0] == before[halo][1]:
                     old = positions("yx".index(halo), *before[halo])
                     window[halo] = [p for p in window[halo] if p not in old]  # type: ignore[assignment]
-            loads.append(length["g"] * length["n"] * length["k"] * len(window["y"]) * len(window["x"]))
+            plane = len(window["y"]) * len(window["x"])
+            loads.append(length["g"] * length["n"] * length["k"] * plane * width["input"])
             held["input"] = need
         weights = {loop: span[loop] for loop in ("g" if plan.reuse == "weights" else "gck")}
         if plan.reuse == "none" or held.get("kernels") != weights:
             pairs = sizes[2] * sizes[5] if plan.reuse == "weights" else length["c"] * length["k"]
-            loads.append(length["g"] * pairs * layer.kernel[0] * layer.kernel[1])
+            loads.append(length["g"] * pairs * layer.kernel[0] * layer.kernel[1] * width["weights"])
             held["kernels"] = weights
         output = tuple(span[loop] for loop in "gncyx")
         size = length["g"] * length["n"] * length["c"] * length["y"] * length["x"]
         if plan.reuse == "none" or held.get("output") != output:
             if "output" in held:
-                writes.append(held["size"])
-            if output in touched:
-                loads.append(size)
+                writes.append(held["size"] * stored(held["output"]))
+            if output in summed:
+                loads.append(size * width["partial"])
         held["output"], held["size"] = output, size
-        touched.add(output)
+        summed[output] = summed.get(output, 0) + length["k"]
         yield Tile(
             [load for load in loads if load], writes, size * length["k"] * layer.kernel[0] * layer.kernel[1]
         )
-    yield Tile([], [held["size"]], 0)
+    yield Tile([], [held["size"] * stored(held["output"])], 0)
 
 
 def everything(problem: Problem, limit: str) -> Iterator[DspPlan]:

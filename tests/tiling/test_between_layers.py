@@ -45,6 +45,7 @@ def machines() -> st.SearchStrategy[dict[str, Any]]:
             "dma_setup_cycles": st.sampled_from([0, 1, 20]),
             "register_file_bytes": st.sampled_from([0, 64]),
             "vector_ops_per_cycle": vector,
+            "bits": st.sampled_from([None, {"input": 8, "weights": 4, "output": 6, "partial": 20}]),
         }
     )
     npu = st.fixed_dictionaries(

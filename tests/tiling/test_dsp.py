@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from itertools import pairwise, product
+from math import gcd
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from layers import everything, make, plans, problems, walk, with_plan
+from layers import everything, make, plans, problems, unit_widths, walk, with_plan
 
 from tilewright import read
+from tilewright.simulator import execute
 from tilewright.spec.errors import InputError
 from tilewright.tiling import (
     Plan,
@@ -24,9 +28,11 @@ from tilewright.tiling import (
     violation,
 )
 from tilewright.tiling.dsp import exact, exhaustive, local_traffic, nest_of, thesis_model
+from tilewright.tiling.dsp import minizinc as bridge
 from tilewright.tiling.dsp.cost import energy
 from tilewright.tiling.dsp.duration import duration
 from tilewright.tiling.dsp.exact import families, fewest_accesses
+from tilewright.tiling.dsp.lowering import lower
 from tilewright.tiling.dsp.plan import LOOPS, SCHEDULES, DspPlan
 from tilewright.tiling.dsp.traffic import Tiles
 from tilewright.tiling.evaluation import recheck
@@ -42,16 +48,18 @@ def one(nest, plan):
 def cycles(problem, tiles, local):
     """Cycles of a walk, as docs/tiling.md defines them."""
     machine = problem.machine
-    bus, setup, macs = machine.bus_elements_per_cycle, machine.dma_setup_cycles, problem.one_layer.macs
+    setup, macs = machine.dma_setup_cycles, problem.one_layer.macs
+    bus = machine.bus_elements_per_cycle * (1 if machine.bits is None else 8 * machine.element_bytes)
+    grain = gcd(*unit_widths(problem).values())
 
-    def moved(elements):
-        return sum(-(-size // bus) for size in elements)
+    def moved(units):
+        return sum(-(-size // bus) for size in units)
 
     total = moved(tiles[0].loads) + setup * len(tiles[0].loads)
     for this, after in pairwise(tiles):
         transfers = this.writes + after.loads
         compute = -(-this.macs // machine.macs_per_cycle)
-        streamed = moved([-(-this.macs * local // macs)])
+        streamed = moved([grain * -(-this.macs * local // (macs * grain))])
         if machine.double_buffering:
             total += max(compute + setup * len(transfers), moved(transfers) + streamed)
         else:
@@ -75,6 +83,16 @@ def test_closed_forms_equal_a_walk(drawn):
     total = duration(nest, plan, local)
     assert traffic.accesses[0] == total.accesses == loaded + written
     assert traffic.written[0] == written
+    machine, width = problem.machine, unit_widths(problem)
+    sums = "output" if nest.trips(plan.tile)[-1] == 1 else "partial"
+    buffers = nest.buffers(nest.step(plan.tile), plan.reuse)
+    held = sum(
+        elements * width[name]
+        for elements, name in zip(buffers.values(), ("input", "weights", sums), strict=True)
+    )
+    assert one(nest, plan).needed(plan.reuse)[0] == held
+    fits = machine.copies * held * (8 * machine.element_bytes if machine.bits is None else 1)
+    assert (fits <= 8 * machine.memory_bytes) == (held <= machine.buffer_capacity)
     assert traffic.transfers[0] == total.transfers == transfers
     assert total.cycles == cycles(problem, tiles, local)
 
@@ -159,7 +177,7 @@ def test_exact_search_with_weights_that_stay_equals_enumeration(problem):
     assert found.value == min(duration(nest, plan).accesses for plan in valid)
     report = simulate(problem, Plan(found.layers), numeric=True, overlapped=False)
     assert report.violation is None
-    assert report.accesses == found.value
+    assert measured_objective(problem, report) == found.value
 
 
 @pytest.mark.parametrize(
@@ -506,3 +524,69 @@ def test_the_front_is_that_of_every_tile_and_schedule(limit: str) -> None:
     assert ours == sorted(front)
     facts = simulate(problem, Plan(found[1], front=True)).facts["front"]
     assert [(point["cycles"], point["accesses"]) for point in facts] == ours
+
+
+class TestWidths:
+    LAYER: ClassVar = {"input": [4, 6, 6], "kernels": 4, "kernel": [3, 3]}
+    BITS: ClassVar = {"input": 8, "weights": 4, "output": 8, "partial": 24}
+
+    def test_sums_do_not_grow_when_they_are_complete(self):
+        with pytest.raises(InputError, match=r"machine\.bits\.partial = 6: .*8 bits of outputs"):
+            make(self.LAYER, {"bits": {"output": 8, "partial": 6}})
+
+    def test_the_smallest_tile_must_fit_with_its_sum(self):
+        needed = -(-(9 * 8 + 9 * 4 + 24) // 8)
+        machine = {"bits": self.BITS, "double_buffering": False}
+        assert make(self.LAYER, machine | {"memory_bytes": needed})
+        with pytest.raises(
+            InputError, match=rf"output of the smallest tile .* {needed} bytes .*1 of 24 bits"
+        ):
+            make(self.LAYER, machine | {"memory_bytes": needed - 1})
+
+    def test_old_problems_keep_their_digests(self):
+        assert "bits" not in make(self.LAYER).machine.told()
+        assert make(self.LAYER, {"bits": self.BITS}).machine.told()["bits"] == self.BITS
+
+    @pytest.mark.parametrize("minimise", ["accesses", "cycles", "energy"])
+    def test_equal_widths_are_elements(self, minimise):
+        machine = {"memory_bytes": 700, "element_bytes": 2, "register_file_bytes": 60, "dma_setup_cycles": 3}
+        elements = make(self.LAYER, machine, minimise=minimise)
+        bits = elements.with_(machine={"bits": dict.fromkeys(self.BITS, 16)})
+        found, same = exhaustive(elements, INFINITE), exhaustive(bits, INFINITE)
+        assert same.layers == found.layers
+        assert same.value == found.value * (16 if minimise == "accesses" else 1)
+        assert best_bound(bits).value == best_bound(elements).value * (16 if minimise == "accesses" else 1)
+
+    def test_measures_are_in_bits_beside_elements(self):
+        problem = make(self.LAYER, {"bits": self.BITS, "memory_bytes": 300}, minimise="accesses")
+        plan = DspPlan((1, 1, 2, 2, 4, 1), "kncyx", "tile")  # sums leave and return
+        report = simulate(problem, Plan((plan,)), numeric=True)
+        assert report.valid
+        measured = report.measures
+        assert measured["accesses_elements"] == report.accesses
+        moved = measured["moved_bits"]
+        assert measured["accesses_bits"] == objective(problem, Plan((plan,))) == sum(moved.values())
+        outputs = 4 * 4 * 4
+        assert moved["output"] == outputs * (3 * 2 * 24 + 8)
+        assert measured["buffers_bits"]["output"] == 2 * 2 * 4 * 24
+        per_byte = 16 * problem.one_layer.macs / measured["accesses_bits"]
+        assert measured["ops_per_byte"] == pytest.approx(per_byte)
+        assert problem.unit == "bits"
+
+    def test_sums_are_not_cut_short(self):
+        """Written in the width of outputs before they are complete."""
+        problem = make(self.LAYER, {"bits": self.BITS})
+        plan = DspPlan((1, 1, 2, 4, 4, 2), "kncyx", "tile")
+        program = lower(nest_of(problem.one_layer, problem.machine), plan, 0)
+        assert execute(program).violation is None
+        steps = [
+            replace(step, write_back=tuple(replace(each, sums=False) for each in step.write_back))
+            for step in program.steps
+        ]
+        broken = execute(replace(program, steps=steps)).violation
+        assert broken is not None
+        assert broken.rule == "cut short"
+
+    def test_formulations_refuse_widths(self):
+        with pytest.raises(InputError, match=r"machine\.bits"):
+            bridge.nest_of(make(self.LAYER, {"bits": self.BITS}, minimise="accesses"))

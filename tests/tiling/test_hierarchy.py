@@ -559,20 +559,40 @@ def test_a_dsp_as_a_hierarchy_moves_the_same() -> None:
             for letter in "gncyxk"
         }
         order = "".join(rng.sample("ncyxk", 5))
-        dsp = Problem.model_validate(
-            {"layer": layer.model_dump(mode="json"), "machine": {"kind": "dsp", "memory_bytes": 1 << 20}}
-        )
+        bits = {name: rng.choice([3, 8, 16]) for name in ("input", "weights", "output")}
+        bits["partial"] = bits["output"] + rng.choice([0, 5, 16])
+        machine = {"kind": "dsp", "memory_bytes": 1 << 20, "bits": bits}
+        dsp = Problem.model_validate({"layer": layer.model_dump(mode="json"), "machine": machine})
         plan = Plan((DspPlan(tuple(tile[letter] for letter in "gncyxk"), order, "tile"),))
-        levels = [{"name": "dram"}, {"name": "memory", "capacity_bytes": 1 << 20, "double_buffering": True}]
-        bits = dict.fromkeys(("input", "weights", "output", "partial"), 16)
+        levels = [
+            {"name": "dram"},
+            {"name": "memory", "capacity_bytes": 1 << 20, "double_buffering": True},
+            {"name": "sum", "capacity_bytes": 8, "holds": ["output"]},  # in a register of the core
+        ]
         as_levels = dsp.with_(machine={"kind": "hierarchy", "levels": levels, "bits": bits})
         nest = [
             [(letter, tile[letter]) for letter in "g" + order if tile[letter] < size[letter]],
-            [(letter, 1) for letter in size if tile.get(letter, size[letter]) > 1],
+            [(letter, 1) for letter in "gncyx" if tile[letter] > 1],
+            [(letter, 1) for letter in "krs" if tile.get(letter, size[letter]) > 1],
         ]
         same = Plan((HierarchyPlan(tuple(map(tuple, nest))),))
         assert violation(as_levels, same) is None
-        assert objective(as_levels, same) == objective(dsp, plan)
+        equal = dsp.with_(machine={"bits": None})
+        assert objective(as_levels, same) == objective(equal, plan)
+        # Bytes of each operand, and what the memory holds.
+        pairs = ((as_levels, same), (dsp, plan))
+        facts = [simulate(problem, one, overlapped=False).facts for problem, one in pairs]
+        ways = facts[0]["levels_bytes"]["dram"].values()
+        moved = {name: sum(way.get(name, 0) for way in ways) for name in KINDS}
+        moved["output"] += moved.pop("partial")
+        assert {name: 8 * amount for name, amount in moved.items()} == facts[1]["moved_bits"]
+        assert sum(facts[1]["moved_bits"].values()) == objective(dsp, plan)
+        held = list(Nest(layer, as_levels.machine, same.layers[0]).needed_bits(1).values())
+        assert held == [2 * bits for bits in facts[1]["buffers_bits"].values()]
+        # Equal widths are elements.
+        width = rng.choice([1, 2, 4])
+        same_bits = dsp.with_(machine={"bits": dict.fromkeys(bits, 8 * width)})
+        assert objective(same_bits, plan) == 8 * width * objective(equal, plan)
         compared += 1
 
 

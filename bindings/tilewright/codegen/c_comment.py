@@ -20,13 +20,13 @@ def summary(planned: PlannedLayer) -> list[str]:
     lines += [
         f"Layer     {text}" if not i else f"          {text}" for i, text in enumerate(about_layer(planned))
     ]
-    need = planned.nest.buffers(planned.step)
-    elements, copies = sum(need.values()), planned.machine.copies
+    need, unit = planned.nest.held(planned.step), planned.machine.unit
+    held, copies = sum(need.values()), planned.machine.copies
     parts = " + ".join(grouped(n) for n in need.values())
-    twice = f", twice for double buffering: {grouped(elements * copies)}" if copies > 1 else ""
-    share = f"{100 * elements * copies / planned.machine.capacity:.1f} %"
+    twice = f", twice for double buffering: {grouped(held * copies)}" if copies > 1 else ""
+    share = f"{100 * held * copies / planned.machine.capacity:.1f} %"
     lines += [
-        f"Memory    B_in + B_w + B_out = {parts} = {grouped(elements)} elements{twice}, "
+        f"Memory    B_in + B_w + B_out = {parts} = {grouped(held)} {unit}{twice}, "
         f"{share} of the {grouped(planned.machine.capacity)} that fit into "
         f"{grouped(planned.machine.memory_bytes)} bytes",
         f"          in C {about(planned)}",

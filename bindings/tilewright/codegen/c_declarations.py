@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.codegen.c_layer import PlannedLayer
-from tilewright.codegen.c_names import NAMES, SHORT, TYPES
+from tilewright.codegen.c_names import NAMES, SHORT
 from tilewright.codegen.c_text import WIDTH, aligned, grouped
 from tilewright.tiling.dsp.nest import C, G, K, N, X, Y
 
@@ -88,11 +88,23 @@ def _halo_extent(planned: PlannedLayer, axis: int) -> str:
     return f"{extent} - {stride}"
 
 
-def array_view(planned: PlannedLayer, operand: str, name: str, pointer: str, const: str = "") -> str:
+def tensor_views(planned: PlannedLayer) -> list[str]:
+    """Return the declarations of pointers to the tensors in external memory."""
+    views = []
+    for operand, short in SHORT.items():
+        const = "" if operand == "output" else "const "
+        kind = f"{const}{getattr(planned.types, operand).name}"
+        views.append(_array_view(planned, operand, f"dram_{short}", short, kind, whole=True))
+    if planned.sums_leave:
+        views.append(_array_view(planned, "output", "dram_sums", "sums", planned.types.sums.name, whole=True))
+    return views
+
+
+def _array_view(
+    planned: PlannedLayer, operand: str, name: str, pointer: str, kind: str, *, whole: bool
+) -> str:
     """Return the declaration of a pointer through which memory is seen as an array."""
-    inner = "".join(f"[{a.whole if const else a.part}]" for a in planned.axes[operand][1:])
-    const = const if operand != "output" else ""
-    kind = f"{const}{TYPES[operand]}"
+    inner = "".join(f"[{a.whole if whole else a.part}]" for a in planned.axes[operand][1:])
     if not inner:
         return f"    {kind} *const {name} = {pointer};"
     line = f"    {kind} (*const {name}){inner} = ({kind} (*){inner}){pointer};"
@@ -105,7 +117,14 @@ def buffers(planned: PlannedLayer, shared: bool) -> list[str]:
     """Return the declarations of the three buffers."""
     if shared:
         return [
-            array_view(planned, operand, f"B_{short}", f"local_memory.{planned.name}.{short}")
+            _array_view(
+                planned,
+                operand,
+                f"B_{short}",
+                f"local_memory.{planned.name}.{short}",
+                planned.buffer_types[operand].name,
+                whole=False,
+            )
             for operand, short in SHORT.items()
         ]
     elements = planned.nest.buffers(planned.step)
@@ -113,7 +132,10 @@ def buffers(planned: PlannedLayer, shared: bool) -> list[str]:
     for operand, short in SHORT.items():
         sizes = "".join(f"[{a.part}]" for a in planned.axes[operand])
         pairs.append(
-            (f"LOCAL_MEMORY {TYPES[operand]} B_{short}{sizes};", f"{grouped(elements[operand])} elements")
+            (
+                f"LOCAL_MEMORY {planned.buffer_types[operand].name} B_{short}{sizes};",
+                f"{grouped(elements[operand])} elements",
+            )
         )
     return aligned(pairs, " " * 4)
 
@@ -121,15 +143,21 @@ def buffers(planned: PlannedLayer, shared: bool) -> list[str]:
 def stride_tables(planned: PlannedLayer) -> list[str]:
     """Return the descriptors of the transfers."""
     lines = ["    /* Bytes from an item to the next: in the buffer, in external memory. */"]
-    for operand, short in SHORT.items():
-        axes, kind = planned.axes[operand], TYPES[operand]
+    tensors = [(operand, short, getattr(planned.types, operand).name) for operand, short in SHORT.items()]
+    if planned.sums_leave:
+        tensors.append(("output", "sums", planned.types.sums.name))
+    for operand, tensor, kind in tensors:
+        axes, held = planned.axes[operand], planned.buffer_types[operand].name
+        closer = " / NARROWER" if kind != held else ""
         pairs = []
         for number, axis in enumerate(axes, start=1):
             index = "[0]" * number
-            ends = [f"sizeof {array}_{short}{index}" for array in ("B", "dram")]
+            ends = (f"sizeof B_{SHORT[operand]}{index}{closer}", f"sizeof dram_{tensor}{index}")
             pairs.append((f"{{{', '.join(ends)}}},", axis.item))
+        if closer:
+            lines.append(f"    enum {{ NARROWER = sizeof({held}) / sizeof({kind}) }}; /* when complete */")
         lines += [
-            f"    static const dma_strides {short}_strides = {{sizeof({kind}), {len(axes)}, {{",
+            f"    static const dma_strides {tensor}_strides = {{sizeof({kind}), {len(axes)}, {{",
             *aligned(pairs, " " * 8),
             "    }};",
         ]

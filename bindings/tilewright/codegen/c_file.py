@@ -7,9 +7,10 @@ from typing import Any
 
 from tilewright.codegen.c_layer import PlannedLayer
 from tilewright.codegen.c_loops import function
-from tilewright.codegen.c_memory import CMemory, widths
-from tilewright.codegen.c_names import SHORT, TYPES
+from tilewright.codegen.c_memory import CMemory, in_memory
+from tilewright.codegen.c_names import SHORT
 from tilewright.codegen.c_text import block_comment, identifier, origin_lines, safe_text
+from tilewright.codegen.c_types import CTypes
 from tilewright.core.version import __version__
 from tilewright.spec.layer import Layer
 from tilewright.tiling.dsp.machine import DspMachine
@@ -36,6 +37,15 @@ void dma_put(void *external, const void *local, const dma_strides *strides, cons
 MACROS = {
     "MIN": "#define MIN(a, b) ((a) < (b) ? (a) : (b))",
     "MAX": "#define MAX(a, b) ((a) > (b) ? (a) : (b))",
+    "complete": """\
+/* Sums that are complete become outputs, which are narrower, where they lie. */
+static void complete(sum_t *sums, size_t number)
+{
+    for (size_t i = 0; i < number; i++) {
+        const out_t output = (out_t)sums[i];
+        memcpy((char *)sums + i * sizeof output, &output, sizeof output);
+    }
+}""",
 }
 """Helpers that a file defines where it uses them."""
 
@@ -101,13 +111,14 @@ def emit_network(named_parts: Iterable[tuple[str, Any, DspPlan]], name: str = ""
 
 def _file(title: list[str], layers: Sequence[PlannedLayer], shared: bool = False) -> str:
     """Return the text of a file: types, the DMA interface, local memory and the functions."""
-    body = [line for layer in layers for line in ["", *function(layer, shared)]]
+    apart = not shared and layers[0].machine.bits is None
+    body = [line for layer in layers for line in ["", *function(layer, not apart)]]
     used = [text for name, text in MACROS.items() if any(f"{name}(" in line for line in body)]
     lines = [
         *block_comment([*title, "", *_notes(layers)]),
-        *_prelude(layers[0].machine),
+        *_prelude(layers[0].machine, copied=any(layer.widens for layer in layers)),
         *(["", *used] if used else []),
-        *(["", *_shared_memory(layers)] if shared else []),
+        *([] if apart else ["", *_shared_memory(layers)]),
         *body,
     ]
     return "\n".join(lines) + "\n"
@@ -120,8 +131,12 @@ def _notes(layers: Sequence[PlannedLayer]) -> list[str]:
         "Every function takes its tensors as arrays in external memory, row by row:",
         "  in   [images][input maps][rows][columns]",
         "  w    [output maps][input maps of a group][rows][columns]",
-        "  out  [images][output maps][rows][columns]; partial sums are kept there, too",
+        "  out  [images][output maps][rows][columns]",
     ]
+    if any(layer.sums_leave for layer in layers):
+        notes.append("  sums [images][output maps][rows][columns], for sums that are not complete")
+    elif any(layer.partial for layer in layers) or machine.bits is None:
+        notes[-1] += "; partial sums are kept there, too"
     if machine.padding == "loaded" and any(any(layer.layer.padding) for layer in layers):
         notes[1] += ", with the zeros of the padding around each map"
     notes += [
@@ -140,24 +155,29 @@ def _notes(layers: Sequence[PlannedLayer]) -> list[str]:
     return [*notes, "", told]
 
 
-def _prelude(machine: DspMachine) -> list[str]:
+def _prelude(machine: DspMachine, *, copied: bool) -> list[str]:
     """Return includes, types, local memory and the DMA interface."""
-    data, acc = (f"int{bits}_t" for bits in widths(machine))
+    types = CTypes.of(machine).distinct()
+    if machine.bits is None:
+        about = (
+            f"Inputs and weights, elements of {machine.element_bytes} bytes on the machine, and sums. "
+            "The machine stores sums as elements, too; here they are wider, so that they are exact. "
+            "Define ACC_T to narrow them."
+        )
+    else:
+        bits = machine.bits
+        about = (
+            f"The machine's inputs have {bits.input} bits, weights {bits.weights}, outputs {bits.output}, "
+            f"and sums {bits.partial} until they are complete; these types hold as many."
+        )
     return [
         "#include <stddef.h>",
         "#include <stdint.h>",
+        *(["#include <string.h>"] if copied else []),
         "",
-        *block_comment(
-            [
-                f"Inputs and weights, elements of {machine.element_bytes} bytes on the machine, and sums. "
-                "The machine stores sums as elements, too; here they are wider, so that they are exact. "
-                "Define ACC_T to narrow them."
-            ]
-        ),
-        *_macro("DATA_T", data),
-        *_macro("ACC_T", acc),
-        "typedef DATA_T data_t;",
-        "typedef ACC_T acc_t;",
+        *block_comment([about]),
+        *(line for each in types for line in _macro(each.name.upper(), each.integer)),
+        *(f"typedef {each.name.upper()} {each.name};" for each in types),
         "",
         '/* Local memory; for example static __attribute__((section(".scratchpad"))). */',
         *_macro("LOCAL_MEMORY", "static"),
@@ -172,15 +192,16 @@ def _macro(name: str, value: str) -> list[str]:
 
 def _shared_memory(layers: Sequence[PlannedLayer]) -> list[str]:
     """Return the declaration of the buffers of all layers, which lie in the same place."""
-    lines = [
-        "/* The layers run one after the other and use the same local memory. */",
-        "LOCAL_MEMORY union {",
-    ]
+    several = "/* The layers run one after the other and use the same local memory. */"
+    lines = [several if len(layers) > 1 else "/* The buffers in local memory. */", "LOCAL_MEMORY union {"]
     for layer in layers:
         sizes = layer.nest.buffers(layer.step)
         lines += [
             "    struct {",
-            *(f"        {TYPES[operand]} {short}[{sizes[operand]}];" for operand, short in SHORT.items()),
+            *(
+                f"        {layer.buffer_types[operand].name} {SHORT[operand]}[{sizes[operand]}];"
+                for operand in in_memory(layer)
+            ),
             f"    }} {layer.name};",
         ]
     return [*lines, "} local_memory;"]

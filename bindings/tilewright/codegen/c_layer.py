@@ -11,6 +11,7 @@ import numpy as np
 
 from tilewright.codegen.c_names import AXES, FALLBACK, IN_COL, IN_ROW, NAMES, ArrayAxis
 from tilewright.codegen.c_text import for_loop, times
+from tilewright.codegen.c_types import CType, CTypes
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Layer
 from tilewright.tiling.dsp import nest_of, violation
@@ -42,6 +43,10 @@ class PlannedLayer:
         Tile loops of several iterations, outermost first.
     generated
         Whether the zeros of the padding are made on chip.
+    types
+        Of elements in C.
+    widens
+        Whether the output buffer holds sums, which are wider than outputs.
     """
 
     def __init__(self, problem: Any, plan: DspPlan, name: str, labels: Sequence[str]) -> None:
@@ -55,6 +60,8 @@ class PlannedLayer:
         self.step, self.trips = self.nest.step(plan.tile), self.nest.trips(plan.tile)
         self.order = [d for d in map(LOOPS.index, "g" + plan.order) if self.trips[d] > 1]
         self.generated = self.machine.padding == "generated" and any(self.layer.padding)
+        self.types = CTypes.of(self.machine)
+        self.widens = self.trips[K] > 1 and self.types.sums.bits > self.types.output.bits
 
     @cached_property
     def level(self) -> dict[str, int]:
@@ -82,10 +89,22 @@ class PlannedLayer:
         return K in self.order[: self.level["output"]]
 
     @cached_property
+    def buffer_types(self) -> dict[str, CType]:
+        """The types of what the buffers hold."""
+        outputs = self.types.sums if self.widens else self.types.output
+        return {"input": self.types.input, "kernels": self.types.kernels, "output": outputs}
+
+    @property
+    def sums_leave(self) -> bool:
+        """Whether there is a tensor of partial sums beside the outputs."""
+        return self.widens and self.partial
+
+    @cached_property
     def transfers(self) -> dict[str, Transfers]:
         """What the schedule moves, by the closed forms."""
         steps = tuple(np.array([step]) for step in self.step)
-        traffic = Tiles(self.nest, steps).traffic(self.plan.order, self.plan.reuse)
+        traffic, units = Tiles(self.nest, steps).traffic(self.plan.order, self.plan.reuse), self.machine.units
+        sums = int(traffic.partial[0]) // units.partial
         calls = {operand: prod(self.trips[d] for d in self.order[: self.level[operand]]) for operand in AXES}
         gets = calls["input"]
         if self.halo is not None:
@@ -94,10 +113,10 @@ class PlannedLayer:
         puts = calls["output"]
         again = puts - puts // self.trips[K] if self.partial else 0
         return {
-            "get in": Transfers(gets, int(traffic.input[0])),
-            "get w": Transfers(calls["kernels"], int(traffic.kernels[0])),
-            "get out": Transfers(again, int(traffic.partial[0])),
-            "put out": Transfers(puts, int(traffic.written[0])),
+            "get in": Transfers(gets, int(traffic.input[0]) // units.input),
+            "get w": Transfers(calls["kernels"], int(traffic.kernels[0]) // units.kernels),
+            "get out": Transfers(again, sums),
+            "put out": Transfers(puts, sums + self.nest.n_outputs),
         }
 
     @cached_property

@@ -7,24 +7,27 @@ the innermost loop that moves it, as in the thesis's listings 2 to 6.
 from __future__ import annotations
 
 from tilewright.codegen.c_comment import summary
-from tilewright.codegen.c_declarations import array_view, buffers, constants, stride_tables
+from tilewright.codegen.c_declarations import buffers, constants, stride_tables, tensor_views
 from tilewright.codegen.c_layer import PlannedLayer
-from tilewright.codegen.c_names import NAMES, SHORT
+from tilewright.codegen.c_names import NAMES
 from tilewright.codegen.c_text import WIDTH, aligned, block_comment, for_loop, grouped, joined, nested, times
-from tilewright.codegen.c_transfers import halo_move, input_bounds, input_transfer, transfer
+from tilewright.codegen.c_transfers import halo_move, input_bounds, input_transfer, put_outputs, transfer
 from tilewright.tiling.dsp.nest import C, G, K, N, X, Y
 
 
 def function(planned: PlannedLayer, shared: bool) -> list[str]:
     """Return the function, with a comment before it."""
+    types = planned.types
+    sums = f", {types.sums.name} *sums" if planned.sums_leave else ""
+    arguments = f"const {types.input.name} *in, const {types.kernels.name} *w, {types.output.name} *out{sums}"
     return [
         *block_comment(summary(planned)),
-        f"void {planned.name}(const data_t *in, const data_t *w, acc_t *out)",
+        f"void {planned.name}({arguments})",
         "{",
         *constants(planned),
         "",
         "    /* The tensors in external memory. */",
-        *(array_view(planned, operand, f"dram_{short}", short, "const ") for operand, short in SHORT.items()),
+        *tensor_views(planned),
         "",
         "    /* The buffers in local memory. */",
         *buffers(planned, shared),
@@ -50,7 +53,7 @@ def _tile_loops(planned: PlannedLayer, depth: int) -> list[str]:
     if planned.level["output"] == depth and planned.partial:
         gets += [
             f"{indent}if (k_c > 0) /* partial sums over the input maps before */",
-            *transfer(planned, "get", "output", indent + "    "),
+            *transfer(planned, "get", "output", indent + "    ", "sums" if planned.sums_leave else ""),
         ]
     blocks.append(gets)
     if depth < len(planned.order):
@@ -62,7 +65,7 @@ def _tile_loops(planned: PlannedLayer, depth: int) -> list[str]:
     else:
         blocks.append(_tile_computation(planned, indent))
     if planned.level["output"] == depth:
-        blocks.append(transfer(planned, "put", "output", indent))
+        blocks.append(put_outputs(planned, indent))
     return [line for block in blocks if block for line in ["", *block]][1:]
 
 
@@ -98,18 +101,19 @@ def _tile_computation(planned: PlannedLayer, indent: str) -> list[str]:
     weight = "B_w" + "".join(f"[{planned.inner(a)}]" for a in planned.axes["kernels"])
     value = "B_in" + planned.in_index(*position)
     start = f"k_c > 0 ? {output} : 0" if K in planned.order else "0"
-    product = [f"acc += (acc_t){value} * {weight};"]
+    sum_type, held = planned.types.sums.name, planned.buffer_types["output"].name
+    product = [f"acc += ({sum_type}){value} * {weight};"]
     inner = "    "
     if len(indent) + 8 + len(inner) + len(product[0]) > WIDTH:
         plane = "".join(f"[{index}]" for index in position if index != "0")
-        product = [f"acc += (acc_t){value}", f"       * {weight};"]
+        product = [f"acc += ({sum_type}){value}", f"       * {weight};"]
         if len(indent) + 8 + len(inner) + len(product[0]) > WIDTH and value.endswith(plane):
             product[:1] = [product[0].removesuffix(plane), f"              {plane}"]
     return [
         *(indent + loop for loop in loops[:-1]),
         f"{indent}{loops[-1]} {{" if loops else f"{indent}{{",
-        f"{indent}{inner}acc_t acc = {start};",
+        f"{indent}{inner}{sum_type} acc = {start};",
         *nested(sums, product, indent + inner),
-        f"{indent}{inner}{output} = acc;",
+        f"{indent}{inner}{output} = {'' if held == sum_type else f'({held})'}acc;",
         f"{indent}}}",
     ]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.codegen.c_layer import PlannedLayer
-from tilewright.codegen.c_names import SHORT, TYPES
+from tilewright.codegen.c_names import SHORT
 from tilewright.codegen.c_text import grouped
-from tilewright.tiling.dsp.machine import DspMachine
+from tilewright.codegen.c_types import CTypes
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,8 @@ class CMemory:
     Attributes
     ----------
     planned_bytes
-        Of all copies of the buffers, every element as wide as the machine says.
+        Of all copies of the buffers, every element as wide as the machine says. Where these are widths of C,
+        the file's buffers take just as much.
     copy_bytes
         Of one copy of the C buffers, which is what the file declares; those of a network lie in one place.
     copies
@@ -26,7 +27,9 @@ class CMemory:
     memory_bytes
         What the machine has.
     plan_bits, element_bits, accumulator_bits
-        Width of every element in the plan; in C of inputs and weights, and of sums.
+        Width of an element in the plan; in C of inputs and weights, and of sums. Of several the largest.
+    wider
+        What has other widths here than in the plan, in words.
     """
 
     planned_bytes: int
@@ -36,21 +39,23 @@ class CMemory:
     plan_bits: int
     element_bits: int
     accumulator_bits: int
+    wider: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, layers: Sequence[PlannedLayer]) -> CMemory:
         """Return what the buffers of a file take, those of the layer that needs most."""
         machine = layers[0].machine
-        needs = [layer.nest.buffers(layer.step) for layer in layers]
-        element, accumulator = widths(machine)
+        held = max(sum(layer.nest.held(layer.step).values()) for layer in layers)
+        types, bits = CTypes.of(machine), machine.operand_bits
         return cls(
-            planned_bytes=max(sum(need.values()) for need in needs) * machine.element_bytes * machine.copies,
-            copy_bytes=max(_copy_bytes(need, element // 8, accumulator // 8) for need in needs),
+            planned_bytes=-(-held * machine.unit_bits * machine.copies // 8),
+            copy_bytes=max(map(_copy_bytes, layers)),
             copies=machine.copies,
             memory_bytes=machine.memory_bytes,
-            plan_bits=8 * machine.element_bytes,
-            element_bits=element,
-            accumulator_bits=accumulator,
+            plan_bits=max(bits.input, bits.weights, bits.output, bits.partial),
+            element_bits=max(types.input.bits, types.kernels.bits),
+            accumulator_bits=types.sums.bits,
+            wider=_wider(types),
         )
 
     @property
@@ -70,12 +75,7 @@ class CMemory:
             f"the buffers take {grouped(self.emitted_bytes)} bytes{count}, planned are "
             f"{grouped(self.planned_bytes)} of the {grouped(self.memory_bytes)} that the machine has"
         )
-        wider = [
-            f"{what} have {bits} bits here where the plan counts {self.plan_bits}"
-            for what, bits in (("inputs and weights", self.element_bits), ("sums", self.accumulator_bits))
-            if bits != self.plan_bits
-        ]
-        return f"{text}; {' and '.join(wider)}" if wider else text
+        return f"{text}; {' and '.join(self.wider)}" if self.wider else text
 
     def warning(self) -> str | None:
         """Say by how much the buffers exceed the memory, and what helps; None where they fit."""
@@ -90,26 +90,41 @@ class CMemory:
         return f"{text}. What helps: {narrow}a plan for less memory_bytes"
 
 
-def widths(machine: DspMachine) -> tuple[int, int]:
-    """Return the bits of the C types of elements and of sums."""
-    bits = next((bits for bits in (8, 16, 32) if machine.element_bytes * 8 <= bits), 64)
-    return bits, 32 if bits <= 16 else 64
+def _wider(types: CTypes) -> tuple[str, ...]:
+    """Name the types that have other widths than the plan's elements."""
+    named = {types.input.name: "inputs", types.output.name: "outputs", types.sums.name: "sums"}
+    named |= {types.kernels.name: "weights" if types.kernels != types.input else "inputs and weights"}
+    return tuple(
+        f"{named[each.name]} have {each.bits} bits here where the plan counts {each.planned}"
+        for each in types.distinct()
+        if each.bits != each.planned
+    )
 
 
-def _copy_bytes(need: dict[str, int], element: int, accumulator: int) -> int:
+def in_memory(layer: PlannedLayer) -> list[str]:
+    """Return the operands in the order of their buffers: widest first where the machine gives widths.
+
+    So there are no gaps for the sake of alignment, but for less than an element at the end.
+    """
+    if layer.machine.bits is None:
+        return list(SHORT)
+    return sorted(SHORT, key=lambda operand: -layer.buffer_types[operand].bits)
+
+
+def _copy_bytes(layer: PlannedLayer) -> int:
     """Return the bytes of a struct of the three buffers, in the order and alignment of the C file."""
-    end = 0
-    for operand in SHORT:
-        width = accumulator if TYPES[operand] == "acc_t" else element
+    need, end, widest = layer.nest.buffers(layer.step), 0, 1
+    for operand in in_memory(layer):
+        width = layer.buffer_types[operand].bytes
         end = -(-end // width) * width + need[operand] * width
-    return end
+        widest = max(widest, width)
+    return end if layer.machine.bits is None else -(-end // widest) * widest
 
 
 def about(layer: PlannedLayer) -> str:
     """Return the bytes of a layer's own buffers in C, for its comment."""
     need, memory = layer.nest.buffers(layer.step), CMemory.of([layer])
-    size = {"data_t": memory.element_bits // 8, "acc_t": memory.accumulator_bits // 8}
-    parts = " + ".join(f"{grouped(need[operand])} x {size[TYPES[operand]]}" for operand in SHORT)
+    parts = " + ".join(f"{grouped(need[operand])} x {layer.buffer_types[operand].bytes}" for operand in SHORT)
     twice = f", twice for double buffering: {grouped(memory.emitted_bytes)}" if memory.copies > 1 else ""
     share = f"{100 * memory.emitted_bytes / memory.memory_bytes:.1f} %"
     return f"{parts}: {grouped(memory.copy_bytes)} bytes{twice}, {share} of {grouped(memory.memory_bytes)}"

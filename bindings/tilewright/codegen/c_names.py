@@ -68,7 +68,6 @@ FALLBACK = {"input": IN_MAP, "kernels": OUT_MAP, "output": OUT_MAP}
 """The axis that an operand of a single element keeps."""
 
 SHORT = {"input": "in", "kernels": "w", "output": "out"}
-TYPES = {"input": "data_t", "kernels": "data_t", "output": "acc_t"}
 
 CLIPPED: dict[int, tuple[str, str]] = {Y: ("top", "bottom"), X: ("left", "right")}
 """Names of the ends of the input under a tile that exists in external memory."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.codegen.c_layer import PlannedLayer
-from tilewright.codegen.c_names import CLIPPED, IN_COL, IN_ROW, SHORT
+from tilewright.codegen.c_names import CLIPPED, IN_COL, IN_ROW, NAMES, SHORT
 from tilewright.codegen.c_text import WIDTH, aligned, for_loop, joined, nested, times
-from tilewright.tiling.dsp.nest import X, Y
+from tilewright.tiling.dsp.nest import K, X, Y
 
 
 def input_transfer(planned: PlannedLayer, indent: str) -> list[str]:
@@ -43,11 +43,41 @@ def input_transfer(planned: PlannedLayer, indent: str) -> list[str]:
     return lines
 
 
-def transfer(planned: PlannedLayer, call: str, operand: str, indent: str) -> list[str]:
-    """Return a transfer of all that a tile has of the weights or of the output."""
+def transfer(planned: PlannedLayer, call: str, operand: str, indent: str, tensor: str = "") -> list[str]:
+    """Return a transfer of all that a tile has of the weights or of the output.
+
+    Parameters
+    ----------
+    tensor
+        In external memory, by default the operand's own.
+    """
     axes = planned.axes[operand]
     counts = [a.part if a.loop is None else planned.count(a.loop) for a in axes]
-    return _dma_call(call, operand, [planned.first(a) for a in axes], ["0"] * len(axes), counts, indent)
+    first, local = [planned.first(a) for a in axes], ["0"] * len(axes)
+    return _dma_call(call, operand, first, local, counts, indent, tensor)
+
+
+def put_outputs(planned: PlannedLayer, indent: str) -> list[str]:
+    """Return the transfer of a tile's outputs; sums that are wider are outputs when they are complete."""
+    if not planned.widens:
+        return transfer(planned, "put", "output", indent)
+    inner = indent + "    " * planned.sums_leave
+    axes = planned.axes["output"]
+    number = " * ".join(axis.part for axis in axes)
+    complete = [
+        f"{inner}complete(&B_out{'[0]' * len(axes)}, {number});",
+        *transfer(planned, "put", "output", inner),
+    ]
+    if not planned.sums_leave:
+        return complete
+    names = NAMES[K]
+    return [
+        f"{indent}if ({names.loop} + {names.step} < {names.size}) {{ /* partial sums */",
+        *transfer(planned, "put", "output", inner, "sums"),
+        f"{indent}}} else {{",
+        *complete,
+        f"{indent}}}",
+    ]
 
 
 def _dma_call(
@@ -57,6 +87,7 @@ def _dma_call(
     local: list[str],
     counts: list[str],
     indent: str,
+    tensor: str = "",
 ) -> list[str]:
     """Return a call that moves a box between a buffer and a tensor, folded where it is too long.
 
@@ -67,13 +98,15 @@ def _dma_call(
         Where the box begins in the tensor and in the buffer, per axis.
     counts
         Its sizes, per axis.
+    tensor
+        By default the operand's own.
     """
-    short = SHORT[operand]
-    buffer = f"B_{short}"
+    short = tensor or SHORT[operand]
+    buffer = f"B_{SHORT[operand]}"
     if any(index != "0" for index in local):
         buffer = "&" + buffer + "".join(f"[{index}]" for index in local)
-    tensor = f"&dram_{short}" + "".join(f"[{index}]" for index in first)
-    ends = (buffer, tensor) if call == "get" else (tensor, buffer)
+    external = f"&dram_{short}" + "".join(f"[{index}]" for index in first)
+    ends = (buffer, external) if call == "get" else (external, buffer)
     pieces = [*ends, f"&{short}_strides", f"(int[]){{{', '.join(counts)}}}"]
     head = f"{indent}dma_{call}("
     for lines in ([pieces], [pieces[:2], pieces[2:]], [[piece] for piece in pieces]):

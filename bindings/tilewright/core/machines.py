@@ -189,6 +189,6 @@ def _as_hierarchy(table: Table) -> Table:
         "kind": "hierarchy",
         "clock_mhz": table["clock_mhz"],
         "macs_per_cycle": table["macs_per_cycle"],
-        "bits": dict.fromkeys(OPERANDS, 8 * table["element_bytes"]),
+        "bits": table.get("bits") or dict.fromkeys(OPERANDS, 8 * table["element_bytes"]),
         "levels": (dram, {**dram, "name": "memory", "capacity_bytes": table["memory_bytes"]}),
     }

@@ -92,6 +92,8 @@ class DspPoint(Point):
 
     duration_cycles: Count | None = None
     accesses_elements: Count | None = None
+    accesses_bits: Count | None = None
+    """In place of elements on a machine that gives widths."""
     energy_fj: Count | None = None
 
 
@@ -112,6 +114,8 @@ class DspTotals(Lasting):
     """Fewest accesses of any schedule."""
     least_accesses_by: str
     """What proves them."""
+    accesses_bits: Count | None = None
+    """Bits moved from and to external memory, on a machine that gives widths."""
     front: list[DspPoint] | None = None
     """Points of a Pareto front, from the least of the first number on; all else is of its first plan."""
 
@@ -126,6 +130,14 @@ class DspLayer(DspTotals):
     """Iterations of each loop in a tile."""
     buffers_elements: Amounts
     """Elements of one copy of each buffer."""
+    moved_bits: Amounts | None = None
+    """Bits moved of each operand, on a machine that gives widths; so are the following."""
+    buffers_bits: Amounts | None = None
+    """Bits of one copy of each buffer."""
+    least_accesses_bits: Count | None = None
+    """Fewest bits that any schedule moves."""
+    published_accesses_bits: float | None = None
+    """Accesses as the thesis's formulas count them, in bits."""
     published_accesses_elements: float | None = None
     """Accesses as the thesis's formulas count them, edge tiles as full ones; for its schedules."""
     published_cycles: float | None = None
@@ -151,6 +163,8 @@ class Between(Executed):
     limited_by: str
     """What the time is spent on, most of all."""
     accesses_elements: Count
+    accesses_bits: Count | None = None
+    """On a DSP that gives widths."""
 
 
 class CycledBetween(Between, InCycles):
@@ -684,6 +698,8 @@ class Memory(Table):
     plan_bits: Count
     element_bits: Count
     accumulator_bits: Count
+    wider: list[str]
+    """What has other widths in C than in the plan, in words."""
 
 
 class Emitted(Table):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.simulator.program import Box, Cells, Counts, LazySteps, Program, Region, Step
+from tilewright.simulator.program import Box, Cells, Counts, LazySteps, Program, Region, Step, WriteBack
 from tilewright.simulator.report import Violation
 from tilewright.spec.errors import OutOfTimeError
 
@@ -60,6 +60,7 @@ class _Form:
     streamed: int = 0
     cycles: int = 0
     target: int = -1
+    sums: int = 0
 
 
 Key = tuple[Any, ...]
@@ -78,7 +79,8 @@ class StepTable:
         Of each step in a static schedule; None without one.
     forms
         What events do: kind, tensor, engine, MACs per element, bursts, streamed, cycles and, of a READ, the
-        tensor that it is read for, as far as the kind needs them.
+        tensor that it is read for, and of a WRITE whether it is of sums that are not complete, as far as the
+        kind needs them.
     step, form
         Of each event, in the order of the program: its step, from 1, and its number in `forms`.
     low, high : int, shape (events, axes)
@@ -132,8 +134,9 @@ class Columns:
         Number of each event's step, from 1; 0 for what is preloaded.
     start
         Of each step, and 0 for what is preloaded; None without a static schedule.
-    kind, tensor, engine, macs, bursts, streamed, cycles, target
-        Of each form: `macs` per element; `target` is the tensor that a READ is read for.
+    kind, tensor, engine, macs, bursts, streamed, cycles, target, sums
+        Of each form: `macs` per element; `target` is the tensor that a READ is read for; `sums` whether a
+        WRITE is of sums that are not complete.
     of, low, high, scattered
         Of each region: its tensor, its range on each axis, and its place in `positions` if it consists of
         cells, else -1.
@@ -183,7 +186,7 @@ class Columns:
         bounds = np.asarray(self._bounds).reshape(-1, 2 + 2 * self._rank)
         if table is not None:
             bounds = np.concatenate([bounds, self._take(table)])
-        names = ("kind", "tensor", "engine", "macs", "bursts", "streamed", "cycles", "target")
+        names = ("kind", "tensor", "engine", "macs", "bursts", "streamed", "cycles", "target", "sums")
         (
             self.kind,
             self.tensor,
@@ -193,6 +196,7 @@ class Columns:
             self.streamed,
             self.cycles,
             self.target,
+            self.sums,
         ) = (np.array([getattr(row, name) for row in self._rows], dtype=np.int64) for name in names)
         self.of, self.scattered = bounds[:, 0], bounds[:, 1]
         self.low, self.high = bounds[:, 2 : 2 + self._rank], bounds[:, 2 + self._rank :]
@@ -225,6 +229,8 @@ class Columns:
                 for move in transfers:
                     number = place(move.tensor, move.region)
                     key = (stage, move.tensor, move.engine, 0, move.bursts)
+                    if isinstance(move, WriteBack) and move.sums:
+                        key = (*key, 0, 0, -1, 1)
                     known = forms.get(key)
                     form.append(new(key) if known is None else known)
                     region.append(number)

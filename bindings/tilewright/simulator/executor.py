@@ -193,7 +193,7 @@ class _Run(RunState):
                 )
             else:
                 memory = program.memories[account]
-                peak += int(machine.reserved[machine.memory == account].sum())
+                peak += int(machine.taken[machine.memory == account].sum())
                 capacity = f"a capacity of {memory.capacity}"
                 violations.append(
                     Violation("memory overflow", step, memory.name, f"{peak} elements in lockstep", capacity)

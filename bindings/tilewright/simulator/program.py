@@ -179,6 +179,11 @@ class Tensor:
         How often one element may be loaded.
     unit : int
         Elements that an engine moves for the price of one.
+    width : int
+        Units of its memory and of transfers that an element takes: bits, where capacities and throughputs
+        are in bits. Only of tensors with a buffer is what they hold counted in units.
+    sum_width : int, optional
+        Of its sums that are not complete, and of all that its buffer holds of it; by default as `width`.
     macs_per_element : int
         MACs that complete one element; 0 for tensors that are not computed.
     buffer : int, optional
@@ -195,6 +200,8 @@ class Tensor:
     memory: str = "mem"
     max_loads: int | None = None
     unit: int = 1
+    width: int = 1
+    sum_width: int | None = None
     macs_per_element: int = 0
     buffer: int | None = None
     recomputed: bool = False
@@ -203,6 +210,11 @@ class Tensor:
     def size(self) -> int:
         """Number of elements."""
         return prod(self.shape)
+
+    @property
+    def held_width(self) -> int:
+        """Units that an element takes on chip."""
+        return self.width if self.sum_width is None else self.sum_width
 
 
 # What a step does ----------------------------------------------------------------------------------
@@ -225,12 +237,16 @@ class Free:
 
 @dataclass(frozen=True)
 class WriteBack:
-    """Copy a resident region to DRAM and forget it (a3), in `bursts` bursts."""
+    """Copy a resident region to DRAM and forget it (a3), in `bursts` bursts.
+
+    Where sums are wider until they are complete (`Tensor.sum_width`), those that are not are `sums`.
+    """
 
     tensor: str
     region: Region
     engine: str = "write"
     bursts: int = 0
+    sums: bool = False
 
 
 @dataclass(frozen=True)

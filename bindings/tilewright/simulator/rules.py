@@ -102,6 +102,14 @@ def _cell_rules(block: Block) -> Iterator[tuple[str, Marks, Explain]]:
         lambda rows: (f"{needed[rows[0]]} MACs to {purpose(rows)}", "fewer"),
     )
     yield (
+        "cut short",
+        (block.kind == WRITE)
+        & (run.columns.sums[block.forms[block.event]] == 0)
+        & block.of_tensor(machine.widens)
+        & (block.macs < needed),
+        lambda rows: (f"{needed[rows[0]]} MACs to write it back in the width of what is complete", "fewer"),
+    )
+    yield (
         "computed twice",
         block.compute & (done > needed),
         lambda rows: (f"{needed[rows[0]]} MACs in all", f"{done[rows].max()}"),

@@ -38,8 +38,10 @@ class Limits:
 
     Attributes
     ----------
-    macs, loads, is_output, recomputed, memory, static, reserved, account
-        Of each tensor; `reserved` for all copies of its buffer.
+    macs, loads, is_output, recomputed, memory, static, reserved, taken, account
+        Of each tensor; `reserved` for all copies of its buffer in elements, `taken` in units.
+    widens
+        Of each tensor: whether its sums are wider until they are complete.
     work
         Of each engine: most MACs of an action; the last entry is for what has no engine.
     limit
@@ -69,10 +71,12 @@ class Limits:
         self.reserved = np.array(
             [program.copies * (tensor.buffer or 0) for tensor in tensors], dtype=np.int64
         )
+        self.taken = self.reserved * np.array([tensor.held_width for tensor in tensors], dtype=np.int64)
         self.account = np.where(self.static, len(memories) + np.arange(len(tensors)), self.memory)
         capacities = [_UNLIMITED if memory.capacity is None else memory.capacity for memory in memories]
         taken = np.zeros(len(memories), dtype=np.int64)
-        np.add.at(taken, self.memory, self.reserved)
+        np.add.at(taken, self.memory, self.taken)
+        self.widens = np.array([tensor.sum_width is not None for tensor in tensors], dtype=np.bool_)
         self.limit = np.array(
             [capacity - int(used) for capacity, used in zip(capacities, taken, strict=True)]
             + [_UNLIMITED if tensor.buffer is None else tensor.buffer for tensor in tensors],
@@ -148,10 +152,12 @@ class RunState:
             if tensor.buffer is None:
                 taken, text = int(occupied[number]), f"{int(occupied[number])}"
             else:
-                taken = self.program.copies * tensor.buffer
-                text = f"{self.program.copies} * {tensor.buffer}"
+                taken = self.program.copies * tensor.buffer * tensor.held_width
+                width = f" * {tensor.held_width}" if tensor.held_width > 1 else ""
+                text = f"{self.program.copies} * {tensor.buffer}{width}"
             total += taken
             if taken:
                 parts.append(f"{tensor.name} {text}")
         found = self.program.memories[memory]
-        return found.name, f"{total} elements ({', '.join(parts)})", f"a capacity of {found.capacity}"
+        unit = "units" if any(tensor.held_width > 1 for tensor in self.program.tensors) else "elements"
+        return found.name, f"{total} {unit} ({', '.join(parts)})", f"a capacity of {found.capacity}"

@@ -14,8 +14,8 @@ _CHUNK = 1 << 18
 
 
 def reserved(program: Program) -> int:
-    """Return the elements of all static buffers."""
-    return program.copies * sum(tensor.buffer or 0 for tensor in program.tensors)
+    """Return the units of all static buffers: elements, where tensors have no widths."""
+    return program.copies * sum(tensor.held_width * (tensor.buffer or 0) for tensor in program.tensors)
 
 
 class Timed:
@@ -145,13 +145,14 @@ class Actions:
 def durations(columns: Columns, events: Counts) -> Counts:
     """Return the cycles of some events, without what computes stream; frees take none."""
     units = np.array([tensor.unit for tensor in columns.program.tensors], dtype=np.int64)
+    widths = _widths(columns)
     cycles = np.zeros(len(events), dtype=np.int64)
     for first in range(0, len(events), _CHUNK):
         chunk = events[first : first + _CHUNK]
         form = columns.form[chunk]
         kind, engines = columns.kind[form], columns.engine[form]
         elements = columns.elements[columns.region[chunk]]
-        moved = np.where(kind == COMPUTE, 0, -(-elements // units[columns.tensor[form]]))
+        moved = np.where(kind == COMPUTE, 0, -(-elements // units[columns.tensor[form]]) * widths[form])
         macs = np.where(kind == COMPUTE, columns.macs[form] * elements, 0)
         bursts = columns.bursts[form]
         for number in np.unique(engines[kind != FREE]):
@@ -159,6 +160,21 @@ def durations(columns: Columns, events: Counts) -> Counts:
             cycles[first + mine] = engine.cycles(moved[mine], macs[mine], bursts[mine])
         cycles[first : first + len(chunk)] += columns.cycles[form]
     return cycles
+
+
+def _widths(columns: Columns) -> Counts:
+    """Return, for each form, the width of the elements that it moves; only sums are ever loaded again."""
+    tensors = columns.program.tensors
+    complete, sums, computed = (
+        np.array(values, dtype=np.int64)[columns.tensor]
+        for values in (
+            [tensor.width for tensor in tensors],
+            [tensor.held_width for tensor in tensors],
+            [tensor.macs_per_element for tensor in tensors],
+        )
+    )
+    again = (columns.kind == LOAD) & (computed > 0)
+    return np.where(again | (columns.sums > 0), sums, complete)
 
 
 def _streaming(columns: Columns) -> Counts:

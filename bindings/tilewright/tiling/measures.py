@@ -23,6 +23,11 @@ DSP = {
     "ops_per_byte": "ops_per_byte",
     "least_accesses": "least_accesses_elements",
     "least_accesses_by": "least_accesses_by",
+    "accesses_bits": "accesses_bits",
+    "moved_bits": "moved_bits",
+    "buffers_bits": "buffers_bits",
+    "least_accesses_bits": "least_accesses_bits",
+    "published_accesses_bits": "published_accesses_bits",
     "published_accesses": "published_accesses_elements",
     "published_cycles": "published_cycles",
     "limited_by": "limited_by",
@@ -73,6 +78,7 @@ OPERATION = {
     "levels_bytes": "levels_bytes",
     "levels_energy": "levels_aj",
     "vector_energy": "vector_aj",
+    "accesses_bits": "accesses_bits",
 }
 """Of an operation between layers, on any kind of machine."""
 
@@ -141,6 +147,8 @@ def _front(problem: Problem, report: Report) -> dict[str, Any]:
     if "front" not in report.facts:
         return {}
     names = NAMES[problem.machine.kind] | {"plans": "plans"}
+    if problem.units["accesses"] == "bits":  # which is what a front trades then
+        names |= {"accesses": "accesses_bits"}
     found: dict[str, Any] = {"front": [renamed(point, names) for point in report.facts["front"]]}
     return found | renamed(report.facts, {"points": "front_points", "every": "front_every"})
 
@@ -155,9 +163,12 @@ def _of_network(problem: Problem, layers: Sequence[dict[str, Any]]) -> dict[str,
         macs = sum(layer["macs"] for layer in layers)
         return total | {"utilisation": macs / (total["duration_cycles"] * machine.most_macs_per_cycle)}
     operations = 2 * sum(layer["macs"] for layer in layers)
+    moved = total["accesses_elements"] * 8 * machine.element_bytes
+    if machine.bits is not None:
+        total["accesses_bits"] = moved = sum(layer["accesses_bits"] for layer in layers)
     return total | {
         "gops_per_second": machine.clock_mhz * operations / total["duration_cycles"] / 1000,
-        "ops_per_byte": operations / (total["accesses_elements"] * machine.element_bytes),
+        "ops_per_byte": 8 * operations / moved,
         "least_accesses_by": ", ".join(
             dict.fromkeys(layer["least_accesses_by"] for layer in layers if "least_accesses_by" in layer)
         ),

@@ -141,9 +141,10 @@ class _Shown:
     def bits(self) -> dict[str, int]:
         """The width of an element of each operand."""
         machine = self.machine
-        if machine.kind == "hierarchy":
-            return {kind: int(getattr(machine.bits, kind)) for kind in KINDS}
-        return dict.fromkeys(KINDS, 8 * machine.element_bytes)
+        if machine.kind == "npu":
+            return dict.fromkeys(KINDS, 8 * machine.element_bytes)
+        bits = machine.bits if machine.kind == "hierarchy" else machine.operand_bits
+        return {kind: int(getattr(bits, kind)) for kind in KINDS}
 
     @property
     def names(self) -> list[str]:
@@ -258,6 +259,8 @@ class _Layer:
         """Bytes that are read and written, by memory and operand."""
         if "levels_bytes" in self.facts:
             return {name: _both(ways) for name, ways in self.facts["levels_bytes"].items()}
+        if "moved_bits" in self.facts:
+            return {DRAM: {kind: bits / 8 for kind, bits in self.facts["moved_bits"].items()}}
         found: dict[str, float] = {}
         for way in ("loaded", "written"):
             for tensor, elements in (self.record.get(way) or {}).items():

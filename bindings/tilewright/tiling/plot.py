@@ -256,7 +256,7 @@ def _compulsory(nest: Nest | None, report: Report) -> dict[str, int]:
     if nest is None:
         return {}
     return {
-        "input": nest.compulsory - nest.n_weights - nest.n_outputs,
+        "input": nest.n_inputs,
         "weights": nest.n_weights,
         "output": nest.n_outputs,
     }
@@ -416,9 +416,9 @@ def _colour(tensor: str) -> str:
 def _memory(axes: Axes, nest: Nest, plan: DspPlan) -> None:
     """Draw the buffers side by side in the memory that they share."""
     machine = nest.machine
-    capacity, size, copies = machine.capacity, machine.element_bytes, machine.copies
+    capacity, size, copies = machine.capacity, machine.unit_bits / 8, machine.copies
     step = nest.step(plan.tile)
-    buffers = {_operand(name): copies * elements for name, elements in nest.buffers(step, plan.reuse).items()}
+    buffers = {_operand(name): copies * units for name, units in nest.held(step, plan.reuse).items()}
     used = sum(buffers.values())
     axes.barh(0, capacity, height=0.7, color="#F0F0F0", linewidth=0)
     stack_bars(axes, 0, [(elements, _colour(name)) for name, elements in buffers.items()], height=0.7)
@@ -689,12 +689,12 @@ def _network_rate(
 ) -> None:
     """Draw each layer's Ops per byte, or MACs per element where bytes are not known, if it has MACs."""
     in_bytes = machine.kind == "dsp"
-    scale = 2 / machine.element_bytes if machine.kind == "dsp" else 1
+    scale = 16 / machine.unit_bits if machine.kind == "dsp" else 1
     rates = []
     for row in rows:
         layers = [executed[name] for name in row.layers if name in executed]
         work = sum(one.total(one.macs) for one in layers)
-        moved = sum(map(_moved, layers))
+        moved = sum(one.facts.get("accesses_bits", _moved(one)) for one in layers)
         rates.append(scale * work / moved if work and moved else None)
     _network_bars(axes, rates)
     axes.set_title("(c) Ops per byte" if in_bytes else "(c) MACs per element", pad=20)
@@ -749,9 +749,9 @@ class _Front(NamedTuple):
         points: list[dict[str, int]] = report.facts["front"]
         return cls(
             nest,
-            [2 * nest.macs / (point["accesses"] * machine.element_bytes) for point in points],
+            [16 * nest.macs / (point["accesses"] * machine.unit_bits) for point in points],
             [machine.clock_mhz * 2 * nest.macs / point["cycles"] / 1000 for point in points],
-            2 * nest.macs / (nest.compulsory * machine.element_bytes),
+            16 * nest.macs / (nest.compulsory_units * machine.unit_bits),
             machine.clock_mhz * 2 * machine.macs_per_cycle / 1000,
         )
 
@@ -780,6 +780,8 @@ def _has_roofs(problem: Problem) -> bool:
 def _scale(problem: Problem, name: str) -> tuple[float, str]:
     """Return what a cost is multiplied by to be shown, and in what unit that is."""
     scale, unit = UNITS[name]
+    if name == "accesses":
+        unit = problem.units[name]
     return (scale / 1000 if problem.units[name] == "aJ" else scale), unit
 
 

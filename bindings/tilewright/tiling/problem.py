@@ -441,7 +441,9 @@ class Problem(Spec):
     @property
     def units(self) -> dict[str, str]:
         """What each objective counts on the machine."""
-        return HIERARCHY_UNITS if self.machine.kind == "hierarchy" else UNITS
+        if self.machine.kind == "hierarchy":
+            return HIERARCHY_UNITS
+        return UNITS | ({"accesses": self.machine.unit} if self.machine.kind == "dsp" else {})
 
     @property
     def one_layer(self) -> Layer:

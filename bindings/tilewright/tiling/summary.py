@@ -50,7 +50,7 @@ def _totals(problem: Problem, report: dict[str, Any]) -> Rows:
     shown = [
         ("layers", _counts(problem)),
         ("MACs", f"{report['macs']:,}"),
-        ("external accesses", f"{moved:,} elements{transfers}"),
+        ("external accesses", f"{moved:,} elements{_bytes(layers)}{transfers}"),
     ]
     if problem.machine.kind == "dsp":
         least = sum(layer["facts"]["least_accesses"] for layer in layers)
@@ -150,7 +150,8 @@ def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
     if problem.traded:
         points = report["facts"]["front"]
         if problem.network is None and problem.machine.kind == "dsp" and problem.traded == THROUGHPUT:
-            header = ("cycles", "accesses", "GOps/s", "Ops/byte")
+            moved = "accesses" if problem.machine.bits is None else "bits moved"
+            header = ("cycles", moved, "GOps/s", "Ops/byte")
             return [header, *(_point(problem, point) for point in points)]
         units = (problem.units[name] for name in problem.traded)
         header = tuple(
@@ -241,7 +242,7 @@ def _point(problem: Problem, point: dict[str, int]) -> tuple[str, ...]:
     machine, macs = problem.machine, problem.one_layer.macs
     assert machine.kind == "dsp"
     gops = machine.clock_mhz * 2 * macs / point["cycles"] / 1000
-    efficiency = 2 * macs / point["accesses"] / machine.element_bytes
+    efficiency = 16 * macs / (point["accesses"] * machine.unit_bits)
     return f"{point['cycles']:,}", f"{point['accesses']:,}", f"{gops:.3f}", f"{efficiency:.1f}"
 
 
@@ -292,6 +293,12 @@ def _amounts(table: dict[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in total.items() if count)
 
 
+def _bytes(layers: Sequence[dict[str, Any]]) -> str:
+    """Tell the bytes that are moved, where the machine gives widths."""
+    bits = [layer["facts"]["accesses_bits"] for layer in layers if "accesses_bits" in layer["facts"]]
+    return f", {-(-sum(bits) // 8):,} bytes" if bits else ""
+
+
 def _moved(layer: dict[str, Any]) -> int:
     moved: int = sum(layer["loaded"].values()) + sum(layer["written"].values())
     return moved
@@ -335,15 +342,18 @@ def _layer(problem: Problem, report: dict[str, Any]) -> Rows:
             ("time", f"{facts['time_ps'] / 1e6:,.1f} us"),
         ]
     step = ", ".join(f"{name} {size}" for name, size in facts["step"].items())
-    buffers = _amounts(facts["buffers"])
+    buffers, unit = _amounts(facts.get("buffers_bits", facts["buffers"])), problem.machine.unit
     copies = f" (x {problem.machine.copies})" if problem.machine.copies > 1 else ""
     shown = [
         ("schedule", facts["schedule"]),
         ("tile", f"{step}; {report['steps']:,} tiles"),
-        ("buffers", f"{buffers} elements{copies} of {problem.machine.capacity:,}"),
+        ("buffers", f"{buffers} {unit}{copies} of {problem.machine.capacity:,}"),
         ("loaded", loaded),
         ("written", written),
-        ("accesses", f"{facts['accesses']:,} elements in {report['transfers']:,} transfers"),
+        (
+            "accesses",
+            f"{facts['accesses']:,} elements{_bytes([report])} in {report['transfers']:,} transfers",
+        ),
         (
             "any schedule",
             f"at least {facts['least_accesses']:,} accesses ({facts['least_accesses_by']}): "

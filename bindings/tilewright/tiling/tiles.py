@@ -224,7 +224,7 @@ def _dsp(part: Problem, plan: DspPlan) -> Line:
     # The loops that move each operand; weights that stay for their groups are not moved by the others.
     uses = USES | ({"weights": "g"} if plan.reuse == "weights" else {})
     stays = "nothing" if plan.reuse == "none" else _staying(moving, uses, halo=plan.keeps_halo)
-    held = machine.copies * sum(nest.buffers(step, plan.reuse).values())
+    held = machine.copies * sum(nest.held(step, plan.reuse).values())
     sizes = dict(zip(DSP_LOOPS, zip(step, nest.sizes, strict=True), strict=True))
     return Line("", _does(layer), "", sizes, _looped(order), stays, _share(held, machine.capacity))
 

@@ -119,6 +119,8 @@ class Costs(Table):
     duration_ps: Count | None = None
     """On an NPU instead of cycles."""
     accesses_elements: Count
+    accesses_bits: Count | None = None
+    """On a DSP that gives widths."""
     loaded_elements: Amounts
     """From external memory, by operand."""
     written_elements: Amounts

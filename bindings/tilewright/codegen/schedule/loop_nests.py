@@ -144,13 +144,14 @@ def _dsp(part: Problem, plan: DspPlan) -> dict[str, Any]:
     shapes = _tensors(tile, down, across)
     if plan.reuse == "weights":  # all of the groups of a tile
         shapes["weights"] = _tensors(dimensions | {"groups": tile["groups"]}, 1, 1)["weights"]
-    bits = 8 * machine.element_bytes
+    widths = (width * machine.unit_bits for width in nest.widths(step).values())
+    bits = dict(zip(("input", "weights", "output"), widths, strict=True))
     memory = OnChip.model_validate(
         {
             "capacity_bytes": machine.memory_bytes,
             "copies": machine.copies,
             "tile": tile,
-            "holds": {name: _held(shape, bits, machine.copies) for name, shape in shapes.items()},
+            "holds": {name: _held(shape, bits[name], machine.copies) for name, shape in shapes.items()},
         }
     )
     return {

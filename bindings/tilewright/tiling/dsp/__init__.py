@@ -37,7 +37,7 @@ def nest_of(layer: Layer, machine: DspMachine, limit: str = "any") -> Nest:
 
 
 def local_traffic(layer: Layer, machine: DspMachine) -> int:
-    """Elements of local traffic that every plan of a layer is charged with (section 5.4)."""
+    """Units of local traffic that every plan of a layer is charged with (section 5.4)."""
     # It is the same for every size of the memory.
     return _local_traffic(layer, machine.with_(memory_bytes=MAX_BYTES))
 
@@ -59,12 +59,13 @@ def violation(problem: LayerProblem, plan: DspPlan) -> str | None:
     trips = nest.trips(plan.tile)
     if limit == HALIDE and trips[K] > 1:
         return f"tile of {nest.step(plan.tile)[K]} input maps: the limits allow all {nest.sizes[K]} at once"
-    buffers = nest.buffers(nest.step(plan.tile), plan.reuse)
+    buffers = nest.held(nest.step(plan.tile), plan.reuse)
     if sum(buffers.values()) > machine.buffer_capacity:
         shown = ", ".join(f"{name} {size}" for name, size in buffers.items())
         twice = ", twice for double buffering" if machine.copies == 2 else ""
         return (
-            f"memory overflow: the buffers need {shown} elements{twice}; the memory holds {machine.capacity}"
+            f"memory overflow: the buffers need {shown} {machine.unit}{twice}; "
+            f"the memory holds {machine.capacity}"
         )
     inner = [loop for loop in plan.order if trips[LOOPS.index(loop)] > 1][-1:]
     if plan.reuse == "none" and machine.double_buffering and inner == ["k"]:
@@ -128,24 +129,32 @@ def _facts(problem: LayerProblem, plan: DspPlan, report: Report) -> dict[str, An
     layer, machine = problem.one_layer, problem.machine
     nest, local = nest_of(layer, machine), local_traffic(layer, machine)
     costs = _costs(problem, report)
-    cycles, accesses = costs["cycles"], costs["accesses"]
+    cycles, moved = costs["cycles"], costs["accesses"]
     least = bounds.best_bound(nest, "accesses", local)
     facts = {
         "schedule": plan.schedule,
         "step": dict(zip(LOOPS, nest.step(plan.tile), strict=True)),
         "buffers": nest.buffers(nest.step(plan.tile), plan.reuse),
         "cycles": cycles,
-        "accesses": accesses,
+        "accesses": report.accesses,
         "energy_fj": costs["energy"],
         "gops_per_second": machine.clock_mhz * 2 * nest.macs / cycles / 1000,
-        "ops_per_byte": 2 * nest.macs / (accesses * machine.element_bytes),
+        "ops_per_byte": 16 * nest.macs / (moved * machine.unit_bits),
         "least_accesses": least.accesses,
         "least_accesses_by": least.name,
         "limited_by": _limit(problem, report),
     }
+    if machine.bits is not None:
+        facts |= {
+            "accesses_bits": moved,
+            "moved_bits": moved_by_operand(problem, report),
+            "buffers_bits": nest.held(nest.step(plan.tile), plan.reuse),
+            "least_accesses_bits": least.bits,
+        }
     if plan.schedule in SCHEDULES:
         tiles = Tiles(nest, tuple(np.array([size]) for size in nest.step(plan.tile)))
-        facts["published_accesses"] = float(thesis_model.accesses(tiles, plan.schedule)[0])
+        of = "" if machine.bits is None else "_bits"
+        facts[f"published_accesses{of}"] = float(thesis_model.accesses(tiles, plan.schedule)[0])
         facts["published_cycles"] = float(thesis_model.cycles(tiles, plan.schedule, local).total[0])
     return facts
 
@@ -160,9 +169,25 @@ def _core(problem: LayerProblem, report: Report) -> tuple[int, int]:
 def _limit(problem: LayerProblem, report: Report) -> str:
     """Name what works longest: the bus, or of the core's work the larger part."""
     compute, setup = _core(problem, report)
-    if (report.accesses + report.streamed) / problem.machine.bus_elements_per_cycle > compute + setup:
+    moved = sum(moved_by_operand(problem, report).values()) + report.streamed
+    if moved / problem.machine.bus_units_per_cycle > compute + setup:
         return "bus"
     return "multipliers" if compute >= setup else "set-up of transfers"
+
+
+def moved_by_operand(problem: LayerProblem, report: Report) -> dict[str, int]:
+    """Return the units that an executed plan moved: outputs leave complete once, all else of them is sums."""
+    units, outputs = problem.machine.units, int(np.prod(problem.one_layer.output_shape))
+    loaded, written = (
+        {name: report.total(counts) for name, counts in table.items()}
+        for table in (report.loaded, report.written)
+    )
+    sums = loaded["output"] + written["output"] - outputs
+    return {
+        "input": loaded["input"] * units.input,
+        "weights": loaded["kernels"] * units.kernels,
+        "output": sums * units.partial + outputs * units.output,
+    }
 
 
 def _costs(problem: LayerProblem, report: Report) -> dict[str, int]:
@@ -171,10 +196,11 @@ def _costs(problem: LayerProblem, report: Report) -> dict[str, int]:
     line = report.lockstep if machine.double_buffering else report.sequential
     assert line is not None
     busy = sum(_core(problem, report))
+    moved = sum(moved_by_operand(problem, report).values())
     return {
         "cycles": line.cycles,
-        "accesses": report.accesses,
-        "energy": cost.energy(machine, report.accesses, busy, report.streamed),
+        "accesses": moved,
+        "energy": cost.energy(machine, moved, busy, report.streamed),
     }
 
 

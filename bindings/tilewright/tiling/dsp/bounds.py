@@ -45,16 +45,20 @@ class LayerBound(Bound):
     ----------
     accesses
         Bound on the elements that any schedule loads and writes, tiled or not.
+    bits
+        Bound on the bits of these, on a machine that gives widths.
     parameters
         What is needed to recompute it.
     """
 
     accesses: int
+    bits: int | None = None
     parameters: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         shown = ", ".join(f"{key} {value}" for key, value in self.parameters.items())
-        return f"{self.name} bound: at least {self.accesses} accesses" + (f" ({shown})" if shown else "")
+        least = f"{self.accesses} accesses" if self.bits is None else f"{self.bits} bits of accesses"
+        return f"{self.name} bound: at least {least}" + (f" ({shown})" if shown else "")
 
 
 @lru_cache(maxsize=256)
@@ -66,27 +70,28 @@ def best_bound(nest: Nest, minimise: str, local: int) -> LayerBound:
     minimise : {"accesses", "cycles", "energy"}
         Of a Pareto front it is the fewest cycles that are bounded.
     local
-        Elements of local traffic of the layer (`exact.local_traffic`).
+        Units of local traffic of the layer (`exact.local_traffic`).
     """
     work = Work.of(nest)
-    game = pebble_game(nest, nest.machine.buffer_capacity, work)
-    name, moved, parameters = game.name, game.accesses, game.parameters
-    if nest.compulsory > moved:
+    game = pebble_game(nest, nest.machine.buffer_capacity, work, nest.machine.units[:3])
+    name, moved, parameters = game.name, in_units(nest, work, game), game.parameters
+    bits = None if nest.machine.bits is None else moved
+    if nest.compulsory_units > moved:
         # Tiles load whole boxes: with dilation, or a stride above the kernel's size, more than MACs need.
-        name, moved, parameters = "compulsory", nest.compulsory, {}
+        name, moved, parameters = "compulsory", nest.compulsory_units, {}
     steps = fewest_tiles(nest, work)
     if minimise == "accesses":
-        return LayerBound(name, moved, steps, accesses=game.accesses, parameters=parameters)
+        return LayerBound(name, moved, steps, accesses=game.accesses, bits=bits, parameters=parameters)
     transfers = fewest_transfers(nest, moved, steps)
     compute = -(-nest.macs // nest.machine.macs_per_cycle)
     if minimise == "energy":
         busy = compute + nest.machine.dma_setup_cycles * transfers
         value = energy(nest.machine, moved, busy, local)
-        return LayerBound(name, value, steps, accesses=game.accesses, parameters=parameters)
+        return LayerBound(name, value, steps, accesses=game.accesses, bits=bits, parameters=parameters)
     core, bus = _cycles(nest, moved, transfers, compute, local)
     if core > bus:
         name, parameters = "compute", {}
-    return LayerBound(name, max(core, bus), steps, accesses=game.accesses, parameters=parameters)
+    return LayerBound(name, max(core, bus), steps, accesses=game.accesses, bits=bits, parameters=parameters)
 
 
 # Accesses ------------------------------------------------------------------------------------------
@@ -238,6 +243,16 @@ def pebble_game(
     return best
 
 
+def in_units(nest: Nest, work: Work, game: Game) -> int:
+    """Bound the units that every schedule moves, given a bound on the elements.
+
+    What it moves beyond each input, weight and output once is an input, a weight or a partial sum.
+    """
+    units, totals = nest.machine.units, compulsory(nest, work)
+    once = sum(total * width for total, width in zip(totals, units[:3], strict=True))
+    return once + (game.accesses - sum(totals)) * min(units.input, units.kernels, units.partial)
+
+
 @lru_cache(maxsize=256)
 def _charged(work: Work) -> tuple[Counts, Reals]:
     """Return numbers of windows, and what each of that many is charged at least, by charges."""
@@ -287,21 +302,25 @@ def _fewest_charges(charges: Counts, share: Reals, work: Work) -> Reals:
 
 def fewest_tiles(nest: Nest, work: Work) -> int:
     """Bound the tiles of a plan from below: the memory limits the operands and the MACs of a tile."""
-    capacity = nest.machine.buffer_capacity
-    most = (capacity / 3) ** 1.5 * (1 + MARGIN)
-    largest = max(compulsory(nest, work))
-    return max(1, int(np.ceil(work.total * (1 - MARGIN) / most)), -(-largest // (capacity - 2)))
+    capacity, (*each, _) = nest.machine.buffer_capacity, nest.machine.units
+    most = (capacity / 3) ** 1.5 / np.sqrt(np.prod(each, dtype=np.float64)) * (1 + MARGIN)
+    # No tile has more of an operand than the memory holds beside one element of each other operand.
+    rooms = ((capacity - sum(each) + width) // width for width in each)
+    pieces = (-(-total // room) for total, room in zip(compulsory(nest, work), rooms, strict=True))
+    return max(1, int(np.ceil(work.total * (1 - MARGIN) / most)), *pieces)
 
 
 def fewest_transfers(nest: Nest, accesses: int, tiles: int) -> int:
-    """Bound the transfers of a plan from below, given bounds on its accesses and tiles.
+    """Bound the transfers of a plan from below, given bounds on its accesses (in units) and tiles.
 
     The first tile loads its input and weights, the last writes its output. From one tile to the next at least
     two operands change, each of which takes a transfer, but for an input whose new part is generated padding.
     No transfer moves more than the memory holds beside one element of each other operand.
     """
     each = 1 if nest.machine.padding == "generated" else 2
-    return max(3 + each * (tiles - 1), -(-accesses // (nest.machine.buffer_capacity - 2)))
+    *widths, _ = nest.machine.units
+    largest = nest.machine.buffer_capacity - sum(widths) + max(widths)
+    return max(3 + each * (tiles - 1), -(-accesses // largest))
 
 
 def _cycles(nest: Nest, accesses: int, transfers: int, compute: int, local: int) -> tuple[int, int]:
@@ -311,10 +330,10 @@ def _cycles(nest: Nest, accesses: int, transfers: int, compute: int, local: int)
     the core only sets them up. Without, one follows the other.
     """
     machine = nest.machine
-    bus, setup = machine.bus_elements_per_cycle, machine.dma_setup_cycles
+    bus, setup, units = machine.bus_units_per_cycle, machine.dma_setup_cycles, machine.units
     if not machine.double_buffering:
         moving = setup * transfers + -(-accesses // bus)
         return moving + compute, moving + -(-local // bus)
     plane = int(nest.axis(Y, 1).full[0] * nest.axis(X, 1).full[0])
-    ends = -(-plane // bus) + -(-nest.window // bus) + 1
+    ends = sum(-(-moved // bus) for moved in (plane * units.input, nest.window * units.kernels, units.output))
     return setup * transfers + ends + compute, 3 * setup + -(-(accesses + local) // bus)

@@ -27,8 +27,14 @@ def measures(nest: Nest, plan: DspPlan, names: Sequence[str], local: int) -> tup
 
 
 def energy(machine: DspMachine, accesses: int, busy: int, streamed: int) -> int:
-    """Femtojoules of external accesses, busy cycles of the core and local accesses (table 7.9, eq. 7.2)."""
-    price, size = machine.energy, machine.element_bytes
-    dram = -(-accesses * size * price.dram_fj_per_access // price.dram_access_bytes)
-    local = -(-streamed * size * price.local_fj_per_access // price.local_access_bytes)
+    """Femtojoules of external accesses, busy cycles of the core and local accesses (table 7.9, eq. 7.2).
+
+    Parameters
+    ----------
+    accesses, streamed
+        In the machine's unit.
+    """
+    price, bits = machine.energy, machine.unit_bits
+    dram = -(-accesses * bits * price.dram_fj_per_access // (8 * price.dram_access_bytes))
+    local = -(-streamed * bits * price.local_fj_per_access // (8 * price.local_access_bytes))
     return dram + price.core_fj_per_cycle * busy + local

@@ -34,9 +34,9 @@ class Duration:
     setup
         Cycles in which the core sets up transfers.
     transfers, accesses
-        DMA transfers and the elements that they move.
+        DMA transfers and the units that they move.
     streamed
-        Elements between on-chip memory and register file.
+        Units between on-chip memory and register file.
     """
 
     cycles: int
@@ -66,7 +66,7 @@ def duration(nest: Nest, plan: DspPlan, local: int = 0) -> Duration:
     Parameters
     ----------
     local
-        Elements that the whole layer moves between on-chip memory and registers (section 5.4).
+        Units that the whole layer moves between on-chip memory and registers (section 5.4).
     """
     return _Iterations(nest, plan, local).total()
 
@@ -165,7 +165,7 @@ class _Iterations:
         return elements * (self.nest.group_weights if self.plan.reuse == "weights" else self.nest.window)
 
     def _loads(self, at: list[Counts], outermost: NDArray[np.int64] | None) -> list[Counts]:
-        """Elements that each of the three operands loads for the iterations `at`, 0 for none.
+        """Units that each of the three operands loads for the iterations `at`, 0 for none.
 
         Parameters
         ----------
@@ -180,44 +180,48 @@ class _Iterations:
                 rows = np.where(neighbour, self.loops[y].new[at[y]], rows)
             else:
                 columns = np.where(neighbour, self.loops[x].new[at[x]], columns)
-        partial = at[self.position[K]] > 0
+        partial, units = at[self.position[K]] > 0, self.nest.machine.units
         loads = []
-        for operand, elements in (
-            ("input", self._product("input", at) * rows * columns),
-            ("kernels", self._product("kernels", at)),
-            ("output", self._product("output", at) * partial),
+        for operand, moved in (
+            ("input", self._product("input", at) * rows * columns * units.input),
+            ("kernels", self._product("kernels", at) * units.kernels),
+            ("output", self._product("output", at) * partial * units.partial),
         ):
             if outermost is not None:
-                elements = np.where(self._changes(operand, outermost), elements, 0)
-            loads.append(elements)
+                moved = np.where(self._changes(operand, outermost), moved, 0)
+            loads.append(moved)
         return loads
+
+    def _written(self, at: list[Counts]) -> Counts:
+        """Units that are written of the outputs of the iterations `at`, complete or as partial sums."""
+        k, units = self.position[K], self.nest.machine.units
+        complete = at[k] == self.loops[k].trips - 1
+        return np.asarray(self._product("output", at) * np.where(complete, units.output, units.partial))
 
     def total(self) -> Duration:
         """Add everything up."""
         machine, weight = self.nest.machine, self.weight
-        bus, setup = machine.bus_elements_per_cycle, machine.dma_setup_cycles
+        bus, setup = machine.bus_units_per_cycle, machine.dma_setup_cycles
         after, next_loop = self._moved(True)
         before, last_loop = self._moved(False)
 
         macs = self._product("output", self.at) * self.loops[self.position[K]].size[self.at[self.position[K]]]
         macs = macs * self.nest.window
         compute = -(-macs // machine.macs_per_cycle)
-        streamed = -(-macs * self.local // self.nest.macs) if self.local else np.zeros_like(macs)
+        streamed = self.nest.streamed(macs, self.local)
 
         loads = [np.where(next_loop >= 0, load, 0) for load in self._loads(after, next_loop)]
-        written = np.where(
-            self._changes("output", last_loop) & (last_loop >= 0), self._product("output", before), 0
-        )
+        written = np.where(self._changes("output", last_loop) & (last_loop >= 0), self._written(before), 0)
         moved = [*loads, written]
-        transfers = sum((elements > 0).astype(np.int64) for elements in moved)
-        transfer = sum(-(-elements // bus) for elements in moved)
+        transfers = sum((units > 0).astype(np.int64) for units in moved)
+        transfer = sum(-(-units // bus) for units in moved)
         local = -(-streamed // bus)
 
         first = [np.zeros(1, dtype=np.int64) for _ in self.loops]
         final = [np.array([loop.trips - 1]) for loop in self.loops]
-        ends = [int(load[0]) for load in self._loads(first, None)] + [int(self._product("output", final)[0])]
-        end_transfers = sum(elements > 0 for elements in ends)
-        end_cycles = sum(-(-elements // bus) for elements in ends)
+        ends = [int(load[0]) for load in self._loads(first, None)] + [int(self._written(final)[0])]
+        end_transfers = sum(units > 0 for units in ends)
+        end_cycles = sum(-(-units // bus) for units in ends)
 
         if machine.double_buffering:
             phases = np.maximum(compute + setup * transfers, transfer + local)

@@ -58,7 +58,7 @@ class _Events:
         (leaves, left), (comes, new) = self._input_parts()
         yield NestEvent((FREE, "input"), self._input(leaves), both(last["input"], left), after=True)
         yield NestEvent((FREE, "kernels"), kernels, last["kernels"], after=True)
-        yield NestEvent((WRITE, "output", "bus", 0, 0), outputs, last["output"], after=True)
+        yield from self._writes(outputs, last["output"])
         yield NestEvent((LOAD, "input", "bus", 0, 0), self._input(comes), both(first["input"], new))
         yield NestEvent((LOAD, "kernels", "bus", 0, 0), kernels, first["kernels"])
         if self.walk.trips[K] > 1:
@@ -67,6 +67,18 @@ class _Events:
         for operand, ranges in (("input", inputs), ("kernels", own)):
             yield NestEvent((READ, operand, "dsp", 0, 0, 0, 0, "output"), ranges)
         yield from self._computes(outputs)
+
+    def _writes(self, outputs: tuple[Along, ...], last: dict[int, Marks]) -> Iterator[NestEvent]:
+        """Return the write-backs, those of partial sums apart where they are wider."""
+        complete, sums = (WRITE, "output", "bus", 0, 0), (WRITE, "output", "bus", 0, 0, 0, 0, -1, 1)
+        if not self.walk.widens:
+            yield NestEvent(complete, outputs, last, after=True)
+            return
+        ends = np.arange(self.trips[self.loop[K]]) == self.trips[self.loop[K]] - 1
+        for form, when in ((complete, ends), (sums, ~ends)):
+            found = both(last, {self.loop[K]: when})
+            if all(marks.any() for marks in found.values()):
+                yield NestEvent(form, outputs, found, after=True)
 
     def _level(self, operand: str) -> int:
         """Return the innermost loop that moves an operand, -1 if none does."""
@@ -118,5 +130,5 @@ class _Events:
             for size in numbers:
                 macs *= size or 1
             each = nest.window * numbers[self.loop[K]]
-            streamed = -(-macs * local // nest.macs) if local else 0
+            streamed = int(nest.streamed(macs, local))
             yield NestEvent((COMPUTE, "output", "dsp", each, 0, streamed, 0), outputs, when)

@@ -25,31 +25,46 @@ def lower(nest: Nest, plan: DspPlan, local: int) -> Program:
     Parameters
     ----------
     local
-        Elements of local traffic of the whole layer.
+        Units of local traffic of the whole layer.
     """
     layer, machine = nest.layer, nest.machine
-    buffers = nest.buffers(nest.step(plan.tile), plan.reuse)
+    step = nest.step(plan.tile)
+    buffers, widths, units = nest.buffers(step, plan.reuse), nest.widths(step), machine.units
+    walk = TileWalk(nest, plan, local)
     groups, batch, kernels, rows, columns, channels = nest.sizes
     plane = [len(lines.kept) for lines in nest.lines]
     tensors = (
-        Tensor("input", (batch, groups, channels, *plane), "input", buffer=buffers["input"]),
-        Tensor("kernels", (groups, kernels, channels, *layer.kernel), "kernels", buffer=buffers["kernels"]),
+        Tensor(
+            "input",
+            (batch, groups, channels, *plane),
+            "input",
+            buffer=buffers["input"],
+            width=widths["input"],
+        ),
+        Tensor(
+            "kernels",
+            (groups, kernels, channels, *layer.kernel),
+            "kernels",
+            buffer=buffers["kernels"],
+            width=widths["kernels"],
+        ),
         Tensor(
             "output",
             (batch, groups, kernels, rows, columns),
             "output",
             macs_per_element=layer.macs_per_output,
             buffer=buffers["output"],
+            width=units.output,
+            sum_width=units.partial if walk.widens else None,
         ),
     )
-    walk = TileWalk(nest, plan, local)
     return Program(
         tensors=tensors,
         memories=(Memory("mem", machine.capacity),),
         engines=(
             Engine(
                 "bus",
-                elements_per_cycle=machine.bus_elements_per_cycle,
+                elements_per_cycle=machine.bus_units_per_cycle,
                 setup=machine.dma_setup_cycles,
                 setup_on="dsp",
             ),

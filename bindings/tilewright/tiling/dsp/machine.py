@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from functools import cached_property
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -11,6 +12,7 @@ from tilewright.spec.errors import InputError
 from tilewright.spec.host import Host
 from tilewright.spec.layer import Layer
 from tilewright.tiling.dsp.lines import InputLines
+from tilewright.tiling.widths import Widths
 
 MAX_BYTES = 2**40
 """Largest memory."""
@@ -67,6 +69,20 @@ class Energy(Spec):
         return f"{', '.join(given)} {GIVEN}; {thesis} {THESIS}" if given else THESIS
 
 
+class Units(NamedTuple):
+    """What an element of each operand takes, in the machine's unit; `partial` of incomplete sums."""
+
+    input: int
+    kernels: int
+    output: int
+    partial: int
+
+    def held(self, *, complete: bool) -> dict[str, int]:
+        """Return what elements take on chip, where tiles complete their outputs at once or do not."""
+        outputs = self.output if complete else self.partial
+        return {"input": self.input, "kernels": self.kernels, "output": outputs}
+
+
 class DspMachine(Spec):
     """An imaging DSP with a software-managed scratchpad (thesis, tables 5.1 and 7.2).
 
@@ -77,9 +93,14 @@ class DspMachine(Spec):
     double_buffering
         Every buffer exists twice, and transfers run beside the computation of the tile before.
     element_bytes
-        Size of every element: inputs, weights, outputs and partial sums.
+        Size of every element: inputs, weights, outputs and partial sums. With `bits`, only of those that
+        `bus_elements_per_cycle` counts.
+    bits
+        Widths of the operands' elements instead. External memory and the bus have outputs that are complete
+        in `output` bits and sums that are not in `partial` bits. So has the output buffer: a tile with all
+        input maps adds each output up in a register and stores it complete; other tiles store sums.
     bus_elements_per_cycle
-        Throughput of the data bus that DMA transfers and local traffic share.
+        Throughput of the data bus that DMA transfers and local traffic share, in elements of `element_bytes`.
     macs_per_cycle
         Throughput of the core.
     dma_setup_cycles
@@ -100,7 +121,7 @@ class DspMachine(Spec):
     """
 
     table_name: ClassVar[str] = "machine"
-    later: ClassVar[tuple[str, ...]] = ("dma_step", "vector_ops_per_cycle", "host")
+    later: ClassVar[tuple[str, ...]] = ("dma_step", "vector_ops_per_cycle", "host", "bits")
 
     kind: Literal["dsp"]
     memory_bytes: Bytes
@@ -116,6 +137,17 @@ class DspMachine(Spec):
     energy: Energy = Energy()
     vector_ops_per_cycle: Rate | None = None
     host: Host | None = None
+    bits: Widths | None = None
+
+    def model_post_init(self, _context: object) -> None:
+        """Refuse sums that grow when they are complete."""
+        if self.bits is not None:
+            self.bits.check()
+
+    @cached_property
+    def operand_bits(self) -> Widths:
+        """Widths of the operands' elements: `bits`, or `element_bytes` of each."""
+        return self.bits or Widths.same(8 * self.element_bytes)
 
     @property
     def copies(self) -> int:
@@ -123,9 +155,36 @@ class DspMachine(Spec):
         return 2 if self.double_buffering else 1
 
     @property
+    def unit_bits(self) -> int:
+        """The unit of accesses, capacities and local traffic: an element, or with `bits` a bit."""
+        return 1 if self.bits is not None else 8 * self.element_bytes
+
+    @cached_property
+    def units(self) -> Units:
+        """What an element of each operand takes in that unit."""
+        bits = self.operand_bits
+        each = (bits.input, bits.weights, bits.output, bits.partial)
+        return Units(*(width // self.unit_bits for width in each))
+
+    @property
+    def unit(self) -> str:
+        """What the unit is called."""
+        return "elements" if self.bits is None else "bits"
+
+    @property
+    def bus_units_per_cycle(self) -> int:
+        """Throughput of the bus."""
+        return self.bus_elements_per_cycle * 8 * self.element_bytes // self.unit_bits
+
+    @property
+    def register_file(self) -> int:
+        """Units that the register file holds."""
+        return 8 * self.register_file_bytes // self.unit_bits
+
+    @property
     def capacity(self) -> int:
-        """Elements that the memory holds."""
-        return self.memory_bytes // self.element_bytes
+        """Units that the memory holds."""
+        return 8 * self.memory_bytes // self.unit_bits
 
     @property
     def priced(self) -> bool:
@@ -136,7 +195,7 @@ class DspMachine(Spec):
 
     @property
     def buffer_capacity(self) -> int:
-        """Elements for one copy of all buffers (equation 5.6, algorithm 1)."""
+        """Units for one copy of all buffers (equation 5.6, algorithm 1)."""
         return self.capacity // self.copies
 
     def check(self, layer: Layer, minimise: str) -> None:
@@ -154,7 +213,15 @@ class DspMachine(Spec):
         self._refuse_too_much(layer, minimise)
         kernel = layer.kernel[0] * layer.kernel[1]
         smallest = {"input": height * width, "weights": kernel, "output": 1}
-        sizes = ", ".join(f"{name} {size}" for name, size in smallest.items())
+        bits = dict(
+            zip(smallest, self.units.held(complete=layer.input[0] == layer.groups).values(), strict=True)
+        )
+        bits = {name: each * self.unit_bits for name, each in bits.items()}
+        if self.bits is None:
+            sizes = ", ".join(f"{name} {size}" for name, size in smallest.items())
+            sizes += f" elements of {self.element_bytes} bytes"
+        else:
+            sizes = ", ".join(f"{name} {size} of {bits[name]} bits" for name, size in smallest.items())
         for field, given, copies in (
             ("memory_bytes", self.memory_bytes, self.copies),
             ("register_file_bytes", self.register_file_bytes, 1),
@@ -163,18 +230,17 @@ class DspMachine(Spec):
             if field == "register_file_bytes" and given == 0:
                 continue
             for name, size in smallest.items():
-                held += copies * size * self.element_bytes
-                if held > given:
-                    total = copies * sum(smallest.values()) * self.element_bytes
+                held += copies * size * bits[name]
+                if held > 8 * given:
+                    total = -(-copies * sum(smallest[each] * bits[each] for each in smallest) // 8)
                     twice = ", each twice for double buffering" if copies == 2 else ""
                     estimated = field == "register_file_bytes"
                     without = "; 0 leaves the estimate of local traffic out" if estimated else ""
                     raise InputError(
                         f"machine.{field}",
                         given,
-                        f"the {name} of the smallest tile does not fit: {total} bytes are needed ({sizes} "
-                        f"elements of {self.element_bytes} bytes{twice}), {total - given} are "
-                        f"missing{without}",
+                        f"the {name} of the smallest tile does not fit: {total} bytes are needed ({sizes}"
+                        f"{twice}), {total - given} are missing{without}",
                     )
 
     def _refuse_too_much(self, layer: Layer, minimise: str) -> None:
@@ -182,14 +248,15 @@ class DspMachine(Spec):
         height, width = layer.kernel_extent
         kernel = layer.kernel[0] * layer.kernel[1]
         tiles = layer.macs // kernel
-        accesses = tiles * (height * width + kernel + 2)
+        units = self.units
+        accesses = tiles * (height * width * units.input + kernel * units.kernels + 2 * units.partial)
         cycles = layer.macs + accesses + 4 * tiles * self.dma_setup_cycles
         price = self.energy
         femtojoules = (
-            accesses * self.element_bytes * (price.dram_fj_per_access + price.local_fj_per_access)
+            -(-accesses * self.unit_bits // 8) * (price.dram_fj_per_access + price.local_fj_per_access)
             + cycles * price.core_fj_per_cycle
         )
-        largest = femtojoules if minimise == "energy" else cycles
+        largest = femtojoules if minimise == "energy" else max(cycles, accesses)
         if largest > MAX_TOTAL:
             limit = f"gives totals of up to {largest:.1e}, at most {MAX_TOTAL:.1e} can be counted"
             raise InputError("layer.input", list(layer.input), limit)

@@ -74,6 +74,9 @@ def nest_of(problem: Problem) -> Nest:
         raise InputError("machine.kind", problem.machine.kind, others)
     if problem.minimise != "accesses":
         raise InputError("objective.minimise", problem.minimise, others)
+    if problem.machine.bits is not None:
+        limit = "the declarative formulations count elements of one width; exhaustive counts bits"
+        raise InputError("machine.bits", problem.machine.bits.told(), limit)
     problem.refuse_limits("the declarative formulations")
     if problem.limits.schedule == "any+weights":
         limit = "the declarative formulations do not keep all weights; exhaustive does"

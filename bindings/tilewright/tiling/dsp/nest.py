@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache, cached_property
+from math import gcd
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,9 @@ from tilewright.tiling.dsp.plan import LOOPS
 
 Counts = NDArray[np.int64]
 Tile = tuple[int, ...]
+
+MOST = 2**62
+"""Largest product that is computed in 64 bits."""
 
 
 class Loop(IntEnum):
@@ -156,10 +160,43 @@ class Nest:
             "output": g * n * c * y * x,
         }
 
+    def widths(self, step: Tile) -> dict[str, int]:
+        """Return the units that an element of each buffer takes under a tile (see `DspMachine.bits`)."""
+        return self.machine.units.held(complete=step[K] >= self.sizes[K])
+
+    def held(self, step: Tile, reuse: str = "halo") -> dict[str, int]:
+        """Units of the three buffers."""
+        widths = self.widths(step)
+        return {name: size * widths[name] for name, size in self.buffers(step, reuse).items()}
+
+    def streamed(self, macs: Counts | int, local: int) -> Counts | int:
+        """Return the share that some MACs have of the layer's local traffic, in whole elements.
+
+        Parameters
+        ----------
+        local
+            Units of local traffic of the whole layer.
+        """
+        if not local:
+            return 0 * macs
+        grain = gcd(*self.machine.units)
+        if not isinstance(macs, int) and int(macs.max(initial=0)) * local > MOST:
+            macs = macs.astype(object)  # Python's integers have no end
+        share = -(-macs * (local // grain) // self.macs) * grain
+        return share if isinstance(share, int) else share.astype(np.int64)
+
     @cached_property
     def n_outputs(self) -> int:
         """Elements of the output."""
         return int(np.prod(self.layer.output_shape))
+
+    @cached_property
+    def n_inputs(self) -> int:
+        """Elements of the input that are needed."""
+        plane = 1
+        for axis in (Y, X):
+            plane *= int(self.axis(axis, 1).new.sum())
+        return self.layer.batch * self.layer.input[0] * plane
 
     @cached_property
     def n_weights(self) -> int:
@@ -179,10 +216,14 @@ class Nest:
     @cached_property
     def compulsory(self) -> int:
         """Elements that every plan moves: each input that is needed, each weight and each output once."""
-        plane = 1
-        for axis in (Y, X):
-            plane *= int(self.axis(axis, 1).new.sum())
-        return self.layer.batch * self.layer.input[0] * plane + self.n_weights + self.n_outputs
+        return self.n_inputs + self.n_weights + self.n_outputs
+
+    @cached_property
+    def compulsory_units(self) -> int:
+        """Units of these."""
+        units = self.machine.units
+        loaded = self.n_inputs * units.input + self.n_weights * units.kernels
+        return loaded + self.n_outputs * units.output
 
 
 @cache

@@ -24,7 +24,7 @@ def explore(nest: Nest, capacity: float, most_work: float | None = None) -> Tile
     Parameters
     ----------
     capacity
-        Elements for one copy of all buffers.
+        Units for one copy of all buffers.
     most_work
         How often the layer's MACs a tiling may have, edge tiles counted as full ones; None for any.
     """
@@ -106,7 +106,7 @@ def cycles(tiles: Tiles, schedule: str, local: float = 0) -> Times:
     Parameters
     ----------
     local
-        Elements of local traffic of the whole layer.
+        Units of local traffic of the whole layer.
     """
     nest, machine = tiles.nest, tiles.nest.machine
     g, n, c, y, x, k = tiles.steps
@@ -114,10 +114,10 @@ def cycles(tiles: Tiles, schedule: str, local: float = 0) -> Times:
     for count in tiles.trips:
         trips = trips * count
     outputs = g * n * c * y * x
-    weights = g * c * k * nest.window
-    inputs = tiles.need - weights - outputs
     macs = outputs * k * nest.window
-    bus, begin = machine.bus_elements_per_cycle, machine.dma_setup_cycles
+    # What the buffers hold is moved, but outputs leave complete.
+    moved = tiles.need - outputs * (tiles.output_units - machine.units.output)
+    bus, begin = machine.bus_units_per_cycle, machine.dma_setup_cycles
     tile = macs / machine.macs_per_cycle
     moves = transfers(tiles, schedule)
     core = tile + moves / trips * begin
@@ -125,7 +125,7 @@ def cycles(tiles: Tiles, schedule: str, local: float = 0) -> Times:
     return Times(
         compute=trips * tile,
         setup=(trips - 1) / trips * moves * begin + 3 * begin,
-        ends=(inputs + weights + outputs) / bus,
+        ends=moved / bus,
         waiting=(trips - 1) * np.maximum(traffic - core, 0),
     )
 
@@ -141,10 +141,13 @@ def accesses(tiles: Tiles, schedule: str) -> Values:
     sg, sn, sc, sy, sx, sk = tiles.steps
     rows, columns = tiles.nest.lines
     height = (sy - 1) * rows.stride + rows.extent
-    inputs = sg * sn * sk * tiles.nest.plane(sy, sx)
-    weights, outputs = sg * sc * sk * tiles.nest.window, sg * sn * sc * sy * sx
+    units = tiles.nest.machine.units
+    inputs = sg * sn * sk * tiles.nest.plane(sy, sx) * units.input
+    weights, written = sg * sc * sk * tiles.nest.window * units.kernels, sg * sn * sc * sy * sx
+    outputs = written * units.output
     number = np.prod(np.broadcast_arrays(*tiles.trips), axis=0)
-    partial = (2 - 1 / k) * outputs
+    # One of k times outputs are complete; the others write sums and load them again, which may be wider.
+    partial = (2 - 1 / k) * outputs + 2 * (1 - 1 / k) * written * (units.partial - units.output)
     if schedule == "intra":
         each = inputs + weights + partial
     elif schedule == "kc":
@@ -154,8 +157,8 @@ def accesses(tiles: Tiles, schedule: str) -> Values:
     elif schedule == "oxyn":
         each = inputs + weights / (x * y * n) + partial
     else:
-        shared = (columns.extent - columns.stride) * height * sk * sn * sg
-        fresh = sx * columns.stride * height * sk * sn * sg
+        lines = height * sk * sn * sg * units.input
+        shared, fresh = (columns.extent - columns.stride) * lines, sx * columns.stride * lines
         each = fresh + shared / x + weights / (x * y * n) + partial
     result: Values = number * each
     return result

@@ -33,10 +33,10 @@ class Traffic:
 
     Attributes
     ----------
-    loaded : int
-        Elements loaded of input, weights and partial sums.
+    input, kernels, partial : int
+        Units loaded of input, weights and partial sums.
     written : int
-        Elements of outputs and partial sums written.
+        Units of outputs and partial sums written.
     transfers : int
         DMA transfers.
     """
@@ -49,7 +49,7 @@ class Traffic:
 
     @property
     def accesses(self) -> Counts:
-        """Elements moved in all."""
+        """Units moved in all."""
         return self.input + self.kernels + self.partial + self.written
 
 
@@ -125,15 +125,22 @@ class Tiles:
         else:
             plane, visits = rows["full"] * columns["full"], y * x
         channels = nest.layer.batch * nest.layer.input[0]
-        out = again["output"]
+        out, units = again["output"], nest.machine.units
+        sums = nest.n_outputs * units.partial * (out - 1)
         outputs = g * n * c * y * x
         return Traffic(
-            input=channels * plane * again["input"],
-            kernels=nest.n_weights * again["kernels"],
-            partial=nest.n_outputs * (out - 1),
-            written=nest.n_outputs * out,
+            input=channels * units.input * plane * again["input"],
+            kernels=nest.n_weights * units.kernels * again["kernels"],
+            partial=sums,
+            written=sums + nest.n_outputs * units.output,
             transfers=g * n * k * visits * again["input"] + g * weights + outputs * (2 * out - 1),
         )
+
+    @property
+    def output_units(self) -> Counts:
+        """Units that an element of the output buffer takes."""
+        units = self.nest.machine.units
+        return np.where(self.trips[K] == 1, units.output, units.partial)
 
     @property
     def first_plane(self) -> Counts:
@@ -141,16 +148,19 @@ class Tiles:
         return self._axes[Y]["first"] * self._axes[X]["first"]
 
     def needed(self, reuse: str) -> Counts:
-        """Elements of one copy of all buffers, where all weights of a group may stay."""
+        """Units of one copy of all buffers, where all weights of a group may stay."""
         if reuse != "weights":
             return self.need
         g, _, c, _, _, k = self.steps
-        return np.asarray(self.need + g * (self.nest.group_weights - c * k * self.nest.window))
+        more = self.nest.group_weights - c * k * self.nest.window
+        return np.asarray(self.need + g * more * self.nest.machine.units.kernels)
 
     @property
     def need(self) -> Counts:
-        """Elements of one copy of all buffers (equation 5.6), each as large as a tile's."""
+        """Units of one copy of all buffers (equation 5.6), each as large as a tile's."""
         g, n, c, y, x, k = self.steps
-        inputs = n * k * self.nest.plane(y, x)
-        need: Counts = g * (inputs + c * k * self.nest.window + n * c * y * x)
+        units = self.nest.machine.units
+        inputs = n * k * self.nest.plane(y, x) * units.input
+        weights = c * k * self.nest.window * units.kernels
+        need: Counts = g * (inputs + weights + n * c * y * x * self.output_units)
         return need

@@ -35,6 +35,7 @@ class TileWalk:
             self.length *= trips
         self.always = plan.reuse == "none"
         self.moved_by = moved_by(plan.reuse)
+        self.widens = self.trips[K] > 1 and nest.machine.units.partial > nest.machine.units.output
         moving = [d for d in self.order if d in RELEVANT["input"] and self.trips[d] > 1]
         self.halo = moving[-1] if plan.keeps_halo and moving and moving[-1] in (Y, X) else None
 
@@ -56,7 +57,7 @@ class TileWalk:
                 load.append(Load("kernels", self._kernels(now), engine="bus"))
             write: tuple[WriteBack, ...] = ()
             if before is None or self._changes("output", before, now):
-                write = (WriteBack("output", output, engine="bus"),) if output else ()
+                write = (self._write(before, output),) if before and output else ()
                 output = self._output(now)
                 load += [Load("output", output, engine="bus")] if now[K] else []
             assert output is not None
@@ -71,7 +72,7 @@ class TileWalk:
         assert before is not None and output is not None
         yield Step(
             free=(Free("input", self._window(before)), Free("kernels", self._kernels(before))),
-            write_back=(WriteBack("output", output, engine="bus"),),
+            write_back=(self._write(before, output),),
             label="empty the memory",
         )
 
@@ -112,6 +113,11 @@ class TileWalk:
     def _output(self, at: tuple[int, ...]) -> Box:
         return Box(tuple(self.spans[d][at[d]] for d in (N, G, C, Y, X)))
 
+    def _write(self, before: tuple[int, ...], output: Box) -> WriteBack:
+        """Return the write-back of a tile's outputs; only its last input maps complete them."""
+        sums = self.widens and before[K] < self.trips[K] - 1
+        return WriteBack("output", output, engine="bus", sums=sums)
+
     def _compute(self, at: tuple[int, ...], output: Box) -> Compute:
         nest = self.nest
         spans = [self.spans[d][at[d]] for d in range(6)]
@@ -135,7 +141,7 @@ class TileWalk:
                 kept=(nest.lines[0].kept, nest.lines[1].kept) if nest.machine.dma_step else None,
             ),
             engine="dsp",
-            streamed=-(-macs * self.local // nest.macs) if self.local else 0,
+            streamed=int(nest.streamed(macs, self.local)),
         )
 
     def _label(self, at: tuple[int, ...]) -> str:

@@ -13,6 +13,7 @@ from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
 from tilewright.spec.host import Host
 from tilewright.spec.layer import Layer
+from tilewright.tiling.widths import Widths
 
 Operand = Literal["input", "weights", "output"]
 
@@ -58,16 +59,6 @@ LoopName = Literal[
 Bytes = Annotated[int, Field(ge=0, le=2**40)]
 Rate = Annotated[float, Field(gt=0, le=1e6)]
 Picojoules = Annotated[float, Field(ge=0, le=1e6)]
-Bits = Annotated[int, Field(ge=1, le=128)]
-
-
-class Widths(Spec):
-    """Bits of an element of each operand; of sums that are not complete, wherever they lie, `partial`."""
-
-    input: Bits = 8
-    weights: Bits = 8
-    output: Bits = 8
-    partial: Bits = 32
 
 
 class OperandBytes(Spec):
@@ -272,10 +263,8 @@ class HierarchyMachine(Spec):
     host: Host | None = None
 
     def model_post_init(self, _context: object) -> None:
-        """Refuse levels that are no hierarchy, and sums that grow when they are complete."""
-        if self.bits.partial < self.bits.output:
-            limit = f"sums that are not complete have the {self.bits.output} bits of outputs at least"
-            raise InputError("machine.bits.partial", self.bits.partial, limit)
+        """Refuse levels that are no hierarchy."""
+        self.bits.check()
         names = [level.name for level in self.levels]
         for i, level in enumerate(self.levels):
             if names.index(level.name) != i:

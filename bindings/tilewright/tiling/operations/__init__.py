@@ -49,12 +49,19 @@ def objective(problem: LayerProblem, plan: OperationPlan) -> int:
 
 def measured_objective(problem: LayerProblem, report: Report) -> int:
     """Cost of a simulated plan."""
-    return int(report.facts[COSTS[problem.machine.kind][problem.counted]])
+    return int(report.facts[_names(problem)[problem.counted]])
+
+
+def _names(problem: LayerProblem) -> dict[str, str]:
+    """Return what the facts of costs are called, by what is minimised."""
+    names = COSTS[problem.machine.kind]
+    in_bits = problem.machine.kind == "dsp" and problem.machine.bits is not None
+    return names | {"accesses": "accesses_bits"} if in_bits else names
 
 
 def trade_off(problem: LayerProblem, report: Report) -> dict[str, int]:
     """Return the numbers that are traded for each other."""
-    names = COSTS[problem.machine.kind]
+    names = _names(problem)
     return {name: int(report.facts[names[name]]) for name in problem.traded or ("cycles", "accesses")}
 
 
@@ -111,8 +118,11 @@ def _facts(problem: LayerProblem, walk: Walk, costs: Costs) -> dict[str, Any]:
         "least_accesses": operation.least,
         "limited_by": unit(problem.machine, operation).limited_by(costs),
     }
-    names = COSTS[problem.machine.kind]
-    return found | {names[name]: value for name, value in costs.items()}
+    names = _names(problem)
+    found |= {names[name]: value for name, value in costs.items()}
+    if "accesses" not in found:
+        found["accesses"] = found["accesses_bits"] // problem.machine.units.output
+    return found
 
 
 def best_bound(problem: LayerProblem) -> Bound:

@@ -10,7 +10,16 @@ from tilewright.tiling.dsp import cost
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.operations.operation import Operation
 from tilewright.tiling.operations.steps import steps
-from tilewright.tiling.operations.units import Costs, Unit, added, host_program, on_host, rate, tensors
+from tilewright.tiling.operations.units import (
+    Costs,
+    Unit,
+    added,
+    bits_of,
+    host_program,
+    on_host,
+    rate,
+    tensors,
+)
 from tilewright.tiling.operations.walk import Counts, Walk
 
 
@@ -20,31 +29,33 @@ class DspUnit(Unit):
     def __init__(self, machine: DspMachine, operation: Operation) -> None:
         self.machine, self.operation = machine, operation
         self.host = operation.on == "host"
+        self.width = machine.units.output
+        self.bytes = -(-operation.elements * bits_of(machine) // 8)
 
     def overflow(self, buffers: dict[str, int]) -> str | None:
         """Say what does not fit of a tile, or None."""
-        needed, capacity = sum(buffers.values()), self.machine.buffer_capacity
+        needed, capacity = self.width * sum(buffers.values()), self.machine.buffer_capacity
         if self.host or needed <= capacity:
             return None
         twice = ", twice for double buffering" if self.machine.copies == 2 else ""
         holds = f"the memory holds {self.machine.capacity}"
-        return f"memory overflow: a tile needs {needed} elements{twice}; {holds}"
+        return f"memory overflow: a tile needs {needed} {self.machine.unit}{twice}; {holds}"
 
     def fullness(self, buffers: dict[str, int]) -> tuple[str, str]:
         """Return how full the memory is."""
-        return "", f"{100 * sum(buffers.values()) / self.machine.buffer_capacity:.0f} %"
+        return "", f"{100 * self.width * sum(buffers.values()) / self.machine.buffer_capacity:.0f} %"
 
     def program(self, walk: Walk) -> Program:
         """Return what is executed."""
         machine = self.machine
         if self.host:
-            return host_program(walk, on_host(machine, self.operation.elements * machine.element_bytes))
+            return host_program(walk, on_host(machine, self.bytes))
         buffers = walk.buffers
-        moved = tensors(walk, lambda name: {"buffer": buffers[name]})
+        moved = tensors(walk, lambda name: {"buffer": buffers[name], "width": self.width})
         engines = (
             Engine(
                 "bus",
-                elements_per_cycle=machine.bus_elements_per_cycle,
+                elements_per_cycle=machine.bus_units_per_cycle,
                 setup=machine.dma_setup_cycles,
                 setup_on="dsp",
             ),
@@ -62,13 +73,13 @@ class DspUnit(Unit):
     def costs(self, walk: Walk, level: str) -> Costs:
         """Return what a plan costs by the closed form."""
         machine = self.machine
-        loads = [moved.elements for moved in walk.loaded.values()]
-        accesses = int(sum(counts.sum() for counts in loads) + walk.stored.elements.sum())
+        loads = [self.width * moved.elements for moved in walk.loaded.values()]
+        stores = [self.width * walk.stored.elements]
+        accesses = int(sum(counts.sum() for counts in (*loads, *stores)))
         if self.host:
-            cycles = on_host(machine, self.operation.elements * machine.element_bytes)
+            cycles = on_host(machine, self.bytes)
             return self._priced(accesses, cycles, 0, 0)
-        stores = [walk.stored.elements]
-        setup, width = machine.dma_setup_cycles, machine.bus_elements_per_cycle
+        setup, width = machine.dma_setup_cycles, machine.bus_units_per_cycle
         load, store = (added(-(-counts // width) for counts in group) for group in (loads, stores))
         sets = setup * added((counts > 0).astype(np.int64) for counts in loads)
         ends = setup * np.ones(walk.steps, dtype=np.int64)
@@ -92,13 +103,13 @@ class DspUnit(Unit):
         busy = 0
         if not self.host:
             busy = int(self._computing(walk).sum()) + self.machine.dma_setup_cycles * report.transfers
-        return self._priced(report.accesses, line.cycles, busy, report.streamed)
+        return self._priced(self.width * report.accesses, line.cycles, busy, report.streamed)
 
     def limited_by(self, costs: Costs) -> str:
         """Name what the time is spent on, most of all."""
         if self.host:
             return "host"
-        bus = -(-costs["accesses"] // self.machine.bus_elements_per_cycle)
+        bus = -(-costs["accesses"] // self.machine.bus_units_per_cycle)
         return "vector unit" if -(-self.operation.work // rate(self.machine)) > bus else "bus"
 
     def _priced(self, accesses: int, cycles: int, busy: int, streamed: int) -> Costs:
@@ -109,10 +120,10 @@ class DspUnit(Unit):
         return -(-walk.work // rate(self.machine))
 
     def _streamed(self, walk: Walk) -> Counts:
-        """Return the elements between memory and registers, where the machine counts them."""
+        """Return the units between memory and registers, where the machine counts them."""
         if not self.machine.register_file_bytes:
             return np.zeros(walk.steps, dtype=np.int64)
-        return added([*walk.held.values(), walk.stored.elements])
+        return self.width * added([*walk.held.values(), walk.stored.elements])
 
 
 def _next(counts: Counts) -> Counts:

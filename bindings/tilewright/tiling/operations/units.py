@@ -55,7 +55,9 @@ def units_of(machine: Machine) -> tuple[str, ...]:
 
 def bits_of(machine: Machine) -> int:
     """Return the bits of a value between two layers."""
-    return machine.bits.output if machine.kind == "hierarchy" else 8 * machine.element_bytes
+    if machine.kind == "npu":
+        return 8 * machine.element_bytes
+    return machine.bits.output if machine.kind == "hierarchy" else machine.operand_bits.output
 
 
 def rate(machine: Machine) -> int:

@@ -46,7 +46,7 @@ def fewest_accesses(
     limit
         Which schedules are allowed, as in an instance.
     capacity
-        Elements for one copy of all buffers; the machine's by default.
+        Units for one copy of all buffers; the machine's by default.
     deadline
         ``time.monotonic()`` after which the best plan so far is returned, which need not be the optimum.
 
@@ -150,12 +150,12 @@ def _promising(
     sizes = np.array(nest.sizes)
     least = np.where(table.single, sizes, 1)
     least[:, G] = 1
-    need = _need(nest, least, table.resident)
+    need = _need(nest, least, table)
     trips = np.ones_like(least)
     for d in FREE_DIMENSIONS:
         larger = least.copy()
         larger[:, d] += 1
-        step = np.clip(1 + (capacity - need) // (_need(nest, larger, table.resident) - need), 1, sizes[d])
+        step = np.clip(1 + (capacity - need) // (_need(nest, larger, table) - need), 1, sizes[d])
         trips[:, d] = np.where(table.single[:, d], 1, np.maximum(2, -(-sizes[d] // step)))
 
     def times(loops: NDArray[np.bool_]) -> Counts:
@@ -171,11 +171,7 @@ def _promising(
             sums.full[:-1].min(initial=sums.full[0]),
         )
         covered = covered * np.where(table.single[:, axis], once, several)
-    bound = (
-        covered * times(table.input)
-        + nest.n_weights * times(table.kernels)
-        + nest.n_outputs * (2 * times(table.output) - 1)
-    )
+    bound = _moved(nest, covered, times(table.input), times(table.kernels), times(table.output))
     # A dimension of size one has a single iteration.
     possible = (need <= capacity) & (table.single | (sizes > 1))[:, list(FREE_DIMENSIONS)].all(axis=1)
     order = np.flatnonzero(possible)
@@ -183,11 +179,21 @@ def _promising(
     return [(number, *table.patterns[number], int(bound[number])) for number in order.tolist()]
 
 
-def _need(nest: Nest, step: Counts, resident: NDArray[np.bool_]) -> Counts:
-    """Return the elements of all buffers with one group, for steps of shape ``(tiles, 6)``."""
+def _need(nest: Nest, step: Counts, table: _PatternTable) -> Counts:
+    """Return the units of all buffers with one group, for steps of shape ``(patterns, 6)``."""
     _, n, c, y, x, k = step.T
-    kernels = np.where(resident, nest.group_weights, c * k * nest.window)
-    return np.asarray(n * k * nest.plane(y, x) + kernels + n * c * y * x)
+    units = nest.machine.units
+    kernels = np.where(table.resident, nest.group_weights, c * k * nest.window)
+    outputs = n * c * y * x * np.where(table.single[:, K], units.output, units.partial)
+    return np.asarray(n * k * nest.plane(y, x) * units.input + kernels * units.kernels + outputs)
+
+
+def _moved(nest: Nest, covered: Any, input: Counts, kernels: Counts, output: Counts) -> Any:
+    """Return the accesses, given how often operands are brought and elements under all tiles of a plane."""
+    units = nest.machine.units
+    sums = 2 * nest.n_outputs * units.partial * (output - 1)
+    loaded = nest.n_weights * units.kernels * kernels + covered * units.input * input
+    return loaded + sums + nest.n_outputs * units.output
 
 
 class _PatternSearch:
@@ -200,7 +206,7 @@ class _PatternSearch:
     axes
         Input rows and columns of all tiles, for every step along Y and X.
     capacity
-        Elements for one copy of all buffers.
+        Units for one copy of all buffers.
     """
 
     def __init__(
@@ -263,14 +269,17 @@ class _PatternSearch:
         plane = nest.plane(step[Y], step[X])
         area = step[Y] * step[X]
         resident = self.pattern.resident
+        width = nest.machine.units.held(complete=K in self.single)
+        plane, area = plane * width["input"], area * width["output"]
+        group, window = nest.group_weights * width["kernels"], nest.window * width["kernels"]
         if fitted is None:
-            kernels = nest.group_weights if resident else step[C] * step[K] * nest.window
+            kernels = group if resident else step[C] * step[K] * window
             need = step[N] * step[K] * plane + kernels + step[N] * step[C] * area
             return np.broadcast_to(need <= self.capacity, shape)
         one = {d: 1 if d == fitted else step[d] for d in (N, C, K)}
-        parts = (  # elements of each buffer, with a step of one in the fitted loop; whether they grow with it
+        parts = (  # units of each buffer, with a step of one in the fitted loop; whether they grow with it
             (one[N] * one[K] * plane, fitted in (N, K)),
-            (nest.group_weights, False) if resident else (one[C] * one[K] * nest.window, fitted in (C, K)),
+            (group, False) if resident else (one[C] * one[K] * window, fitted in (C, K)),
             (one[N] * one[C] * area, fitted in (N, C)),
         )
         fixed = sum(size for size, grows in parts if not grows)
@@ -297,11 +306,8 @@ class _PatternSearch:
             covered = covered * (
                 sums[index[axis]] if axis in index else sums[-1 if axis in self.single else 0]
             )
-        return (
-            nest.layer.batch * nest.layer.input[0] * covered * times(pattern.input)
-            + nest.n_weights * times(pattern.kernels)
-            + nest.n_outputs * (2 * times(pattern.output) - 1)
-        )
+        covered = nest.layer.batch * nest.layer.input[0] * covered
+        return _moved(nest, covered, times(pattern.input), times(pattern.kernels), times(pattern.output))
 
 
 def _fewest_transfers(nest: Nest, candidate: _Candidate, capacity: int) -> tuple[tuple[int, int], DspPlan]:
@@ -323,7 +329,7 @@ def _fewest_transfers(nest: Nest, candidate: _Candidate, capacity: int) -> tuple
 
 
 def local_traffic(nest: Nest) -> int:
-    """Elements between on-chip memory and registers in all, a best case (section 5.4).
+    """Units between on-chip memory and registers in all, a best case (section 5.4).
 
     It is what the thesis's schedules would move if the register file were the on-chip memory; 0 where the
     machine gives no register file.
@@ -331,6 +337,6 @@ def local_traffic(nest: Nest) -> int:
     machine = nest.machine
     if not machine.register_file_bytes:
         return 0
-    found = fewest_accesses(nest, "thesis", machine.register_file_bytes // machine.element_bytes)
+    found = fewest_accesses(nest, "thesis", machine.register_file)
     assert found is not None  # one tile of the smallest kind fits: `DspMachine.check`
     return found.value

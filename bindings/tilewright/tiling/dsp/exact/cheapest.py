@@ -40,7 +40,7 @@ def cheapest(
     ----------
     minimise : {"cycles", "energy", "accesses"}
     local
-        Elements of local traffic of the layer (`local_traffic`).
+        Units of local traffic of the layer (`local_traffic`).
     deadline
         ``time.monotonic()`` after which the best plan so far is returned without proof.
     at_most

@@ -107,7 +107,8 @@ def tile_limit(nest: Nest, minimise: str, value: int) -> float:
     cycles = float(value)
     if minimise == "energy":
         price = machine.energy
-        moved = nest.compulsory * machine.element_bytes * price.dram_fj_per_access / price.dram_access_bytes
+        moved = nest.compulsory_units * machine.unit_bits / 8
+        moved *= price.dram_fj_per_access / price.dram_access_bytes
         cycles = (cycles - moved) / price.core_fj_per_cycle if price.core_fj_per_cycle else inf
     if not setup or cycles == inf:
         return inf

@@ -43,7 +43,7 @@ def pareto_front(
     limit
         Which schedules are allowed, as in an instance.
     local
-        Elements of local traffic of the layer (`local_traffic`).
+        Units of local traffic of the layer (`local_traffic`).
     deadline
         ``time.monotonic()`` after which what was found is returned without proof.
     traded

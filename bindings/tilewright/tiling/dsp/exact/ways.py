@@ -25,16 +25,17 @@ def lower_bound(tiles: Tiles, accesses: Counts, transfers: Counts, minimise: str
         Of each tile's schedules.
     minimise : {"cycles", "energy", "accesses"}
     local
-        Elements of local traffic of the layer (`local_traffic`).
+        Units of local traffic of the layer (`local_traffic`).
     """
     if minimise == "accesses":
         return accesses
     nest, machine = tiles.nest, tiles.nest.machine
-    bus, setup = machine.bus_elements_per_cycle, machine.dma_setup_cycles
+    bus, setup, units = machine.bus_units_per_cycle, machine.dma_setup_cycles, machine.units
     compute = -(-nest.macs // machine.macs_per_cycle)
     if minimise == "energy":
-        price, size = machine.energy, machine.element_bytes
-        streams = local * size * price.local_fj_per_access // price.local_access_bytes
+        price, size = machine.energy, machine.unit_bits / 8
+        bits = machine.unit_bits
+        streams = local * bits * price.local_fj_per_access // (8 * price.local_access_bytes)
         # In floating point, since the product may not fit into 64 bits before it is divided.
         each = size * price.dram_fj_per_access / price.dram_access_bytes
         dram = np.floor(accesses * (each * (1 - 1e-9))).astype(np.int64)
@@ -42,9 +43,9 @@ def lower_bound(tiles: Tiles, accesses: Counts, transfers: Counts, minimise: str
     if not machine.double_buffering:
         return np.asarray(setup * transfers + -(-accesses // bus) + max(compute, -(-local // bus)))
     g, n, c, _, _, k = tiles.steps
-    first = tiles.first_plane * g * n * k
-    weights = g * c * k * nest.window
-    last: Any = 1
+    first = tiles.first_plane * g * n * k * units.input
+    weights = g * c * k * nest.window * units.kernels
+    last: Any = units.output
     for d in (G, N, C, Y, X):
         last = last * (nest.sizes[d] - (tiles.trips[d] - 1) * tiles.steps[d])
     # Every full tile of weights comes at least once, and what is left of its last bus cycle is lost.
