@@ -139,6 +139,8 @@ LAYERS: dict[str, Table] = {
     "1x1 8x8, 32 to 16": {"input": [32, 8, 8], "kernels": 16, "kernel": [1, 1]},
     "depthwise 8x8, 16": {"input": [16, 10, 10], "kernels": 16, "kernel": [3, 3], "groups": 16},
     "1x1 14x14, 64 to 64": {"input": [64, 14, 14], "kernels": 64, "kernel": [1, 1]},
+    "conv 14x14, 64 to 64": {"input": [64, 16, 16], "kernels": 64, "kernel": [3, 3]},
+    "matrix 196x576x64": {"input": [576, 1, 196], "kernels": 64, "kernel": [1, 1]},
 }
 
 PAIRS = [
@@ -162,6 +164,9 @@ PAIRS = [
     ("apart, sums first", "conv 8x8, 16 to 16", "energy"),
     ("nvdla-like, uneven", "1x1 14x14, 64 to 64", "energy"),
     ("eyeriss-like", "1x1 14x14, 64 to 64", "energy"),
+    ("nvdla-like, uneven", "conv 14x14, 64 to 64", "energy"),
+    ("nvdla-like, uneven", "matrix 196x576x64", "energy"),
+    ("eyeriss-like", "matrix 196x576x64", "energy"),
 ]
 
 

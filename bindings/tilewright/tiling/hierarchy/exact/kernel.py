@@ -179,7 +179,7 @@ class Found(NamedTuple):
     least: NDArray[np.float64]
 
 
-@jit.lean
+@jit.inlined
 def is_better(spent: int, cycles: int, goal: int, high_best: int, low_best: int) -> bool:
     """Whether a cost is less than the best one, which is ``high_best * 2**31 + low_best``."""
     if goal == SPENDING:
@@ -197,7 +197,7 @@ def is_better(spent: int, cycles: int, goal: int, high_best: int, low_best: int)
     return high < high_best or (high == high_best and low < low_best)
 
 
-@jit.lean
+@jit.inlined
 def bound(values: Any, bits: int, b: int, node: Any, blocks: Any) -> tuple[int, int]:
     """Return the least that any plan spends and takes which has a partial plan inside.
 
@@ -253,7 +253,7 @@ def bound(values: Any, bits: int, b: int, node: Any, blocks: Any) -> tuple[int, 
     return (FAR, FAR) if cycles > node.most_cycles else (spent, cycles)
 
 
-@jit.lean
+@jit.inlined
 def is_promising(b: int, node: Any, blocks: Any, least: Any, high_best: int, low_best: int) -> bool:
     """Whether a plan with a block can be better than the best one, whatever is inside."""
     spent, cycles, steps, port, waiting = 0, 0, 0.0, 0.0, 0.0
@@ -275,7 +275,7 @@ def is_promising(b: int, node: Any, blocks: Any, least: Any, high_best: int, low
     return bool(is_better(spent, cycles, node.goal, high_best, low_best))
 
 
-@jit.lean
+@jit.inlined
 def dominates(first: Any, second: Any, node: Any) -> bool:
     """Whether a partial plan is nowhere worse than another one."""
     for q in range(len(node.kinds)):
@@ -286,7 +286,7 @@ def dominates(first: Any, second: Any, node: Any) -> bool:
     return True
 
 
-@jit.lean
+@jit.inlined
 def keep(found: Any, first: int, count: int, node: Any) -> int:
     """Keep a new plan, the last one, if no other one dominates it, and drop those that it dominates."""
     for i in range(first, count):
@@ -309,7 +309,7 @@ def keep(found: Any, first: int, count: int, node: Any) -> int:
     return at
 
 
-@jit.lean
+@jit.inlined
 def unrolled(before: Any, bits: int, trips: Any, node: Any, values: Any) -> int:
     """Unroll loops over an array; return the new bits."""
     every = 1
@@ -418,7 +418,7 @@ def spread(
     return bits % ADDED + ADDED * node.number if adds and node.tracks else bits
 
 
-@jit.lean
+@jit.inlined
 def fetches_of(o: int, order: int, trips: Any, every: int, still: int, node: Any) -> int:
     """Return how often a memory's loops fetch a tile of an operand."""
     if node.straight[o]:
@@ -432,7 +432,7 @@ def fetches_of(o: int, order: int, trips: Any, every: int, still: int, node: Any
     return every
 
 
-@jit.lean
+@jit.inlined
 def fetch(before: Any, o: int, fetches: int, inside: int, adds: bool, node: Any, values: Any) -> bool:
     """Count the fetches of an operand's tile, none if it does not move yet; whether they can be counted.
 
@@ -501,7 +501,7 @@ def times_fetched(o: int, stays: bool, outside: Any, inside: Any, steps: Any) ->
     return fetches, again
 
 
-@jit.lean
+@jit.inlined
 def repeated(
     before: Any,
     bits: int,
@@ -577,7 +577,7 @@ def repeated(
     return new | 1 if reduced > 1 else new
 
 
-@jit.lean
+@jit.inlined
 def shortest(trips: Any) -> int:
     """Return the fewest iterations of a loop over which sums are added up, if it has several."""
     fewest = FAR
@@ -635,7 +635,7 @@ def list_sliding(count: int, trips: Any, inside: Any, fresh: Any, node: Any, ord
     return count
 
 
-@jit.lean
+@jit.inlined
 def list_orders(bits: int, trips: Any, inside: Any, fresh: Any, node: Any, orders: Any) -> int:
     """List the orders of a memory's loops that differ in what they cost; return their number."""
     orders[0] = ANY
@@ -647,7 +647,7 @@ def list_orders(bits: int, trips: Any, inside: Any, fresh: Any, node: Any, order
     return int(count)
 
 
-@jit.lean
+@jit.inlined
 def list_staying(bits: int, trips: Any, node: Any, orders: Any) -> int:
     """List the orders that let operands stay where that matters; return their number."""
     n_y_x, reduced = trips[1] * trips[3] * trips[4], trips[K] * trips[R] * trips[S]
@@ -677,14 +677,14 @@ def list_staying(bits: int, trips: Any, node: Any, orders: Any) -> int:
     return count
 
 
-@jit.lean
+@jit.inlined
 def trips_of(outside: Any, inside: Any, ratios: Any, trips: Any) -> None:
     """Find how often a block is in another one."""
     for loop in range(8):
         trips[loop] = ratios[loop, outside[loop], inside[loop]]
 
 
-@jit.lean
+@jit.inlined
 def may_hold(outside: Any, inside: Any, ratios: Any, node: Any) -> bool:
     """Whether a node may have the loops from one block to another one."""
     used = 1
@@ -739,7 +739,7 @@ def list_inside(place: Any, blocks: Any, plans: Any, ratios: Any, node: Any, gro
     return found
 
 
-@jit.lean
+@jit.inlined
 def extend(
     b: int,
     group: int,

@@ -36,6 +36,9 @@ PASSES: tuple[tuple[int, int | None], ...] = ((12, 1), (60, 5), (BEAM, None))
 it may do `WORK` at a node. What is not proven then is tried again, from a better plan that a wider one finds.
 """
 
+REMEMBERED = 20_000
+"""Most blocks of a layer of which passes remember the nodes' tables; more would take much memory."""
+
 WORK = 300_000
 """Pairs of blocks between two looks at the clock."""
 
@@ -75,8 +78,23 @@ class Stage(NamedTuple):
     least: NDArray[np.float64]
 
 
+class Entrance(NamedTuple):
+    """What the kernel knows of a node, and of the blocks that may enter it, whose numbers are `chosen`."""
+
+    node: kernel.Node
+    steps: Steps
+    blocks: kernel.Blocks
+    chosen: Table
+
+
 class Search:
-    """A search for one layer on one machine, of which `kept` says what plans hold."""
+    """A search for one layer on one machine, of which `kept` says what plans hold.
+
+    Attributes
+    ----------
+    cut
+        Whether the last pass has left out partial plans that may be better than the best one.
+    """
 
     def __init__(self, tables: Tables, kept: Kept = ()) -> None:
         self.kept = kept
@@ -87,6 +105,8 @@ class Search:
         self.kinds = np.array(kinds)
         goals = {"cycles": kernel.CYCLES, "edp": kernel.PRODUCT}
         self.goal = goals.get(tables.minimise, kernel.SPENDING)
+        self.entrances: dict[int, Entrance] = {}
+        self.cut = False
 
     @cached_property
     def least(self) -> int:
@@ -206,7 +226,7 @@ class Search:
         """Return the stages of all nodes, innermost first; nothing if no plan is better than the best."""
         limit = 2**92 if self.goal == kernel.PRODUCT else FAR
         known = divmod(limit if best is None else best, 2**31)
-        stages = [self._innermost()]
+        stages, self.cut = [self._innermost()], False
         for i in reversed(range(len(self.machine.nodes))):
             # An array has few loops for each plan inside, and its bounds soon tell which are good.
             before_array = i > 0 and self.machine.nodes[i - 1].axis is not None
@@ -234,6 +254,16 @@ class Search:
         most: int | None = None,
     ) -> Stage:
         """Return the partial plans of a node from those of the next one inwards."""
+        entrance = self.entrances.get(i) or self._entrance(i)
+        if self.lattice.many <= REMEMBERED:
+            self.entrances[i] = entrance
+        node, steps, blocks, chosen = entrance
+        order, plans = self._grouped(i, inside)
+        found = self._expand(node, steps, blocks, plans, known, beam, deadline, most)
+        return found._replace(block=chosen[found.block], before=order[found.before])
+
+    def _entrance(self, i: int) -> Entrance:
+        """Return what all passes know of a node."""
         lattice, tables, rest = self.lattice, self.tables, self.tables.rest[i]
         chosen = np.flatnonzero(tables.entering(i)) if i else np.array([lattice.many - 1])
         chosen = chosen[np.argsort(rest[chosen, 0], kind="stable")]
@@ -256,10 +286,7 @@ class Search:
             divisors=(lattice.ratios > 0).sum(axis=2),
             strides=lattice.strides,
         )
-        order, plans = self._grouped(i, inside)
-        steps = lattice.steps(self.machine, i)
-        found = self._expand(self._node(i), steps, blocks, plans, known, beam, deadline, most)
-        return found._replace(block=chosen[found.block], before=order[found.before])
+        return Entrance(self._node(i), lattice.steps(self.machine, i), blocks, chosen)
 
     def _grouped(self, i: int, inside: Stage) -> tuple[Table, kernel.Plans]:
         """Return the partial plans inside of a node, sorted by their blocks, and their order."""
@@ -317,7 +344,7 @@ class Search:
             )
             if beam is not None and count > 4 * beam:
                 best = np.sort(np.argpartition(found.least[:count], beam)[:beam])
-                cut = float(found.least[best].max())
+                cut, self.cut = float(found.least[best].max()), True
                 for name in kernel.Found._fields:
                     table = getattr(found, name)
                     table[:beam] = table[best]
@@ -329,6 +356,7 @@ class Search:
                 found = larger
             first = after
         if beam is not None and count > beam:
+            self.cut = True
             best = np.sort(np.argpartition(found.least[:count], beam)[:beam])
             return Stage(*(getattr(found, name)[best] for name in Stage._fields))
         return Stage(*(getattr(found, name)[:count].copy() for name in Stage._fields))
@@ -382,11 +410,14 @@ def _searches(
     at_most: Mapping[str, int] | None,
 ) -> list[Search]:
     """Return a search for each choice of what is held, that with the lowest bound first."""
-    found = []
+    found, lattice = [], Lattice(layer)
+    if lattice.many > MOST:
+        raise OutOfTimeError
     for kept in machine.choices:
         if time.monotonic() > deadline:
             raise OutOfTimeError
-        found.append(Search(Tables(layer, machine.keeping(kept), minimise, level, at_most), kept))
+        tables = Tables(layer, machine.keeping(kept), minimise, level, at_most, lattice)
+        found.append(Search(tables, kept))
     return sorted(found, key=lambda search: search.least)
 
 
@@ -421,15 +452,16 @@ def best_plan(
     OutOfTimeError
         If none is known when the deadline passes, or the layer has more blocks than are looked at.
     """
-    if Lattice(layer).many > MOST:
-        raise OutOfTimeError
     best = start
     try:
         left = _searches(layer, machine, minimise, level, deadline, at_most)
         for beam, most in PASSES:
-            for search in left:
+            left, each = [], left
+            for search in each:
                 if search.can_better(best):
                     best = search.improved(best, beam, deadline)
+                    if search.cut:
+                        left.append(search)
             if quick and most is None:
                 break
             left, each = [], left
