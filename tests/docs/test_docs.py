@@ -27,7 +27,7 @@ PAGES = [
 ]
 COMMAND = re.compile(r"^ {4}\$ (tilewright.+)$", re.MULTILINE)
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
-TARGET = re.compile(r"[#%] (\S+/\S+\.(?:py|mzn))(, in DRIVERS)?\n")
+TARGET = re.compile(r"[#%] (\S+/\S+\.(?:py|mzn))\n")
 LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]*))?\)")
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -36,32 +36,19 @@ each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.rel
 def environment_with_examples(text: str, folder: Path) -> dict[str, str] | None:
     """Put the example files of a page where their first lines say; return the environment that finds them.
 
-    Formulations and heuristics go into a folder that ``TILEWRIGHT_PATH`` names. Only a page that adds to the
-    package itself, a driver, gets a copy of the whole tree. A page without examples needs no environment, and
-    so no process of its own.
+    They go into a folder that ``TILEWRIGHT_PATH`` names. A page without examples needs no environment, and so
+    no process of its own.
     """
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "bindings")}
     examples = [(block, target) for _, block in BLOCK.findall(text) if (target := TARGET.match(block))]
     if not examples:
         return None
-    if any(target[1].startswith("bindings/") for _, target in examples):
-        for name in ("bindings", "models", "heuristics", "instances"):
-            # With the times of the files and what is compiled of them, so that nothing is compiled again.
-            shutil.copytree(ROOT / name, folder / name)
-        environment["PYTHONPATH"] = str(folder / "bindings")
-    else:
-        environment["TILEWRIGHT_PATH"] = str(folder)
+    environment["TILEWRIGHT_PATH"] = str(folder)
     for block, target in examples:
         path = folder / target[1]
-        assert target[2] or not (ROOT / target[1]).exists(), f"{target[1]} exists already"
-        if target[2]:
-            entry = block[target.end() :]
-            listed = path.read_text().replace("DRIVERS = [\n", f"DRIVERS = [\n{entry}")
-            assert entry in listed
-            path.write_text(listed)
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(block)
+        assert not (ROOT / target[1]).exists(), f"{target[1]} exists already"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(block)
     return environment
 
 

@@ -19,6 +19,7 @@ import tilewright.models.grouping
 from tilewright import drivers, tiling
 from tilewright.core.context import RunContext
 from tilewright.drivers import _minizinc, highs
+from tilewright.drivers._pyomo import Built
 from tilewright.drivers._run import Run, interrupted_at_deadline
 from tilewright.grouping import Plan, Problem
 from tilewright.grouping.cost import objective
@@ -182,10 +183,10 @@ def test_gecode_reports_a_model_that_counts_wrong(gecode, tmp_path):
 )
 def test_bounds_are_rounded_up_with_a_tolerance(dual, largest, expected):
     case = problem(4, 2)
-    solving = highs._Solve.__new__(highs._Solve)
-    solving.run, solving.offset, solving.unit, solving.largest = Run(case, RunContext()), 100, 7, largest
-    solving._bounded(dual)
-    assert solving.run.bound == 100 + 7 * expected
+    built = Built.__new__(Built)
+    built.run, built.offset, built.unit, built.largest = Run(case, RunContext()), 100, 7, largest
+    built.bounded(dual)
+    assert built.run.bound == 100 + 7 * expected
 
 
 def test_highs_tolerances_of_more_than_a_unit_contradict_no_plan():

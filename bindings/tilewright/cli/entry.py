@@ -17,6 +17,7 @@ from tilewright.cli.check import check
 from tilewright.cli.compare import compare
 from tilewright.cli.doctor import doctor
 from tilewright.cli.emit import emit
+from tilewright.cli.export import export
 from tilewright.cli.import_ import import_
 from tilewright.cli.list_ import list_
 from tilewright.cli.outputs import forget_output, note
@@ -92,5 +93,5 @@ def commands() -> None:
         note(f"tilewright: TILEWRIGHT_PATH names {Path(entry)}, which {why}")
 
 
-for command in (solve, compare, check, simulate, emit, report, import_, list_, reproduce, doctor):
+for command in (solve, compare, check, simulate, emit, export, report, import_, list_, reproduce, doctor):
     commands.add_command(debug(command))

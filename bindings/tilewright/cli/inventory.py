@@ -51,25 +51,31 @@ def heuristics() -> Rows:
 
 
 def solvers() -> Rows:
-    """Return the solvers, installed or not."""
-    rows = []
-    for driver in drivers.DRIVERS:
+    """Return the solvers with a driver, installed or not, and those that MiniZinc and Pyomo find here."""
+    rows = [_solver(driver, driver.name) for driver in drivers.known()]
+    for family in drivers.FAMILIES:
         try:
-            found = drivers.versions(driver.name)
-            wrong, broken = "", False
-        except SolverMissingError as error:
-            found, wrong, broken = {}, str(error), isinstance(error, SolverBrokenError)
-        rows.append(
-            {
-                "solver": driver.name,
-                "installed": bool(found),
-                "version": ", ".join(f"{name} {version}" for name, version in found.items()),
-                "install": driver.install,
-                "wrong": wrong,
-                "broken": broken,
-            }
-        )
+            rows += [_solver(family, name) for name in drivers.installed(family)]
+        except SolverMissingError:
+            continue  # the row of Gecode or HiGHS says what is wrong with MiniZinc or Pyomo
     return rows
+
+
+def _solver(driver: drivers.Driver, name: str) -> dict[str, Any]:
+    """Return the row of a solver."""
+    try:
+        found = drivers.versions(name)
+        wrong, broken = "", False
+    except TilewrightError as error:
+        found, wrong, broken = {}, str(error), isinstance(error, SolverBrokenError)
+    return {
+        "solver": name,
+        "installed": bool(found),
+        "version": ", ".join(f"{package} {version}" for package, version in found.items()),
+        "install": driver.install,
+        "wrong": wrong,
+        "broken": broken,
+    }
 
 
 def instances() -> Rows:
@@ -226,8 +232,15 @@ def _source(path: Path) -> str:
 
 
 def broken_files() -> list[str]:
-    """Import every heuristic and formulation; return a sentence for each that cannot be used."""
+    """Import what the user's own files are; return a sentence for each that cannot be used."""
     found = []
+    for driver in drivers.others():
+        try:
+            drivers.load(driver.name)
+        except SolverMissingError:
+            continue  # nothing is wrong with the file
+        except TilewrightError as error:
+            found.append(str(error))
     for room in catalogue.ROOMS:
         tries = [(catalogue.heuristic, path) for path in catalogue.heuristic_files(room)]
         for load, path in [*tries, *((catalogue.formulation, path) for path in catalogue.models(room))]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tilewright.core import contracts
 from tilewright.core.failures import told
 from tilewright.core.locations import bases, package_path
 from tilewright.core.room import Room, room_of
@@ -201,10 +202,11 @@ def formulation(room: str, name: str) -> ModuleType | Path:
     if path.suffix == ".mzn":
         return path
     module = _checked("model", room, name)
-    needed = ("solve",) if solves_itself(path) else ("build", "read")
-    missing = [function for function in needed if not callable(getattr(module, function, None))]
-    if missing:
-        raise InputError("model", name, f"has no function `{missing[0]}` ({module.__file__})")
+    if solves_itself(path):
+        contracts.check("model", name, module, contracts.ExactSearch)
+    else:
+        contracts.check("model", name, module, contracts.PyomoFormulation)
+        contracts.check("model", name, module, contracts.SizedFormulation, optional=True)
     return module
 
 

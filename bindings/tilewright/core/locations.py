@@ -10,8 +10,8 @@ PACKAGE = Path(__file__).parents[1]
 # An installed package holds the three folders; in a clone they stand at the top, beside `bindings/`.
 OWN = PACKAGE if (PACKAGE / "instances").is_dir() else PACKAGE.parents[1]
 
-KINDS = ("models", "heuristics", "instances")
-"""Folders that an installation, or a folder of the user's own, may hold."""
+KINDS = ("models", "heuristics", "instances", "drivers")
+"""Folders that a folder of the user's own may hold; an installation has the drivers in its package."""
 
 
 def bases() -> list[Path]:
@@ -39,5 +39,6 @@ def unusable() -> list[tuple[str, str]]:
 
 
 def package_path(kind: str) -> list[str]:
-    """Return the search path of the package ``tilewright.models`` or ``tilewright.heuristics``."""
-    return [str(base / kind) for base in bases()]
+    """Return the search path of the package ``tilewright.models``, ``.heuristics`` or ``.drivers``."""
+    first = PACKAGE if kind == "drivers" else OWN
+    return [str(base / kind) for base in (first, *bases()[1:])]

@@ -1,4 +1,4 @@
-"""Whether the MiniZinc that is found works, asked with a time limit.
+"""Whether the MiniZinc that is found works, asked with a time limit; and what is too large for it.
 
 The Python interface asks without one when it is imported, and takes any answer for a good one.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 
 from tilewright.core.files import reason
-from tilewright.spec.errors import SolverBrokenError
+from tilewright.spec.errors import InputError, SolverBrokenError
 
 SECONDS = 5.0
 """Longest time for one answer, which takes milliseconds."""
@@ -27,12 +27,15 @@ SECONDS = 5.0
 MOST = 4_000_000
 """Most bytes of one answer, which has some thousand for each solver that MiniZinc knows."""
 
+MAX_SIZE = 400_000
+"""Most links of a model that is flattened: about a minute and 2 GiB of MiniZinc."""
+
 OLDEST = (2, 6)
 """The first version that the Python interface takes."""
 
 
-def check() -> None:
-    """Ask MiniZinc for its version and for Gecode.
+def check(*, gecode: bool = True) -> None:
+    """Ask MiniZinc for its version and its solvers, among which Gecode may have to be.
 
     Raises
     ------
@@ -42,7 +45,9 @@ def check() -> None:
     executable = shutil.which("minizinc")
     if executable is not None:
         # Broken ones are asked again: somebody may be mending them.
-        _check(executable, Path(executable).stat().st_mtime_ns)
+        ids = _solvers(executable, Path(executable).stat().st_mtime_ns)
+        if gecode and not any(name.split(".")[-1] == "gecode" for name in ids):
+            raise SolverBrokenError(f"{executable} knows no Gecode, but: {', '.join(ids) or 'no solver'}")
         return
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         there = Path(folder) / "minizinc"
@@ -53,7 +58,8 @@ def check() -> None:
 
 
 @lru_cache(maxsize=16)
-def _check(executable: str, _changed: int) -> None:
+def _solvers(executable: str, _changed: int) -> tuple[str, ...]:
+    """Return the ids of the solvers that a MiniZinc knows, if it is one that can be used."""
     said = _answer(executable, "--version")
     found = re.search(r"version (\d+)\.(\d+)\.(\d+)", said)
     if found is None:
@@ -66,13 +72,17 @@ def _check(executable: str, _changed: int) -> None:
         )
     solvers = _answer(executable, "--solvers-json")
     try:
-        ids = [str(solver["id"]) for solver in json.loads(solvers)]
+        return tuple(str(solver["id"]) for solver in json.loads(solvers))
     except (ValueError, TypeError, KeyError, RecursionError):
         raise SolverBrokenError(
             f"{executable} --solvers-json gives no list of solvers, but {_cut(solvers)}"
         ) from None
-    if not any(name.split(".")[-1] == "gecode" for name in ids):
-        raise SolverBrokenError(f"{executable} knows no Gecode, but: {', '.join(ids) or 'no solver'}")
+
+
+def refuse_large(size: int, method: str) -> None:
+    """Refuse a model that would not fit in memory when it is flattened."""
+    if size > MAX_SIZE:
+        raise InputError("method", method, f"gives {size} constraints here, at most {MAX_SIZE} are built")
 
 
 def _answer(executable: str, question: str) -> str:

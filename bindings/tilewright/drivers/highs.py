@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import ceil, floor
 from typing import Any
 
 import highspy
@@ -13,23 +12,17 @@ from numpy.typing import NDArray
 from pyomo.contrib.appsi.solvers import Highs
 
 from tilewright.core.context import Outcome, RunContext
+from tilewright.drivers._pyomo import TOLERANCE, Built
 from tilewright.drivers._run import Run, interrupted_at_deadline
 from tilewright.spec.errors import (
     Disagreement,
-    InputError,
     OutOfTimeError,
     SolverMissingError,
     TilewrightError,
 )
 
-MAX_SIZE = 600_000
-"""Most constraints of a model that is built: about 1 GiB and a minute of Pyomo."""
-
 LARGEST = 10**6
 """Largest amount, in units, whose last unit HiGHS's tolerances leave certain."""
-
-TOLERANCE = 1e-6
-"""How far a start may be off a constraint, relative to the largest terms; HiGHS's own."""
 
 STARTED = "MIP start solution is feasible"
 """What HiGHS writes into its log when it has taken a start."""
@@ -69,10 +62,7 @@ def solve(
     problem
         Of any room; ``tilewright.<room>.plan.objective`` recomputes what HiGHS says.
     formulation
-        Module with ``build(problem) -> ConcreteModel``, ``start(model, plan)`` and ``read(model) -> Plan``.
-        Optional: ``size(problem)``, the number of constraints to expect; ``extras`` of ``build``; and
-        ``model.offset`` and ``model.unit``: a plan costs ``offset + unit * objective`` (else 0 and 1);
-        ``model.largest``: about the largest amount, in units, that is added up (else that of the objective).
+        Module of a Pyomo formulation, as `core.contracts` says.
     search
         Start, seed, deadline, threads; told about every better plan and bound.
     extras
@@ -82,36 +72,27 @@ def solve(
     log
         Receives the lines of HiGHS's log.
     """
-    name = formulation.__name__.rpartition(".")[2]
-    size = formulation.size(problem) if hasattr(formulation, "size") else 0
-    if size > MAX_SIZE:
-        limit = f"gives {size} constraints here, at most {MAX_SIZE} are built"
-        raise InputError("method", f"{name}@highs", limit)
     run = Run(problem, search)
     try:
+        built = Built(run, formulation, "highs", extras=extras)
         with interrupted_at_deadline(search):
-            model = formulation.build(problem) if extras else formulation.build(problem, extras=False)
-            if search.start is not None:
-                formulation.start(model, search.start)
             solver = Highs()
-            solver.set_instance(model)
+            solver.set_instance(built.model)
     except OutOfTimeError:
         return run.outcome(versions=versions())
-    return _Solve(run, formulation, model, solver).run_to_the_end(options or {}, log)
+    return _Solve(built, solver).run_to_the_end(options or {}, log)
 
 
 class _Solve:
     """One call of HiGHS; its callbacks run while it does."""
 
-    def __init__(self, run: Run, formulation: Any, model: Any, solver: Any) -> None:
-        self.run, self.formulation, self.model = run, formulation, model
+    def __init__(self, built: Built, solver: Any) -> None:
+        self.run, self.built = built.run, built
         self.highs = solver._solver_model
         self.variables: list[Any] = [None] * len(solver._pyomo_var_to_solver_var_map)
         for identity, column in solver._pyomo_var_to_solver_var_map.items():
             self.variables[column] = solver._vars[identity][0]
         self.rows = solver._solver_con_to_pyomo_con_map
-        self.offset, self.unit = getattr(model, "offset", 0), getattr(model, "unit", 1)
-        self.largest = float(getattr(model, "largest", 1))
         lp = self.highs.getLp()
         self.costs, self.constant = np.array(lp.col_cost_), float(lp.offset_)
         self.warm_start: str | None = None
@@ -156,7 +137,7 @@ class _Solve:
         start.col_value = values = np.array([float(variable.value) for variable in self.variables])
         broken = self._broken(values) if self.run.start_valid else None
         if broken is not None:
-            raise self.run.rejected(self.formulation.__name__.rpartition(".")[2], broken)
+            raise self.run.rejected(self.built.name, broken)
         self.highs.setSolution(start)
 
     def _broken(self, values: NDArray[np.float64]) -> str | None:
@@ -203,24 +184,11 @@ class _Solve:
         """Turn the columns of a solution into a plan."""
         for variable, value in zip(self.variables, values.tolist(), strict=True):
             variable.set_value(value, skip_validation=True)
-        # What is only bounded from below, as a latency is, may lie above its bounds until the optimum.
-        # Beyond LARGEST its tolerances are more than a unit, and the plan may cost that much more, too.
-        most = int(self.offset + self.unit * floor(objective + self._slack(objective)))
-        most = max(most, self._rounded_up(objective))
-        plan = self.formulation.read(self.model)
-        if not isinstance(plan, self.run.room.plan_type):
-            name, file = self.formulation.__name__.rpartition(".")[2], self.formulation.__file__
-            raise InputError("model", name, f"`read` returns no Plan but {type(plan).__name__} ({file})")
-        self.run.found(plan, most, at_most=True)
-
-    def _rounded_up(self, objective: float) -> int:
-        """Return the cost of a number of units, the next whole one but for HiGHS's tolerances."""
-        return int(self.offset + self.unit * ceil(objective - self._slack(objective)))
+        self.built.take(objective)
 
     def _bounded(self, dual_bound: float) -> None:
-        """Round a bound up: the objective is a whole number of units."""
-        if 0 <= dual_bound < highspy.kHighsInf:  # before the first relaxation it says nothing
-            self.run.proved(self._rounded_up(dual_bound))
+        """Take a bound, in units."""
+        self.built.bounded(dual_bound)  # before the first relaxation it is infinite, and says nothing
 
     def _outcome(self) -> Outcome:
         status, info = self.highs.getModelStatus(), self.highs.getInfo()
@@ -231,7 +199,7 @@ class _Solve:
             self._bounded(info.mip_dual_bound)
         elif optimal:  # solved as an LP, without a MIP bound
             self._bounded(info.objective_function_value)
-        if optimal and max(self.largest, abs(info.objective_function_value)) < LARGEST:
+        if optimal and max(self.built.largest, abs(info.objective_function_value)) < LARGEST:
             # Less than a unit is left between HiGHS's bound and objective. The plan costs a whole number of
             # units, no more than the objective; were it below the bound, the outcome would be refused.
             assert self.run.value is not None
@@ -243,7 +211,3 @@ class _Solve:
         if infeasible and self.run.plan is not None:
             raise Disagreement("HiGHS calls a problem infeasible to which it has given a plan")
         return self.run.outcome(infeasible=infeasible, warm_start=self.warm_start, versions=versions())
-
-    def _slack(self, objective: float) -> float:
-        """Return by how many units HiGHS's tolerances may have moved an objective."""
-        return 1e-6 * max(1.0, self.largest, abs(objective))

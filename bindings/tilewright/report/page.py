@@ -22,7 +22,7 @@ from tilewright.report.drawing import drawn, embedded
 from tilewright.run import consistency
 from tilewright.run.finding import Finding
 from tilewright.run.instance import Instance
-from tilewright.run.methods import methods
+from tilewright.run.methods import is_method
 from tilewright.run.result import NOT_SIMULATED, Result
 from tilewright.run.summary import gap_shown, relative_gap, shown
 from tilewright.simulator import Report
@@ -326,7 +326,7 @@ def _verified(result: Result, unit: str) -> list[str]:
     if result.bound is not None:
         by = result.bound_by
         proven = (
-            "" if by is None else f", proven by {by}" if by in methods(result.room) else f", from the {by}"
+            "" if by is None else f", proven by {by}" if is_method(result.room, by) else f", from the {by}"
         )
         told.append(f"No plan of the declared space costs less than {result.bound:,} {unit}{proven}.")
     if result.confirmed_by is not None:

@@ -10,7 +10,7 @@ from tilewright.core.bounds import Bound
 from tilewright.core.room import unit_of
 from tilewright.core.version import __version__
 from tilewright.run.finding import Finding, verdict
-from tilewright.run.methods import methods, proves
+from tilewright.run.methods import is_method, proves
 from tilewright.run.result import Result
 from tilewright.run.summary import relative_gap
 
@@ -31,6 +31,7 @@ AUTHORS_WORD = (
     "interrupted",
     "versions",
     "confirmed_by",
+    "unverified",
     "bound_by",
     "the trace before its end",
 )
@@ -89,7 +90,7 @@ def method(result: Result, own: Bound) -> Finding:
         The room's own bound.
     """
     named = result.method
-    if named not in methods(result.room):
+    if not is_method(result.room, named):
         return Finding("method", "refuted", f"{named!r} is no method of the room {result.room}")
     able = named == "auto" or proves(result.room, named)
     if result.status == "infeasible" and own.impossible is None and not able:
@@ -108,7 +109,7 @@ def bound_by(result: Result, own: Bound) -> Finding:
         return Finding("bound_by", "told", "the file does not say what proves the bound")
     if by == str(own):
         return verdict("bound_by", bound <= own.value, f"the {own} is {own.value}, claimed {bound}")
-    if by in methods(result.room):
+    if is_method(result.room, by):
         if not proves(result.room, by):
             return Finding("bound_by", "refuted", f"{by} is a heuristic and proves nothing")
         fits = result.method in ("auto", by)
@@ -125,7 +126,7 @@ def confirmed_by(result: Result) -> list[Finding]:
     claimant = result.bound_by if result.status == "optimal" else result.method
     right = (
         result.status in ("optimal", "infeasible")
-        and by in methods(result.room)
+        and is_method(result.room, by)
         and proves(result.room, by)
         and by != claimant
     )

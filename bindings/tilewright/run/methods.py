@@ -44,22 +44,58 @@ def check_method(room: str, method: str) -> None:
             raise UnknownNameError("method", method, methods(room))
         return
     name, solver = method.split("@", 1)
-    suited = suited_solvers(catalogue.model(room, name))
-    if solver not in suited:
-        raise UnknownNameError(f"solver for the model {name}", solver, suited)
+    formulation = catalogue.model(room, name)
+    if not _takes(solver, formulation):
+        raise UnknownNameError(f"solver for the model {name}", solver, suited_solvers(formulation))
+
+
+def _takes(solver: str, formulation: Path) -> bool:
+    """Whether a solver, installed or not, takes a formulation."""
+    if catalogue.solves_itself(formulation):
+        return False
+    try:
+        driver = drivers.find(solver)
+    except UnknownNameError:
+        return False
+    # A driver that does not say what it takes is told so when it is loaded.
+    return driver.suffix in (formulation.suffix, "")
 
 
 def suited_solvers(formulation: Path) -> list[str]:
-    """Names of the solvers that take a formulation; none takes one that solves itself."""
-    if catalogue.solves_itself(formulation):
-        return []
-    return [driver.name for driver in drivers.DRIVERS if driver.suffix == formulation.suffix]
+    """Names of the solvers that take a formulation; none takes one that solves itself.
+
+    ``minizinc:SOLVER`` and ``pyomo:SOLVER`` stand for all that MiniZinc and Pyomo know.
+    """
+    return [] if catalogue.solves_itself(formulation) else drivers.names(formulation.suffix)
+
+
+def is_method(room: str, method: str) -> bool:
+    """Whether there is such a method, as far as can be told without its solver."""
+    try:
+        check_method(room, method)
+    except UnknownNameError:
+        return False
+    return True
+
+
+def is_tested(method: str) -> bool:
+    """Whether a method's proofs are ours to answer for, not the word of a solver that nobody tests."""
+    _, at, solver = method.partition("@")
+    if not at:
+        return True
+    try:
+        return drivers.find(solver).tested
+    except UnknownNameError:
+        return False
 
 
 def methods(room: str) -> list[str]:
-    """Every method of a room, as `solve` takes them."""
+    """Every method of a room, as `solve` takes them, but for solvers that MiniZinc and Pyomo know."""
     formulations = [
-        f"{path.stem}@{solver}" for path in catalogue.models(room) for solver in suited_solvers(path)
+        f"{path.stem}@{driver.name}"
+        for driver in drivers.known()
+        for path in catalogue.models(room)
+        if driver.suffix == path.suffix and not catalogue.solves_itself(path)
     ]
     return ["auto", *catalogue.heuristics(room), *catalogue.exact_methods(room), *formulations]
 
@@ -161,7 +197,7 @@ def _run_on_part(method: str, problem: Any, context: RunContext, listener: Liste
     if method == CONSTRUCT:
         return _construct(room, problem, context, listener)
     if "@" in method:
-        name, solver = method.split("@")
+        name, solver = method.split("@", 1)
         driver = drivers.load(solver)
         listener.on_versions(driver.versions())
         formulation = catalogue.formulation(room, name)

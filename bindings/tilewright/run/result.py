@@ -18,7 +18,7 @@ from tilewright.core.room import Rows, room_of
 from tilewright.core.version import __version__
 from tilewright.run import json_file
 from tilewright.run.instance import Instance
-from tilewright.run.methods import methods
+from tilewright.run.methods import is_method
 from tilewright.run.summary import csv_text, flat, gap_shown, html, shown, text
 from tilewright.spec.errors import InputError
 
@@ -61,6 +61,8 @@ class Result:
         form's, and there is no report.
     confirmed_by
         A second method that proved the same, where the claim rests on a method's proof.
+    unverified
+        What a solver claims that nobody tests, and that no other method has proven; it counts for nothing.
     problem
         What the answer is to. Files do not hold it: a result that is read has it from `of`.
     """
@@ -86,6 +88,7 @@ class Result:
     versions: dict[str, str] = field(default_factory=dict)
     simulated: bool = True
     confirmed_by: str | None = None
+    unverified: str | None = None
     minimise: str | None = None
     unit: str | None = None
     problem: Any = field(default=None, repr=False, compare=False)
@@ -139,6 +142,8 @@ class Result:
             rows.append(("grounds", self.grounds))
         if self.confirmed_by is not None:
             rows.append(("confirmed by", self.confirmed_by))
+        if self.unverified is not None:
+            rows.append(("unverified", self.unverified))
         rows += [("failure", message) for message in self.failures]
         rows.append(("time", f"{self.seconds:.1f} s"))
         return rows
@@ -160,7 +165,7 @@ class Result:
         """Say what proves the bound: a method, or a bound with its parameters."""
         if self.bound_by is None:
             return ""
-        return f"   {'proven by' if self.bound_by in methods(self.room) else 'from the'} {self.bound_by}"
+        return f"   {'proven by' if is_method(self.room, self.bound_by) else 'from the'} {self.bound_by}"
 
     def records(self) -> list[dict[str, Any]]:
         """Return a flat dictionary of numbers for each layer, stage, group or point of a front.
@@ -343,6 +348,7 @@ _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "versions": (lambda v: isinstance(v, dict) and all(map(_is_text, v.values())), "an object of texts"),
     "simulated": (lambda v: isinstance(v, bool), "true or false"),
     "confirmed_by": (_or_null(_is_name), f"{_NAME}, or null"),
+    "unverified": (_or_null(_is_text), "a text, or null"),
     "minimise": (_is_name, _NAME),
     "unit": (_is_name, _NAME),
 }

@@ -658,6 +658,8 @@ class Result(Table):
     """Whether the objective is the simulator's; else it is the closed form's, and there is no report."""
     confirmed_by: str | None = None
     """A second method that proved the same."""
+    unverified: str | None = None
+    """What a solver claims that nobody tests, and that no other method has proven."""
 
 
 class Failed(Table):

@@ -12,7 +12,7 @@ from tilewright import drivers
 from tilewright.core import catalogue
 from tilewright.core.locations import OWN
 from tilewright.core.room import room_of
-from tilewright.run.methods import suited_solvers
+from tilewright.run.methods import is_tested, suited_solvers
 
 LEAST_SECONDS = 0.5
 """A second method gets this time at least: enough for what keeps its deadline in this process."""
@@ -28,8 +28,8 @@ def routes(problem: Any, but: str | None = None) -> list[str]:
     """Return the methods that may prove a claim about a problem, in the order of their expected speed.
 
     They are the room's exact search, if it takes the problem, and then the formulations, those on HiGHS
-    first. Formulations of the user's own confirm nothing. Whether a formulation takes the problem shows when
-    a worker runs it: looking at it here would import its solver.
+    first. Formulations and drivers of the user's own confirm nothing. Whether a formulation takes the problem
+    shows when a worker runs it: looking at it here would import its solver.
 
     Parameters
     ----------
@@ -55,7 +55,8 @@ def asked(problem: Any, claimant: str, infeasible: bool, took: float, left: floa
 
     That nothing is feasible is always put to a second method, since there is no plan to look at. An optimum
     is where it does not rest on the room's own exact search, and for a quarter of the time that it took: a
-    solve of milliseconds starts no process for it.
+    solve of milliseconds starts no process for it. What a solver claims that nobody tests is always put to a
+    second method, too: it counts for nothing without.
 
     Parameters
     ----------
@@ -70,7 +71,7 @@ def asked(problem: Any, claimant: str, infeasible: bool, took: float, left: floa
     if left < LEAST_SECONDS or (claimant in catalogue.exact_methods(room) and not infeasible):
         return []
     others = routes(problem, claimant)
-    if infeasible:
+    if infeasible or not is_tested(claimant):
         return [(other, min(left, max(INFEASIBLE_SECONDS, took))) for other in others]
     seconds = min(left, max(LEAST_SECONDS, SHARE * took))
     quick = SHARE * took < LEAST_SECONDS

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,15 @@ from tilewright.core.portfolio import Portfolio
 from tilewright.core.room import Room, room_of, unit_of
 from tilewright.run import compiling, second_route
 from tilewright.run.instance import Instance, digest, read
-from tilewright.run.methods import Listener, PartInHand, check_method, proves, run_method, takes_start
+from tilewright.run.methods import (
+    Listener,
+    PartInHand,
+    check_method,
+    is_tested,
+    proves,
+    run_method,
+    takes_start,
+)
 from tilewright.run.result import Result, versions
 from tilewright.run.shares import Share, alike, shares, successors
 from tilewright.run.summary import relative_gap
@@ -69,6 +77,22 @@ class _Enough(Exception):
     """What was begun has had its time and found a plan."""
 
 
+@dataclass(frozen=True)
+class Claim:
+    """What a method says that it has proven.
+
+    Attributes
+    ----------
+    by
+        The method.
+    bound
+        Of the objective of every plan, None if it says that there is no plan.
+    """
+
+    by: str
+    bound: int | None
+
+
 class Incumbent:
     """The best valid plan and the best bound so far, with their history."""
 
@@ -84,6 +108,7 @@ class Incumbent:
         self.violation: str | None = None
         self.infeasible = False
         self.infeasible_by: str | None = None
+        self.word: Claim | None = None
         self.trace: list[tuple[float, int | None, int | None]] = []
 
     def offer(self, plan: Any, *, proven: bool = False) -> None:
@@ -106,11 +131,46 @@ class Incumbent:
         elif proven and objective == self.objective:
             self.plan = plan  # methods that prove choose among the best
 
+    def claim(self, bound: int | None, by: str) -> None:
+        """Take the word of a solver that nobody tests: it counts once it is confirmed."""
+        if self.word is None or bound is None or (self.word.bound is not None and bound > self.word.bound):
+            self.word = Claim(by, bound)
+            self._contradicted()
+
+    def _contradicted(self) -> None:
+        word = self.word
+        if (
+            word is not None
+            and self.objective is not None
+            and (word.bound is None or word.bound > self.objective)
+        ):
+            said = "the problem infeasible" if word.bound is None else f"{word.bound} a bound"
+            raise Disagreement(f"{word.by} calls {said}, but there is a valid plan of {self.objective}")
+
     def raise_bound(self, bound: int, by: str, grounds: str | None = None) -> None:
         """Take a proven bound if it is better."""
         if self.bound is None or bound > self.bound:
             self.bound, self.bound_by, self.grounds = bound, by, grounds
             self._note()
+
+    def believe(self, claim: Claim) -> None:
+        """Take a claim that is confirmed for a proof."""
+        if claim.bound is None:
+            self.infeasible, self.infeasible_by = True, claim.by
+        else:
+            self.raise_bound(claim.bound, claim.by)
+
+    def unverified(self) -> str | None:
+        """Say what a solver claims beyond what is proven, or None."""
+        word = self.word
+        if word is None or self.infeasible:
+            return None
+        if word.bound is None:
+            return f"{word.by} claims that nothing is feasible; no second method has proven it"
+        if self.bound is not None and self.bound >= word.bound:
+            return None
+        what = "that this is optimal" if word.bound == self.objective else f"a bound of {word.bound}"
+        return f"{word.by} claims {what}; no second method has proven it"
 
     @property
     def closed(self) -> bool:
@@ -125,6 +185,7 @@ class Incumbent:
     def _note(self) -> None:
         if self.objective is not None and self.bound is not None and self.bound > self.objective:
             raise Disagreement(f"bound {self.bound} ({self.bound_by}) above a valid plan of {self.objective}")
+        self._contradicted()
         self.trace.append((round(time.monotonic() - self.started, 3), self.objective, self.bound))
 
 
@@ -452,7 +513,7 @@ class _Run:
             bound=self.incumbent.bound,
             part_bounds=self.part_bounds,
             on_plan=lambda plan: self.incumbent.offer(plan, proven=proven),
-            on_bound=lambda bound, grounds=None: self.incumbent.raise_bound(bound, method, grounds),
+            on_bound=lambda bound, grounds=None: self._proved(method, bound, grounds),
         )
 
     def _on_event(self, job: dict[str, Any], event: dict[str, Any]) -> bool:
@@ -463,7 +524,7 @@ class _Run:
             plan = self.room.plan_type.from_json(event["plan"])
             incumbent.offer(plan, proven=proves(self.room.name, method))
         elif kind == "bound":
-            incumbent.raise_bound(event["bound"], method, event["grounds"])
+            self._proved(method, event["bound"], event["grounds"])
         elif kind == "part":
             self._tell_part(method, PartInHand(**{name: event[name] for name in event if name != "event"}))
         elif kind == "started":
@@ -496,11 +557,21 @@ class _Run:
         self.versions |= outcome.versions
         self.warm_start = outcome.warm_start or self.warm_start
         if outcome.bound is not None:
-            self.incumbent.raise_bound(outcome.bound, method)
+            self._proved(method, outcome.bound)
         if outcome.status == "infeasible":
             if self.incumbent.plan is not None:
                 raise Disagreement(f"{method} calls a problem infeasible that has a valid plan")
-            self.incumbent.infeasible, self.incumbent.infeasible_by = True, method
+            if is_tested(method):
+                self.incumbent.infeasible, self.incumbent.infeasible_by = True, method
+            else:
+                self.incumbent.claim(None, method)
+
+    def _proved(self, method: str, bound: int, grounds: str | None = None) -> None:
+        """Take a bound, or the claim of one."""
+        if is_tested(method):
+            self.incumbent.raise_bound(bound, method, grounds)
+        else:
+            self.incumbent.claim(bound, method)
 
     def _look_for_stop(self) -> None:
         if self.stop is not None and self.stop.is_set():
@@ -573,16 +644,12 @@ def _confirm(run: _Run, method: str | Method, own: Bound) -> None:
         If that finds a plan which the claim denies.
     """
     incumbent = run.incumbent
-    if incumbent.optimal and incumbent.bound_by != str(own):
-        claimant = incumbent.bound_by
-    elif incumbent.infeasible and own.impossible is None:
-        claimant = incumbent.infeasible_by
-    else:
+    claim = _claim(incumbent, method if isinstance(method, str) else _name(method), own)
+    if claim is None:
         return
-    claimant = claimant or (method if isinstance(method, str) else _name(method))
     now = time.monotonic()
     took, left = now - incumbent.started, run.deadline - now
-    asked = second_route.asked(incumbent.problem, claimant, incumbent.infeasible, took, left)
+    asked = second_route.asked(incumbent.problem, claim.by, claim.bound is None, took, left)
     for other, seconds in asked:
         run.compile([other])
         found = Incumbent(run.room, incumbent.problem, time.monotonic(), None)
@@ -592,26 +659,37 @@ def _confirm(run: _Run, method: str | Method, own: Bound) -> None:
         try:
             again.phase([other], incumbent.plan)
         except Disagreement as error:  # its own fault: only a valid plan speaks against the claim
-            run.failures.append(f"{other}, asked to confirm {claimant}: {error}")
+            run.failures.append(f"{other}, asked to confirm {claim.by}: {error}")
             continue
         except TilewrightError:
             continue  # its solver is not installed, or it does not take the problem
-        if _confirmed(incumbent, claimant, found, other):
+        if _confirmed(claim, found, other):
             run.confirmed_by = other
+            incumbent.believe(claim)
         return
 
 
-def _confirmed(claim: Incumbent, claimant: str, found: Incumbent, other: str) -> bool:
+def _claim(incumbent: Incumbent, method: str, own: Bound) -> Claim | None:
+    """Return the claim that ends a run and rests on one method's proof, or on a solver's word; or None."""
+    if incumbent.optimal:
+        by_itself = incumbent.bound_by == str(own)
+        return None if by_itself else Claim(incumbent.bound_by or method, incumbent.bound)
+    if incumbent.infeasible:
+        return None if own.impossible is not None else Claim(incumbent.infeasible_by or method, None)
+    word = incumbent.word
+    ends = word is not None and (word.bound is None or word.bound == incumbent.objective)
+    return word if ends else None
+
+
+def _confirmed(claim: Claim, found: Incumbent, other: str) -> bool:
     """Whether what another method has found proves a claim, too; raises if it has a plan that refutes it."""
     plan = f"{other} finds a plan of {found.objective}"
-    if claim.infeasible:
-        if found.objective is not None:
-            raise Disagreement(f"{claimant} calls the problem infeasible, {plan}")
-        return found.infeasible
     if claim.bound is None:
-        return False
+        if found.objective is not None:
+            raise Disagreement(f"{claim.by} calls the problem infeasible, {plan}")
+        return found.infeasible
     if found.objective is not None and found.objective < claim.bound:
-        raise Disagreement(f"{claimant} proves a bound of {claim.bound}, {plan}")
+        raise Disagreement(f"{claim.by} proves a bound of {claim.bound}, {plan}")
     return found.bound is not None and found.bound >= claim.bound
 
 
@@ -680,6 +758,7 @@ def _judge(run: _Run, name: str, method: str, interrupted: bool, until: float) -
         trace=incumbent.trace,
         versions=versions(run.versions),
         confirmed_by=run.confirmed_by,
+        unverified=incumbent.unverified(),
         minimise=problem.minimise,
         unit=unit_of(problem),
         problem=problem,

@@ -210,6 +210,7 @@ def _state(room: str, method: str) -> object:
         for folder in catalogue.folders(kind, room)
         for path in sorted(folder.iterdir())
     ]
+    files += drivers.files()
     modified = [(str(path), path.stat().st_mtime_ns) for path in files]
     return os.getcwd(), dict(os.environ), _solver(method), modified
 

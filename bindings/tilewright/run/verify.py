@@ -14,7 +14,7 @@ from tilewright.core.room import Room
 from tilewright.run import claims, compiling, consistency
 from tilewright.run.finding import Finding, exit_status, verdict
 from tilewright.run.instance import Instance
-from tilewright.run.methods import methods
+from tilewright.run.methods import is_method
 from tilewright.run.result import Result
 from tilewright.simulator import MAX_NUMERIC_ELEMENTS, Report
 from tilewright.spec.errors import InputError, OutOfTimeError
@@ -145,7 +145,11 @@ class _Executed:
         self.room: Room[Any, Any] = catalogue.room(instance.room)
         self.instance, self.problem, self.result, self.clock = instance, instance.problem, result, clock
         # A bound of a method's is to be proven after the plan.
-        self.share = NUMERIC_SHARE if result.bound_by in methods(instance.room) else 1.0
+        self.share = (
+            NUMERIC_SHARE
+            if result.bound_by is not None and is_method(instance.room, result.bound_by)
+            else 1.0
+        )
 
     def findings(self, numeric: bool) -> list[Finding]:
         """Return what was found of the plan, the first on whether it is valid."""

@@ -66,6 +66,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str] | None]]] = {
         },
     ),
     "emit": ([["INSTANCE", "RESULT"]], {"-o": ["OUT"]}),
+    "export": ([["INSTANCE"]], {"-o": ["OUT"], "--with": ["lives", "ordered", "tiles", "nothing"]}),
     "import": (
         [["net.onnx"]],
         {
