@@ -38,10 +38,12 @@ if TYPE_CHECKING:
         Network,
         NpuMachine,
         Outcome,
+        Point,
         Report,
         Result,
         RunContext,
         SolverMissingError,
+        Sweep,
         TilewrightError,
         TilingPlan,
         TilingProblem,
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
         read,
         simulate,
         solve,
+        sweep,
     )
 
 __all__ = [
@@ -79,10 +82,12 @@ __all__ = [
     "Network",
     "NpuMachine",
     "Outcome",
+    "Point",
     "Report",
     "Result",
     "RunContext",
     "SolverMissingError",
+    "Sweep",
     "TilewrightError",
     "TilingPlan",
     "TilingProblem",
@@ -97,6 +102,7 @@ __all__ = [
     "read",
     "simulate",
     "solve",
+    "sweep",
 ]
 
 

@@ -25,13 +25,17 @@ from tilewright.grouping import Problem as GroupingProblem
 from tilewright.grouping.problem import GroupingMachine
 from tilewright.run import compare as _comparison
 from tilewright.run import methods as _methods
+from tilewright.run import sweep as _sweeping
 from tilewright.run import verify as _verify
 from tilewright.run.compare import Entry
+from tilewright.run.executors import executor_of as _executor_of
 from tilewright.run.finding import Finding
-from tilewright.run.instance import Instance
+from tilewright.run.instance import Instance, digest
 from tilewright.run.instance import read as _read
+from tilewright.run.journal import opened as _journal
 from tilewright.run.result import Result
 from tilewright.run.solve import solve
+from tilewright.run.sweep import Point, Sweep
 from tilewright.simulator import Report
 from tilewright.spec.errors import (
     Disagreement,
@@ -72,10 +76,12 @@ __all__ = [
     "Network",
     "NpuMachine",
     "Outcome",
+    "Point",
     "Report",
     "Result",
     "RunContext",
     "SolverMissingError",
+    "Sweep",
     "TilewrightError",
     "TilingPlan",
     "TilingProblem",
@@ -89,6 +95,7 @@ __all__ = [
     "read",
     "simulate",
     "solve",
+    "sweep",
 ]
 
 
@@ -203,6 +210,8 @@ def compare(
     seed: int = 0,
     on_entry: Callable[[Entry], None] | None = None,
     on_compile: Callable[[str], None] | None = None,
+    scheduler: str | None = None,
+    journal: str | Path | None = None,
 ) -> list[Entry]:
     """Solve instances with several methods under the same time limit.
 
@@ -221,6 +230,10 @@ def compare(
         Called when a run has ended.
     on_compile
         Called with a sentence before something is compiled, which comes first and counts for no run.
+    scheduler
+        Address of a Dask scheduler, or ``local:N``, where the runs are done instead, with a thread each.
+    journal
+        A file to which results are appended as they come. Runs that stand in it are not done again.
 
     Returns
     -------
@@ -228,16 +241,91 @@ def compare(
         Instance by instance, method by method: a result, or the error that stands for it.
     """
     found = [each if isinstance(each, Instance) else read(each) for each in instances]
-    return _comparison.compare(
-        _comparison.plan_runs(found, methods),
-        time_limit=time_limit,
-        jobs=jobs,
-        threads=max(1, (os.cpu_count() or 1) // jobs),
-        seed=seed,
-        on_entry=on_entry or (lambda _entry: None),
-        on_compile=on_compile,
-        stop=threading.Event(),
-    )
+    with _journal(journal) as kept:
+        return _comparison.compare(
+            _comparison.plan_runs(found, methods),
+            time_limit=time_limit,
+            jobs=jobs,
+            threads=1 if scheduler else max(1, (os.cpu_count() or 1) // jobs),
+            seed=seed,
+            on_entry=on_entry or (lambda _entry: None),
+            on_compile=on_compile,
+            stop=threading.Event(),
+            executor=_executor_of(scheduler, 1) if scheduler else None,
+            journal=kept,
+        )
+
+
+def sweep(
+    problem: Any,
+    axes: Mapping[str, Iterable[Any]] | None = None,
+    *,
+    points: Sequence[Mapping[str, Any]] | None = None,
+    method: str = "auto",
+    time_limit: float = 60.0,
+    jobs: int = 1,
+    threads: int = 1,
+    seed: int = 0,
+    journal: str | Path | None = None,
+    scheduler: str | None = None,
+    on_point: Callable[[Point], None] | None = None,
+    on_compile: Callable[[str], None] | None = None,
+) -> Sweep:
+    """Solve a problem at many values of its fields.
+
+    Parameters
+    ----------
+    problem : str, Path, Instance, Problem
+        What to change: a bundled instance's name, an instance file, or what has been read or built.
+    axes
+        Values of fields by dotted paths, as ``{"machine.memory_bytes": [65536, 131072]}``: all combinations.
+    points
+        Points one by one, as ``[{"machine.memory_bytes": 65536}]``; each with all combinations of `axes`.
+    method
+        As in `solve`, by name.
+    time_limit, threads, seed
+        Of each point.
+    jobs
+        Points at a time, each in a process of its own where they are several.
+    journal
+        A file to which results are appended as they come. Points that stand in it are not solved again.
+    scheduler
+        Address of a Dask scheduler, or ``local:N``, where the points are solved instead.
+    on_point
+        Called when a point has been solved or refused.
+    on_compile
+        Called with a sentence before something is compiled.
+
+    Returns
+    -------
+    Sweep
+        Its points stand in the order asked for. Values that are no problem, as of a machine that is too
+        small, are points without a result, too.
+    """
+    from tilewright.importing.assembly import Changes, assembling, varying  # for start-up time
+
+    if isinstance(problem, str | Path):
+        make = assembling(problem, Changes())
+        name = Path(problem).stem
+    else:
+        given = _problem(problem)
+        room = room_of(given).name
+        name = problem.name if isinstance(problem, Instance) else "unnamed"
+        make = varying(Instance(room, name, "", given, digest(room, given)))
+    with _journal(journal) as kept:
+        return _sweeping.sweep(
+            make,
+            _sweeping.product(axes or {}, [dict(point) for point in points or ({},)]),
+            method,
+            _executor_of(scheduler, jobs, on_compile),
+            name=name,
+            time_limit=time_limit,
+            threads=threads,
+            seed=seed,
+            journal=kept,
+            on_point=on_point or (lambda _point: None),
+            on_compile=on_compile,
+        )
 
 
 def emit(problem: Any, plan: Any) -> str:

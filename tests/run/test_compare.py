@@ -87,7 +87,7 @@ def test_plans_are_not_replaced_by_none(
     def interrupted(*_: object, **__: object) -> None:
         raise tw.TilewrightError("interrupted before it began")
 
-    monkeypatch.setattr("tilewright.run.compare.solve", interrupted)
+    monkeypatch.setattr("tilewright.run.tasks.solve", interrupted)
     again = tilewright("compare", GROUPING, "--with", "zigzag", "-o", name)
     assert again.returncode == 1
     assert f"kept: {name}" in again.stdout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,8 +14,11 @@ from tilewright.core.context import MAX_SECONDS
 from tilewright.spec.errors import InputError
 
 if TYPE_CHECKING:
+    from tilewright.importing.assembly import Changes
     from tilewright.run.instance import Instance
     from tilewright.run.result import Result
+
+Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 STARTED = time.monotonic()
 """When this process began to be a command: time limits count from here."""
@@ -67,6 +70,19 @@ SIZES = click.option(
 ALLOW_UNKNOWN = click.option(
     "--allow-unknown", is_flag=True, help="ONNX: keep whatever no layer does as opaque layers."
 )
+SCHEDULER = click.option(
+    "--scheduler",
+    default=None,
+    metavar="ADDRESS",
+    help="Work on a Dask cluster: tcp://HOST:8786, or local:N for N processes here. [tilewright[cluster]]",
+)
+JOURNAL = click.option(
+    "--journal",
+    type=click.Path(),
+    default=None,
+    metavar="FILE",
+    help="Append results as they come; what stands there is not done again.",
+)
 CHANGES = (
     click.option(
         "--machine",
@@ -96,15 +112,24 @@ CHANGES = (
 
 def on_instances(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of `CHANGES`; it gets them as `opened` takes them, as `changes`."""
+    return with_changes(CHANGES)(command)
 
-    @functools.wraps(command)
-    def changing(*args: Any, **given: Any) -> None:
-        names = ("machine", "room", "minimise", "values", "sizes", "allow_unknown")
-        command(*args, changes={name: given.pop(name) for name in names}, **given)
 
-    for option in reversed(CHANGES):
-        changing = option(changing)
-    return changing
+def with_changes(options: Sequence[Callable[..., Any]]) -> Decorator:
+    """Give a command options like those of `CHANGES`, some of which may be written in another way."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def changing(*args: Any, **given: Any) -> None:
+            names = ("machine", "room", "minimise", "values", "sizes", "allow_unknown")
+            command(*args, changes={name: given.pop(name) for name in names}, **given)
+
+        decorated: Callable[..., None] = changing
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
 
 
 def opened(instance: str, changes: Mapping[str, Any]) -> Instance:
@@ -113,17 +138,23 @@ def opened(instance: str, changes: Mapping[str, Any]) -> Instance:
         from tilewright.run.instance import read
 
         return read(instance)
-    from tilewright.importing.assembly import Changes, assembled, changed  # for start-up time
+    from tilewright.importing.assembly import assembled, changed  # for start-up time
 
-    asked = Changes(
+    return assembled(instance, asked(changes, tuple(map(changed, changes["values"]))))
+
+
+def asked(changes: Mapping[str, Any], values: tuple[tuple[str, Any], ...] = ()) -> Changes:
+    """Return what the options of `CHANGES` ask for, with values that have been read."""
+    from tilewright.importing.assembly import Changes  # for start-up time
+
+    return Changes(
         machine=changes["machine"],
         room=changes["room"],
         minimise=tuple(changes["minimise"].split(",")) if changes["minimise"] else (),
-        values=tuple(map(changed, changes["values"])),
+        values=values,
         sizes=dict(changes["sizes"]),
         allow_unknown=changes["allow_unknown"],
     )
-    return assembled(instance, asked)
 
 
 def read_both(instance: str, changes: Mapping[str, Any], result: str) -> tuple[Instance, Result]:

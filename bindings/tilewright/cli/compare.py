@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilewright.cli.arguments import SECONDS, on_instances, opened
+from tilewright.cli.arguments import JOURNAL, SCHEDULER, SECONDS, on_instances, opened
 from tilewright.cli.outputs import Saving, check_outputs, is_table, note, note_compiling, printing
 from tilewright.cli.tables import print_table
 from tilewright.spec.errors import SolverMissingError
@@ -50,6 +50,8 @@ EXIT_FOUND_NOTHING = 1
 @click.option(
     "--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the comparison: .png, .svg or .pdf."
 )
+@SCHEDULER
+@JOURNAL
 @on_instances
 @click.option("--json", "as_json", is_flag=True, help="Print all results as JSON and nothing else.")
 def compare(
@@ -60,26 +62,34 @@ def compare(
     seed: int,
     outputs: tuple[str, ...],
     plot: str | None,
+    scheduler: str | None,
+    journal: str | None,
     as_json: bool,
     changes: Mapping[str, Any],
 ) -> None:
     """Compare methods on INSTANCES under the same time limit, with cores / jobs threads each."""
     from tilewright.run import compare as comparing
+    from tilewright.run.executors import executor_of
+    from tilewright.run.journal import opened as opened_journal
 
     problems = [opened(name, changes) for name in instances]
     named = None if methods is None else [name.strip() for name in methods.split(",")]
     runs = comparing.plan_runs(problems, named, lambda name, error: note(f"{name}: {error}"))
     check_outputs(outputs, plot, inputs=[path for problem in problems for path in problem.files])
-    entries = comparing.compare(
-        runs,
-        time_limit=time_limit,
-        jobs=jobs,
-        threads=max(1, (os.cpu_count() or 1) // jobs),
-        seed=seed,
-        on_entry=lambda entry: note(f"{entry.instance} {entry.method}: done"),
-        stop=threading.Event(),
-        on_compile=note_compiling,
-    )
+    executor = executor_of(scheduler, 1) if scheduler is not None else None
+    with opened_journal(journal) as kept_results:
+        entries = comparing.compare(
+            runs,
+            time_limit=time_limit,
+            jobs=jobs,
+            threads=1 if scheduler is not None else max(1, (os.cpu_count() or 1) // jobs),
+            seed=seed,
+            on_entry=lambda entry: note(f"{entry.instance} {entry.method}: done"),
+            stop=threading.Event(),
+            on_compile=note_compiling,
+            executor=executor,
+            journal=kept_results,
+        )
     rows = [_entry_json(entry) for entry in entries]
     kept = [path for path in outputs if _holds_more(path, rows)]
     saving = _save(rows, [path for path in outputs if path not in kept], plot)

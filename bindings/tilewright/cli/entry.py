@@ -25,6 +25,7 @@ from tilewright.cli.report import report
 from tilewright.cli.reproduce import reproduce
 from tilewright.cli.simulate import simulate
 from tilewright.cli.solve import solve
+from tilewright.cli.sweep import sweep
 from tilewright.core.failures import DEBUG, debugging
 from tilewright.core.files import reason
 from tilewright.core.locations import unusable
@@ -93,5 +94,18 @@ def commands() -> None:
         note(f"tilewright: TILEWRIGHT_PATH names {Path(entry)}, which {why}")
 
 
-for command in (solve, compare, check, simulate, emit, export, report, import_, list_, reproduce, doctor):
+for command in (
+    solve,
+    compare,
+    sweep,
+    check,
+    simulate,
+    emit,
+    export,
+    report,
+    import_,
+    list_,
+    reproduce,
+    doctor,
+):
     commands.add_command(debug(command))

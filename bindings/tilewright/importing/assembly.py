@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tilewright.core import catalogue
 from tilewright.importing.files import machine_file, network_table
-from tilewright.run.instance import Instance, located, parse, tables
+from tilewright.run.instance import Instance, build, digest, located, parse, tables
 from tilewright.run.machines import room_of_machine, rooms_of_networks
 from tilewright.spec.coarsening import coarse
 from tilewright.spec.errors import InputError, did_you_mean
@@ -52,19 +53,53 @@ def assembled(path: str | Path, changes: Changes) -> Instance:
     InputError
         For anything that is wrong with a file, a change, or what comes out.
     """
+    return assembling(path, changes)({})
+
+
+def assembling(path: str | Path, changes: Changes) -> Callable[[Mapping[str, Any]], Instance]:
+    """Read as `assembled` does, and return what makes an instance with other values of more fields.
+
+    Files are read once. The function, too, raises InputError.
+    """
     path = located(Path(path), catalogue.instances("networks") if changes.machine is not None else [])
+
+    def in_file(error: InputError) -> InputError:
+        return error if error.file else error.in_file(str(path))
+
     try:
-        table, files = _base(path, changes)
-        for key, value in changes.values:
-            _set(table, key, value)
-        if changes.minimise:
-            objective = table.setdefault("objective", {})
-            objective["minimise"] = (
-                changes.minimise[0] if len(changes.minimise) == 1 else list(changes.minimise)
-            )
-        return parse(table, path, files)
+        base, files = _base(path, changes)
     except InputError as error:
-        raise (error if error.file else error.in_file(str(path))) from None
+        raise in_file(error) from None
+
+    def make(values: Mapping[str, Any]) -> Instance:
+        table = copy.deepcopy(base)
+        try:
+            for key, value in (*changes.values, *values.items()):
+                _set(table, key, value)
+            if changes.minimise:
+                objective = table.setdefault("objective", {})
+                objective["minimise"] = (
+                    changes.minimise[0] if len(changes.minimise) == 1 else list(changes.minimise)
+                )
+            return parse(table, path, files)
+        except InputError as error:
+            raise in_file(error) from None
+
+    return make
+
+
+def varying(instance: Instance) -> Callable[[Mapping[str, Any]], Instance]:
+    """Return what makes an instance like one that has been read or built, with other values of fields."""
+    base = instance.problem.model_dump(mode="json", exclude_unset=True)
+
+    def make(values: Mapping[str, Any]) -> Instance:
+        table = copy.deepcopy(base)
+        for key, value in values.items():
+            _set(table, key, value)
+        problem = build(instance.room, table)
+        return replace(instance, problem=problem, sha256=digest(instance.room, problem))
+
+    return make
 
 
 def _base(path: Path, changes: Changes) -> tuple[Table, list[Path]]:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 
 from tilewright.core import catalogue
-from tilewright.core.context import CONSTRUCT
-from tilewright.core.kernel_cache import Unit
 from tilewright.run import compiling
+from tilewright.run.executors import Threads
 from tilewright.run.instance import Instance
-from tilewright.run.methods import check_method, takes_start
+from tilewright.run.journal import Journal
+from tilewright.run.methods import check_method
 from tilewright.run.methods import methods as all_methods
 from tilewright.run.result import Result
-from tilewright.run.solve import solve
+from tilewright.run.tasks import Answer, Executor, Task, compiled, perform_all
 from tilewright.spec.errors import SolverMissingError, TilewrightError, UnknownNameError
 
 
@@ -141,6 +140,8 @@ def compare(
     on_entry: Callable[[Entry], None],
     stop: threading.Event,
     on_compile: compiling.Tell | None = None,
+    executor: Executor | None = None,
+    journal: Journal | None = None,
 ) -> list[Entry]:
     """Solve instances with methods; entries come in the order of the runs, whatever ends first.
 
@@ -160,47 +161,24 @@ def compare(
         Ends running solves with their best plan and skips those that have not begun.
     on_compile
         Called with a sentence before something is compiled.
+    executor
+        Where the runs are done; by default here, `jobs` at a time.
+    journal
+        Where results are kept as they come, and those of runs that need not be done again are found.
     """
-    needed = [unit for instance, method in runs for unit in _compiled(instance, method)]
-    compiling.ensure(list(dict.fromkeys(needed)), on_compile)
-    entries: dict[int, Entry] = {}
+    tasks = [Task(instance, method, time_limit, threads, seed) for instance, method in runs]
+    if executor is None:
+        compiling.ensure(list(dict.fromkeys(unit for task in tasks for unit in compiled(task))), on_compile)
+        executor = Threads(jobs, on_compile)
 
-    def work(instance: Instance, method: str) -> Entry:
-        if stop.is_set():
-            return Entry(
-                instance.name, method, None, TilewrightError("interrupted before it began"), instance.room
-            )
-        try:
-            result = solve(
-                instance,
-                method,
-                time_limit=time_limit,
-                threads=threads,
-                seed=seed,
-                stop=stop,
-                on_compile=on_compile,
-            )
-        except TilewrightError as error:
-            return Entry(instance.name, method, None, error, instance.room)
-        return Entry(instance.name, method, result, room=instance.room)
+    def entry(task: Task, answer: Answer) -> Entry:
+        return Entry(task.instance.name, task.method, answer.result, answer.error, task.instance.room)
 
-    with ThreadPoolExecutor(max_workers=jobs) as pool:
-        futures = {pool.submit(work, *run): number for number, run in enumerate(runs)}
-        try:
-            for future in as_completed(futures):
-                entries[futures[future]] = future.result()
-                on_entry(entries[futures[future]])
-        except KeyboardInterrupt:
-            stop.set()
-            for future, number in futures.items():
-                entries[number] = future.result()
-    return [entries[number] for number in range(len(runs))]
-
-
-def _compiled(instance: Instance, method: str) -> list[Unit]:
-    """Return what a run uses compiled, and what its start does."""
-    room = catalogue.room(instance.room)
-    if method == "auto":
-        return compiling.units(room.name, room.portfolio(instance.problem).methods, instance.problem)
-    start = [CONSTRUCT] if takes_start(room.name, method) else []
-    return compiling.units(room.name, [method, *start], instance.problem)
+    answers = perform_all(
+        tasks,
+        executor,
+        journal=journal,
+        stop=stop,
+        on_answer=lambda number, answer: on_entry(entry(tasks[number], answer)),
+    )
+    return list(map(entry, tasks, answers))

@@ -53,7 +53,7 @@ def load(path: Path, max_bytes: int, max_commas: int | None = None) -> dict[str,
     return data
 
 
-def refuse_depth(field: str, value: Any, file: str) -> None:
+def refuse_depth(field: str, value: Any, file: str | None) -> None:
     """Refuse what is nested so deeply that it cannot be compared or written again."""
     level, depth = [value], 0
     while level:

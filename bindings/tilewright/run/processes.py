@@ -7,13 +7,22 @@ cannot shed is the environment that they were started with. Each worker's tempor
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 from collections.abc import Iterator
 
 import psutil
 
+from tilewright.core.locations import PACKAGE
+
 SECONDS = 1.0
 """Seconds in which what was killed has ended."""
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a process that imports the package as this one has it."""
+    path = os.pathsep.join([str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "PYTHONPATH": path.strip(os.pathsep)}
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

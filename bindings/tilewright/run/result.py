@@ -250,8 +250,17 @@ class Result:
         InputError
             If the file is not a result of a known format.
         """
-        data = _load(Path(path), problem)
-        file = str(path)
+        return cls.from_json(_load(Path(path), problem), str(path))
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any], file: str | None = None) -> Result:
+        """Return what `to_json` has told, read as suspiciously as a file of that content.
+
+        Raises
+        ------
+        InputError
+            If it is not a result of a known format; names the file.
+        """
         if type(data.get("format")) is not int or data["format"] != FORMAT:
             raise InputError("format", data.get("format"), f"this version reads format {FORMAT}", file)
         known = {f.name: f for f in _stored()}

@@ -38,6 +38,7 @@ from tilewright.spec.errors import (
     SolverMissingError,
     TilewrightError,
     UnknownNameError,
+    of_status,
 )
 
 Progress = Callable[[float, int | None, int | None], None]
@@ -532,8 +533,7 @@ class _Run:
         elif kind == "failure":
             self.failures.append(event["message"])
         elif kind == "error":
-            families = {kind.exit_status: kind for kind in (SolverMissingError, Disagreement)}
-            self._take_error(method, families.get(event["exit_status"], TilewrightError)(event["message"]))
+            self._take_error(method, of_status(event["exit_status"], event["message"]))
         else:
             outcome = {name: event[name] for name in ("status", "bound", "warm_start", "versions")}
             self._take_outcome(method, Outcome(**outcome))

@@ -23,9 +23,8 @@ from typing import Any
 from tilewright import drivers
 from tilewright.core import catalogue
 from tilewright.core.kernel_cache import TEMPORARY
-from tilewright.core.locations import PACKAGE
 from tilewright.run import processes
-from tilewright.run.processes import kill_marked, resume_marked, suspend_marked
+from tilewright.run.processes import environment, kill_marked, resume_marked, suspend_marked
 from tilewright.run.turns import Turns
 
 Event = dict[str, Any]
@@ -50,18 +49,12 @@ class Worker:
         self._buffer = b""
         # Solvers leave files behind when they are killed.
         self._scratch = tempfile.TemporaryDirectory(prefix="tilewright-", ignore_cleanup_errors=True)
-        path = os.pathsep.join([str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")])
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tilewright.run.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={
-                **os.environ,
-                "PYTHONPATH": path.strip(os.pathsep),
-                "TMPDIR": self._scratch.name,
-                TEMPORARY: tempfile.gettempdir(),
-            },
+            env=environment() | {"TMPDIR": self._scratch.name, TEMPORARY: tempfile.gettempdir()},
             start_new_session=True,
         )
         assert (

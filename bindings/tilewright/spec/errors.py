@@ -129,3 +129,9 @@ class SolverBrokenError(SolverMissingError):
 
 class OutOfTimeError(Exception):
     """A deadline passed before there was an answer; never shown to a user."""
+
+
+def of_status(exit_status: int, message: str) -> TilewrightError:
+    """Return an error that another process has told, of the family that the command's exit status names."""
+    families = {kind.exit_status: kind for kind in (SolverMissingError, Disagreement)}
+    return families.get(exit_status, TilewrightError)(message)

@@ -1,0 +1,219 @@
+"""``tilewright sweep``."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilewright.cli.arguments import (
+    CHANGES,
+    JOURNAL,
+    SCHEDULER,
+    SECONDS,
+    SEED,
+    WITH_HELP,
+    asked,
+    with_changes,
+)
+from tilewright.cli.outputs import Saving, check_outputs, is_table, note, note_compiling, printing
+from tilewright.spec.errors import InputError, SolverMissingError
+
+if TYPE_CHECKING:
+    from tilewright.run.sweep import Point, Sweep
+
+MAX_BYTES = 100_000_000
+"""Largest file of points."""
+
+SECONDS_BETWEEN_LINES = 30.0
+"""Between two lines of progress where there is no terminal."""
+
+SWEPT = click.option(
+    "--set",
+    "values",
+    multiple=True,
+    metavar="FIELD=A,B,...,Z",
+    help="Values of a field: machine.memory_bytes=8K,16K,...,1M; given several times, all combinations.",
+)
+
+
+@click.command()
+@click.argument("instance")
+@click.option("--with", "method", default="auto", metavar="METHOD", help=f"[auto] {WITH_HELP}")
+@click.option("--points", type=click.Path(), default=None, metavar="FILE", help="Points from .csv or .json.")
+@click.option("--time-limit", type=SECONDS, default=60.0, metavar="S", help="Seconds for each point. [60]")
+@click.option(
+    "--jobs", type=click.IntRange(1, 256), default=None, metavar="N", help="Points at a time. [the cores]"
+)
+@click.option("--threads", type=click.IntRange(1, 256), default=1, metavar="N", help="Of each point. [1]")
+@click.option("--seed", type=SEED, default=0, metavar="N", help="[0]")
+@click.option(
+    "-o",
+    "--output",
+    "outputs",
+    type=click.Path(),
+    multiple=True,
+    metavar="FILE",
+    help="Write a line for each point as .csv, or all results as JSON; may be given several times.",
+)
+@click.option(
+    "--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the sweep: .png, .svg or .pdf."
+)
+@SCHEDULER
+@JOURNAL
+@with_changes([SWEPT if option is CHANGES[3] else option for option in CHANGES])
+@click.option("--json", "as_json", is_flag=True, help="Print all results as JSON and nothing else.")
+def sweep(
+    instance: str,
+    method: str,
+    points: str | None,
+    time_limit: float,
+    jobs: int | None,
+    threads: int,
+    seed: int,
+    outputs: tuple[str, ...],
+    plot: str | None,
+    scheduler: str | None,
+    journal: str | None,
+    as_json: bool,
+    changes: Mapping[str, Any],
+) -> None:
+    """Solve INSTANCE at many values of its fields.
+
+    With -o results are kept in a journal beside the first file as they come, so that the same command again
+    goes on where it was ended.
+    """
+    from tilewright.importing.assembly import assembling
+    from tilewright.run import sweep as sweeping
+    from tilewright.run.executors import executor_of
+    from tilewright.run.journal import opened as opened_journal
+
+    axes: dict[str, list[Any]] = {}
+    for text in changes["values"]:
+        field, values = sweeping.axis(text)
+        if field in axes:
+            raise InputError(f"--set {field}", text, "is given twice")
+        axes[field] = values
+    chosen = sweeping.product(axes, [{}] if points is None else _read_points(points))
+    make = assembling(instance, asked(changes))
+    inputs = [instance, *([points] if points is not None else [])]
+    journal = journal or (str(Path(outputs[0]).with_suffix(".journal")) if outputs else None)
+    check_outputs([*outputs, *([journal] if journal else [])], plot, inputs=inputs)
+    executor = executor_of(scheduler, jobs or os.cpu_count() or 1, note_compiling)
+    with opened_journal(journal) as kept, _Progress(len(chosen), enabled=not as_json) as progress:
+        found = sweeping.sweep(
+            make,
+            chosen,
+            method,
+            executor,
+            name=Path(instance).stem,
+            time_limit=time_limit,
+            threads=threads,
+            seed=seed,
+            journal=kept,
+            on_point=progress.take,
+            on_compile=note_compiling,
+        )
+    saving = _save(found, outputs, plot)
+    with printing():
+        click.echo(json.dumps(found.to_json(), allow_nan=False) if as_json else found.summary())
+        for path in () if as_json else saving.written:
+            click.echo(f"written: {path}")
+    saving.finish()
+    sys.exit(_exit_status(found))
+
+
+def _exit_status(found: Sweep) -> int:
+    """Return 0 if some point has a plan; else what is wrong with all of them."""
+    if any(point.result is not None and point.result.exit_status == 0 for point in found.points):
+        return 0
+    errors = [point.error for point in found.points if point.error is not None]
+    if len(errors) < len(found.points):
+        return 1
+    missing = any(isinstance(error, SolverMissingError) for error in errors)
+    return SolverMissingError.exit_status if missing else InputError.exit_status
+
+
+def _read_points(file: str) -> list[dict[str, Any]]:
+    """Read a list of points: a CSV file with the fields in its first line, or a JSON list of objects."""
+    from tilewright.core.files import read_text
+    from tilewright.run.sweep import value
+
+    text = read_text(Path(file), MAX_BYTES)
+    if is_table(file):
+        reader = csv.DictReader(text.splitlines())
+        rows: Any = list(reader)
+        if any(None in row or None in row.values() for row in rows):
+            raise InputError("points", file, "has lines of more or fewer values than its first", file)
+        rows = [{field.strip(): value(cell) for field, cell in row.items()} for row in rows]
+    else:
+        try:
+            rows = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise InputError("points", file, f"is not valid JSON: {str(error)[:200]}", file) from None
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) and row for row in rows):
+        raise InputError("points", file, "must be a list of objects, each with a value for its fields", file)
+    return rows
+
+
+def _save(found: Sweep, outputs: tuple[str, ...], plot: str | None) -> Saving:
+    """Write what was asked for."""
+    from tilewright.core.files import write_atomically
+    from tilewright.run.summary import csv_text
+
+    saving = Saving()
+    for output in outputs:
+        content = csv_text(found.records()) if is_table(output) else json.dumps(found.to_json()) + "\n"
+        saving.save(output, partial(write_atomically, Path(output), content))
+    if plot is not None:
+        from tilewright.plotting.sweep import draw_sweep
+
+        saving.save(plot, lambda: draw_sweep(found.records(), found.fields, found.name, plot))
+    return saving
+
+
+class _Progress:
+    """How many points are done: on a terminal one line, elsewhere one every half a minute."""
+
+    def __init__(self, many: int, enabled: bool) -> None:
+        self.many, self.enabled = many, enabled
+        self.done = 0
+        self.began = self.told = time.monotonic()
+        self.counts: dict[str, int] = {}
+        self.status: Any = None
+
+    def __enter__(self) -> _Progress:
+        if self.enabled and sys.stderr.isatty():
+            from rich.console import Console
+
+            self.status = Console(stderr=True).status("starting")
+            self.status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.status is not None:
+            self.status.stop()
+
+    def take(self, point: Point) -> None:
+        """Count a point."""
+        self.done += 1
+        self.counts[point.status] = self.counts.get(point.status, 0) + 1
+        now = time.monotonic()
+        if self.status is not None:
+            self.status.update(self._line(now))
+        elif self.enabled and now - self.told > SECONDS_BETWEEN_LINES:
+            self.told = now
+            note(self._line(now))
+
+    def _line(self, now: float) -> str:
+        counts = ", ".join(f"{number} {status}" for status, number in self.counts.items())
+        left = (now - self.began) / self.done * (self.many - self.done)
+        return f"{self.done} of {self.many} points, {counts}; about {left:.0f} s left"

@@ -1,0 +1,231 @@
+"""Many solves as a list of tasks: each done once, by whatever executor, and kept as soon as it is done."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+from tilewright.core import catalogue
+from tilewright.core.context import CONSTRUCT
+from tilewright.core.failures import told as failure
+from tilewright.core.kernel_cache import Unit
+from tilewright.core.version import __version__
+from tilewright.run import compiling
+from tilewright.run.instance import Instance, digest
+from tilewright.run.journal import Journal
+from tilewright.run.methods import takes_start
+from tilewright.run.result import Result
+from tilewright.run.solve import solve
+from tilewright.spec.errors import TilewrightError, of_status
+
+
+@dataclass(frozen=True)
+class Task:
+    """One solve: an instance, a method, and the conditions."""
+
+    instance: Instance
+    method: str
+    time_limit: float
+    threads: int = 1
+    seed: int = 0
+
+    @cached_property
+    def key(self) -> str:
+        """Digest of all that the answer depends on; neither the instance's name nor where it is solved."""
+        content = [
+            self.instance.sha256,
+            self.method,
+            self.time_limit,
+            self.threads,
+            self.seed,
+            __version__,
+        ]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what another process needs to do the task."""
+        return {
+            "version": __version__,
+            "room": self.instance.room,
+            "name": self.instance.name,
+            "problem": self.instance.problem.model_dump(mode="json"),
+            "method": self.method,
+            "time_limit": self.time_limit,
+            "threads": self.threads,
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Task:
+        """Return the task that another process of the same version has told.
+
+        Raises
+        ------
+        TilewrightError
+            If the versions differ, so that the answers might.
+        """
+        if data["version"] != __version__:
+            own = f"a worker has tilewright {__version__}"
+            raise TilewrightError(f"{own}, what has sent the task {data['version']}")
+        problem = catalogue.room(data["room"]).problem_type.model_validate_json(json.dumps(data["problem"]))
+        instance = Instance(data["room"], data["name"], "", problem, digest(data["room"], problem))
+        return cls(instance, *(data[name] for name in ("method", "time_limit", "threads", "seed")))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What has become of a task: a result, or the reason why there is none."""
+
+    result: Result | None
+    error: TilewrightError | None = None
+
+    @property
+    def lasting(self) -> bool:
+        """Whether the task need not be done again: an error may be of this machine or this moment."""
+        return self.result is not None and not self.result.interrupted
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `from_json` takes."""
+        if self.result is not None:
+            return {"result": self.result.to_json()}
+        assert self.error is not None
+        return {"error": str(self.error), "exit_status": self.error.exit_status}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any], task: Task, file: str | None = None) -> Answer:
+        """Return the answer to a task that another process has written."""
+        if "result" not in data:
+            return cls(None, of_status(data["exit_status"], data["error"]))
+        result = Result.from_json(data["result"], file).of(task.instance)
+        return cls(replace(result, instance=task.instance.name))
+
+
+OnAnswer = Callable[[int, Answer], None]
+"""Called with the number of a task and its answer."""
+
+
+class Executor(Protocol):
+    """Does tasks, in any order, here or elsewhere."""
+
+    def run(self, tasks: Sequence[Task], stop: threading.Event, on_answer: OnAnswer) -> None:
+        """Do tasks; return when all are answered, or early when `stop` is set or on KeyboardInterrupt.
+
+        Whatever has been answered by then has been told, once, in this thread.
+
+        Raises
+        ------
+        TilewrightError
+            If the executor itself is lost, as a cluster whose scheduler has died.
+        """
+
+
+def perform(
+    task: Task, stop: threading.Event | None = None, on_compile: compiling.Tell | None = None
+) -> Answer:
+    """Do a task in this process."""
+    try:
+        result = solve(
+            task.instance,
+            task.method,
+            time_limit=task.time_limit,
+            threads=task.threads,
+            seed=task.seed,
+            stop=stop,
+            on_compile=on_compile,
+        )
+    except TilewrightError as error:
+        return Answer(None, error)
+    return Answer(result)
+
+
+def perform_told(text: str) -> str:
+    """Do the task that a JSON text tells, and return the answer as one, whatever goes wrong."""
+    try:
+        answer = perform(Task.from_json(json.loads(text)))
+    except TilewrightError as error:
+        answer = Answer(None, error)
+    except MemoryError:
+        answer = Answer(None, TilewrightError("out of memory"))
+    except Exception as error:  # of a formulation or heuristic of the user's own
+        answer = Answer(None, TilewrightError(failure(error)))
+    return json.dumps(answer.to_json())
+
+
+def perform_all(
+    tasks: Sequence[Task],
+    executor: Executor,
+    *,
+    journal: Journal | None = None,
+    stop: threading.Event | None = None,
+    on_answer: OnAnswer = lambda _number, _answer: None,
+) -> list[Answer]:
+    """Do tasks, those of one key once; what stands in the journal is not done again.
+
+    Parameters
+    ----------
+    journal
+        Where answers are kept as they come.
+    stop
+        Ends the work; so does KeyboardInterrupt. What is in hand then is answered as the executor can.
+    on_answer
+        Called when a task has been answered, in the order in which this happens.
+
+    Returns
+    -------
+    list of Answer
+        In the order of the tasks, whatever ended first.
+
+    Raises
+    ------
+    TilewrightError
+        If the executor is lost, when all that it has answered is in the journal.
+    """
+    stop = stop or threading.Event()
+    alike: dict[str, list[int]] = {}
+    for number, task in enumerate(tasks):
+        alike.setdefault(task.key, []).append(number)
+    answers: dict[int, Answer] = {}
+
+    def answer(key: str, data: Answer) -> None:
+        for number in alike[key]:
+            name = tasks[number].instance.name
+            result = None if data.result is None else replace(data.result, instance=name)
+            answers[number] = Answer(result, data.error)
+            on_answer(number, answers[number])
+
+    left = []
+    for key, numbers in alike.items():
+        known = None if journal is None else journal.get(key)
+        if known is None:
+            left.append(tasks[numbers[0]])
+        else:
+            assert journal is not None
+            answer(key, Answer.from_json(known, tasks[numbers[0]], str(journal.path)))
+
+    def take(number: int, found: Answer) -> None:
+        if journal is not None and found.lasting:
+            journal.append(left[number].key, found.to_json())
+        answer(left[number].key, found)
+
+    try:
+        if left:
+            executor.run(left, stop, take)
+    except KeyboardInterrupt:
+        stop.set()
+    never = Answer(None, TilewrightError("interrupted before it began"))
+    return [answers.get(number, never) for number in range(len(tasks))]
+
+
+def compiled(task: Task) -> list[Unit]:
+    """Return what a task uses compiled, and what its start does."""
+    room = catalogue.room(task.instance.room)
+    if task.method == "auto":
+        methods = room.portfolio(task.instance.problem).methods
+        return compiling.units(room.name, methods, task.instance.problem)
+    start = [CONSTRUCT] if takes_start(room.name, task.method) else []
+    return compiling.units(room.name, [task.method, *start], task.instance.problem)

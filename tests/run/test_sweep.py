@@ -1,0 +1,178 @@
+"""Sweeps: their points, what stands for refused ones, and how they go on after an end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from conftest import Run
+
+import tilewright as tw
+from tilewright.run import sweep
+from tilewright.run.executors import Processes, Threads
+from tilewright.run.instance import digest
+from tilewright.run.journal import Journal
+from tilewright.run.tasks import Answer, OnAnswer, Task, perform, perform_all
+
+EXAMPLE, SIZE = "s1-example2", "machine.group_size"
+K = 1024
+
+
+@pytest.mark.parametrize(
+    ("listed", "values"),
+    [
+        ("8K,16K,...,64K", [8 * K, 16 * K, 32 * K, 64 * K]),
+        ("8K,16K,24K,...,40K", [8 * K, 16 * K, 24 * K, 32 * K, 40 * K]),  # no factor gives 24K
+        ("1,2,...,5", [1, 2, 3, 4, 5]),  # no factor leads to 5
+        ("8,4,...,1", [8, 4, 2, 1]),
+        ("10,8,...,2", [10, 8, 6, 4, 2]),
+        ("0,5,...,15", [0, 5, 10, 15]),
+        ("0.1,0.2,...,0.5", [0.1, 0.2, 0.3, 0.4, 0.5]),
+        ("1.5K,2G", [1536, 2**31]),
+        ("[1, 1],[2, 2]", [[1, 1], [2, 2]]),
+        ("cycles,'a,b'", ["cycles", "a,b"]),
+    ],
+)
+def test_values_are_read(listed: str, values: list[Any]) -> None:
+    assert sweep.axis(f"a.b={listed}") == ("a.b", values)
+
+
+@pytest.mark.parametrize(
+    "listed", ["8K,...,1M", "1,2,...", "1,2,...,4,5", "3,5,...,10", "1,1,...,4", "a,b,...,c", "2,1,...,8"]
+)
+def test_lists_that_lead_nowhere_are_refused(listed: str) -> None:
+    with pytest.raises(tw.InputError, match="--set a"):
+        sweep.axis(f"a={listed}")
+
+
+def test_points_are_all_combinations_each_as_solve_has_it() -> None:
+    swept = tw.sweep(EXAMPLE, {SIZE: [2, 3], "layer.kernels": [1, 2]}, method="zigzag")
+    chosen = [tuple(point.values.values()) for point in swept.points]
+    assert chosen == [(2, 1), (2, 2), (3, 1), (3, 2)]
+    for point in swept.points:
+        alone = tw.solve(tw.read(EXAMPLE, values=point.values), "zigzag")
+        assert point.result is not None
+        assert (point.result.objective, point.result.plan) == (alone.objective, alone.plan)
+        assert point.result.instance_sha256 == alone.instance_sha256
+    built = tw.sweep(tw.read(EXAMPLE).problem, {SIZE: [2, 3], "layer.kernels": [1, 2]}, method="zigzag")
+    answers = [(record["objective"], record["loads"]) for record in swept.records() if "loads" in record]
+    assert answers == [(r["objective"], r["loads"]) for r in built.records() if "loads" in r]
+    assert [p.result.instance_sha256 for p in built.points if p.result] == [
+        p.result.instance_sha256 for p in swept.points if p.result
+    ]
+
+
+def test_a_plot_has_a_line_for_each_other_field(new_figures: list[Any]) -> None:
+    swept = tw.sweep(EXAMPLE, {SIZE: [2, 3, 4], "layer.kernels": [1, 2]}, method="zigzag")
+    labels = swept.plot().get_legend_handles_labels()[1]
+    assert {"kernels 1", "kernels 2", "proven bound, where not optimal"} == set(labels)
+    assert len(new_figures) == 1
+
+
+def test_a_machine_that_is_too_small_stands_in_the_table(tilewright: Run, tmp_path: Path) -> None:
+    done = tilewright(
+        *("sweep", "alexnet-conv3-64k", "--set", "machine.memory_bytes=16,64K", "--with", "pruned"),
+        *("--jobs", "1", "-o", "s.csv", "-o", "s.json", "--plot", "s.png"),
+    )
+    assert done.returncode == 0, done.stderr
+    small, large = json.loads((tmp_path / "s.json").read_text())
+    assert small["status"] == "refused" and small["reason"].startswith("machine.memory_bytes = 16: ")
+    assert large["result"]["objective"] is not None
+    lines = (tmp_path / "s.csv").read_text().splitlines()
+    assert len(lines) == 3 and "76 bytes are needed" in lines[1] and lines[2].startswith("65536,")
+    assert (tmp_path / "s.png").stat().st_size > 5000
+
+
+def test_points_come_from_files(tilewright: Run, tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text(f"{SIZE},layer.kernels\n2,1\n3,2\n")
+    (tmp_path / "p.json").write_text(
+        json.dumps([{SIZE: 2, "layer.kernels": 1}, {SIZE: 3, "layer.kernels": 2}])
+    )
+    found = [
+        json.loads(tilewright("sweep", EXAMPLE, "--points", name, "--with", "zigzag", "--json").stdout)
+        for name in ("p.csv", "p.json")
+    ]
+    assert [[one["values"] for one in each] for each in found] == [
+        [{SIZE: 2, "layer.kernels": 1}, {SIZE: 3, "layer.kernels": 2}]
+    ] * 2
+    (tmp_path / "bad.csv").write_text("a,b\n1\n")
+    assert tilewright("sweep", EXAMPLE, "--points", "bad.csv").returncode == 2
+    assert tilewright("sweep", EXAMPLE, "--set", "machine.nothing=1,2", "--jobs", "1").returncode == 2
+
+
+def some_tasks(sizes: list[int]) -> list[Task]:
+    base = tw.read(EXAMPLE)
+    problems = [base.problem.with_(machine={"group_size": size}) for size in sizes]
+    return [
+        Task(replace(base, problem=p, sha256=digest("grouping", p), name=f"{n}"), "zigzag", 20.0)
+        for n, p in enumerate(problems)
+    ]
+
+
+class Counting:
+    """An executor that tells what it was given, and ends by Ctrl-C after some tasks."""
+
+    def __init__(self, most: int = 100) -> None:
+        self.given: list[str] = []
+        self.most = most
+
+    def run(self, tasks: Sequence[Task], stop: threading.Event, on_answer: OnAnswer) -> None:
+        for number, task in enumerate(tasks):
+            if number == self.most:
+                raise KeyboardInterrupt
+            self.given.append(task.instance.name)
+            on_answer(number, perform(task))
+
+
+def objectives(answers: list[Answer]) -> list[tuple[str, int | None] | None]:
+    return [None if a.result is None else (a.result.instance, a.result.objective) for a in answers]
+
+
+def test_equal_tasks_are_done_once_and_a_journal_goes_on(tmp_path: Path) -> None:
+    todo = some_tasks([2, 3, 2, 4])
+    whole = perform_all(todo, first := Counting())
+    assert first.given == ["0", "1", "3"] and None not in objectives(whole)
+    path = tmp_path / "journal"
+    with Journal(path) as journal:
+        cut = perform_all(todo, Counting(2), journal=journal)
+        assert objectives(cut)[:3] == objectives(whole)[:3] and cut[3].result is None
+        with pytest.raises(tw.InputError, match="another run"):
+            Journal(path)
+    with path.open("ab") as file:
+        file.write(b'{"format": 1, "key": "cut o')  # as a machine does that loses its power
+    with Journal(path) as journal:
+        again = perform_all(todo, last := Counting(), journal=journal)
+    assert last.given == ["3"] and objectives(again) == objectives(whole)
+    with Journal(path) as journal:
+        assert len(journal) == 3
+    path.write_text("no journal\n")
+    with pytest.raises(tw.InputError, match="is no journal"):
+        Journal(path)
+
+
+def test_conditions_are_part_of_the_key() -> None:
+    [task] = some_tasks([2])
+    others = [replace(task, seed=1), replace(task, threads=2), replace(task, time_limit=5.0)]
+    assert len({task.key, *(other.key for other in others), replace(task, method="strips").key}) == 5
+
+
+def test_processes_answer_as_this_one_and_one_that_is_killed_costs_nothing() -> None:
+    todo = some_tasks([2, 3, 4, 5, 6, 7])
+    killed: list[int] = []
+
+    def kill(_number: int, _answer: Answer) -> None:
+        runners = [p for p in psutil.Process().children() if "tilewright.run.runner" in p.cmdline()]
+        if not killed and runners:
+            os.kill(runners[0].pid, signal.SIGKILL)
+            killed.append(runners[0].pid)
+
+    answers = perform_all(todo, Processes(2), on_answer=kill)
+    assert killed and objectives(answers) == objectives(perform_all(todo, Threads()))
