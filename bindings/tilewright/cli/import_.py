@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,16 @@ from tilewright.spec.errors import InputError
     "--calibration",
     type=click.Path(),
     default=None,
-    metavar="FILE",
-    help="Samples that ranges are of, for room bitwidth: inputs, perhaps labels (.npz).",
+    metavar="FILE|FOLDER",
+    help="Samples that ranges are of, for room bitwidth: an .npz of inputs, perhaps labels; or images.",
 )
+@click.option(
+    "--scale",
+    type=float,
+    default=None,
+    help="Multiplies pixels less the mean; 1/255 by default.",
+)
+@click.option("--mean", type=float, default=None, help="Taken off pixels, from 0 to 255; 0 by default.")
 @SIZES
 @ALLOW_UNKNOWN
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
@@ -38,6 +46,8 @@ def import_(
     room: str | None,
     machine: str | None,
     calibration: str | None,
+    scale: float | None,
+    mean: float | None,
     layers: bool,
     sizes: tuple[tuple[str, tuple[int, ...]], ...],
     allow_unknown: bool,
@@ -54,11 +64,21 @@ def import_(
     if layers and (room is None or calibration is not None):
         told = "goes with --room and --machine" + (", and not with --calibration" if calibration else "")
         raise InputError("--layers", None, told)
+    given = {"scale": scale, "mean": mean}
+    for name, value in given.items():
+        if value is None:
+            continue
+        if calibration is None or not Path(calibration).is_dir():
+            raise InputError(f"--{name}", value, "goes with --calibration and a folder of images")
+        if not isfinite(value) or (name == "scale" and value == 0):
+            raise InputError(f"--{name}", value, "must be a finite number, and a scale not 0")
     inputs: list[str | Path] = [network]
     texts: dict[str, str | bytes] = {}
     if machine is not None and calibration is not None:
         found, parameters = importing.with_parameters(network, dict(sizes))
-        texts |= files.bitwidth_files(found, parameters, machine, calibration, Path(output))
+        texts |= files.bitwidth_files(
+            found, parameters, machine, calibration, Path(output), scale=scale, mean=mean
+        )
         inputs.append(calibration)
     else:
         found = importing.network(network, dict(sizes), allow_unknown=allow_unknown)

@@ -17,6 +17,7 @@ from tilewright.bitwidth.calibration import ranges_seen
 from tilewright.bitwidth.data import read_samples
 from tilewright.core import catalogue
 from tilewright.core.files import check_writable, reason, refuse_inputs, write_atomically
+from tilewright.importing.images import SCALE, read_folder
 from tilewright.importing.naming import UniqueNames
 from tilewright.run.instance import MAX_BYTES, load, parse
 from tilewright.simulator.float_network import refuse_unknown
@@ -114,17 +115,22 @@ def bitwidth_files(
     samples: str,
     folder: Path,
     changes: Mapping[str, Any] | None = None,
+    *,
+    scale: float | None = None,
+    mean: float | None = None,
 ) -> dict[str, str | bytes]:
     """Return an instance of the room `bitwidth` and the file of its weights, by the files' names.
 
-    Ranges are of the samples, which the instance names where they lie.
+    Ranges are of the samples, which the instance names where they lie; those of images are a file beside it.
 
     Parameters
     ----------
     samples
-        An ``.npz`` file; see `tilewright.bitwidth.machine.DataFiles`.
+        An ``.npz`` file; see `tilewright.bitwidth.machine.DataFiles`. Or a folder of images.
     folder
         Where the files are to be written.
+    scale, mean
+        Of images; see `tilewright.importing.images.read_folder`.
     changes
         Further tables of the instance.
 
@@ -133,12 +139,21 @@ def bitwidth_files(
     InputError
         If the room does not take the network, the machine or the samples.
     """
-    if Path(samples).suffix != ".npz":
-        raise InputError("--calibration", samples, "must be an .npz file, as numpy.savez writes it")
-    refuse_unknown(network)
-    images = read_samples(samples, network.layers[0].input, prod(network.layers[-1].output))
-    known = ranges_seen(network, parameters, images.inputs)
     name = f"{network.name}-bitwidth"
+    shape, classes = network.layers[0].input, prod(network.layers[-1].output)
+    refuse_unknown(network)
+    found: dict[str, str | bytes] = {}
+    if Path(samples).is_dir():
+        images = read_folder(Path(samples), shape, classes, SCALE if scale is None else scale, mean or 0.0)
+        inputs, named = images.samples.inputs, f"{name}-samples.npz"
+        found[named] = _packed(images.arrays())
+    elif Path(samples).suffix == ".npz":
+        inputs = read_samples(samples, shape, classes).inputs
+        named = os.path.relpath(samples, folder).replace(os.sep, "/")
+    else:
+        limit = "must be an .npz file, as numpy.savez writes it, or a folder of images"
+        raise InputError("--calibration", samples, limit)
+    known = ranges_seen(network, parameters, inputs)
     table: Table = {
         "room": "bitwidth",
         "name": name,
@@ -148,17 +163,19 @@ def bitwidth_files(
         **(changes or {}),
     }
     _instance(table)
-    table["data"] = {
-        "weights": f"{name}.npz",
-        "samples": os.path.relpath(samples, folder).replace(os.sep, "/"),
-    }
+    table["data"] = {"weights": f"{name}.npz", "samples": named}
     arrays: dict[str, Any] = {}
     for layer, (weights, bias) in parameters.items():
         arrays[f"{layer}.weights"] = weights.astype(np.float32)
         arrays[f"{layer}.bias"] = bias.astype(np.float32)
+    return {**found, f"{name}.npz": _packed(arrays), f"{name}.toml": _text(table)}
+
+
+def _packed(arrays: Mapping[str, Any]) -> bytes:
+    """Return what an ``.npz`` file of arrays holds."""
     content = io.BytesIO()
     np.savez_compressed(content, **arrays)
-    return {f"{name}.npz": content.getvalue(), f"{name}.toml": _text(table)}
+    return content.getvalue()
 
 
 def write(folder: Path, files: Mapping[str, str | bytes], inputs: Sequence[Path | str] = ()) -> list[Path]:
