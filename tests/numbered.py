@@ -58,6 +58,11 @@ def tables(random: Random, functions: tuple[str, ...] = ("relu", "tanh")) -> lis
     return layers
 
 
+def largest(network: Network, most: float = 500.0) -> dict[str, float]:
+    """Return a magnitude for each output of a network, and its input."""
+    return dict.fromkeys(["input", *(layer.name for layer in network.layers)], most)
+
+
 def numbers(
     random: Random, network: Network, widths: tuple[int, int] = (8, 32)
 ) -> tuple[IntegerNetwork, dict[str, Parameters]]:
@@ -72,4 +77,4 @@ def numbers(
             )
             bias = rng.normal(0, 1, layer.kernels) * layer.bias
             parameters[layer.name] = Parameters(rng.normal(0, 1, layer.kernels_shape), bias)
-    return IntegerNetwork.of(network, layers, parameters), parameters
+    return IntegerNetwork.of(network, layers, parameters, largest(network)), parameters

@@ -286,7 +286,11 @@ POOL_ALL = {"kind": "pool", "op": "average", "kernel": (8, 8)}
         (N("Sub", ["x", "s"], ["y"]), [weight("s", 1)], {"kind": "map", "op": "bias"}),
         (N("PRelu", ["x", "s"], ["y"]), [weight("s", 1)], {"kind": "map", "op": "prelu", "parameters": 1}),
         (N("Clip", ["x", "", "s"], ["y"]), [weight("s")], {"kind": "map", "op": "clip"}),
-        (N("LRN", ["x"], ["y"], size=5), [], {"kind": "map", "op": "lrn"}),
+        (
+            N("LRN", ["x"], ["y"], size=5, alpha=0.002),
+            [],
+            {"kind": "map", "op": "lrn", "response": {"size": 5, "alpha": 0.002}},
+        ),
         (N("Dropout", ["x"], ["y", ""]), [], {"kind": "map", "op": "dropout"}),
         (N("Cast", ["x"], ["y"], to=TensorProto.FLOAT16), [], {"kind": "map", "op": "identity"}),
         (N("Sum", ["x"], ["y"]), [], {"kind": "map", "op": "identity"}),

@@ -12,7 +12,7 @@ import numpy as np
 from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numbered import numbers, randoms, tables
+from numbered import largest, numbers, randoms, tables
 
 from tilewright.simulator.fixed_point import Format, Integers
 from tilewright.simulator.float_network import convolve, run
@@ -119,7 +119,7 @@ def test_fine_formats_give_what_floating_point_gives() -> None:
             parameters[layer.name] = Parameters(
                 rng.normal(0, 0.5, layer.kernels_shape), rng.normal(0, 1, layer.kernels)
             )
-    net = IntegerNetwork.of(network, layers, parameters)
+    net = IntegerNetwork.of(network, layers, parameters, largest(network))
     images = rng.normal(0, 1, (3, *network.layers[0].input))
 
     def compute(layer: NamedLayer, values: Any) -> Any:

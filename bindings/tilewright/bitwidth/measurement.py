@@ -17,10 +17,13 @@ from tilewright.simulator.float_network import convolve, run
 from tilewright.simulator.integer_layer import IntegerLayer
 from tilewright.simulator.integer_network import IntegerNetwork, Summed
 from tilewright.spec.errors import OutOfTimeError
-from tilewright.spec.network import NamedLayer
+from tilewright.spec.network import OWN_INPUT, Add, Map, NamedLayer
 
 BATCH_ELEMENTS = 8_000_000
 """Most elements under the windows of a layer that are computed at a time."""
+
+SMALLEST = 1e-9
+"""What stands for magnitudes of 0."""
 
 MOST_LOCATED = 8
 """Overflows of a layer whose place is told."""
@@ -191,7 +194,30 @@ def integer_layers(problem: Problem, plan: Plan) -> dict[str, IntegerLayer]:
 
 def integer_network(problem: Problem, plan: Plan) -> IntegerNetwork:
     """Return the network of a plan with its numbers, of a problem with data."""
-    return IntegerNetwork.of(problem.network, integer_layers(problem, plan), problem.parameters)
+    layers = integer_layers(problem, plan)
+    return IntegerNetwork.of(problem.network, layers, problem.parameters, largest_outputs(problem))
+
+
+def largest_outputs(problem: Problem) -> dict[str, float]:
+    """Return magnitudes that no output of a layer exceeds, by name, and that of the network's input.
+
+    They follow from the ranges of sums, where these are known, and from biases.
+    """
+    layers = problem.network.layers
+    found = {OWN_INPUT: float(abs(problem.samples.inputs).max())}
+    for layer, producers in zip(layers, problem.network.producers, strict=True):
+        read = [found[OWN_INPUT if place < 0 else layers[place].name] for place in producers]
+        most = sum(read) if isinstance(layer, Add) else max(read)
+        if isinstance(layer, NamedLayer):
+            known, (weights, bias) = problem.ranges[layer.name], problem.parameters[layer.name]
+            most = known.output or known.input * float(abs(weights).sum(axis=(1, 2, 3)).max())
+            most += float(abs(bias).max())
+        elif isinstance(layer, Map) and layer.op in ("sigmoid", "tanh", "softmax"):
+            most = 1.0
+        elif isinstance(layer, Map) and layer.response is not None:
+            most /= layer.response.k**layer.response.beta
+        found[layer.name] = max(most, SMALLEST)
+    return found
 
 
 def batches(problem: Problem, inputs: Floats, deadline: float = float("inf")) -> Iterator[tuple[int, Floats]]:

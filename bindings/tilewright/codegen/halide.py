@@ -12,9 +12,9 @@ from textwrap import wrap
 
 from tilewright.codegen.c_comment import about_layer, moved
 from tilewright.codegen.c_layer import PlannedLayer
-from tilewright.codegen.c_memory import widths
 from tilewright.codegen.c_names import AXES, KERNEL_COL, KERNEL_ROW, NAMES
 from tilewright.codegen.c_text import joined, origin_lines, safe_text, times
+from tilewright.codegen.c_types import CTypes
 from tilewright.core.version import __version__
 from tilewright.tiling.dsp.nest import C, G, K, N, X, Y
 
@@ -97,7 +97,8 @@ def pipelines(layers: Sequence[PlannedLayer], name: str, source: str) -> str:
     name, source
         Of the instance.
     """
-    element, accumulator = widths(layers[0].machine)
+    types = CTypes.of(layers[0].machine)
+    element, accumulator = types.input.bits, types.sums.bits
     title = [
         f"{_text(name) or 'A layer'} in Halide, tile by tile; written by tilewright {__version__}.",
         *map(_text, origin_lines(source)),

@@ -158,6 +158,18 @@ def _pad(operation: OnnxOperation) -> list[Table]:
     return [{"kind": "pad", "input": input_shape(operation), "padding": (*rows, before[-1], after[-1])}]
 
 
+def _response(operation: OnnxOperation) -> list[Table]:
+    """Return a local response normalisation with its numbers; of others than a network has, without."""
+    found = _map("lrn")(operation)
+    told = {"size": 0, "alpha": 1e-4, "beta": 0.75, "bias": 1.0, **operation.attributes}
+    if told["size"] > 0 and told["bias"] > 0 and min(told["alpha"], told["beta"]) >= 0:
+        alpha, beta, k = (
+            float(f"{told[name]:.7g}") for name in ("alpha", "beta", "bias")
+        )  # 32 bits in files
+        found[-1]["response"] = {"size": told["size"], "alpha": alpha, "beta": beta, "k": k}
+    return found
+
+
 OPERATORS: Mapping[str, Callable[[OnnxOperation], list[Table]]] = {
     "Conv": conv,
     "ConvTranspose": transposed_conv,
@@ -168,6 +180,7 @@ OPERATORS: Mapping[str, Callable[[OnnxOperation], list[Table]]] = {
     **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool", "ReduceMean", "ReduceMax"), pool_all),
     **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Sum"), _arithmetic),
     "Concat": _concat,
+    "LRN": _response,
     "Pad": _pad,
     **{
         name: _reshape(op)
@@ -196,7 +209,6 @@ OPERATORS: Mapping[str, Callable[[OnnxOperation], list[Table]]] = {
             "HardSigmoid": "hard_sigmoid",
             "HardSwish": "hard_swish",
             "Identity": "identity",
-            "LRN": "lrn",
             "LeakyRelu": "leaky_relu",
             "LogSoftmax": "softmax",
             "Mish": "mish",

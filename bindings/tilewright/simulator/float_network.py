@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.simulator.fixed_point import Floats
+from tilewright.simulator.response import normalised
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import Add, AnyLayer, Concat, Map, NamedLayer, Network, Padding, Pool, Reshape
 
@@ -31,7 +32,11 @@ def refuse_unknown(network: Network) -> None:
     """Refuse a network with a layer that is not executed here; name it."""
     for index, layer in enumerate(network.layers):
         field = f"network.layers[{index}]"
-        if isinstance(layer, Map) and layer.op not in FUNCTIONS:
+        if isinstance(layer, Map) and layer.op == "lrn":
+            if layer.response is None:
+                limit = f"layer {layer.name} needs it to be executed with data: size, alpha, beta, k"
+                raise InputError(f"{field}.response", None, limit)
+        elif isinstance(layer, Map) and layer.op not in FUNCTIONS:
             limit = f"layer {layer.name} is not executed with data; there are: {', '.join(FUNCTIONS)}"
             if layer.op in ("batch_norm", "scale", "bias"):
                 limit += "; fold it into the weights before it"
@@ -98,7 +103,9 @@ def _output(layer: AnyLayer, given: Sequence[Floats], compute: Compute) -> Float
         return np.pad(values, ((0, 0), (0, 0), (top, bottom), (left, right)))
     if isinstance(layer, Reshape):
         return values.reshape(len(values), *layer.output)
-    return FUNCTIONS[layer.op](values) if isinstance(layer, Map) else values
+    if isinstance(layer, Map):
+        return FUNCTIONS[layer.op](values) if layer.response is None else normalised(layer.response, values)
+    return values
 
 
 def convolve(layer: NamedLayer, values: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:

@@ -2,13 +2,14 @@
 
 Every tensor has a format. A convolution or fully connected layer reads its inputs in a format of its own,
 adds up products in an accumulator that wraps around, adds the bias outside of it, and stores its output in
-the format that the readers need. Pools, sums and rectifiers work on the integers as they are stored.
+the format that the readers need. Pools, sums and rectifiers work on the integers as they are stored; other
+functions are computed in floating point, from and to these formats.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -18,6 +19,7 @@ import numpy as np
 from tilewright.simulator.fixed_point import Floats, Format, Integers, wrap
 from tilewright.simulator.float_network import FUNCTIONS, walk, windows
 from tilewright.simulator.integer_layer import IntegerLayer, Parameters
+from tilewright.simulator.response import PowerTable
 from tilewright.spec.network import OWN_INPUT, Add, AnyLayer, Map, NamedLayer, Network, Padding, Pool, Reshape
 
 MOST_BITS = 32
@@ -38,21 +40,29 @@ class IntegerNetwork:
     ----------
     layers, kernels, biases
         Of each convolution and fully connected layer, by name: its formats, and its numbers as integers.
+    largest
+        Magnitudes that outputs of layers, and the network's ``input``, do not exceed, of those that functions
+        without an integer form read.
     """
 
     network: Network
     layers: Mapping[str, IntegerLayer]
     kernels: Mapping[str, Integers]
     biases: Mapping[str, Integers]
+    largest: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, network: Network, layers: Mapping[str, IntegerLayer], parameters: Mapping[str, Parameters]
+        cls,
+        network: Network,
+        layers: Mapping[str, IntegerLayer],
+        parameters: Mapping[str, Parameters],
+        largest: Mapping[str, float],
     ) -> IntegerNetwork:
         """Return a network with numbers in floating point, quantised."""
         kernels = {name: each.weights.quantise(parameters[name].weights) for name, each in layers.items()}
         biases = {name: each.bias(parameters[name]) for name, each in layers.items()}
-        return cls(network, layers, kernels, biases)
+        return cls(network, layers, kernels, biases, largest)
 
     # Formats --------------------------------------------------------------------------------------------
 
@@ -60,8 +70,9 @@ class IntegerNetwork:
     def formats(self) -> dict[str, Format]:
         """The format of each layer's output, and of the network's ``input``: the one that readers need.
 
-        A convolution needs its own input format, everything else what its own output needs. The last
-        output has the accumulator's bits and, if there are biases, one bit more in front of the point.
+        A convolution needs its own input format, a function without an integer form all bits that hold what
+        it reads, everything else what its own output needs. The last output has the accumulator's bits and,
+        if there are biases, one bit more in front of the point.
         """
         network = self.network
         readers: list[list[int]] = [[] for _ in range(len(network.layers) + 1)]  # the last are of the input
@@ -70,14 +81,24 @@ class IntegerNetwork:
                 readers[producer].append(place)
         needed: dict[int, Format] = {}
         for place in [*reversed(range(len(network.layers))), -1]:
-            asked = [self._asked(reader, needed) for reader in readers[place]]
+            asked = [self._asked(reader, place, needed) for reader in readers[place]]
             needed[place] = joined(asked) if asked else self._last
         names = [*(layer.name for layer in network.layers), OWN_INPUT]
         return {names[place]: form for place, form in needed.items()}
 
-    def _asked(self, reader: int, needed: Mapping[int, Format]) -> Format:
-        own = self.layers.get(self.network.layers[reader].name)
-        return needed[reader] if own is None else own.inputs
+    def _asked(self, reader: int, place: int, needed: Mapping[int, Format]) -> Format:
+        layer = self.network.layers[reader]
+        if self._is_function(reader):
+            name = self.network.layers[place].name if place >= 0 else OWN_INPUT
+            return Format.of(MOST_BITS, self.largest[name])
+        return self.layers[layer.name].inputs if layer.name in self.layers else needed[reader]
+
+    def _is_function(self, place: int) -> bool:
+        """Whether a layer is a function without an integer form; a softmax that comes last is left out."""
+        layer = self.network.layers[place]
+        if not isinstance(layer, Map) or layer.op in AS_STORED or layer.op == "relu":
+            return False
+        return layer.op != "softmax" or place < len(self.network.layers) - 1
 
     @property
     def _last(self) -> Format:
@@ -137,8 +158,10 @@ class IntegerNetwork:
         values = aligned[0] if len(aligned) == 1 else np.concatenate(aligned, axis=1)
         if isinstance(layer, Pool) and layer.op == "average":
             return scaled(windows(layer, values).sum(axis=(4, 5)), prod(layer.kernel), finest, to)
-        if isinstance(layer, Map) and layer.op not in AS_STORED:
-            return self._mapped(layer, place, values, finest, to)
+        if isinstance(layer, Map) and layer.op == "relu":
+            return requantise(np.maximum(values, 0), finest, to)
+        if isinstance(layer, Map) and self._is_function(place):
+            return self._mapped(layer, np.ldexp(values.astype(np.float64), -finest), place, to)
         return requantise(_moved(layer, values), finest, to)
 
     def _summed(
@@ -160,13 +183,12 @@ class IntegerNetwork:
             summed(own, inputs, sums, kept)
         return requantise(kept + self.biases[layer.name][:, None, None], own.fraction, to)
 
-    def _mapped(self, layer: Map, place: int, values: Integers, fraction: int, to: Format) -> Integers:
-        """Return what a function of single values gives; of those without an integer form from a table."""
-        if layer.op == "relu":
-            return requantise(np.maximum(values, 0), fraction, to)
-        if layer.op == "softmax" and place == len(self.network.layers) - 1:
-            return requantise(values, fraction, to)
-        return to.quantise(FUNCTIONS[layer.op](np.ldexp(values.astype(np.float64), -fraction)))
+    def _mapped(self, layer: Map, values: Floats, place: int, to: Format) -> Integers:
+        """Return what a function without an integer form gives, in floating point from and to formats."""
+        if layer.response is None:
+            return to.quantise(FUNCTIONS[layer.op](values))
+        largest = max(2.0 ** self.format_of(producer).integer for producer in self.network.producers[place])
+        return to.quantise(PowerTable.of(layer.response, largest).normalised(layer.response, values))
 
 
 def _moved(layer: AnyLayer, values: Integers) -> Integers:

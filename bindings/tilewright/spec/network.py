@@ -171,6 +171,22 @@ class Concat(Pixelwise):
     kind: Literal["concat"]
 
 
+class Response(Spec):
+    """How a local response normalisation divides: by ``(k + alpha / size * sum of squares) ** beta``.
+
+    Attributes
+    ----------
+    size : int
+        Neighbouring channels whose squares are summed.
+    alpha, beta, k : float
+    """
+
+    size: Size
+    alpha: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False, strict=False)] = 1e-4
+    beta: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False, strict=False)] = 0.75
+    k: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False, strict=False)] = 1.0
+
+
 class Map(Pixelwise):
     """A function of one input that keeps its shape.
 
@@ -180,11 +196,22 @@ class Map(Pixelwise):
         The function; ``fused`` stands for one, or several in a row, that are not to be fused further.
     parameters : int
         Numbers that were trained, such as the two of each channel of a batch normalisation.
+    response : optional
+        Of a local response normalisation, ``lrn``: needed where it is executed with data.
     """
+
+    later: ClassVar[tuple[str, ...]] = ("response",)
 
     kind: Literal["map"]
     op: Affine | Activation | Unchanged | Literal["lrn", "softmax", "fused"]
     parameters: Count = 0
+    response: Response | None = None
+
+    def model_post_init(self, _context: object) -> None:
+        """Refuse what belongs to another function."""
+        super().model_post_init(_context)
+        if self.response is not None and self.op != "lrn":
+            raise InputError("layer.response", self.op, f"layer {self.name}: goes with op lrn alone")
 
 
 class Padding(Node):

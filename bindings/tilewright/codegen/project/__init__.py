@@ -346,6 +346,9 @@ def _machine(problem: Problem) -> DspMachine:
     """Return the machine; refuse elements that have no type in C."""
     machine = problem.machine
     assert isinstance(machine, DspMachine)
+    if machine.bits is not None:
+        limit = "projects are emitted for elements of one width, element_bytes"
+        raise InputError("machine.bits", list(machine.bits.model_dump().values()), limit)
     if machine.element_bytes not in WIDTHS:
         limit = f"C is emitted for elements of {', '.join(map(str, WIDTHS))} bytes"
         raise InputError("machine.element_bytes", machine.element_bytes, limit)

@@ -21,11 +21,16 @@ from tilewright.papers.figures import Say
 from tilewright.papers.idsp.setting import published
 from tilewright.run.instance import read
 from tilewright.simulator.fixed_point import Floats, Format, integer_length
+from tilewright.simulator.response import ENTRIES, PowerTable
 from tilewright.spec.errors import InputError
+from tilewright.spec.network import Response
 
 BOUNDS = ("worst_case", "absolute_weights", "output_range")
 WIDTHS = (8, 12, 16)
 """Bits of the accumulators that are measured."""
+
+LARGEST_RESPONSES = (32, 128, 512)
+"""Magnitudes of inputs that the table of a local response normalisation is made for."""
 
 IMAGES = 1000
 """Digits that they are measured on."""
@@ -118,7 +123,21 @@ def print_bit_widths(_folder: Path, say: Say) -> None:
     for figure in figures():
         mark = "" if figure.published == figure.ours else " *"
         say(f"  {figure.what:<50} {figure.where:<13} {figure.published:>6g} |{figure.ours:>6g}{mark}")
+    print_response(say)
     print_accuracy(say)
+
+
+def print_response(say: Say) -> None:
+    """Print the largest error of the table that takes the power of a local response normalisation."""
+    response = Response(**published()["chapter_4"]["response"])
+    say("")
+    say(
+        f"Section 4.5.1, power of LRN by a table of {ENTRIES} numbers, {response.size} channels, alpha "
+        f"{response.alpha:g}, beta {response.beta:g} (no error in the thesis)"
+    )
+    for largest in LARGEST_RESPONSES:
+        error = PowerTable.of(response, largest).largest_error
+        say(f"  inputs up to {largest:>6g}: largest relative error {error:.4%}")
 
 
 def print_accuracy(say: Say, most_images: int = IMAGES) -> None:
