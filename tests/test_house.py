@@ -31,7 +31,19 @@ FOLDERS = {
 """Folders of Python files, and the packages that they are."""
 
 HEAVY = frozenset(
-    {"PIL", "highspy", "matplotlib", "minizinc", "networkx", "numba", "onnx", "pandas", "pyomo", "rich"}
+    {
+        "PIL",
+        "distributed",
+        "highspy",
+        "matplotlib",
+        "minizinc",
+        "networkx",
+        "numba",
+        "onnx",
+        "pandas",
+        "pyomo",
+        "rich",
+    }
 )
 """Modules that take long to import, and may be imported where they are first needed."""
 

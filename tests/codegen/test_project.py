@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from compiled import CHECKED, Compiled
 from conftest import THOROUGH
 from hypothesis import assume, given, settings
 from numbered import Table, numbers, randoms, tables
@@ -88,24 +88,12 @@ def _any_part(random: Random, part: Problem) -> Any:
     return OperationPlan(even)  # type: ignore[arg-type]
 
 
-class Built:
-    """A project that was written, compiled and run."""
+class Built(Compiled):
+    """The project of a network."""
 
     def __init__(self, folder: Path, files: Mapping[str, bytes], *flags: str) -> None:
-        self.folder = folder
-        for path, content in files.items():
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_bytes(content)
-        strict = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", *flags]
-        sources = sorted(str(path) for path in (folder / "src").glob("*.c"))
-        self._run("gcc", *strict, "-o", "program", *sources)
-        self.lines = [line.split("\t") for line in self._run("./program").splitlines()]
+        super().__init__(folder, files, "-O1", *flags)
         self.told = {line[0]: tuple(map(int, line[1:])) for line in self.lines if line[1].isdigit()}
-
-    def _run(self, *words: str) -> str:
-        done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
 
     def outputs(self, like: Integers, size: int) -> Integers:
         """Return what the program wrote, in some shape."""
@@ -114,12 +102,7 @@ class Built:
 
     def on_chip(self) -> int:
         """Return the bytes of the memory on chip in the compiled object."""
-        self._run("gcc", "-std=c99", "-c", "src/layers.c", "-o", "layers.o")
-        rows = [line.split() for line in self._run("size", "-A", "layers.o").splitlines()]
-        return next(int(row[1]) for row in rows if row[:1] == [".scratchpad"])
-
-
-CHECKED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+        return self.sections("src/layers.c")[".scratchpad"]
 
 
 def assert_as_planned(built: Built, problem: Problem, plan: Plan) -> None:
@@ -275,7 +258,7 @@ def test_what_has_no_project_is_refused(tmp_path: Path, digits: Path) -> None:
     values = Values(
         numbers(Random(2), wide.network, (8, 16))[0], np.zeros((1, 4, 9, 7), np.int64), None, "a test"
     )
-    with pytest.raises(InputError, match=r"machine\.element_bytes = 1: layer \w+: accumulator of 1\d bits"):
+    with pytest.raises(InputError, match=r"machine\.element_bytes = 1: .* of 1\d bits do not fit"):
         codegen.project("net", "", wide, any_plan(Random(1), wide), values)
     other = Values(values.network, values.images, None, "a test")
     with pytest.raises(InputError, match="is another network than that of the numbers"):

@@ -63,7 +63,7 @@ def emit(
 
     C is a loop nest with calls to get and put data by DMA. A warning says where its buffers, whose sums are
     wider than the plan counts, exceed the memory. A project is a whole network in C that can be run: see
-    docs/emit.md.
+    docs/emit.md, and docs/emit-fusion.md for plans of fusion.
     """
     problem, answer = read_both(instance, changes, result)
     check_outputs(output, None, inputs=[*problem.files, result])

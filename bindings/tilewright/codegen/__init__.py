@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright import bitwidth
+from tilewright import bitwidth, fusion
 from tilewright.codegen.c_file import emit_layer, emit_network
 from tilewright.codegen.c_layer import PlannedLayer
 from tilewright.codegen.c_memory import CMemory
 from tilewright.codegen.c_text import identifier
 from tilewright.codegen.halide import pipelines
 from tilewright.codegen.project import Values, network_project
+from tilewright.codegen.stream import stream_project
 from tilewright.core.room import room_of
 from tilewright.simulator.float_network import refuse_unknown
 from tilewright.spec.errors import InputError
@@ -71,15 +72,18 @@ def project(
     Parameters
     ----------
     values
-        Weights, formats and images, of the same network; made from the seed when left out.
+        Weights, formats and images, of the same network; made from the seed when left out. For plans of
+        tiling only.
 
     Raises
     ------
     InputError
-        Where there is no loop nest to write: in another room than tiling, for a single layer, on another
-        machine than a DSP, for a front, for a plan that is not valid; for numbers of another network, or
-        that are wider than the machine's elements; for layers that there is no C for.
+        Where there is nothing to write: in another room than tiling and fusion, for a single layer, for
+        tiling on another machine than a DSP, for a front, for a plan that is not valid; for numbers of
+        another network, or that are wider than the machine's elements; for layers that there is no C for.
     """
+    if isinstance(problem, fusion.Problem):
+        return _stream(name, source, problem, plan, values, seed)
     _checked(problem, plan, REUSES)
     if problem.network is None:
         raise InputError("network", None, "a project is of a network; one layer is emitted as C")
@@ -90,6 +94,17 @@ def project(
         limit = f"is another network than that of the numbers ({values.origin})"
         raise InputError("network", problem.network.name, limit)
     return network_project(problem, plan.layers, values, name, source)
+
+
+def _stream(
+    name: str, source: str, problem: fusion.Problem, plan: fusion.Plan, values: Values | None, seed: int
+) -> dict[str, bytes]:
+    if values is not None:
+        raise InputError("room", "fusion", "its numbers are made from a seed; none can be given")
+    broken = fusion.violation(problem, plan)
+    if broken is not None:
+        raise InputError("plan", "fusion", f"is not valid: {broken}")
+    return stream_project(problem, plan, seed, name, source)
 
 
 def halide(name: str, source: str, problem: Any, plan: Any) -> str:
@@ -133,8 +148,10 @@ def memory(problem: Any, plan: Any) -> CMemory:
 def _checked(problem: Any, plan: Any, reuses: tuple[str, ...] = EMITTED) -> list[DspPlan]:
     """Return the plan of each layer, or say why there is no loop nest to write."""
     if not isinstance(problem, Problem):
-        room = room_of(problem).name
-        raise InputError("room", room, "its plans are no loop nests, so there is nothing to emit")
+        room, limit = room_of(problem).name, "its plans are no loop nests, so there is nothing to emit"
+        if isinstance(problem, fusion.Problem):
+            limit = "its plans are no loop nests; a project can be emitted: -o FOLDER/"
+        raise InputError("room", room, limit)
     if problem.machine.kind != "dsp":
         raise InputError(
             "machine.kind", problem.machine.kind, "loop nests are emitted for machines of kind dsp"

@@ -32,6 +32,11 @@ def origin_lines(source: str) -> list[str]:
     return [f"Source: {safe_text(source)}"] if safe_text(source) else []
 
 
+def quoted(name: str) -> str:
+    """Return a name as a string in C."""
+    return '"' + safe_text(name).replace('"', "'") + '"'
+
+
 def identifier(name: str, taken: Iterable[str] = ()) -> str:
     """Make a function's name: ``layer`` and what C allows of the name, unlike those that are taken."""
     allowed = re.sub(r"[^A-Za-z0-9]+", "_", safe_text(name)).strip("_")

@@ -42,8 +42,8 @@ NOT_SIMULATED = (
 )
 """What a reader is told of a plan that the simulator has not executed."""
 
-NAMING = ("minimise", "unit")
-"""Fields that name what `objective` and `bound` are."""
+LATER = ("minimise", "unit", "unverified")
+"""Fields that files leave out where there is nothing to say, as older ones do."""
 
 STATUSES = ("optimal", "feasible", "infeasible", "unknown")
 
@@ -229,7 +229,7 @@ class Result:
         data = {"format": FORMAT} | {f.name: getattr(self, f.name) for f in _stored()}
         data["plan"] = None if self.plan is None else self.plan.to_json()
         # Nothing is said where an older file says nothing.
-        return {key: value for key, value in data.items() if key not in NAMING or value is not None}
+        return {key: value for key, value in data.items() if key not in LATER or value is not None}
 
     def write(self, path: str | Path) -> None:
         """Write the file atomically."""

@@ -11,6 +11,7 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from tilewright.plotting.sweep import plot_sweep
 from tilewright.plotting.text import shortened
 from tilewright.run import compiling
 from tilewright.run.instance import Instance
@@ -112,8 +113,6 @@ class Sweep:
         InputError
             If no point has a plan.
         """
-        from tilewright.plotting.sweep import plot_sweep
-
         return plot_sweep(self.records(), self.fields, self.name, ax)
 
     def to_json(self) -> list[dict[str, Any]]:

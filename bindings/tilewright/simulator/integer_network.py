@@ -25,6 +25,9 @@ from tilewright.spec.network import OWN_INPUT, Add, AnyLayer, Map, NamedLayer, N
 MOST_BITS = 32
 """Bits of the widest tensor."""
 
+UNKNOWN = 2.0**15
+"""What stands for the largest magnitude of a tensor of which nothing is known."""
+
 AS_STORED = ("identity", "dropout")
 """Functions that leave integers as they are."""
 
@@ -41,8 +44,8 @@ class IntegerNetwork:
     layers, kernels, biases
         Of each convolution and fully connected layer, by name: its formats, and its numbers as integers.
     largest
-        Magnitudes that outputs of layers, and the network's ``input``, do not exceed, of those that functions
-        without an integer form read.
+        Magnitudes that outputs of layers, and the network's ``input``, do not exceed, where they are known of
+        those that functions without an integer form read.
     """
 
     network: Network
@@ -90,7 +93,7 @@ class IntegerNetwork:
         layer = self.network.layers[reader]
         if self._is_function(reader):
             name = self.network.layers[place].name if place >= 0 else OWN_INPUT
-            return Format.of(MOST_BITS, self.largest[name])
+            return Format.of(MOST_BITS, self.largest.get(name, UNKNOWN))
         return self.layers[layer.name].inputs if layer.name in self.layers else needed[reader]
 
     def _is_function(self, place: int) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib import resources
 from math import prod
 
-from tilewright.codegen.c_text import identifier, origin_lines, safe_text
+from tilewright.codegen.c_text import identifier, origin_lines, quoted, safe_text
 from tilewright.codegen.project.nodes import Node, Nodes
 from tilewright.codegen.project.text import (
     ALIGNED,
@@ -226,7 +226,7 @@ class _Project:
             "#include <string.h>",
             "",
             "const char *const part_names[PARTS] = {",
-            *(f"    {_quoted(each.node.name)}," for each in self.nodes),
+            *(f"    {quoted(each.node.name)}," for each in self.nodes),
             "};",
             "",
             "dma_count_t part_counts[PARTS][KINDS];",
@@ -367,11 +367,6 @@ def _named(nodes: Sequence[Node]) -> list[Named]:
         arrays[node.tensor] = f"{name}_output"
         found.append(Named(node, name, arrays[node.tensor], inputs))
     return found
-
-
-def _quoted(name: str) -> str:
-    """Return a name as a string in C."""
-    return '"' + safe_text(name).replace('"', "'") + '"'
 
 
 def _shape(shape: Sequence[int]) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from tilewright.papers.idsp.mapping import LayerMapping
+    from tilewright.papers.idsp.mapped_layer import LayerMapping
 
 Networks = Mapping[str, Sequence["LayerMapping"]]
 """The layers of each network, by the network's title."""

@@ -1,0 +1,207 @@
+"""A network in fused groups as a C project: instructions of engines, in the order in which they begin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import resources
+from itertools import accumulate
+
+import numpy as np
+
+from tilewright.codegen.c_text import identifier, origin_lines, safe_text
+from tilewright.codegen.project import WIDTHS, Files
+from tilewright.codegen.project.text import comment
+from tilewright.codegen.stream.groups import GroupText, Tables, host_tables, planned_tables
+from tilewright.codegen.stream.numbers import Numbers, left_out
+from tilewright.core.version import __version__
+from tilewright.fusion import Plan, Problem
+from tilewright.fusion.machine import BUFFERS
+from tilewright.simulator.fixed_point import Integers
+from tilewright.spec.errors import InputError
+
+RUNTIME = ("engine.h", "engine.c", "network.h", "main.c")
+"""Sources that are the same for every network."""
+
+WIDEST = 2
+"""Most bytes of an element, of which a product fits the accumulators."""
+
+
+def stream_project(problem: Problem, plan: Plan, seed: int, name: str, source: str) -> Files:
+    """Return the files of a project that computes a network in groups as planned, by their paths.
+
+    Raises
+    ------
+    InputError
+        For an operation that there is no C for, and for elements that are too wide.
+    """
+    size = problem.machine.element_bytes
+    if size > WIDEST:
+        limit = f"C is emitted for elements of at most {WIDEST} bytes"
+        raise InputError("machine.element_bytes", size, limit)
+    return _Project(Numbers(problem, seed), plan, name, source).files()
+
+
+class _Project:
+    def __init__(self, numbers: Numbers, plan: Plan, name: str, source: str) -> None:
+        self._numbers, self._title, self._source = numbers, name, source
+        self._machine = numbers.problem.machine
+        self._groups = self._tables(plan)
+        parameters = [form.parameters.ravel() for form in numbers.forms.values()]
+        begins = dict(zip(numbers.forms, _begins(parameters), strict=True))
+        self._parameters = np.concatenate(parameters)
+        self._inputs = np.concatenate([numbers.maps[each].ravel() for each in numbers.inputs])
+        self._outputs = sum(numbers.maps[each].size for each in numbers.outputs)
+        self._tensors, self._arrays = self._named()
+        self._texts = [
+            GroupText(f"group{number}", tables, numbers, self._tensors, begins)
+            for number, tables in enumerate(self._groups, 1)
+        ]
+
+    def _tables(self, plan: Plan) -> list[Tables]:
+        """Return the tables of all groups but what is left out."""
+        ops = {op.name: op for op in self._numbers.problem.ops}
+        found = []
+        for group in plan.groups:
+            if group.tile is not None:
+                found.append(planned_tables(self._numbers, group))
+                continue
+            (op,) = (ops[name] for name in group.nodes)
+            if op.producers and not left_out(self._numbers.problem, op):
+                found.append(host_tables(self._numbers, op))
+        return found
+
+    def _named(self) -> tuple[dict[str, str], list[str]]:
+        """Return what C calls all tensors in external memory, and arrays for those that stay there."""
+        maps = self._numbers.maps
+        tensors: dict[str, str] = {}
+        for array, names in (
+            ("network_input", self._numbers.inputs),
+            ("network_output", self._numbers.outputs),
+        ):
+            begins = _begins([maps[name] for name in names])
+            tensors |= {name: f"{array} + {at}" for name, at in zip(names, begins, strict=True)}
+        arrays: list[str] = []
+        taken: set[str] = set()
+        for tables in self._groups:
+            for name in (each for placed in tables.maps for each in placed.tensors):
+                if name not in tensors:
+                    tensors[name] = identifier(name, taken)
+                    taken.add(tensors[name])
+                    arrays.append(f"static element_t {tensors[name]}[{maps[name].size}];")
+        return tensors, arrays
+
+    # Files ----------------------------------------------------------------------------------------------
+
+    def files(self) -> Files:
+        """Return all files."""
+        folder = resources.files(__name__) / "runtime"
+        found = {f"src/{name}": (folder / name).read_bytes() for name in RUNTIME}
+        found["Makefile"] = (folder / "Makefile").read_bytes()
+        texts = {"src/machine.h": self._machine_text(), "src/network.c": self._network()}
+        texts["README.md"] = self._readme((folder / "README.md").read_text(encoding="utf-8"))
+        found |= {path: text.encode("ascii") for path, text in texts.items()}
+        found["data/input.bin"] = self._elements(self._inputs)
+        found["data/parameters.bin"] = self._elements(self._parameters)
+        return dict(sorted(found.items()))
+
+    def _elements(self, values: Integers) -> bytes:
+        return values.astype(f"<i{self._machine.element_bytes}").tobytes()
+
+    def _machine_text(self) -> str:
+        machine, (least, largest) = self._machine, self._numbers.format.range
+        held = [max(each) for each in zip(*(tables.elements for tables in self._groups), strict=True)]
+        told = [
+            f"The machine: images at a time: {machine.arrays}; bytes of an element: {machine.element_bytes}."
+        ]
+        for buffer, elements in zip(BUFFERS, held, strict=True):
+            size = elements * machine.element_bytes
+            told.append(f"{buffer} buffer: {machine.capacity(buffer):,} bytes, the plan takes {size:,}")
+        sizes = {f"{name.upper()}_BUFFER": most for name, most in zip(BUFFERS, held, strict=True)}
+        sizes["ACCUMULATORS"] = max(tables.accumulators for tables in self._groups)
+        sizes["MOST_PARTS"] = max(
+            len(parts) for tables in self._groups for _, parts in tables.operations.values()
+        )
+        sizes["NETWORK_INPUTS"] = self._inputs.size
+        sizes["NETWORK_PARAMETERS"] = self._parameters.size
+        sizes["NETWORK_OUTPUTS"] = self._outputs
+        return "\n".join(
+            [
+                comment(told),
+                "#ifndef MACHINE_H",
+                "#define MACHINE_H",
+                "",
+                "#include <stdint.h>",
+                "",
+                f"typedef {WIDTHS[machine.element_bytes]} element_t;",
+                f"#define ELEMENT_MIN ({least})",
+                f"#define ELEMENT_MAX {largest}",
+                "",
+                f"#define IMAGES {machine.arrays}",
+                f"#define GROUPS {len(self._groups)}",
+                "",
+                "/* Elements of the buffers on chip and of the arrays in external memory. */",
+                *(f"#define {name} {size}" for name, size in sizes.items()),
+                "",
+                "/* C has no arrays of none. */",
+                "#define SOME(elements) ((elements) ? (elements) : 1)",
+                "",
+                "/* Where a buffer on chip is. */",
+                "#ifndef ON_CHIP",
+                '#define ON_CHIP(buffer) __attribute__((section(".on_chip." #buffer)))',
+                "#endif",
+                "",
+                "#endif",
+                "",
+            ]
+        )
+
+    def _network(self) -> str:
+        lines = [
+            comment(self._story()),
+            '#include "network.h"',
+            "",
+            "#include <stddef.h>",
+            "",
+            "element_t network_input[SOME(NETWORK_INPUTS)];",
+            "element_t network_parameters[SOME(NETWORK_PARAMETERS)];",
+            "element_t network_output[SOME(NETWORK_OUTPUTS)];",
+            *self._arrays,
+        ]
+        for text in self._texts:
+            lines += ["", *text.tables()]
+        lines += [
+            "",
+            "const group_t groups[GROUPS] = {",
+            *(text.description for text in self._texts),
+            "};",
+            "",
+        ]
+        return "\n".join(lines)
+
+    def _story(self) -> list[str]:
+        told = [f"{safe_text(self._title) or 'A network'}, written by tilewright {__version__}."]
+        told += origin_lines(self._source)
+        alone = [", ".join(tables.nodes) for tables in self._groups if tables.on_host]
+        if alone:
+            told.append(f"Outside of the plan's figures, on the host: {safe_text(', '.join(alone))}.")
+        return told
+
+    def _readme(self, text: str) -> str:
+        images = self._machine.arrays
+        return text.format(
+            title=safe_text(self._title) or "A network",
+            version=__version__,
+            images="an image" if images == 1 else f"{images} images",
+            inputs=self._listed(self._numbers.inputs),
+            outputs=self._listed(self._numbers.outputs),
+        )
+
+    def _listed(self, names: Sequence[str]) -> str:
+        """Return tensors with their shapes."""
+        shapes = ("x".join(map(str, self._numbers.maps[name].shape[1:])) for name in names)
+        return ", ".join(f"{safe_text(name)} ({shape})" for name, shape in zip(names, shapes, strict=True))
+
+
+def _begins(arrays: Sequence[Integers]) -> list[int]:
+    """Return where each array begins if they lie one after the other."""
+    return list(accumulate((each.size for each in arrays), initial=0))[:-1]

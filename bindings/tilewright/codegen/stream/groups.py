@@ -1,0 +1,236 @@
+"""The tables of a group in C: maps with their places on chip, operations, and instructions in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from tilewright.codegen.c_text import block_comment, quoted, safe_text
+from tilewright.codegen.project.text import braced
+from tilewright.codegen.stream.numbers import Numbers
+from tilewright.fusion.addresses import Addressed, Addresses, Area
+from tilewright.fusion.fused_group import Part
+from tilewright.fusion.graph import Op
+from tilewright.fusion.plan import Group
+from tilewright.fusion.schedule import GroupSchedule, Instruction
+from tilewright.spec.layer import Window
+from tilewright.spec.network import NamedLayer
+
+Shape = tuple[int, int, int]
+
+NOWHERE = Area("", 0, 0, 0, 0, 0)
+"""Where a map lies that is not on chip."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A map, where it lies on chip, and the tensors in external memory that it is made of."""
+
+    shape: Shape
+    area: Area
+    tensors: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What there is to print of a group.
+
+    Attributes
+    ----------
+    operations
+        What computes each map, by its number, and which maps that reads.
+    instructions
+        In the order in which they begin.
+    elements
+        Of each buffer.
+    accumulators
+        The most sums that are not complete.
+    """
+
+    nodes: tuple[str, ...]
+    on_host: bool
+    maps: tuple[Placed, ...]
+    operations: Mapping[int, tuple[Op, tuple[Part, ...]]]
+    instructions: tuple[Addressed, ...]
+    elements: tuple[int, int, int]
+    accumulators: int
+
+
+def planned_tables(numbers: Numbers, group: Group) -> Tables:
+    """Return the tables of a group that the accelerator computes."""
+    problem = numbers.problem
+    places = {op.name: op.number for op in problem.ops}
+    assert group.tile is not None
+    schedule = GroupSchedule(problem.fused([places[name] for name in group.nodes]), group.tile)
+    fused, addresses = schedule.fused, Addresses(schedule)
+    maps = [
+        Placed(
+            feature.shape,
+            area,
+            feature.sources if number < fused.loaded else (feature.name,) if feature.saved else (),
+        )
+        for number, (feature, area) in enumerate(zip(fused.features, addresses.areas, strict=True))
+    ]
+    issued = tuple(addresses.instructions())
+    sums = [
+        prod(end - begin for begin, end in (each.rows, each.columns, each.channels))
+        for each, *_ in issued
+        if each.what == "compute" and each.summed[1] - each.summed[0] < fused.summed(each.feature)
+    ]
+    return Tables(
+        group.nodes,
+        False,
+        tuple(maps),
+        {number: (fused.op(number), fused.features[number].parts) for number in fused.members},
+        tuple(sorted(issued, key=lambda each: each.instruction.start)),
+        addresses.elements,
+        problem.machine.arrays * max(sums, default=0),
+    )
+
+
+def host_tables(numbers: Numbers, op: Op) -> Tables:
+    """Return the tables of an operation of the host, which takes all values in a row."""
+    sources = numbers.sources(op)
+    sizes = [prod(numbers.maps[name].shape[1:]) for name in sources]
+    size = prod(op.spec.output)
+    deep = op.spec.input[0] if isinstance(op.spec, NamedLayer) else 0
+    whole = Instruction(None, "compute", len(sources), 0, 0, (0, 1), (0, 1), (0, size), (0, deep), 0)
+    maps = zip((*sizes, size), (*sources, op.name), strict=True)
+    parts = tuple(Part(number, sum(sizes[:number])) for number in range(len(sizes)))
+    return Tables(
+        (op.name,),
+        True,
+        tuple(Placed((length, 1, 1), NOWHERE, (name,)) for length, name in maps),
+        {len(sources): (op, parts)},
+        (Addressed(whole, 0, (0,) * len(parts), 0),),
+        (0, 0, 0),
+        0,
+    )
+
+
+class GroupText:
+    """The C of a group.
+
+    Parameters
+    ----------
+    name
+        Of the group; those of its tables begin with it.
+    tensors
+        What C calls the tensors in external memory.
+    parameters
+        Where those of each operation begin.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        tables: Tables,
+        numbers: Numbers,
+        tensors: Mapping[str, str],
+        parameters: Mapping[str, int],
+    ) -> None:
+        self._name, self._tables, self._numbers = name, tables, numbers
+        self._tensors, self._parameters = tensors, parameters
+
+    @property
+    def description(self) -> str:
+        """The group as an entry of the list of all groups."""
+        name, tables = self._name, self._tables
+        fields = (
+            quoted(" + ".join(tables.nodes)),
+            int(tables.on_host),
+            f"{name}_maps",
+            f"{name}_operations",
+            f"{name}_instructions",
+            len(tables.instructions),
+            f"{name}_shifts",
+        )
+        return f"    {braced(fields)},"
+
+    def tables(self) -> list[str]:
+        """Return all tables."""
+        where = " on the host" if self._tables.on_host else ""
+        lines = block_comment([f"{self._name}{where}: {safe_text(', '.join(self._tables.nodes))}"])
+        return [*lines, *self._maps(), *self._operations(), *self._instructions()]
+
+    def _table(self, kind: str, name: str, rows: Iterable[str]) -> list[str]:
+        return [f"static const {kind} {self._name}_{name}[] = {{", *(f"    {row}," for row in rows), "};"]
+
+    def _maps(self) -> list[str]:
+        tensors: list[str] = []
+        rows: list[str] = []
+        for placed in self._tables.maps:
+            area = placed.area
+            first = f"{self._name}_tensors + {len(tensors)}" if placed.tensors else "NULL"
+            tensors += [
+                braced((self._tensors[name], self._channels(name, placed))) for name in placed.tensors
+            ]
+            at = f"{area.buffer}_buffer + {area.base}" if area.buffer else "NULL"
+            held = area.first, area.channels, area.rows, area.columns
+            rows.append(braced((*placed.shape, at, *held, first, len(placed.tensors))))
+        return [*self._table("tensor_t", "tensors", tensors), *self._table("map_t", "maps", rows)]
+
+    def _channels(self, name: str, placed: Placed) -> int:
+        if len(placed.tensors) == 1:
+            return placed.shape[0]
+        channels: int = self._numbers.maps[name].shape[1]
+        return channels
+
+    def _operations(self) -> list[str]:
+        parts: list[str] = []
+        rows: list[str] = []
+        for number, (op, read) in self._tables.operations.items():
+            rows += [
+                f"[{number}] = {{ /* {safe_text(op.name)} */",
+                *self._operation(op, len(parts), len(read)),
+            ]
+            parts += [braced((f"{self._name}_maps + {part.map}", part.first)) for part in read]
+        table = [f"    {row}" for row in rows]
+        return [
+            *self._table("part_t", "parts", parts),
+            f"static const operation_t {self._name}_operations[] = {{",
+            *table,
+            "};",
+        ]
+
+    def _operation(self, op: Op, first: int, count: int) -> list[str]:
+        spec, form = op.spec, self._numbers.forms[op.name]
+        window = [(1, 1), (1, 1), (0, 0), (1, 1)]
+        if isinstance(spec, Window):
+            window = [spec.kernel, spec.stride, (spec.padding[0], spec.padding[2]), spec.dilation]
+        kernel, stride, padding, dilation = map(braced, window)
+        groups = spec.groups if isinstance(spec, NamedLayer) else 1
+        bias = int(isinstance(spec, NamedLayer) and spec.bias)
+        return [
+            f"    .parts = {self._name}_parts + {first}, .part_count = {count},",
+            f"    .input_channels = {spec.input[0]}, .kernels = {spec.output[0]}, .groups = {groups},",
+            f"    .kernel = {kernel}, .stride = {stride}, .padding = {padding}, .dilation = {dilation},",
+            f"    .parameters = network_parameters + {self._parameters[op.name]},",
+            f"    .has_bias = {bias}, .bias_shift = {form.bias_shift},",
+            f"    .relu = {int(form.relu)}, .shift = {form.shift},",
+            "},",
+        ]
+
+    def _instructions(self) -> list[str]:
+        shifts: dict[tuple[int, ...], int] = {(): 0}
+        values: list[int] = []
+        rows = []
+        for addressed in self._tables.instructions:
+            each = addressed.instruction
+            if addressed.shifts not in shifts:
+                shifts[addressed.shifts] = len(values)
+                values += addressed.shifts
+            boxes = map(braced, (each.channels, each.rows, each.columns, each.summed))
+            places = addressed.shift, shifts[addressed.shifts], addressed.parameters
+            rows.append(braced((self._kind(each), each.feature, *boxes, *places)))
+        return [
+            *self._table("int", "shifts", map(str, values or [0])),
+            *self._table("instruction_t", "instructions", rows),
+        ]
+
+    def _kind(self, each: Instruction) -> str:
+        if each.what != "compute":
+            return each.what.upper()
+        op, _ = self._tables.operations[each.feature]
+        return self._numbers.forms[op.name].kind

@@ -1,0 +1,222 @@
+"""A network of the fusion room in integers: made from a seed, and executed operation by operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from math import ceil, log2, prod, sqrt
+from typing import NamedTuple
+
+import numpy as np
+
+from tilewright.fusion import Problem
+from tilewright.fusion.graph import Op
+from tilewright.fusion.machine import HOST
+from tilewright.simulator.fixed_point import Format, Integers, wrap
+from tilewright.simulator.integer_network import scaled
+from tilewright.simulator.reference import addition, convolution, pooling
+from tilewright.spec.coarsening import PERMUTES, stages
+from tilewright.spec.errors import InputError
+from tilewright.spec.network import (
+    AFFINE,
+    OWN_INPUT,
+    UNCHANGED,
+    Add,
+    AnyLayer,
+    Concat,
+    Map,
+    Mul,
+    NamedLayer,
+    Padding,
+    Pool,
+    Reshape,
+)
+
+SUM_BITS = 32
+"""Bits of the accumulators of the convolution engine."""
+
+SATURATED = 0.01
+"""Share of the values of an output that may be saturated, at most."""
+
+
+class Form(NamedTuple):
+    """An operation in integers.
+
+    Attributes
+    ----------
+    kind
+        What the C calls it.
+    relu
+        Whether negative values become 0.
+    parameters : shape (kernels, parameters of each)
+        The bias of each kernel comes first, if there is one.
+    bias_shift
+        A bias is multiplied by two to the power of this.
+    shift
+        Results are divided by two to the power of this, rounded once, halves away from zero, and saturated.
+    """
+
+    kind: str
+    relu: bool
+    parameters: Integers
+    bias_shift: int
+    shift: int
+
+
+class Numbers:
+    """The numbers of a network, all of them as wide as the machine's elements.
+
+    Attributes
+    ----------
+    format
+        Of all values.
+    forms
+        Of each operation that is executed, by name.
+    maps : shape (images, C, H, W)
+        The network's inputs and what each operation gives, by name.
+
+    Raises
+    ------
+    InputError
+        For an operation that has no form in integers; names the layer.
+    """
+
+    def __init__(self, problem: Problem, seed: int = 0) -> None:
+        self.problem = problem
+        self.format = Format(8 * problem.machine.element_bytes, 0)
+        self._rng = np.random.default_rng(seed)
+        self._places = {layer.name: place for place, layer in enumerate(problem.network.layers)}
+        for layer in problem.network.layers:
+            if isinstance(layer, Reshape) and layer.op in PERMUTES:
+                raise self._refused(layer)
+        self._graph = stages(problem.network)[-1].graph
+        self.forms: dict[str, Form] = {}
+        self.maps: dict[str, Integers] = {OWN_INPUT: self._drawn(problem.ops[0].spec.input)}
+        for op in problem.ops:
+            if not op.producers:
+                self.maps[op.name] = self._drawn(op.spec.output)
+            elif not left_out(problem, op):
+                self._add(op)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the network's inputs."""
+        return (OWN_INPUT, *(op.name for op in self.problem.ops if not op.producers))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the operations whose outputs are the network's."""
+        found: dict[str, None] = {}
+        for op in self.problem.ops:
+            if not self.problem.consumers[op.number]:
+                found |= dict.fromkeys(self.sources(op) if left_out(self.problem, op) else (op.name,))
+        return tuple(name for name in found if name in self.forms)
+
+    def sources(self, op: Op) -> tuple[str, ...]:
+        """Return the names of what an operation reads."""
+        return tuple(
+            OWN_INPUT if producer < 0 else self.problem.ops[producer].name for producer in op.producers
+        )
+
+    # Forms ----------------------------------------------------------------------------------------------
+
+    def _add(self, op: Op) -> None:
+        """Choose the numbers of an operation, and execute it."""
+        spec, inputs = op.spec, [self.maps[name] for name in self.sources(op)]
+        if isinstance(spec, Mul) and len(inputs) * (self.format.bits - 1) > 62:
+            raise self._refused(spec, f"multiplies {len(inputs)} values, which 64 bits do not hold")
+        parameters, bias_shift = np.zeros((spec.output[0], 0), dtype=np.int64), 0
+        if isinstance(spec, NamedLayer):
+            parameters, bias_shift = self._parameters(spec)
+        form = Form(self._kind(op), self._rectified(op), parameters, bias_shift, 0)
+        found = self._executed(spec, form, inputs)
+        if form.kind in ("CONV", "ADD", "MULTIPLY"):
+            largest = int(np.quantile(np.abs(found), 1 - SATURATED))
+            form = form._replace(shift=max(0, largest.bit_length() - self.format.bits + 1))
+        self.forms[op.name] = form
+        divisor = prod(spec.kernel) if isinstance(spec, Pool) and spec.op == "average" else 1
+        self.maps[op.name] = scaled(found, divisor, form.shift, self.format)
+
+    def _kind(self, op: Op) -> str:
+        spec = op.spec
+        if isinstance(spec, NamedLayer):
+            return "CONV"
+        if isinstance(spec, Pool):
+            return "MAX_POOL" if spec.op == "max" else "AVERAGE_POOL"
+        if isinstance(spec, Add | Mul):
+            return "ADD" if isinstance(spec, Add) else "MULTIPLY"
+        if isinstance(spec, Concat | Reshape) or (isinstance(spec, Map) and spec.op in ("relu", *UNCHANGED)):
+            return "COPY"
+        raise self._refused(spec)
+
+    def _rectified(self, op: Op) -> bool:
+        """Return whether a rectifier is part of an operation; refuse other functions."""
+        relu = isinstance(op.spec, Map) and op.spec.op == "relu"
+        for layer in self._graph.nodes[op.name]["operation"].folded:
+            if isinstance(layer, Map) and layer.op == "relu":
+                relu = True
+                continue
+            within = isinstance(op.spec, NamedLayer) and not relu  # the weights
+            free = isinstance(layer, Padding | Concat | Reshape)
+            if isinstance(layer, Map):
+                free = layer.op in UNCHANGED or (within and layer.op in AFFINE)
+            if not free:
+                raise self._refused(layer)
+        return relu
+
+    def _refused(self, layer: AnyLayer, reason: str = "there is no C for it") -> InputError:
+        what = getattr(layer, "op", layer.kind)
+        return InputError(
+            f"network.layers[{self._places[layer.name]}]", what, f"layer {layer.name}: {reason}"
+        )
+
+    # Numbers --------------------------------------------------------------------------------------------
+
+    def _drawn(self, shape: Sequence[int]) -> Integers:
+        least, largest = self.format.range
+        images = self.problem.machine.arrays
+        return self._rng.integers(least, largest + 1, (images, *shape), dtype=np.int64)
+
+    def _parameters(self, layer: NamedLayer) -> tuple[Integers, int]:
+        """Return parameters with which no sum leaves the accumulators, and the biases' shift."""
+        bits, deep = self.format.bits, layer.macs_per_output
+        wide = max(2, min(bits, SUM_BITS - bits - ceil(log2(deep))))
+        half = 1 << (wide - 1)
+        kernels = self._rng.integers(-half, half, (layer.kernels, deep), dtype=np.int64)
+        if layer.weights is not None:
+            kernels = self.forms[layer.weights].parameters[:, -deep:]
+        if not layer.bias:
+            return kernels, 0
+        # Biases are about as large as the sums are.
+        spread = sqrt(deep) / 3 * 2 ** (bits - 1 + wide - 1)
+        least, largest = self.format.range
+        biases = self._rng.integers(least, largest + 1, (layer.kernels, 1), dtype=np.int64)
+        return np.hstack([biases, kernels]), max(0, int(log2(spread)) - bits + 1)
+
+    def _executed(self, spec: AnyLayer, form: Form, inputs: Sequence[Integers]) -> Integers:
+        """Return what an operation gives of whole maps, before it is scaled."""
+        found = self._computed(spec, form, inputs)
+        return np.maximum(found, 0) if form.relu else found
+
+    def _computed(self, spec: AnyLayer, form: Form, inputs: Sequence[Integers]) -> Integers:
+        if isinstance(spec, Add):
+            return addition(inputs)
+        if isinstance(spec, Mul):
+            return reduce(np.multiply, inputs)
+        images, plane = len(inputs[0]), spec.input[1:]
+        joined = np.concatenate([each.reshape(images, -1, *plane) for each in inputs], axis=1)
+        if isinstance(spec, Pool):
+            return pooling(spec, joined)
+        if isinstance(spec, NamedLayer):
+            layer, bias = spec.model_copy(update={"batch": images}), int(spec.bias)
+            sums = convolution(layer, joined, form.parameters[:, bias:].reshape(layer.kernels_shape))
+            if bias:
+                sums += form.parameters[:, 0, None, None] << form.bias_shift
+            return wrap(sums, SUM_BITS)
+        return joined.reshape(images, *spec.output)
+
+
+def left_out(problem: Problem, op: Op) -> bool:
+    """Return whether an operation is left out: a softmax whose output is the network's."""
+    is_softmax = isinstance(op.spec, Map) and op.spec.op == "softmax"
+    return op.engine == HOST and is_softmax and not problem.consumers[op.number]

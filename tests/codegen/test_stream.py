@@ -1,0 +1,219 @@
+"""Fused groups as a C project: compiled with sanitizers, run, compared with the network and the plan."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from compiled import CHECKED, Compiled
+from conftest import THOROUGH
+from fusion_at_random import AnyGroups, Table, machine, network, output, problem, randoms, scaled
+from fusion_at_random import plan as any_plan
+from hypothesis import assume, given, settings
+
+from tilewright import codegen, fusion
+from tilewright.codegen.stream import stream_project
+from tilewright.codegen.stream.numbers import Numbers
+from tilewright.core import catalogue
+from tilewright.fusion import Plan, Problem, execution
+from tilewright.fusion.evaluation import computed_groups
+from tilewright.fusion.fused_group import FusedGroup
+from tilewright.fusion.machine import BUFFERS, ENGINES
+from tilewright.fusion.plan import Tile
+from tilewright.fusion.schedule import GroupSchedule
+from tilewright.spec.base import unchecked_copy
+from tilewright.spec.errors import InputError
+
+needs_compiler = pytest.mark.skipif(not shutil.which("gcc"), reason="no C compiler")
+
+
+class Built(Compiled):
+    """The project of a plan."""
+
+    def __init__(self, folder: Path, files: Mapping[str, bytes], *flags: str) -> None:
+        super().__init__(folder, files, *flags)
+        rows = self.lines[1:]
+        self.moved = {row[0]: (int(row[-2]), int(row[-1])) for row in rows}
+        self.instructions = {row[0]: tuple(map(int, row[1:-2])) for row in rows}
+
+    def outputs(self, size: int) -> Any:
+        """Return what the program wrote."""
+        return np.fromfile(self.folder / "data" / "output.bin", dtype=f"<i{size}")
+
+    def on_chip(self) -> list[int]:
+        """Return the bytes of each buffer in the compiled object."""
+        sizes = self.sections("src/engine.c")
+        return [sizes[f".on_chip.{name}_buffer"] for name in BUFFERS]
+
+
+def assert_right(built: Built, problem: Problem, plan: Plan, numbers: Numbers) -> None:
+    """The program computes what the network does, moves what is simulated, and takes what is planned."""
+    size = problem.machine.element_bytes
+    expected = np.concatenate([numbers.maps[name].ravel() for name in numbers.outputs])
+    assert (built.outputs(size) == expected).all()
+    report = fusion.simulate(problem, plan)
+    assert report.violation is None
+    groups = report.facts["groups"]
+    moved = {" + ".join(each["nodes"]): (each["loaded_bytes"], each["saved_bytes"]) for each in groups}
+    assert built.moved == moved
+    assert built.instructions == {
+        " + ".join(group.nodes): tuple(map(issued(problem.fused(nodes), group.tile).count, ENGINES))
+        for nodes, group in computed_groups(problem, plan)
+        if group.tile is not None
+    }
+    planned = [max(size, *sizes) for sizes in zip(*(each["buffers"] for each in groups), strict=True)]
+    assert built.on_chip() == planned
+
+
+def issued(fused: FusedGroup, tile: Tile) -> list[str | None]:
+    """Return the engine of each instruction of a group."""
+    return [each.engine for each in GroupSchedule(fused, tile).instructions()]
+
+
+def rectified(random: Random, layers: Table) -> Table:
+    """Return a random network whose functions are rectifiers, often with a classifier."""
+    for each in layers["layers"]:
+        if each.get("op") == "fused":
+            del each["parameters"]
+            if len(each["inputs"]) == 1:
+                each["op"] = "relu"
+            else:
+                del each["op"]
+                each["kind"] = "concat"
+    if random.random() < 0.4:
+        size = prod(output(layers["layers"][-1]))
+        layers["layers"].append({"name": "fc", "kind": "fc", "inputs": size, "outputs": 3})
+        if random.random() < 0.5:
+            layers["layers"].append({"name": "soft", "kind": "map", "op": "softmax", "input": [3, 1, 1]})
+    return layers
+
+
+def excited(random: Random) -> Table:
+    """Return two branches that are read side by side and added up, and a product with a pixel."""
+    channels, side = random.randint(1, 5), random.randint(2, 8)
+    plane = [channels, side, side]
+    conv = {"kernels": channels, "kernel": [1, 1], "bias": True}
+    around = {"kernel": [3, 3], "padding": [1, 1, 1, 1]}
+    return {
+        "layers": [
+            {"name": "left", "input": plane, **conv},
+            {"name": "right", "inputs": ["input"], "input": plane, **conv, **around},
+            {
+                "name": "both",
+                "inputs": ["left", "right"],
+                "input": [2 * channels, side, side],
+                **conv,
+                **around,
+            },
+            {"name": "sum", "kind": "add", "inputs": ["left", "right", "left"], "input": plane},
+            {"name": "pixel", "kind": "pool", "op": "average", "input": plane, "kernel": [side, side]},
+            {"name": "excite", "input": [channels, 1, 1], **conv},
+            {"name": "product", "kind": "mul", "inputs": ["both", "excite"], "input": plane},
+        ]
+    }
+
+
+def assert_any_is_right(random: Random) -> None:
+    """A random plan of a random network, of any groups and tiles, is executed right."""
+    layers = random.choice([network, network, excited])(random)
+    made: AnyGroups = problem(random, rectified(random, layers))
+    plan, seed = any_plan(random, made), random.getrandbits(32)
+    try:
+        files = stream_project(made, plan, seed, "net", "")
+    except InputError as error:
+        assert "there is no C for it" in error.limit  # a rectified value times or plus itself
+        assume(False)
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(execution, "violation", lambda problem, plan: None)
+        assert_right(
+            Built(Path(folder), files, "-O1", *CHECKED, "-DON_CHIP(buffer)="), made, plan, Numbers(made, seed)
+        )
+
+
+@needs_compiler
+@settings(max_examples=100 if THOROUGH else 3)
+@given(randoms)
+def test_any_network_and_plan_computes_what_the_network_does(random: Random) -> None:
+    assert_any_is_right(random)
+
+
+def fire(**changes: Any) -> Problem:
+    """Return squeezenet in fire modules, smaller."""
+    table = dict(catalogue.shared("fusion", "squeezenet-fire"))
+    chip = machine(Random(1), element_bytes=1, input_bytes=6000, output_bytes=6000, parameter_bytes=3000)
+    layers = scaled("squeezenet", 41, 8)
+    return Problem.model_validate(
+        {
+            "network": layers,
+            "machine": chip | changes,
+            "templates": table["templates"],
+            "objective": {"minimise": "traffic"},
+        }
+    )
+
+
+@needs_compiler
+@pytest.mark.parametrize("size", [1, 2])
+def test_fire_modules(tmp_path: Path, size: int) -> None:
+    problem = fire(element_bytes=size, arrays=size)
+    plan = catalogue.heuristic("fusion", "greedy").plan(problem)
+    assert any(len(group.nodes) > 2 for group in plan.groups)
+    built = Built(tmp_path, codegen.project("fire", "", problem, plan, None, 5), "-O2")
+    numbers = Numbers(problem, 5)
+    assert_right(built, problem, plan, numbers)
+    for name, form in numbers.forms.items():
+        if form.shift:
+            assert np.abs(numbers.maps[name]).max() >= numbers.format.range[1] // 2
+    # What is saved before it is computed is seen.
+    source = tmp_path / "src" / "network.c"
+    before, last, after = source.read_text().rpartition("_instructions[] = {\n")
+    rows = after.split("\n")
+    end = rows.index("};")
+    assert rows[end - 1].startswith("    {SAVE, ")
+    rows.insert(0, rows.pop(end - 1))
+    source.write_text(before + last + "\n".join(rows))
+    expected = np.concatenate([numbers.maps[name].ravel() for name in numbers.outputs])
+    assert (Built(tmp_path, {}, "-O2").outputs(size) != expected).any()
+
+
+def test_what_has_no_stream_is_refused() -> None:
+    problem = fire()
+    plan = catalogue.heuristic("fusion", "greedy").plan(problem)
+    with pytest.raises(InputError, match="is not valid: "):
+        codegen.project("net", "", problem, Plan(plan.groups[1:]))
+    values: Any = object()
+    with pytest.raises(InputError, match="numbers are made from a seed"):
+        codegen.project("net", "", problem, plan, values)
+    wide = unchecked_copy(problem, machine=unchecked_copy(problem.machine, element_bytes=4))
+    with pytest.raises(
+        InputError, match=r"machine\.element_bytes = 4: C is emitted for elements of at most 2"
+    ):
+        stream_project(wide, plan, 0, "net", "")
+    conv = {"name": "c", "input": [2, 4, 4], "kernels": 2, "kernel": [1, 1]}
+    for more, layer in (
+        ([{"kind": "map", "op": "sigmoid"}], "m0"),
+        ([{"kind": "map", "op": "relu"}, {"kind": "map", "op": "scale"}], "m1"),
+        ([{"kind": "map", "op": "lrn"}], "m0"),
+        ([{"kind": "reshape", "op": "transpose", "output": [4, 2, 4]}, {"kind": "map", "op": "relu"}], "m0"),
+        ([{"kind": "pad", "padding": [1, 1, 1, 1]}], "m0"),
+    ):
+        tables, shape = [conv], [2, 4, 4]
+        for number, each in enumerate(more):
+            tables.append({"name": f"m{number}", "input": shape, **each})
+            shape = list(output(tables[-1]))
+        one = Problem.model_validate({"network": {"layers": tables}, "machine": machine(Random(1))})
+        with pytest.raises(InputError, match=f"layer {layer}: there is no C for it"):
+            Numbers(one)
+    tables = [{"name": "m", "kind": "mul", "inputs": ["input"] * 9, "input": [2, 4, 4]}]
+    one = Problem.model_validate(
+        {"network": {"layers": tables}, "machine": machine(Random(1), element_bytes=1)}
+    )
+    with pytest.raises(InputError, match="multiplies 9 values"):
+        Numbers(one)
