@@ -83,6 +83,13 @@ JOURNAL = click.option(
     metavar="FILE",
     help="Append results as they come; what stands there is not done again.",
 )
+SET = click.option(
+    "--set",
+    "values",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Another value of a field: machine.levels.buffer.capacity_bytes=65536.",
+)
 CHANGES = (
     click.option(
         "--machine",
@@ -97,13 +104,7 @@ CHANGES = (
         metavar="OBJECTIVE",
         help="Or several, the most important first: cycles,energy.",
     ),
-    click.option(
-        "--set",
-        "values",
-        multiple=True,
-        metavar="FIELD=VALUE",
-        help="Another value of a field: machine.levels.buffer.capacity_bytes=65536.",
-    ),
+    SET,
     SIZES,
     ALLOW_UNKNOWN,
 )

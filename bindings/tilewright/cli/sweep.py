@@ -20,6 +20,7 @@ from tilewright.cli.arguments import (
     SCHEDULER,
     SECONDS,
     SEED,
+    SET,
     WITH_HELP,
     asked,
     with_changes,
@@ -69,7 +70,7 @@ SWEPT = click.option(
 )
 @SCHEDULER
 @JOURNAL
-@with_changes([SWEPT if option is CHANGES[3] else option for option in CHANGES])
+@with_changes([SWEPT if option is SET else option for option in CHANGES])
 @click.option("--json", "as_json", is_flag=True, help="Print all results as JSON and nothing else.")
 def sweep(
     instance: str,
