@@ -25,7 +25,7 @@ from tilewright.tiling import Plan, Problem
 from tilewright.tiling.npu import objective
 from tilewright.tiling.npu.cost import add_up, planes, rounds
 from tilewright.tiling.npu.exact import choices
-from tilewright.tiling.npu.minizinc import cuts, known_plan, prices, scale
+from tilewright.tiling.npu.minizinc import cuts, known_plan, prices, scale, word_bits, words
 from tilewright.tiling.npu.minizinc import start as numbers
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES
 from tilewright.tiling.npu.plan import NpuPlan as LayerPlan
@@ -192,20 +192,27 @@ class _Every:
         most = [cores[0][1] - cores[0][0] for cores in cut.cores]
         self.lanes = add_up(most, self.ms, np.ones_like)
         again = np.full(plane.tiles.shape, len(cut.rows)) if schedule == "WS" else plane.tiles
-        load = plane.input * element + plane.input_bursts * burst
+        load = words(problem, plane.input, plane.input_bytes, "input") * element + plane.input_bursts * burst
+        stored = words(problem, plane.output, plane.output_bytes, "output") * element
         filters, busy = cut.filters, most[0] * cut.maps
         self.fixed = (
             busy * rounds(cut, self.rs[:, None], self.cs[None, :], cut.sizes[2]) * cycle
-            + filters * (plane.output * element + plane.output_bursts * burst)
-            + filters * cut.maps * cut.window * again * element
+            + filters * (stored + plane.output_bursts * burst)
             + (filters * load if cut.depthwise else 0)
             - offset
         ) // unit
         self.by_lane = (0 if cut.depthwise else cut.maps) * load // unit
-        self.by_burst = filters * again * burst // unit
-        self.deep = add_up([cut.maps], self.ns, cut.filter_bursts)
-        if schedule == "WS":
-            self.deep = np.full_like(self.ns, cut.filter_bursts(cut.maps))
+        self.by_filter = filters * again
+        word = word_bits(problem)
+
+        def of_filter(maps: Any) -> Any:
+            moved, bursts = (
+                cut.cut_up(maps * cut.window, "weights", bits) for bits in (word, cut.burst_bits)
+            )
+            return moved * element + bursts * burst
+
+        whole = np.full_like(self.ns, of_filter(cut.maps))
+        self.deep = (whole if schedule == "WS" else add_up([cut.maps], self.ns, of_filter)) // unit
 
     def slice(self, row: int, column: int) -> Slice | None:
         """Return the slice of a step of rows and one of columns, None if nothing fits in it."""
@@ -235,7 +242,7 @@ class _Every:
                 n_steps, deep, fitting = n_steps[:1], deep[:1], fitting[:1]
             if len(n_steps) == 1:  # nothing but the loads of the input depends on filters
                 m_steps, lanes, fitting = m_steps[-1:], lanes[-1:], np.ones_like(fitting)
-        by_lane, by_burst = int(self.by_lane[row, column]), int(self.by_burst[row, column])
+        by_lane, by_filter = int(self.by_lane[row, column]), int(self.by_filter[row, column])
         return Slice(
             self.partition,
             self.schedule,
@@ -243,8 +250,8 @@ class _Every:
             c,
             tuple(m_steps.tolist()),
             tuple(n_steps.tolist()),
-            int(self.fixed[row, column]) + by_lane * int(lanes[0]) + by_burst * int(deep[0]),
+            int(self.fixed[row, column]) + by_lane * int(lanes[0]) + by_filter * int(deep[0]),
             tuple((by_lane * (lanes - lanes[0])).tolist()),
-            tuple((by_burst * (deep - deep[0])).tolist()),
+            tuple((by_filter * (deep - deep[0])).tolist()),
             tuple(fitting.tolist()),
         )

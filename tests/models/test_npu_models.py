@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pyomo.environ as pyo
 import pytest
+from conftest import THOROUGH
 from formulations import check_agreement, methods, solve, with_and_without_extras, with_each
 
 from tilewright import drivers
@@ -20,7 +21,7 @@ from tilewright.tiling.npu import minizinc as bridge
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
 
 
-def problem(memory=(20, 12, 6), *, machine=(), limits=(), **layer) -> Problem:
+def problem(memory=(20, 12, 6), *, machine=(), limits=(), minimise="time", **layer) -> Problem:
     """Build a layer on two TLEs of two cores; memory for elements of input, weights and output."""
     names = ("input_bytes", "weights_bytes", "output_bytes")
     return Problem.model_validate({
@@ -29,10 +30,49 @@ def problem(memory=(20, 12, 6), *, machine=(), limits=(), **layer) -> Problem:
                     "macs_per_cycle": 3, "cycle_ps": 5, "byte_ps": 3, "burst_ps": 7,
                     **dict(zip(names, memory, strict=True)), **dict(machine)},
         "limits": dict(limits),
+        "objective": {"minimise": minimise},
     })  # fmt: skip
 
 
+def drawn(seed: int) -> Problem:
+    """Draw a layer and a machine with widths of its operands, of which a tile or more fits."""
+    generator = random.Random(seed)
+    number = generator.randint
+    groups, kernel = generator.choice([1, 1, 2, 3]), (number(1, 2), number(1, 3))
+    maps = number(1, 3)
+    bits = {name: generator.choice([1, 3, 4, 6, 8, 16]) for name in ("input", "weights", "output")}
+    bits["partial"] = bits["output"] + number(0, 12)
+    sums = bits["output"] if maps == 1 else bits["partial"]
+    window = kernel[0] * kernel[1]
+    needs = (
+        number(1, 6) * window * bits["input"],
+        number(1, 8) * window * bits["weights"],
+        number(1, 9) * sums,
+    )
+    return problem(
+        tuple(-(-need // 8) for need in needs),
+        input=(groups * maps, *(size + number(0, 4) for size in kernel)),
+        kernels=groups * number(1, 5),
+        kernel=kernel,
+        stride=(number(1, 2), number(1, 2)),
+        groups=groups,
+        batch=number(1, 2),
+        machine={
+            "bits": bits,
+            "tles": generator.choice([2, 4]),
+            "tlts": number(1, 2),
+            "burst_bytes": number(1, 5),
+            "cycle_ps": number(0, 9),
+            "byte_ps": number(0, 9),
+            "burst_ps": number(0, 9),
+        },
+        minimise=generator.choice(["time", "time", "accesses"]),
+    )
+
+
+WIDTHS = {f"widths {seed}": drawn(seed) for seed in range(40 if THOROUGH else 6)}
 TINY = {
+    **WIDTHS,
     "plain": problem(),
     "little memory": problem((4, 4, 1)),
     "nearly everything": problem((90, 60, 60)),
@@ -41,6 +81,9 @@ TINY = {
     "four TLEs": problem(machine={"tles": 4, "tlts": 1}),
     "eight TLEs, some idle": problem(machine={"tles": 8, "tlts": 3}, kernels=3),
     "one core": problem(machine={"tlts": 1}, kernels=5),
+    "sums of three bytes": problem((20, 12, 18), machine={"bits": {"input": 8, "weights": 8, "partial": 24}}),
+    "weights of half a byte": problem((20, 6, 12), machine={"bits": {"weights": 4, "partial": 16}}),
+    "accesses": problem(minimise="accesses"),
     "elements of two bytes": problem((40, 24, 12), machine={"element_bytes": 2}),
     "long bursts": problem(machine={"burst_bytes": 9}),
     "bursts cost nothing": problem(machine={"burst_ps": 0}),

@@ -228,9 +228,9 @@ class Columns:
             for stage, transfers in ((WRITE, step.write_back), (LOAD, step.load)):
                 for move in transfers:
                     number = place(move.tensor, move.region)
-                    key = (stage, move.tensor, move.engine, 0, move.bursts)
+                    key = (stage, move.tensor, move.engine, 0, move.bursts, 0, move.cycles)
                     if isinstance(move, WriteBack) and move.sums:
-                        key = (*key, 0, 0, -1, 1)
+                        key = (*key, -1, 1)
                     known = forms.get(key)
                     form.append(new(key) if known is None else known)
                     region.append(number)

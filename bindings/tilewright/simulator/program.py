@@ -239,7 +239,8 @@ class Free:
 class WriteBack:
     """Copy a resident region to DRAM and forget it (a3), in `bursts` bursts.
 
-    Where sums are wider until they are complete (`Tensor.sum_width`), those that are not are `sums`.
+    It takes `cycles` beside what its engine needs for units and bursts. Where sums are wider
+    until they are complete (`Tensor.sum_width`), those that are not are `sums`.
     """
 
     tensor: str
@@ -247,16 +248,21 @@ class WriteBack:
     engine: str = "write"
     bursts: int = 0
     sums: bool = False
+    cycles: int = 0
 
 
 @dataclass(frozen=True)
 class Load:
-    """Copy a region from DRAM onto the chip (a4, a5), in `bursts` bursts."""
+    """Copy a region from DRAM onto the chip (a4, a5), in `bursts` bursts.
+
+    It takes `cycles` beside what its engine needs for units and bursts.
+    """
 
     tensor: str
     region: Region
     engine: str = "load"
     bursts: int = 0
+    cycles: int = 0
 
 
 @dataclass(frozen=True)

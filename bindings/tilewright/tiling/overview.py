@@ -141,8 +141,6 @@ class _Shown:
     def bits(self) -> dict[str, int]:
         """The width of an element of each operand."""
         machine = self.machine
-        if machine.kind == "npu":
-            return dict.fromkeys(KINDS, 8 * machine.element_bytes)
         bits = machine.bits if machine.kind == "hierarchy" else machine.operand_bits
         return {kind: int(getattr(bits, kind)) for kind in KINDS}
 

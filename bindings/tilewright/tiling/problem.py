@@ -443,7 +443,7 @@ class Problem(Spec):
         """What each objective counts on the machine."""
         if self.machine.kind == "hierarchy":
             return HIERARCHY_UNITS
-        return UNITS | ({"accesses": self.machine.unit} if self.machine.kind == "dsp" else {})
+        return UNITS | {"accesses": self.machine.unit}
 
     @property
     def one_layer(self) -> Layer:

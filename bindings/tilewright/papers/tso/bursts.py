@@ -21,7 +21,7 @@ def slices_of_figure_1() -> list[tuple[tuple[int, int], int]]:
     found = []
     for rows, columns in ((128, 16), (128, 32), (64, 64)):
         slices = (128 // rows) * (128 // columns)
-        found.append(((rows, columns), slices * cut.plane_bursts(rows, columns, columns == 128)))
+        found.append(((rows, columns), slices * cut.plane_pieces(rows, columns, columns == 128).bursts))
     return found
 
 
@@ -30,7 +30,7 @@ def worked_tiles() -> list[tuple[tuple[int, int, int], int]]:
     problem: Problem = read(catalogue.instance("tiling", "inceptionv3-conv5-nmp")).problem
     cut = cut_of(problem.one_layer, npu_of(problem), "KS")
     tiles = ((14, 4, 73), (16, 11, 20))
-    return [((n, h, w), n * cut.plane_bursts(h, w, w == 73)) for n, h, w in tiles]
+    return [((n, h, w), n * cut.plane_pieces(h, w, w == 73).bursts) for n, h, w in tiles]
 
 
 def print_bursts(networks: Sequence[Solved], say: Say) -> None:

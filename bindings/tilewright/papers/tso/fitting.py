@@ -1,6 +1,6 @@
 """Fit the machine's times, which the TSO paper does not give, on two columns of its table II.
 
-A plan's cycles, elements and bursts do not depend on prices. So of each layer, partition and schedule the
+A plan's cycles, bytes and bursts do not depend on prices. So of each layer, partition and schedule the
 plans are kept that some prices could prefer, and any prices are evaluated on those. The fit is a search over
 two ratios of prices, since the best scale of all three has a closed form.
 """
@@ -132,7 +132,7 @@ class PlanSpace:
     def times(self, counts: Counts, prices: Prices) -> Values:
         """Return the times of plans in picoseconds (equation 6)."""
         cycles = counts[:, 0] * (prices.cycle / self.cores)
-        moved = counts[:, 1] * (self.bytes * prices.byte) + counts[:, 2] * prices.burst
+        moved = counts[:, 1] * prices.byte + counts[:, 2] * prices.burst
         times: Values = np.maximum(cycles, moved) if self.overlapped else np.add(cycles, moved)
         return times
 
@@ -165,7 +165,7 @@ def _joined(parts: Sequence[Counts]) -> tuple[Counts, Counts]:
 
 
 def _counts(cut: Cut, schedule: str, variant: Variant) -> Counts:
-    """Return cycles, elements and bursts of every tile that can be best, in the order of the search."""
+    """Return cycles, bytes and bursts of every tile that can be best, in the order of the search."""
     if variant.reading.edges == "true" and not variant.printed:
         found = tiles(cut, schedule)
         step: Steps = found.steps

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -12,7 +11,7 @@ from tilewright.spec.errors import InputError
 from tilewright.spec.host import Host
 from tilewright.spec.layer import Layer
 from tilewright.tiling.dsp.lines import InputLines
-from tilewright.tiling.widths import Widths
+from tilewright.tiling.widths import Sized, Widths
 
 MAX_BYTES = 2**40
 """Largest memory."""
@@ -69,21 +68,7 @@ class Energy(Spec):
         return f"{', '.join(given)} {GIVEN}; {thesis} {THESIS}" if given else THESIS
 
 
-class Units(NamedTuple):
-    """What an element of each operand takes, in the machine's unit; `partial` of incomplete sums."""
-
-    input: int
-    kernels: int
-    output: int
-    partial: int
-
-    def held(self, *, complete: bool) -> dict[str, int]:
-        """Return what elements take on chip, where tiles complete their outputs at once or do not."""
-        outputs = self.output if complete else self.partial
-        return {"input": self.input, "kernels": self.kernels, "output": outputs}
-
-
-class DspMachine(Spec):
+class DspMachine(Sized, Spec):
     """An imaging DSP with a software-managed scratchpad (thesis, tables 5.1 and 7.2).
 
     Attributes
@@ -144,32 +129,10 @@ class DspMachine(Spec):
         if self.bits is not None:
             self.bits.check()
 
-    @cached_property
-    def operand_bits(self) -> Widths:
-        """Widths of the operands' elements: `bits`, or `element_bytes` of each."""
-        return self.bits or Widths.same(8 * self.element_bytes)
-
     @property
     def copies(self) -> int:
         """How often every buffer exists."""
         return 2 if self.double_buffering else 1
-
-    @property
-    def unit_bits(self) -> int:
-        """The unit of accesses, capacities and local traffic: an element, or with `bits` a bit."""
-        return 1 if self.bits is not None else 8 * self.element_bytes
-
-    @cached_property
-    def units(self) -> Units:
-        """What an element of each operand takes in that unit."""
-        bits = self.operand_bits
-        each = (bits.input, bits.weights, bits.output, bits.partial)
-        return Units(*(width // self.unit_bits for width in each))
-
-    @property
-    def unit(self) -> str:
-        """What the unit is called."""
-        return "elements" if self.bits is None else "bits"
 
     @property
     def bus_units_per_cycle(self) -> int:

@@ -7,7 +7,7 @@ from tilewright.simulator import Report, Violation, execute
 from tilewright.simulator.reference import convolution, random_values
 from tilewright.tiling.machine_kind import LayerProblem
 from tilewright.tiling.npu import exact
-from tilewright.tiling.npu.cost import cost, measure, published, time_ps
+from tilewright.tiling.npu.cost import Cost, cost, measure, published, time_ps
 from tilewright.tiling.npu.lowering import data, lower
 from tilewright.tiling.npu.plan import DIMENSIONS, NpuPlan
 from tilewright.tiling.npu.slices import Cut
@@ -30,9 +30,10 @@ def violation(problem: LayerProblem, plan: NpuPlan) -> str | None:
     step = cut.step(plan.tile)
     if plan.schedule == "IS" and step[0] < cut.sizes[0]:
         return f"input stationary: a tile has all {cut.sizes[0]} filters of a core, this one {step[0]}"
-    for operand, need in cut.need(step, plan.schedule).items():
-        if need > cut.capacity[operand]:
-            return f"memory overflow: {operand} needs {need} elements, a core holds {cut.capacity[operand]}"
+    for operand, elements in cut.need(step, plan.schedule).items():
+        need, room = elements * cut.held_units[operand], cut.room[operand]
+        if need > room:
+            return f"memory overflow: {operand} needs {need} {problem.machine.unit}, a core holds {room}"
     return None
 
 
@@ -44,18 +45,29 @@ def objective(problem: LayerProblem, plan: NpuPlan) -> int:
 
 def measured_objective(problem: LayerProblem, report: Report) -> int:
     """Picoseconds or accesses of a simulated plan."""
-    return _costs(report)[problem.counted]
+    return _costs(problem, report)[problem.counted]
 
 
 def trade_off(problem: LayerProblem, report: Report) -> dict[str, int]:
     """Return the two numbers that are traded for each other."""
-    costs = _costs(report)
+    costs = _costs(problem, report)
     return {name: costs[name] for name in problem.traded or exact.COSTS}
 
 
-def _costs(report: Report) -> dict[str, int]:
+def _costs(problem: LayerProblem, report: Report) -> dict[str, int]:
     assert report.sequential is not None
-    return {"time": report.sequential.cycles, "accesses": report.accesses}
+    return {"time": report.sequential.cycles, "accesses": sum(_moved(problem, report).values())}
+
+
+def _moved(problem: LayerProblem, report: Report) -> dict[str, int]:
+    """Return what an executed plan moved of each operand, in the machine's unit; outputs are complete."""
+    units = problem.machine.units
+    moved = {"input": 0, "weights": 0, "output": 0}
+    for table in (report.loaded, report.written):
+        for tensor, counts in table.items():  # those of each TLE, "input TLE0"
+            moved[tensor.split()[0]] += report.total(counts)
+    each = {"input": units.input, "weights": units.kernels, "output": units.output}
+    return {operand: elements * each[operand] for operand, elements in moved.items()}
 
 
 def simulate(
@@ -85,21 +97,27 @@ def simulate(
             "partition": plan.partition,
             "schedule": plan.schedule,
             "tile": dict(zip(DIMENSIONS, cut.step(plan.tile), strict=True)),
-            "time_ps": _costs(report)["time"],
+            "time_ps": _costs(problem, report)["time"],
             "accesses": report.accesses,
             "bursts": total.bursts,
             "published_time_ps": time_ps(cut, full),
             "published_bursts": full.bursts,
-            "limited_by": _limit(problem, report, total.bursts),
+            "limited_by": _limit(problem, report, total),
         }
+        if problem.machine.bits is not None:
+            moved, need = _moved(problem, report), cut.need(cut.step(plan.tile), plan.schedule)
+            report.facts |= {
+                "accesses_bits": sum(moved.values()),
+                "moved_bits": moved,
+                "buffers_bits": {name: size * cut.held_units[name] for name, size in need.items()},
+            }
     return report
 
 
-def _limit(problem: LayerProblem, report: Report, bursts: int) -> str:
+def _limit(problem: LayerProblem, report: Report, cost: Cost) -> str:
     """Name what takes longest, as all follow one another: computing, bytes of DRAM, latency of bursts."""
-    machine, total = problem.machine, _costs(report)["time"]
-    size = report.accesses * machine.element_bytes * machine.byte_ps
-    latency = bursts * machine.burst_ps
+    machine, total = problem.machine, _costs(problem, report)["time"]
+    size, latency = cost.bytes * machine.byte_ps, cost.bursts * machine.burst_ps
     parts = {"multipliers": total - size - latency, "dram": size, "bursts of dram": latency}
     return max(parts, key=lambda name: parts[name])
 

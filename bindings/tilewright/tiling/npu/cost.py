@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.tiling.npu.plan import NpuPlan
-from tilewright.tiling.npu.slices import Cut, Span, quotient
+from tilewright.tiling.npu.slices import BYTE, Cut, Span, quotient
 
 Counts = NDArray[np.int64]
 Steps = tuple[Any, Any, Any, Any]
@@ -67,6 +67,8 @@ class Cost:
         Elements moved of each operand.
     load_bursts, store_bursts
         DRAM bursts of the transfers to the chip and from it.
+    bytes
+        Of all transfers: what stands alone in DRAM takes whole ones.
     """
 
     cycles: Any
@@ -75,11 +77,12 @@ class Cost:
     output: Any
     load_bursts: Any
     store_bursts: Any
+    bytes: Any
 
     @property
     def counts(self) -> tuple[Any, Any, Any]:
-        """Cycles, elements and bursts: what takes time."""
-        return self.cycles, self.elements, self.bursts
+        """Cycles, bytes and bursts: what takes time."""
+        return self.cycles, self.bytes, self.bursts
 
     @property
     def elements(self) -> Any:
@@ -95,13 +98,18 @@ class Cost:
 def time_ps(cut: Cut, cost: Cost) -> Any:
     """Return the time of a cost on its machine, in picoseconds (equation 6)."""
     machine = cut.machine
-    moved = cost.elements * machine.element_bytes * machine.byte_ps
-    return cost.cycles * machine.cycle_ps + moved + cost.bursts * machine.burst_ps
+    return cost.cycles * machine.cycle_ps + cost.bytes * machine.byte_ps + cost.bursts * machine.burst_ps
+
+
+def accesses(cut: Cut, cost: Cost) -> Any:
+    """Return what is moved from and to DRAM, in the machine's unit."""
+    units = cut.machine.units
+    return cost.input * units.input + cost.weights * units.kernels + cost.output * units.output
 
 
 def measure(cut: Cut, cost: Cost, minimise: str) -> Any:
     """Return the time of a cost in picoseconds, or its accesses."""
-    return time_ps(cut, cost) if minimise == "time" else cost.elements
+    return time_ps(cut, cost) if minimise == "time" else accesses(cut, cost)
 
 
 def cost(cut: Cut, plan: NpuPlan) -> Cost:
@@ -140,16 +148,26 @@ def printed(cut: Cut, schedule: str, step: Steps) -> Cost:
     # The tiles themselves.
     high, wide = cut.reach(0, r), cut.reach(1, c)
     planes_in, maps = (m if cut.depthwise else n), (cut.maps if stays else n)
-    burst_in = np.where(c >= width, cut.bursts(high * cut.reach(1, width)), high * cut.bursts(wide))
-    burst_out = np.where(c >= width, cut.bursts(r * width), r * cut.bursts(c))
+
+    def pieces(bits: int) -> tuple[Any, Any, Any]:
+        """Pieces of all transfers of each operand."""
+        whole, one = high * cut.reach(1, width), partial(cut.cut_up, operand="input", bits=bits)
+        loaded = np.where(c >= width, one(whole), high * one(wide))
+        one = partial(cut.cut_up, operand="output", bits=bits)
+        stored = np.where(c >= width, one(r * width), r * one(c))
+        filters = weights * m * cut.cut_up(maps * cut.window, "weights", bits)
+        return inputs * planes_in * loaded, filters, outputs * m * stored
+
+    bursts = pieces(cut.burst_bits)
     tile_cycles = n * m * quotient(r * c * cut.window, cut.machine.macs_per_cycle)
     found = (
         whole_filters * deep * whole_plane * tile_cycles,
         inputs * planes_in * high * wide,
         weights * m * maps * cut.window,
         outputs * m * r * c,
-        inputs * planes_in * burst_in + weights * m * cut.filter_bursts(maps),
-        outputs * m * burst_out,
+        bursts[0] + bursts[1],
+        bursts[2],
+        sum(pieces(BYTE)),
     )
     return Cost(*(value * cut.repeats for value in found))
 
@@ -183,7 +201,13 @@ def totals(cut: Cut, schedule: str, step: Steps, reading: Reading = OURS) -> Cos
     # Input maps.
     maps = add([cut.maps], n)
     stays = schedule == "WS"
-    filter_bursts = cut.filter_bursts(cut.maps) if stays else add([cut.maps], n, cut.filter_bursts)
+
+    def of_filter(bits: int) -> Any:
+        def pieces(maps: Any) -> Any:
+            return cut.cut_up(maps * cut.window, "weights", bits)
+
+        return pieces(cut.maps) if stays else add([cut.maps], n, pieces)
+
     # Rows and columns.
     plane = planes(cut, r, c, rows, reading)
     again, weight_maps = (len(rows), cut.maps) if stays else (plane.tiles, maps)
@@ -197,8 +221,9 @@ def totals(cut: Cut, schedule: str, step: Steps, reading: Reading = OURS) -> Cos
         planes_loaded * plane.input,
         filters * weight_maps * cut.window * again,
         filters * plane.output,
-        planes_loaded * plane.input_bursts + filters * again * filter_bursts,
+        planes_loaded * plane.input_bursts + filters * again * of_filter(cut.burst_bits),
         filters * plane.output_bursts,
+        planes_loaded * plane.input_bytes + filters * (again * of_filter(BYTE) + plane.output_bytes),
     )
     return Cost(*(value * cut.repeats for value in found))
 
@@ -214,6 +239,8 @@ class Planes(NamedTuple):
         Elements of all of them.
     input_bursts, output_bursts
         Bursts that move them.
+    input_bytes, output_bytes
+        What they take in DRAM.
     """
 
     tiles: Any
@@ -221,6 +248,8 @@ class Planes(NamedTuple):
     output: Any
     input_bursts: Any
     output_bursts: Any
+    input_bytes: Any
+    output_bytes: Any
 
 
 def planes(cut: Cut, r: Any, c: Any, rows: Sequence[Span] | None = None, reading: Reading = OURS) -> Planes:
@@ -229,32 +258,34 @@ def planes(cut: Cut, r: Any, c: Any, rows: Sequence[Span] | None = None, reading
     spans = cut.rows if rows is None else rows
     add: Callable[..., Any] = partial(add_up, full=reading.edges == "full")
     heights = [_length(span) for span in spans]
+    down, across = partial(add, heights, r), partial(add, [width], c)
     if reading.padding == "moved":
-        down = partial(add, heights, r)
-        across = partial(add, [width], c)
         reach = [partial(cut.reach, side) for side in (0, 1)]
-        high, wide, whole = down(reach[0]), across(reach[1]), cut.reach(1, width)
-        input_bursts = np.where(
-            c >= width,
-            down(lambda h: cut.bursts(reach[0](h) * whole)),
-            high * across(lambda w: cut.bursts(reach[1](w))),
-        )
+        high, wide, stored = down(reach[0]), across(reach[1]), cut.reach(1, width)
+
+        def over(side: int, of: Callable[[Any], Any]) -> Any:
+            return (down, across)[side](lambda size: of(reach[side](size)))
     else:
         stored = min(cut.reach(1, width) - cut.layer.padding[2], cut.layer.input[2])
-        high = _clipped(cut, 0, spans, r, reading)
-        wide = _clipped(cut, 1, [(0, width)], c, reading)
-        input_bursts = np.where(
-            c >= width,
-            _clipped(cut, 0, spans, r, reading, lambda h: cut.bursts(h * stored)),
-            high * _clipped(cut, 1, [(0, width)], c, reading, cut.bursts),
-        )
-    output_bursts = np.where(
-        c >= width,
-        add(heights, r, lambda h: cut.bursts(h * width)),
-        add(heights, r) * add([width], c, cut.bursts),
-    )
+
+        def over(side: int, of: Callable[[Any], Any]) -> Any:
+            tiled = (spans, r) if side == 0 else ([(0, width)], c)
+            return _clipped(cut, side, *tiled, reading, of)
+
+        high, wide = (over(side, lambda size: size) for side in (0, 1))
+
+    def loaded(bits: int) -> Any:
+        pieces = partial(cut.cut_up, operand="input", bits=bits)
+        return np.where(c >= width, over(0, lambda h: pieces(h * stored)), high * over(1, pieces))
+
+    def written(bits: int) -> Any:
+        pieces = partial(cut.cut_up, operand="output", bits=bits)
+        return np.where(c >= width, down(lambda h: pieces(h * width)), down() * across(pieces))
+
+    sizes = cut.burst_bits, BYTE
     tiles = add_up(heights, r, np.ones_like) * add_up([width], c, np.ones_like)
-    return Planes(tiles, high * wide, add(heights, r) * add([width], c), input_bursts, output_bursts)
+    moved = [pieces(bits) for bits in sizes for pieces in (loaded, written)]
+    return Planes(tiles, high * wide, down() * across(), *moved)
 
 
 def rounds(cut: Cut, r: Any, c: Any, rows: int, full: bool = False) -> Any:

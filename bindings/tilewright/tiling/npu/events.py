@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tilewright.simulator.columns import COMPUTE, FREE, LOAD, READ, WRITE, Marks
+from tilewright.simulator.columns import COMPUTE, FREE, LOAD, READ, WRITE, Key, Marks
 from tilewright.simulator.nest import (
     EVERYWHERE,
     Along,
@@ -18,7 +18,7 @@ from tilewright.simulator.nest import (
     leaving,
 )
 from tilewright.simulator.program import Counts
-from tilewright.tiling.npu.slices import Span, quotient
+from tilewright.tiling.npu.slices import Pieces, Span, quotient
 from tilewright.tiling.npu.tle import Tle
 from tilewright.tiling.npu.walk import TileWalk
 
@@ -85,20 +85,20 @@ class _TleEvents:
     def writes(self) -> Iterator[NestEvent]:
         """Return the write-backs."""
         when = self._leaving("bgjrc")
-        for bursts, marks in self._bursts(self.filters, self.rows, self.columns):
-            key = (WRITE, self.output, "dram", 0, bursts)
+        for moving, marks in self._moving(self.filters, self.rows, self.columns, "output"):
+            key = (WRITE, self.output, *moving)
             yield NestEvent(key, self._output, both(when, marks), after=True)
 
     def loads(self) -> Iterator[NestEvent]:
         """Return the loads."""
         when = self._entering("bgjrcn")
-        for bursts, marks in self._bursts(self._channels, self.down, self.across):
-            yield NestEvent((LOAD, self.input, "dram", 0, bursts), self._input, both(when, marks))
+        for moving, marks in self._moving(self._channels, self.down, self.across, "input"):
+            yield NestEvent((LOAD, self.input, *moving), self._input, both(when, marks))
         when = self._entering(self._weight_loops)
         for numbers, marks in by_value(self._by_loop([self.filters, self._weight_maps])):
             filters = numbers[self.filters.loop]
             maps = self.cut.maps if self.stationary else numbers[self.maps.loop]
-            key = (LOAD, self.weights, "dram", 0, int(filters * self.cut.filter_bursts(maps)))
+            key = (LOAD, self.weights, *self._key(filters, self.cut.filter_pieces(maps)))
             yield NestEvent(key, self._weights, both(when, marks))
 
     def computes(self) -> Iterator[NestEvent]:
@@ -192,8 +192,10 @@ class _TleEvents:
                 values[along.loop] = along.lengths
         return values
 
-    def _bursts(self, maps: Along, rows: Along, columns: Along) -> Iterator[tuple[int, dict[int, Marks]]]:
-        """Yield the bursts of transfers of a part of some maps, and when they have as many."""
+    def _moving(
+        self, maps: Along, rows: Along, columns: Along, operand: str
+    ) -> Iterator[tuple[Key, dict[int, Marks]]]:
+        """Yield the keys of transfers of a part of some maps, and when they have them."""
         values = self._by_loop([maps, rows])
         # Which columns these are tells whether the rows are whole.
         values[columns.loop] = self.columns.lengths
@@ -201,8 +203,13 @@ class _TleEvents:
         for numbers, marks in by_value(values):
             outputs = numbers[columns.loop]
             whole = outputs == self.cut.layer.output_plane[1]
-            plane = self.cut.plane_bursts(numbers[rows.loop], width[outputs], whole)
-            yield numbers[maps.loop] * int(plane), marks
+            plane = self.cut.plane_pieces(numbers[rows.loop], width[outputs], whole, operand)
+            yield self._key(numbers[maps.loop], plane), marks
+
+    def _key(self, many: int, each: Pieces) -> Key:
+        """Return the rest of the key of a transfer: of so many maps or filters, as `TileWalk` has it."""
+        moving = self.walk.moving(many, each)
+        return moving["engine"], 0, moving["bursts"], 0, moving["cycles"]
 
 
 def _tiles(size: int, step: int) -> list[Span]:

@@ -30,13 +30,11 @@ def lower(cut: Cut, plan: NpuPlan) -> Program:
     machine = cut.machine
     step = cut.step(plan.tile)
     tles = [Tle(cut, number, share, step, plan.schedule) for number, share in enumerate(cut.shares)]
-    memories, engines = (
-        [],
-        [Engine("dram", per_element=machine.byte_ps * machine.element_bytes, per_burst=machine.burst_ps)],
-    )
+    # What a transfer's bytes take is its own: how many there are depends on what stands alone in DRAM.
+    memories, engines = [], [Engine("dram", per_burst=machine.burst_ps)]
     for tle in tles:
-        for operand, capacity in cut.capacity.items():
-            memories.append(Memory(f"{operand} {tle.name}", capacity * tle.copies[operand]))
+        for operand, room in cut.room.items():
+            memories.append(Memory(f"{operand} {tle.name}", room * tle.copies[operand]))
         engines.append(Engine(f"mac {tle.name}"))
     walk = TileWalk(cut, plan, tles)
     return Program(

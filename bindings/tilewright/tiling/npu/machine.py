@@ -10,6 +10,7 @@ from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
 from tilewright.spec.host import Host
 from tilewright.spec.layer import Layer
+from tilewright.tiling.widths import Sized, Widths
 
 Bytes = Annotated[int, Field(ge=1, le=2**40)]
 Count = Annotated[int, Field(ge=1, le=1024)]
@@ -19,7 +20,7 @@ LONGEST = 2**62
 """Most picoseconds that any plan of a layer may take."""
 
 
-class NpuMachine(Spec):
+class NpuMachine(Sized, Spec):
     """A neuromorphic processor of TLEs, each with several TLT cores (TSO paper, section III).
 
     The defaults of the times are fitted on two columns of the paper's table II (docs/npu.md).
@@ -31,7 +32,11 @@ class NpuMachine(Spec):
     input_bytes, weights_bytes, output_bytes
         The memories MB0, MB1 and MB2 of a core.
     element_bytes
-        Size of every element.
+        Size of every element. With `bits` it says nothing.
+    bits
+        Widths of the operands' elements instead. What stands alone in DRAM, a row, a map or a filter, begins
+        with a byte of its own. A core adds one input map after the other to a tile's outputs (equation 7), so
+        its memory for outputs holds sums, of `partial` bits; or complete outputs, where filters have one map.
     burst_bytes
         Most bytes of one DRAM burst.
     macs_per_cycle
@@ -50,7 +55,7 @@ class NpuMachine(Spec):
     """
 
     table_name: ClassVar[str] = "machine"
-    later: ClassVar[tuple[str, ...]] = ("vector_ops_per_cycle", "host")
+    later: ClassVar[tuple[str, ...]] = ("vector_ops_per_cycle", "host", "bits")
 
     kind: Literal["npu"]
     tles: Annotated[int, Field(ge=2, le=1024, multiple_of=2)] = 4
@@ -66,6 +71,21 @@ class NpuMachine(Spec):
     burst_ps: Picoseconds = 13572
     vector_ops_per_cycle: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     host: Host | None = None
+    bits: Widths | None = None
+
+    def model_post_init(self, _context: object) -> None:
+        """Refuse sums that grow when they are complete."""
+        if self.bits is not None:
+            self.bits.check()
+
+    def held_bits(self, maps: int) -> dict[str, int]:
+        """Return the widths of what a core's memories hold of a layer whose filters have so many maps."""
+        bits = self.operand_bits
+        return {
+            "input": bits.input,
+            "weights": bits.weights,
+            "output": bits.output if maps == 1 else bits.partial,
+        }
 
     def check(self, layer: Layer, minimise: str) -> None:
         """Refuse a layer of which not even the smallest tile fits, or whose time cannot be counted.
@@ -77,22 +97,28 @@ class NpuMachine(Spec):
         """
         height, width = layer.kernel_extent
         window = layer.kernel[0] * layer.kernel[1]
-        for field, given, operand, elements in (
-            ("input_bytes", self.input_bytes, "input", height * width),
-            ("weights_bytes", self.weights_bytes, "weights", window),
-            ("output_bytes", self.output_bytes, "output", 1),
-        ):
-            needed = elements * self.element_bytes
+        held = self.held_bits(layer.input[0] // layer.groups)
+        for operand, elements in (("input", height * width), ("weights", window), ("output", 1)):
+            field, width = f"{operand}_bytes", held[operand]
+            given, needed = getattr(self, field), -(-elements * width // 8)
             if needed > given:
+                of = f"{self.element_bytes} bytes" if self.bits is None else f"{width} bits"
                 raise InputError(
                     f"machine.{field}",
                     given,
                     f"the {operand} of the smallest tile does not fit: {needed} bytes are needed ({elements} "
-                    f"elements of {self.element_bytes} bytes), {needed - given} are missing",
+                    f"elements of {of}), {needed - given} are missing",
                 )
         tiles = layer.macs // window  # at most, each of one filter, one map and one position
-        moved = tiles * (height * width + window + 1) * self.element_bytes
-        longest = layer.macs * self.cycle_ps + moved * (self.byte_ps + self.burst_ps)
-        if longest > LONGEST:
-            limit = f"a plan may take {longest:,} ps on this machine; up to {LONGEST:,} can be counted"
-            raise InputError("layer.input", list(layer.input), limit)
+        bits = self.operand_bits
+        moved = tiles * (height * width + window + 1)
+        # No run of elements takes more whole bytes than its elements one by one.
+        size = moved * -(-max(bits.input, bits.weights, bits.output) // 8)
+        longest = layer.macs * self.cycle_ps + size * (self.byte_ps + self.burst_ps)
+        for most, counted in (
+            (longest, "take {:,} ps"),
+            (moved * max(self.units), f"move {{:,}} {self.unit}"),
+        ):
+            if most > LONGEST:
+                limit = f"a plan may {counted.format(most)} on this machine; up to {LONGEST:,} can be counted"
+                raise InputError("layer.input", list(layer.input), limit)

@@ -14,10 +14,10 @@ import numpy as np
 
 from tilewright.spec.errors import InputError
 from tilewright.tiling import npu
-from tilewright.tiling.npu.cost import Counts, measure, totals
+from tilewright.tiling.npu.cost import Counts, accesses, measure, totals
 from tilewright.tiling.npu.exact import choices, largest_filter_step, relaxed
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
-from tilewright.tiling.npu.slices import Cut
+from tilewright.tiling.npu.slices import BYTE, Cut
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 
@@ -43,12 +43,28 @@ def cuts(problem: Problem) -> dict[str, Cut]:
     return {name: npu.cut_of(problem.one_layer, problem.machine, name) for name in PARTITIONS}
 
 
+def word_bits(problem: Problem) -> int:
+    """Return the bits of a word, in which transfers are counted: what stands alone in DRAM takes whole ones.
+
+    For accesses it is what all widths have in common, so that nothing is rounded up. Time counts bytes, or
+    several of them where all widths are whole multiples of that.
+    """
+    common = gcd(*next(iter(cuts(problem).values())).widths.values())
+    return common if problem.minimise == "accesses" or common % BYTE == 0 else BYTE
+
+
 def prices(problem: Problem) -> tuple[int, int, int]:
-    """Return what a cycle, an element moved and a burst cost: picoseconds, or accesses."""
+    """Return what a cycle, a word moved and a burst cost: picoseconds, or accesses."""
+    machine, word = next(iter(cuts(problem).values())).machine, word_bits(problem)
     if problem.minimise == "accesses":
-        return 0, 1, 0
-    machine = next(iter(cuts(problem).values())).machine
-    return machine.cycle_ps, machine.element_bytes * machine.byte_ps, machine.burst_ps
+        return 0, word // machine.unit_bits, 0
+    return machine.cycle_ps, word // BYTE * machine.byte_ps, machine.burst_ps
+
+
+def words(problem: Problem, elements: Any, whole_bytes: Any, operand: str) -> Any:
+    """Return the words of a transfer of which elements and bytes are known."""
+    word, width = word_bits(problem), cuts(problem)["KS"].widths[operand]
+    return elements * width // word if problem.minimise == "accesses" else whole_bytes * BYTE // word
 
 
 def scale(problem: Problem) -> tuple[int, int]:
@@ -63,12 +79,18 @@ def scale(problem: Problem) -> tuple[int, int]:
 
 @lru_cache(maxsize=256)
 def least(problem: Problem) -> tuple[int, int, int]:
-    """Return cycles, elements and bursts of which every plan takes at least as many."""
+    """Return cycles, words and bursts of which every plan takes at least as many."""
     found: list[tuple[int, int, int]] = []
+    _, price, _ = prices(problem)
     for partition, schedule in choices(problem.limits):
-        total, fits = relaxed(cuts(problem)[partition], schedule)
+        cut = cuts(problem)[partition]
+        total, fits = relaxed(cut, schedule)
         if fits.any():
-            counts = (np.broadcast_to(value, fits.shape)[fits] for value in total.counts)
+            moved = total.bytes * BYTE // word_bits(problem)
+            if problem.minimise == "accesses":
+                moved = accesses(cut, total) // price
+            values = total.cycles, moved, total.bursts
+            counts = (np.broadcast_to(value, fits.shape)[fits] for value in values)
             found.append(tuple(int(value.min()) for value in counts))  # type: ignore[arg-type]
     return tuple(min(values) for values in zip(*found, strict=True)) if found else (0, 0, 0)
 
@@ -174,7 +196,8 @@ def data(problem: Problem) -> dict[str, Any]:
         "extent": [1, 1, *layer.kernel_extent],
         "depthwise": cut.depthwise,
         "room": capacity,
-        "element_bytes": machine.element_bytes,
+        "bits": list(cut.widths.values()),
+        "word_bits": word_bits(problem),
         "burst_bytes": machine.burst_bytes,
         "macs_per_cycle": machine.macs_per_cycle,
         "units": units,

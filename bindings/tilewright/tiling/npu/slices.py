@@ -1,11 +1,11 @@
-"""How a layer is cut among the cores: slices of TLEs, filters of TLTs, and the bursts of a transfer."""
+"""How a layer is cut among the cores: slices of TLEs, filters of TLTs, bursts and bytes of a transfer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +17,20 @@ from tilewright.tiling.npu.machine import NpuMachine
 Counts = NDArray[np.int64]
 Span = tuple[int, int]
 
+BYTE = 8
+"""Bits of a byte: with one begins what stands alone in DRAM."""
+
 
 def quotient(value: Any, by: Any) -> Any:
     """Return the quotient of numbers or arrays, rounded up."""
     return -(-value // by)
+
+
+class Pieces(NamedTuple):
+    """Of what stands alone in DRAM: the bursts that move it, and the whole bytes that it takes."""
+
+    bursts: int
+    bytes: int
 
 
 @dataclass(frozen=True)
@@ -150,28 +160,54 @@ class Cut:
         }
 
     @cached_property
+    def widths(self) -> dict[str, int]:
+        """Bits of an element of each operand in DRAM."""
+        bits = self.machine.operand_bits
+        return {"input": bits.input, "weights": bits.weights, "output": bits.output}
+
+    @cached_property
+    def held_units(self) -> dict[str, int]:
+        """What an element in the three memories of a core takes, in the machine's unit."""
+        held = self.machine.held_bits(self.maps)
+        return {operand: bits // self.machine.unit_bits for operand, bits in held.items()}
+
+    @cached_property
+    def room(self) -> dict[str, int]:
+        """What the three memories of a core hold, in the machine's unit."""
+        machine = self.machine
+        given = {
+            "input": machine.input_bytes,
+            "weights": machine.weights_bytes,
+            "output": machine.output_bytes,
+        }
+        return {operand: 8 * size // machine.unit_bits for operand, size in given.items()}
+
+    @cached_property
     def capacity(self) -> dict[str, int]:
         """Elements that the three memories of a core hold."""
-        machine = self.machine
-        return {
-            "input": machine.input_bytes // machine.element_bytes,
-            "weights": machine.weights_bytes // machine.element_bytes,
-            "output": machine.output_bytes // machine.element_bytes,
-        }
+        return {operand: room // self.held_units[operand] for operand, room in self.room.items()}
 
-    def bursts(self, elements: Any) -> Any:
-        """Bursts of elements that follow each other in DRAM."""
-        return quotient(elements * self.machine.element_bytes, self.machine.burst_bytes)
+    @property
+    def burst_bits(self) -> int:
+        """Most bits of one burst."""
+        return 8 * self.machine.burst_bytes
 
-    def plane_bursts(self, rows: int, columns: int, whole_rows: bool) -> int:
-        """Bursts that a part of one map takes: whole rows follow each other in DRAM, others stand alone."""
-        if whole_rows:
-            return int(self.bursts(rows * columns))
-        return int(rows * self.bursts(columns))
+    def cut_up(self, elements: Any, operand: str, bits: int) -> Any:
+        """Pieces, of so many bits at most, of elements that follow each other in DRAM."""
+        return quotient(elements * self.widths[operand], bits)
 
-    def filter_bursts(self, maps: Any) -> Any:
-        """Bursts of one filter's weights for a number of input maps, which follow each other."""
-        return self.bursts(maps * self.window)
+    def pieces(self, elements: int, operand: str, runs: int = 1) -> Pieces:
+        """Bursts and bytes of some runs of elements that follow each other in DRAM."""
+        bursts, whole = (self.cut_up(elements, operand, bits) for bits in (self.burst_bits, BYTE))
+        return Pieces(int(runs * bursts), int(runs * whole))
+
+    def plane_pieces(self, rows: int, columns: int, whole_rows: bool, operand: str = "input") -> Pieces:
+        """Pieces of a part of one map: whole rows follow each other in DRAM, others stand alone."""
+        return self.pieces(rows * columns, operand) if whole_rows else self.pieces(columns, operand, rows)
+
+    def filter_pieces(self, maps: int) -> Pieces:
+        """Pieces of one filter's weights for a number of input maps, which follow each other."""
+        return self.pieces(maps * self.window, "weights")
 
 
 @lru_cache(maxsize=1024)

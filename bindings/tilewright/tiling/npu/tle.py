@@ -92,6 +92,7 @@ class Tle:
         rows = self.share.rows[1] - self.share.rows[0]
         maps = filters if cut.depthwise else cut.maps
         need = {name: size * self.copies[name] for name, size in cut.need(self.step, self.schedule).items()}
+        widths, units = cut.held_units, cut.machine.units
         first, last = self.input_rows
         return (
             Tensor(
@@ -100,6 +101,7 @@ class Tle:
                 "input",
                 memory=f"input {self.name}",
                 buffer=need["input"],
+                width=widths["input"],
             ),
             Tensor(
                 f"weights {self.name}",
@@ -107,6 +109,7 @@ class Tle:
                 "kernels",
                 memory=f"weights {self.name}",
                 buffer=need["weights"],
+                width=widths["weights"],
             ),
             Tensor(
                 f"output {self.name}",
@@ -115,5 +118,7 @@ class Tle:
                 memory=f"output {self.name}",
                 macs_per_element=layer.macs_per_output,
                 buffer=need["output"],
+                width=units.output,
+                sum_width=widths["output"] if widths["output"] > units.output else None,
             ),
         )

@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
+from typing import TypedDict
 
 import numpy as np
 
 from tilewright.simulator import Box, Compute, Free, Load, Step, WriteBack
 from tilewright.simulator.operations import ConvolveBox
 from tilewright.tiling.npu.plan import NpuPlan
-from tilewright.tiling.npu.slices import Cut, Span, quotient
+from tilewright.tiling.npu.slices import Cut, Pieces, Span, quotient
 from tilewright.tiling.npu.tle import Tle
+
+
+class Moving(TypedDict):
+    """Of a transfer, its engine, bursts, and what its bytes take in picoseconds."""
+
+    engine: str
+    bursts: int
+    cycles: int
 
 
 @dataclass
@@ -115,11 +124,11 @@ class TileWalk:
         kept = {name: boxes[name] for name in keep if chip.get(name) == boxes[name]}
         self._leave(tle, chip, kept, actions)
         if inputs not in chip:
-            bursts = _length(tile.channels) * self._plane_bursts(tile.down, tile.across, tile.columns)
-            actions.load.append(Load(inputs, boxes[inputs], "dram", bursts=bursts))
+            each = self._plane_pieces(tile.down, tile.across, tile.columns, "input")
+            actions.load.append(Load(inputs, boxes[inputs], **self.moving(_length(tile.channels), each)))
         if weights not in chip:
-            bursts = _length(tile.filters) * self.cut.filter_bursts(_length(tile.weight_maps))
-            actions.load.append(Load(weights, boxes[weights], "dram", bursts=bursts))
+            each = self.cut.filter_pieces(_length(tile.weight_maps))
+            actions.load.append(Load(weights, boxes[weights], **self.moving(_length(tile.filters), each)))
         chip.update(boxes)
         used = boxes[weights]
         if self.plan.schedule == "WS":
@@ -180,10 +189,15 @@ class TileWalk:
             cycles=cycles * cut.machine.cycle_ps,
         )
 
-    def _plane_bursts(self, rows: Span, columns: Span, outputs: Span) -> int:
-        """Return the bursts of a part of one map; `outputs` are the columns of the output that it serves."""
+    def _plane_pieces(self, rows: Span, columns: Span, outputs: Span, operand: str) -> Pieces:
+        """Return the pieces of a part of one map; `outputs` are the columns of the output that it serves."""
         whole = _length(outputs) == self.cut.layer.output_plane[1]
-        return int(self.cut.plane_bursts(_length(rows), _length(columns), whole))
+        return self.cut.plane_pieces(_length(rows), _length(columns), whole, operand)
+
+    def moving(self, many: int, each: Pieces) -> Moving:
+        """Return what a transfer of so many maps or filters takes."""
+        cycles = many * each.bytes * self.cut.machine.byte_ps
+        return {"engine": "dram", "bursts": many * each.bursts, "cycles": cycles}
 
     def _leave(self, tle: Tle, chip: dict[str, Box], kept: dict[str, Box], actions: _Actions) -> None:
         """Put away what a TLE holds: outputs are written back, the rest is forgotten."""
@@ -196,8 +210,8 @@ class TileWalk:
                 actions.free.append(Free(tensor.name, box))
                 continue
             _, _, filters, rows, columns = (span for span in box.ranges if span is not None)
-            bursts = _length(filters) * self._plane_bursts(rows, columns, columns)
-            actions.write.append(WriteBack(tensor.name, box, "dram", bursts=bursts))
+            each = self._plane_pieces(rows, columns, columns, "output")
+            actions.write.append(WriteBack(tensor.name, box, **self.moving(_length(filters), each)))
 
 
 def _length(span: Span) -> int:

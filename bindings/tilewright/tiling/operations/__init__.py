@@ -55,7 +55,7 @@ def measured_objective(problem: LayerProblem, report: Report) -> int:
 def _names(problem: LayerProblem) -> dict[str, str]:
     """Return what the facts of costs are called, by what is minimised."""
     names = COSTS[problem.machine.kind]
-    in_bits = problem.machine.kind == "dsp" and problem.machine.bits is not None
+    in_bits = problem.machine.kind != "hierarchy" and problem.machine.bits is not None
     return names | {"accesses": "accesses_bits"} if in_bits else names
 
 

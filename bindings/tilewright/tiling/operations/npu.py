@@ -9,7 +9,7 @@ from tilewright.simulator.program import LazySteps
 from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.operations.operation import Operation
 from tilewright.tiling.operations.steps import steps
-from tilewright.tiling.operations.units import Costs, Unit, host_program, on_host, rate, tensors
+from tilewright.tiling.operations.units import Costs, Unit, bits_of, host_program, on_host, rate, tensors
 from tilewright.tiling.operations.walk import OUTPUT, Counts, Moved, Walk
 
 
@@ -20,9 +20,11 @@ class NpuUnit(Unit):
         self.machine, self.operation = machine, operation
         self.host = operation.on == "host"
         cores = machine.tles * machine.tlts
+        self.width = machine.units.output
+        # Values do not lie across two cores.
         self.capacity = {
-            "input": cores * (machine.input_bytes // machine.element_bytes),
-            OUTPUT: cores * (machine.output_bytes // machine.element_bytes),
+            "input": cores * (8 * machine.input_bytes // bits_of(machine)),
+            OUTPUT: cores * (8 * machine.output_bytes // bits_of(machine)),
         }
 
     def overflow(self, buffers: dict[str, int]) -> str | None:
@@ -51,9 +53,10 @@ class NpuUnit(Unit):
         if self.host:
             return host_program(walk, self._host_time)
         moved = tensors(walk, lambda name: {"memory": OUTPUT if name == OUTPUT else "input"})
-        dram = Engine("dram", per_element=machine.byte_ps * machine.element_bytes, per_burst=machine.burst_ps)
-        bursts = {name: self._bursts(moved) for name, moved in walk.loaded.items()}
-        bursts[OUTPUT] = self._bursts(walk.stored)
+        dram = Engine("dram", per_burst=machine.burst_ps)
+        every = {**walk.loaded, OUTPUT: walk.stored}
+        bursts = {name: self._pieces(moved, machine.burst_bytes) for name, moved in every.items()}
+        moving = {name: self._pieces(moved, 1) * machine.byte_ps for name, moved in every.items()}
         durations = -(-walk.work // rate(machine)) * machine.cycle_ps
         return Program(
             tensors=moved,
@@ -61,7 +64,9 @@ class NpuUnit(Unit):
             engines=(dram, Engine("vector")),
             steps=LazySteps(
                 walk.steps + 1,
-                lambda: steps(walk, "dram", "vector", durations, np.zeros(walk.steps, np.int64), bursts),
+                lambda: steps(
+                    walk, "dram", "vector", durations, np.zeros(walk.steps, np.int64), bursts, moving
+                ),
             ),
         )
 
@@ -69,18 +74,20 @@ class NpuUnit(Unit):
         """Return what a plan costs by the closed form."""
         machine = self.machine
         moved = [*walk.loaded.values(), walk.stored]
-        accesses = int(sum(each.elements.sum() for each in moved))
+        accesses = self.width * int(sum(each.elements.sum() for each in moved))
         if self.host:
             return {"accesses": accesses, "time": self._host_time}
-        bursts = int(sum(self._bursts(each).sum() for each in moved))
+        bursts, size = (
+            int(sum(self._pieces(each, size).sum() for each in moved)) for size in (machine.burst_bytes, 1)
+        )
         computing = int((-(-walk.work // rate(machine))).sum()) * machine.cycle_ps
-        time = computing + accesses * machine.byte_ps * machine.element_bytes + bursts * machine.burst_ps
+        time = computing + size * machine.byte_ps + bursts * machine.burst_ps
         return {"accesses": accesses, "time": time}
 
     def measured(self, walk: Walk, report: Report, level: str) -> Costs:
         """Return what an executed plan costs."""
         assert report.sequential is not None
-        return {"accesses": report.accesses, "time": report.sequential.cycles}
+        return {"accesses": self.width * report.accesses, "time": report.sequential.cycles}
 
     def limited_by(self, costs: Costs) -> str:
         """Name what the time is spent on, most of all."""
@@ -92,7 +99,8 @@ class NpuUnit(Unit):
     @property
     def _host_time(self) -> int:
         machine = self.machine
-        return on_host(machine, self.operation.elements * machine.element_bytes) * machine.cycle_ps
+        return on_host(machine, -(-self.operation.elements * bits_of(machine) // 8)) * machine.cycle_ps
 
-    def _bursts(self, moved: Moved) -> Counts:
-        return moved.runs * -(-moved.length * self.machine.element_bytes // self.machine.burst_bytes)
+    def _pieces(self, moved: Moved, size: int) -> Counts:
+        """Return the pieces, of so many bytes at most, that the runs of each tile take."""
+        return moved.runs * -(-moved.length * bits_of(self.machine) // (8 * size))

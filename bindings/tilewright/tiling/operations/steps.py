@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TypedDict
 
 from tilewright.simulator import Compute, Free, Load, Step, WriteBack
 from tilewright.simulator.program import Box
 from tilewright.tiling.operations.arithmetic import ComputeTile
 from tilewright.tiling.operations.walk import OUTPUT, Counts, Walk
+
+
+class Taking(TypedDict):
+    """What a transfer takes beside the time of its units."""
+
+    bursts: int
+    cycles: int
 
 
 def steps(
@@ -17,6 +25,7 @@ def steps(
     durations: Counts,
     streamed: Counts,
     bursts: Mapping[str, Counts] | None = None,
+    moving: Mapping[str, Counts] | None = None,
 ) -> Iterator[Step]:
     """Make the steps.
 
@@ -26,23 +35,24 @@ def steps(
         The engines.
     durations, streamed : int, shape (tiles,)
         Of the computation of each tile.
-    bursts
-        Of the transfers of each tensor, tile by tile.
+    bursts, moving
+        Of the transfers of each tensor, tile by tile; `moving` is what they take beside units and bursts.
     """
     held: dict[str, Box] = {}
     output: Box | None = None
     number = -1
 
-    def in_bursts(name: str, number: int) -> int:
-        return 0 if bursts is None else int(bursts[name][number])
+    def taking(name: str, number: int) -> Taking:
+        at = (0 if counts is None else int(counts[name][number]) for counts in (bursts, moving))
+        return Taking(bursts=next(at), cycles=next(at))
 
     def wrote() -> tuple[WriteBack, ...]:
-        return () if output is None else (WriteBack(OUTPUT, output, moves, in_bursts(OUTPUT, number - 1)),)
+        return () if output is None else (WriteBack(OUTPUT, output, moves, **taking(OUTPUT, number - 1)),)
 
     for number, (boxes, changes, now) in enumerate(walk.tiles()):
         leaving = [Free(name, box) for name, (box, _) in changes.items() if box is not None and _has(box)]
         coming = [
-            Load(name, box, moves, in_bursts(name, number))
+            Load(name, box, moves, **taking(name, number))
             for name, (_, box) in changes.items()
             if box is not None and _has(box)
         ]

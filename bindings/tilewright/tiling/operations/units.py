@@ -55,8 +55,6 @@ def units_of(machine: Machine) -> tuple[str, ...]:
 
 def bits_of(machine: Machine) -> int:
     """Return the bits of a value between two layers."""
-    if machine.kind == "npu":
-        return 8 * machine.element_bytes
     return machine.bits.output if machine.kind == "hierarchy" else machine.operand_bits.output
 
 
