@@ -7,6 +7,7 @@ open, the iterations of c and of k; the cost is a sum of something for c and som
 
     Bin + Bw + Bout = k * input + c * k * window + c * output <= capacity        (5.3 to 5.6)
 
+with what an element of each operand takes, of outputs complete or not as k has one iteration or several,
 allows with each step of k all steps of c up to some largest one. Where ``c_from[i]`` says that c takes its
 i-th step or a larger one, and ``k_from[j]`` the same of k, that is a staircase of rows
 ``k_from + c_from <= at``. With ``at - k_from`` for ``k_from`` every row compares two variables, as in the
@@ -34,10 +35,10 @@ from tilewright.tiling.dsp.minizinc import (
     FREE,
     Brought,
     brought,
-    channels,
     input_lines,
     nest_of,
     no_worse,
+    repeated,
     scale,
     worth_trying,
 )
@@ -220,7 +221,7 @@ class _Place(NamedTuple):
     n, y, x
         Steps of the loops over images, rows and columns.
     rank : (plane, weights, inputs, outputs)
-        Input positions of all tiles and how often all weights are brought; elements of the buffers for one
+        Input positions of all tiles and how often all weights are brought; units of the buffers for one
         input map and for one output map.
     """
 
@@ -264,23 +265,26 @@ class _Family:
 
     def places(self) -> list[_Place]:
         """Return the places of all spots."""
-        found = []
+        found, units = [], self.nest.machine.units
+        output = units.held(complete=K not in self.several)["output"]
         for n, (y, height, rows), (x, width, columns) in product(
             self._steps(N), self._lines(Y), self._lines(X)
         ):
             weights = 1
             for d, step in ((N, n), (Y, y), (X, x)):
                 weights *= self._trips(d, step) if d in self.pattern.kernels else 1
-            found.append(_Place(self, n, y, x, (rows * columns, weights, n * height * width, n * y * x)))
+            inputs, outputs = n * height * width * units.input, n * y * x * output
+            found.append(_Place(self, n, y, x, (rows * columns, weights, inputs, outputs)))
         return found
 
     def spot(self, place: _Place, extras: bool) -> Spot | None:
         """Return the spot at a place, None if nothing fits on it."""
         nest = self.nest
         plane, weights, inputs, outputs = place.rank
+        pair = nest.window * nest.machine.units.kernels
 
         def fits(c: int, k: int) -> bool:
-            return k * inputs + c * k * nest.window + c * outputs <= nest.machine.buffer_capacity
+            return k * inputs + c * k * pair + c * outputs <= nest.machine.buffer_capacity
 
         # Where c (or k) multiplies nothing, a larger step would only need more memory.
         c_steps = self._steps(C) if self.by_c or not extras else self._steps(C)[:1]
@@ -289,10 +293,11 @@ class _Family:
         k_steps = [k for k in k_steps if c_steps and fits(c_steps[0], k)]
         if not k_steps:
             return None
-        once = channels(nest) * plane
-        cost = once + nest.n_weights * weights + nest.n_outputs - self.offset
+        position, kernels, sums = repeated(nest)
+        once = position * plane
+        cost = once + kernels * weights + nest.n_outputs * nest.machine.units.output - self.offset
         by_c = once // self.unit if self.by_c else 0
-        by_k = 2 * nest.n_outputs // self.unit if self.by_k else 0
+        by_k = sums // self.unit if self.by_k else 0
         return Spot(
             *place[1:4],
             self.order,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyomo.environ as pyo
 import pytest
-from conftest import examples, thinned
+from conftest import THOROUGH, examples, thinned
 from formulations import check_agreement, methods, need, solve, with_and_without_extras, with_each
 
 import tilewright.models.tiling
@@ -43,8 +43,37 @@ def problem(memory: int, schedule: str = "any", *, machine=(), **layer) -> Probl
     })  # fmt: skip
 
 
+def drawn(seed: int) -> Problem:
+    """Draw a layer and a machine with widths of its operands, of which a tile or more fits."""
+    generator = random.Random(seed)
+    number = generator.randint
+    groups, kernel = generator.choice([1, 1, 1, 2]), (number(1, 3), number(1, 2))
+    maps, kernels, batch = number(1, 4), number(1, 4), number(1, 2)
+    bits = {name: generator.choice([1, 3, 4, 6, 8, 16]) for name in ("input", "weights", "output")}
+    bits["partial"] = bits["output"] + number(0, 24)
+    double = generator.random() < 0.3
+    window = kernel[0] * kernel[1]
+    least = window * (bits["input"] + bits["weights"]) + bits["partial"]
+    return problem(
+        -(-(1 + double) * least * number(1, 7) // 8),
+        generator.choice(["any", "any", "thesis", "oc"]),
+        input=(groups * maps, *(size + number(0, 3) for size in kernel)),
+        kernels=groups * kernels,
+        kernel=kernel,
+        stride=(number(1, 2), number(1, 2)),
+        groups=groups,
+        batch=batch,
+        machine={"bits": bits, "double_buffering": double},
+    )
+
+
 FC = {"kind": "fc", "inputs": 5, "outputs": 3, "batch": 2}
 TINY = {
+    **{f"widths {seed}": drawn(seed) for seed in range(40 if THOROUGH else 6)},
+    "sums that fit only when they are complete": problem(
+        28, input=(2, 3, 3), kernel=(1, 1), machine={"bits": {"input": 4, "weights": 4, "partial": 128}}),
+    "widths of whole bytes": problem(
+        80, machine={"bits": {"input": 8, "weights": 16, "output": 8, "partial": 24}}),
     "smallest tile only": problem(19),
     "little memory": problem(30),
     "more memory": problem(60),
@@ -139,12 +168,20 @@ def enumerated(name: str) -> int | None:
     return best
 
 
+def width_of(case: Problem) -> dict[str, int]:
+    """Return what an element of each operand takes: one, or its bits."""
+    bits, names = case.machine.bits, ("input", "weights", "output", "partial")
+    return {name: 1 if bits is None else getattr(bits, name) for name in names}
+
+
 def buffers(case: Problem, step: dict[str, int]) -> int:
-    layer = case.one_layer
-    height, width = (len(spanned(case, axis, range(step[loop]))) for axis, loop in enumerate("yx"))
+    layer, width = case.one_layer, width_of(case)
+    high, wide = (len(spanned(case, axis, range(step[loop]))) for axis, loop in enumerate("yx"))
     window = layer.kernel[0] * layer.kernel[1]
-    each = step["n"] * step["k"] * height * width + window * step["c"] * step["k"]
-    return step["g"] * (each + step["n"] * step["c"] * step["y"] * step["x"])
+    each = step["n"] * step["k"] * high * wide * width["input"]
+    each += window * step["c"] * step["k"] * width["weights"]
+    sums = width["output" if step["k"] == layer.input[0] // layer.groups else "partial"]
+    return step["g"] * (each + step["n"] * step["c"] * step["y"] * step["x"] * sums)
 
 
 def spanned(case: Problem, axis: int, outputs: range) -> set[int]:
@@ -171,7 +208,7 @@ def walk(case: Problem, cut: dict[str, list[range]], loops: str, reuse: str) -> 
     """Count what moves while the loops, outermost first, go through all tiles."""
     rows = [lines(case, 0, part) for part in cut["y"]]
     columns = [lines(case, 1, part) for part in cut["x"]]
-    window = case.one_layer.kernel[0] * case.one_layer.kernel[1]
+    window, width = case.one_layer.kernel[0] * case.one_layer.kernel[1], width_of(case)
     moved = 0
     at = before = None
     for numbers in product(*(range(len(cut[loop])) for loop in loops)):
@@ -185,12 +222,13 @@ def walk(case: Problem, cut: dict[str, list[range]], loops: str, reuse: str) -> 
             for axis, loop in enumerate("yx"):
                 if reuse == "halo" and before is not None and only == {loop} and at[loop] == before[loop] + 1:
                     here[axis] = here[axis] - (rows, columns)[axis][before[loop]]
-            moved += count["g"] * count["n"] * count["k"] * len(here[0]) * len(here[1])
+            moved += count["g"] * count["n"] * count["k"] * len(here[0]) * len(here[1]) * width["input"]
         if new or changed & set("gck"):
-            moved += count["g"] * count["c"] * count["k"] * window
+            moved += count["g"] * count["c"] * count["k"] * window * width["weights"]
         if new or changed & set("gncyx"):
             output = count["g"] * count["n"] * count["c"] * count["y"] * count["x"]
-            moved += output if at["k"] == 0 else 2 * output  # written once; before that partial sums come
+            # Written and loaded as sums for all but the first of its input maps; in the end complete.
+            moved += output * (width["output"] if at["k"] == 0 else 2 * width["partial"])
     return moved
 
 
@@ -388,8 +426,10 @@ def run_checked(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["more memory", "padding generated", "stride beyond the kernel", "schedule intra", "dilation"]
-)
+    "name",
+    ["more memory", "padding generated", "stride beyond the kernel", "schedule intra", "dilation",
+     "widths of whole bytes"],
+)  # fmt: skip
 def test_checker_accepts_what_is_right(name, run_checked):
     """Also each solution on the way, of which there are many without a good bound."""
     shown = run_checked(TINY[name], FOLDER / "loops.mzn", "-a", worst=10**6)
@@ -402,7 +442,8 @@ WRONG = {
     "repetitions": ("1 + again[o, d] * (trips[d] - 1)", "1", "objective"),
     "innermost loop": ("max(d in depends_on[o])", "min(d in depends_on[o])", "objective"),
     "halos": ("place[d] = innermost[INPUT]", "true", "objective"),
-    "memory": ("sum(buffer) <= room", "sum(buffer) <= 2 * room", "the buffers do not fit"),
+    "memory": ("sum(held) <= room", "sum(held) <= 2 * room", "the buffers do not fit"),
+    "sums": ("[width[OUTPUT], sum_width][1 + several[K]]", "width[OUTPUT]", "the buffers do not fit"),
     "geometry": (
         "side[d] = (step[d] - 1) * stride[d] + extent[d]",
         "side[d] = extent[d]",
@@ -419,7 +460,8 @@ def test_checker_refuses_what_is_wrong(name, run_checked, tmp_path):
     (tmp_path / "core.mzn").write_text(text.replace(right, wrong))
     (tmp_path / "loops.mzn").write_text((FOLDER / "loops.mzn").read_text())
     options = ("-D", "mzn_ignore_redundant_constraints=true;mzn_ignore_symmetry_breaking_constraints=true")
-    shown = run_checked(TINY["little memory"], tmp_path / "loops.mzn", *options, worst=10**6)
+    case = TINY["widths of whole bytes" if name == "sums" else "little memory"]
+    shown = run_checked(case, tmp_path / "loops.mzn", *options, worst=10**6)
     assert f"INCORRECT: {violation}" in shown
 
 

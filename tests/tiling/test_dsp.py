@@ -28,7 +28,6 @@ from tilewright.tiling import (
     violation,
 )
 from tilewright.tiling.dsp import exact, exhaustive, local_traffic, nest_of, thesis_model
-from tilewright.tiling.dsp import minizinc as bridge
 from tilewright.tiling.dsp.cost import energy
 from tilewright.tiling.dsp.duration import duration
 from tilewright.tiling.dsp.exact import families, fewest_accesses
@@ -586,7 +585,3 @@ class TestWidths:
         broken = execute(replace(program, steps=steps)).violation
         assert broken is not None
         assert broken.rule == "cut short"
-
-    def test_formulations_refuse_widths(self):
-        with pytest.raises(InputError, match=r"machine\.bits"):
-            bridge.nest_of(make(self.LAYER, {"bits": self.BITS}, minimise="accesses"))

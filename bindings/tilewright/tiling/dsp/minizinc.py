@@ -74,9 +74,6 @@ def nest_of(problem: Problem) -> Nest:
         raise InputError("machine.kind", problem.machine.kind, others)
     if problem.minimise != "accesses":
         raise InputError("objective.minimise", problem.minimise, others)
-    if problem.machine.bits is not None:
-        limit = "the declarative formulations count elements of one width; exhaustive counts bits"
-        raise InputError("machine.bits", problem.machine.bits.told(), limit)
     problem.refuse_limits("the declarative formulations")
     if problem.limits.schedule == "any+weights":
         limit = "the declarative formulations do not keep all weights; exhaustive does"
@@ -103,17 +100,27 @@ def worth_trying(problem: Problem) -> list[tuple[str, str]]:
 
 
 def scale(problem: Problem) -> tuple[int, int]:
-    """Return (offset, unit): a plan costs ``offset + unit * objective`` elements.
+    """Return (offset, unit): a plan costs ``offset + unit * objective`` elements, or bits.
 
     The offset is what every plan moves; the unit divides what repetitions of each operand add.
     """
     nest = nest_of(problem)
-    return nest.compulsory, gcd(channels(nest), nest.n_weights, 2 * nest.n_outputs)
+    return nest.compulsory_units, gcd(*repeated(nest))
 
 
 def channels(nest: Nest) -> int:
     """Input maps of all images: the elements behind one input position."""
     return nest.layer.batch * nest.layer.input[0]
+
+
+def repeated(nest: Nest) -> tuple[int, int, int]:
+    """Return what is moved by bringing once more an input position, all weights, all partial sums."""
+    units = nest.machine.units
+    return (
+        channels(nest) * units.input,
+        nest.n_weights * units.kernels,
+        2 * nest.n_outputs * units.partial,
+    )
 
 
 def size(problem: Problem) -> int:
@@ -241,18 +248,23 @@ def data(problem: Problem) -> dict[str, Any]:
         return values + values[-1:] * (most - len(values))
 
     allowed = schedules(problem)
-    fewest_planes = (nest.compulsory - nest.n_weights - nest.n_outputs) // channels(nest)
-    capacity = min(machine.buffer_capacity, sum(nest.buffers((1, *nest.sizes[1:])).values()))
+    fewest_planes = nest.n_inputs // channels(nest)
+    grain = gcd(*machine.units)
+    widths = {name: units // grain for name, units in machine.units._asdict().items()}
+    whole = nest.buffers((1, *nest.sizes[1:]))
+    largest = sum(elements * widths[name] for name, elements in whole.items())
+    sums = whole["output"] * (widths["partial"] - widths["output"])
+    capacity = min(machine.buffer_capacity // grain, largest + sums)
     if capacity > LARGEST:
-        limit = f"a layer of which {capacity} elements fit on chip; MiniZinc counts to {LARGEST}"
+        limit = f"a layer of which {capacity} {machine.unit} fit on chip; MiniZinc counts to {LARGEST}"
         raise InputError("machine.memory_bytes", machine.memory_bytes, limit)
     known = known_plan(problem)
     worst = LARGEST // 4 if known is None else (dsp.objective(problem, known) - offset) // unit
     if worst + fewest_planes > LARGEST:
-        limit = f"gives objectives up to {worst} units of {unit} elements, and MiniZinc counts to {LARGEST}"
+        units = f"{unit} {machine.unit}"
+        limit = f"gives objectives up to {worst} units of {units}, and MiniZinc counts to {LARGEST}"
         raise InputError("layer", problem.one_layer.input, limit)
-    units = (channels(nest), nest.n_weights, 2 * nest.n_outputs)
-    input_units, kernel_units, output_units = (min(each // unit, worst + 1) for each in units)
+    input_units, kernel_units, output_units = (min(each // unit, worst + 1) for each in repeated(nest))
     return {
         "size": list(nest.sizes[1:]),
         "n_steps": [len(nest.steps[d]) for d in FREE],
@@ -263,6 +275,8 @@ def data(problem: Problem) -> dict[str, Any]:
         "fresh": [filled([input_lines(nest, d, int(s), True) for s in nest.steps[d]]) for d in (Y, X)],
         "fewest_planes": fewest_planes,
         "window": nest.window,
+        "width": [widths["input"], widths["kernels"], widths["output"]],
+        "sum_width": widths["partial"],
         "room": capacity,
         "late": machine.double_buffering,
         "n_schedules": len(allowed),
