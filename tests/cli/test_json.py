@@ -114,6 +114,7 @@ INSTANCES = {
     "hierarchy network capacities": f'room = "tiling"\n{SMALL_NETWORK}{MEMORY}{CAPACITIES}',
     "npu": f'room = "tiling"\n[layer]\n{LAYER}{NPU}',
     "npu network": f'room = "tiling"\n{NETWORK}{NPU}',
+    "npu bits": f'room = "tiling"\n{SMALL_NETWORK}{NPU}bits = {{ weights = 5, partial = 20 }}\n',
     "hierarchy": f'room = "tiling"\n[layer]\n{SMALL}{LEVELS}',
     "hierarchy front": f'room = "tiling"\n[layer]\n{SMALL}{LEVELS}[objective]\nminimise = "pareto"\n',
     "hierarchy network": f'room = "tiling"\n{SMALL_NETWORK}{LEVELS}[objective]\nminimise = "energy"\n',

@@ -32,6 +32,10 @@ LEVELS = [
 ]
 
 
+BITS = st.sampled_from([None, {"input": 8, "weights": 4, "output": 6, "partial": 20}])
+"""Widths of operands."""
+
+
 def machines() -> st.SearchStrategy[dict[str, Any]]:
     """Machines of all kinds whose memories hold some of the operations, and parts of others."""
     size = st.integers(40, 400)
@@ -45,7 +49,7 @@ def machines() -> st.SearchStrategy[dict[str, Any]]:
             "dma_setup_cycles": st.sampled_from([0, 1, 20]),
             "register_file_bytes": st.sampled_from([0, 64]),
             "vector_ops_per_cycle": vector,
-            "bits": st.sampled_from([None, {"input": 8, "weights": 4, "output": 6, "partial": 20}]),
+            "bits": BITS,
         }
     )
     npu = st.fixed_dictionaries(
@@ -57,6 +61,7 @@ def machines() -> st.SearchStrategy[dict[str, Any]]:
             "output_bytes": size,
             "burst_bytes": st.sampled_from([1, 7, 32]),
             "vector_ops_per_cycle": vector,
+            "bits": BITS,
         }
     )
     hierarchy = st.fixed_dictionaries(

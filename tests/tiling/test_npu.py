@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -485,3 +486,81 @@ def test_faults_are_explained():
     wider = make({**CONV, "kernels": 8}, schedule="IS")
     broken = Plan((NpuPlan("KS", "IS", (1, 1, 1, 1)),))
     assert violation(wider, broken) == "input stationary: a tile has all 2 filters of a core, this one 1"
+
+
+# Widths of operands ---------------------------------------------------------------------------------------
+
+
+class TestWidths:
+    LAYER: ClassVar = {"input": [4, 6, 7], "kernels": 6, "kernel": [3, 3]}
+    BITS: ClassVar = {"input": 6, "weights": 3, "output": 5, "partial": 20}
+
+    def test_by_hand(self):
+        """The layer that a person can follow, in weights of half a byte and outputs of a byte and a half."""
+        bits = {"input": 8, "weights": 4, "output": 12, "partial": 32}
+        problem = make({"input": [2, 4, 4], "kernels": 4, "kernel": [1, 1]}, {"bits": bits})
+        plan = Plan((NpuPlan("KS", "OS", (1, 1, 2, 4)),))
+        report = simulate(problem, plan)
+        assert report.violation is None
+        # Tiles of 8 inputs are 8 bytes, two bursts of 4; a weight of half a byte takes one, and a burst;
+        # tiles of 8 outputs are 12 bytes, three bursts.
+        size, bursts = 2 * 4 * 8 + 2 * 2 * 4 * 1 + 4 * 2 * 12, 2 * 4 * 2 + 2 * 2 * 4 + 4 * 2 * 3
+        assert measured_objective(problem, report) == 4 * 8 * 1_000_000 + size * 1000 + bursts
+        assert report.facts["moved_bits"] == {"input": 64 * 8, "weights": 16 * 4, "output": 64 * 12}
+        assert report.facts["buffers_bits"] == {"input": 64, "weights": 4, "output": 8 * 32}
+
+    def test_sums_do_not_grow_when_they_are_complete(self):
+        with pytest.raises(InputError, match=r"machine\.bits\.partial = 4: .*5 bits of outputs"):
+            make(self.LAYER, {"bits": self.BITS | {"partial": 4}})
+
+    @pytest.mark.parametrize(
+        ("operand", "elements", "width"), [("input", 9, 6), ("weights", 9, 3), ("output", 1, 20)]
+    )
+    def test_the_smallest_tile_must_fit(self, operand, elements, width):
+        needed = -(-elements * width // 8)
+        assert make(self.LAYER, {"bits": self.BITS, f"{operand}_bytes": needed})
+        told = rf"{operand} of the smallest tile .* {needed} bytes .*{elements} elements of {width} bits"
+        with pytest.raises(InputError, match=told):
+            make(self.LAYER, {"bits": self.BITS, f"{operand}_bytes": needed - 1})
+
+    def test_filters_of_one_map_complete_their_outputs(self):
+        """Two outputs of five bits fit into two bytes, two sums of twenty do not."""
+        machine, plan = {"bits": self.BITS, "output_bytes": 2}, Plan((NpuPlan("KS", "OS", (1, 1, 1, 2)),))
+        layer = {"input": [4, 6, 7], "kernels": 4, "kernel": [3, 3], "groups": 4}
+        assert violation(make(layer, machine), plan) is None
+        sums = make({**layer, "groups": 2}, machine | {"output_bytes": 3})
+        told = "memory overflow: output needs 40 bits, a core holds 24"
+        assert violation(sums, plan) == told
+        assert not simulate(sums, plan).valid
+
+    def test_old_problems_keep_their_digests(self):
+        assert "bits" not in make(self.LAYER).machine.told()
+        assert make(self.LAYER, {"bits": self.BITS}).machine.told()["bits"] == self.BITS
+
+    @pytest.mark.parametrize("minimise", ["time", "accesses"])
+    def test_equal_widths_are_elements(self, minimise):
+        memory = {"input_bytes": 60, "weights_bytes": 50, "output_bytes": 20, "element_bytes": 2}
+        elements = make(self.LAYER, memory, minimise=minimise)
+        bits = elements.with_(machine={"bits": dict.fromkeys(self.BITS, 16)})
+        found, same = exhaustive(elements, INFINITE), exhaustive(bits, INFINITE)
+        scale = 16 if minimise == "accesses" else 1
+        assert (same.layers, same.value) == (found.layers, found.value * scale)
+        assert best_bound(bits).value == best_bound(elements).value * scale
+        report = simulate(bits, Plan(same.layers), numeric=True)
+        assert report.violation is None
+        assert report.measures["accesses_bits"] == 16 * report.measures["accesses_elements"]
+
+    def test_the_front_is_that_of_every_tile(self):
+        memory = {"input_bytes": 40, "weights_bytes": 20, "output_bytes": 20}
+        machine = memory | {"bits": self.BITS, "cycle_ps": 2, "byte_ps": 1, "burst_ps": 9}
+        problem = make(self.LAYER, machine, minimise="pareto")
+        each = [problem.with_(objective={"minimise": name}) for name in ("time", "accesses")]
+        costs = {tuple(objective(one, Plan((plan,))) for one in each) for plan in everything(each[0])}
+        least: list[tuple[int, ...]] = []
+        for point in sorted(costs):
+            if not least or point[1] < least[-1][1]:
+                least.append(point)
+        found = exhaustive(problem, INFINITE)
+        facts = simulate(problem, Plan(found.layers, front=True)).facts["front"]
+        assert [(point["time"], point["accesses"]) for point in facts] == least
+        assert problem.units["accesses"] == "bits"

@@ -164,7 +164,7 @@ class Between(Executed):
     """What the time is spent on, most of all."""
     accesses_elements: Count
     accesses_bits: Count | None = None
-    """On a DSP that gives widths."""
+    """On a DSP or an NPU that gives widths."""
 
 
 class CycledBetween(Between, InCycles):
@@ -219,6 +219,8 @@ class NpuPoint(Point):
 
     duration_ps: Count | None = None
     accesses_elements: Count | None = None
+    accesses_bits: Count | None = None
+    """In place of elements on a machine that gives widths."""
 
 
 class NpuTotals(Executed):
@@ -238,6 +240,8 @@ class NpuTotals(Executed):
     published_ps: Count
     """Time as the paper's formulas count it, edge tiles as full ones."""
     published_bursts: Count
+    accesses_bits: Count | None = None
+    """Bits moved from and to external memory, on a machine that gives widths."""
     front: list[NpuPoint] | None = None
     """Points of a Pareto front, from the least of the first number on; all else is of its first plan."""
 
@@ -250,6 +254,10 @@ class NpuLayer(NpuTotals):
     tile: Amounts
     limited_by: str | None = None
     """What takes longest: multipliers, dram, or bursts of dram. Missing in older files."""
+    moved_bits: Amounts | None = None
+    """Bits moved of each operand, on a machine that gives widths."""
+    buffers_bits: Amounts | None = None
+    """Bits of a tile in each memory of the core that has most."""
 
 
 class NpuNetwork(NpuTotals, Shown):

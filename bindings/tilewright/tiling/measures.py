@@ -39,6 +39,9 @@ NPU = {
     "time_ps": "duration_ps",
     "time": "duration_ps",
     "accesses": "accesses_elements",
+    "accesses_bits": "accesses_bits",
+    "moved_bits": "moved_bits",
+    "buffers_bits": "buffers_bits",
     "bursts": "bursts",
     "published_time_ps": "published_ps",
     "published_bursts": "published_bursts",
@@ -157,15 +160,15 @@ def _of_network(problem: Problem, layers: Sequence[dict[str, Any]]) -> dict[str,
     machine = problem.machine
     total = {key: sum(layer.get(key, 0) for layer in layers) for key in SUMMED[machine.kind]}
     total |= _not_modelled(problem)
+    if machine.kind != "hierarchy" and machine.bits is not None:
+        total["accesses_bits"] = sum(layer["accesses_bits"] for layer in layers)
     if machine.kind == "npu":
         return total
     if machine.kind == "hierarchy":
         macs = sum(layer["macs"] for layer in layers)
         return total | {"utilisation": macs / (total["duration_cycles"] * machine.most_macs_per_cycle)}
     operations = 2 * sum(layer["macs"] for layer in layers)
-    moved = total["accesses_elements"] * 8 * machine.element_bytes
-    if machine.bits is not None:
-        total["accesses_bits"] = moved = sum(layer["accesses_bits"] for layer in layers)
+    moved = total.get("accesses_bits", total["accesses_elements"] * 8 * machine.element_bytes)
     return total | {
         "gops_per_second": machine.clock_mhz * operations / total["duration_cycles"] / 1000,
         "ops_per_byte": 8 * operations / moved,

@@ -618,7 +618,8 @@ def _least_traffic(problem: Problem) -> dict[str, int]:
             else part.operation.least
             for name, part in problem.parts
         }
-    return _bounds(problem) if machine.kind == "npu" and problem.minimise == "accesses" else {}
+    bound_is_known = machine.kind == "npu" and problem.unit == "elements"
+    return _bounds(problem) if bound_is_known else {}
 
 
 def _bounds(problem: Problem) -> dict[str, int]:
@@ -688,8 +689,8 @@ def _network_rate(
     axes: Axes, rows: Sequence[_LayerRow], executed: Mapping[str, Report], machine: Machine
 ) -> None:
     """Draw each layer's Ops per byte, or MACs per element where bytes are not known, if it has MACs."""
-    in_bytes = machine.kind == "dsp"
-    scale = 16 / machine.unit_bits if machine.kind == "dsp" else 1
+    in_bytes = machine.kind == "dsp" or (machine.kind == "npu" and machine.bits is not None)
+    scale = 16 / machine.unit_bits if in_bytes and machine.kind != "hierarchy" else 1
     rates = []
     for row in rows:
         layers = [executed[name] for name in row.layers if name in executed]

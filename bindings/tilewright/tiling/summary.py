@@ -335,10 +335,12 @@ def _layer(problem: Problem, report: dict[str, Any]) -> Rows:
     loaded, written = _amounts(report["loaded"]), _amounts(report["written"])
     if problem.machine.kind == "npu":
         tile = ", ".join(f"{name} {size}" for name, size in facts["tile"].items())
+        moved = [("accesses", f"{facts['accesses']:,} elements{_bytes([report])}")]
         return [
             ("plan", f"{facts['partition']}, {facts['schedule']}, tile {tile}"),
             ("loaded", loaded),
             ("written", written),
+            *(moved if "accesses_bits" in facts else []),
             ("time", f"{facts['time_ps'] / 1e6:,.1f} us"),
         ]
     step = ", ".join(f"{name} {size}" for name, size in facts["step"].items())

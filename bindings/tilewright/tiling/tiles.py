@@ -252,7 +252,9 @@ def _npu(part: Problem, plan: NpuPlan) -> Line:
     repeats = [("n", layer.batch), ("g", 1 if cut.depthwise else layer.groups)]
     loops = [*repeats, *((loop, -(-sizes[loop][1] // sizes[loop][0])) for loop in order)]
     need = cut.need(step, plan.schedule)
-    full = ", ".join(f"{name} {_share(held, cut.capacity[name])}" for name, held in need.items())
+    full = ", ".join(
+        f"{name} {_share(held * cut.held_units[name], cut.room[name])}" for name, held in need.items()
+    )
     sizes["n"] = 1, layer.batch
     does = f"{_does(layer)}, cores cut {plan.partition}"
     return Line("", does, "", sizes, _looped(loops), STATIONARY[plan.schedule], full)

@@ -120,7 +120,7 @@ class Costs(Table):
     """On an NPU instead of cycles."""
     accesses_elements: Count
     accesses_bits: Count | None = None
-    """On a DSP that gives widths."""
+    """On a DSP or an NPU that gives widths."""
     loaded_elements: Amounts
     """From external memory, by operand."""
     written_elements: Amounts

@@ -198,14 +198,14 @@ def _npu(part: Problem, plan: NpuPlan) -> dict[str, Any]:
     if plan.schedule == "WS":
         tiles["weights"] = tile | {"input_maps": cut.maps}
         shapes["weights"] = _tensors(tiles["weights"], 1, 1)["weights"]
-    bits = 8 * machine.element_bytes
+    bits = machine.held_bits(cut.maps)
     memories = {
         name: OnChip.model_validate(
             {
                 "capacity_bytes": getattr(machine, f"{operand}_bytes"),
                 "copies": 1,
                 "tile": tiles[operand],
-                "holds": {operand: _held(shapes[operand], bits, 1)},
+                "holds": {operand: _held(shapes[operand], bits[operand], 1)},
             }
         )
         for name, operand in (("MB0", "input"), ("MB1", "weights"), ("MB2", "output"))
