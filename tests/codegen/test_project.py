@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled import CHECKED, Compiled
-from conftest import THOROUGH
+from conftest import THOROUGH, thorough
 from hypothesis import assume, given, settings
 from numbered import Table, numbers, randoms, tables
 from tests import command
 
 from tilewright import codegen
+from tilewright.codegen.c_types import c_bits
 from tilewright.codegen.project import Values
 from tilewright.core import catalogue
 from tilewright.run.solve import solve
@@ -32,6 +33,9 @@ from tilewright.tiling.operations.plan import OperationPlan
 needs_compiler = pytest.mark.skipif(
     not (shutil.which("gcc") and shutil.which("make")), reason="no C compiler, or no make"
 )
+
+OPERANDS = ("input", "weights", "output", "partial")
+"""Of a machine's `bits`."""
 
 KINDS = {"input": "input", "kernels": "weights"}
 """What the program calls what is loaded."""
@@ -95,10 +99,10 @@ class Built(Compiled):
         super().__init__(folder, files, "-O1", *flags)
         self.told = {line[0]: tuple(map(int, line[1:])) for line in self.lines if line[1].isdigit()}
 
-    def outputs(self, like: Integers, size: int) -> Integers:
-        """Return what the program wrote, in some shape."""
+    def outputs(self, like: Integers, bits: int) -> Integers:
+        """Return what the program wrote, in some shape; of elements of some bits."""
         written = (self.folder / "data" / "outputs.bin").read_bytes()
-        return np.frombuffer(written, dtype=f"<i{size}").astype(np.int64).reshape(like.shape)
+        return np.frombuffer(written, dtype=f"<i{c_bits(bits) // 8}").astype(np.int64).reshape(like.shape)
 
     def on_chip(self) -> int:
         """Return the bytes of the memory on chip in the compiled object."""
@@ -109,7 +113,9 @@ def assert_as_planned(built: Built, problem: Problem, plan: Plan) -> None:
     """The program moves what the simulator says of each layer and operation, and takes no more memory."""
     report = simulate(problem, plan)
     assert report.violation is None
-    most = 0
+    machine, most = problem.machine, 0
+    assert machine.kind == "dsp"
+    widths = machine.operand_bits
     for (name, part), (_, executed) in zip(problem.parts, report.layers, strict=True):
         if part.operation is not None and part.operation.op == "concat":
             continue  # read where its parts lie
@@ -128,12 +134,27 @@ def assert_as_planned(built: Built, problem: Problem, plan: Plan) -> None:
         expected |= {"partial sums in": partial, "partial sums out": partial, "output": written - partial}
         assert {kind: counts[1] for kind, counts in rows.items()} == {k: v for k, v in expected.items() if v}
         assert sum(counts[0] for counts in rows.values()) == executed.transfers
-        footprint = executed.facts.get("buffers") if part.operation is None else None
-        if footprint:
-            most = max(most, sum(footprint.values()))
-    machine = problem.machine
-    assert built.on_chip() <= machine.memory_bytes
-    assert built.on_chip() >= most * machine.copies * machine.element_bytes  # type: ignore[union-attr]
+        bits = {kind: counts[2] for kind, counts in rows.items()}
+        first = widths.output if part.operation else widths.input
+        each = {"input": first, "weights": widths.weights, "output": widths.output}
+        assert bits == {kind: counts[1] * each.get(kind, widths.partial) for kind, counts in rows.items()}
+        if machine.bits is not None:
+            assert sum(bits.values()) == executed.facts["accesses_bits"]
+        most = max(most, planned_bits(part, executed))
+    assert built.on_chip() == -(-most * machine.copies // 8) <= machine.memory_bytes
+
+
+def planned_bits(part: Any, executed: Any) -> int:
+    """Return the bits of one copy of the buffers, as the plan's report has them."""
+    if part.operation is None:
+        if part.machine.bits is not None:
+            return sum(executed.facts["buffers_bits"].values())
+        return 8 * part.machine.element_bytes * sum(executed.facts["buffers"].values())
+    return (
+        0
+        if part.operation.on == "host"
+        else part.machine.operand_bits.output * sum(executed.facts["buffers"].values())
+    )
 
 
 @needs_compiler
@@ -146,16 +167,20 @@ def test_any_network_and_plan_computes_what_the_integer_network_does(random: Ran
     for layer in layers:
         if "kernels" in layer or layer.get("kind") == "fc":
             layer["batch"] = batch
-    size = random.choice([1, 2, 2, 4])
+    machine: Table = {"element_bytes": random.choice([1, 2, 2, 4])}
+    if random.random() < 0.6:
+        machine = {"bits": any_bits(random)}
     problem = problem_of(
         layers,
-        element_bytes=size,
+        **machine,
         double_buffering=random.random() < 0.7,
         padding=random.choice(["loaded", "generated"]),
         vector_ops_per_cycle=random.choice([None, 4]),
     )
     assert problem.network is not None
-    network, _ = numbers(random, problem.network, (min(8, 8 * size), 8 * size))
+    widths = problem.machine.operand_bits  # type: ignore[union-attr]
+    most = min(8, widths.input, widths.weights), min(32, widths.partial)
+    network, _ = numbers(random, problem.network, most)
     drawn = np.random.default_rng(random.getrandbits(32))
     images = network.quantise(drawn.normal(0, 2, (3, *problem.network.layers[0].input)))
     values = Values(network, images, None, "a test")
@@ -163,33 +188,73 @@ def test_any_network_and_plan_computes_what_the_integer_network_does(random: Ran
     try:
         files = codegen.project("net", "", problem, plan, values)
     except InputError as error:
-        told = ("rounded", "last layer", "do not fit")
+        told = ("rounded", "last layer")
         assume(not any(words in error.limit for words in told))
         raise
     with tempfile.TemporaryDirectory() as folder:
         built = Built(Path(folder), files, *CHECKED, *random.choice([(), ("-DDMA_EAGER",)]))
-        assert (built.outputs(values.outputs, size) == values.outputs).all()
+        assert_equal(built, problem, values)
         assert_as_planned(built, problem, plan)
 
 
+def any_bits(random: Random) -> Table:
+    """Return widths of operands, sometimes such as C has integers of."""
+    if random.random() < 0.5:
+        each = [random.choice([8, 16]) for _ in range(3)]
+        return dict(zip(("input", "weights", "output"), each, strict=True)) | {"partial": 32}
+    output = random.randint(3, 17)
+    partial = random.randint(max(8, output), 40)
+    return {"input": random.randint(2, 17), "weights": random.randint(2, 17)} | {
+        "output": output,
+        "partial": partial,
+    }
+
+
+def assert_equal(built: Built, problem: Problem, values: Values) -> None:
+    """The program gives what the integer network does, as the machine stores numbers."""
+    machine = problem.machine
+    assert machine.kind == "dsp"
+    text = (built.folder / "src" / "machine.h").read_text()
+    expected = values.stored(
+        int(text.split("IMAGE_BITS ")[1].split()[0]), machine.operand_bits.output
+    ).outputs
+    assert (built.outputs(expected, machine.operand_bits.output) == expected).all()
+
+
 @needs_compiler
-@pytest.mark.parametrize("layers", [BLOCK, "resnet8"], ids=["mobilenet block", "resnet8"])
-def test_known_networks(tmp_path: Path, layers: Any) -> None:
+@pytest.mark.parametrize(
+    ("layers", "bits"),
+    [
+        (BLOCK, None),
+        (BLOCK, (8, 8, 8, 32)),
+        ("resnet8", (8, 4, 8, 20)),
+        pytest.param(BLOCK, (12, 6, 9, 17), marks=thorough),
+        pytest.param("resnet8", None, marks=thorough),
+        pytest.param("resnet8", (8, 8, 8, 32), marks=thorough),
+    ],
+    ids=lambda value: "block" if value == BLOCK else str(value),
+)
+def test_known_networks(tmp_path: Path, layers: Any, bits: tuple[int, ...] | None) -> None:
+    memory = 2000
     if layers == "resnet8":
         layers = [dict(each) for each in catalogue.shared("networks", "resnet8")["layers"]]
-    problem = problem_of(layers, memory_bytes=131072)
+        memory = 32768
+    machine = {} if bits is None else {"bits": dict(zip(OPERANDS, bits, strict=True))}
+    problem = problem_of(layers, memory_bytes=memory, **machine)
     result = solve(problem, time_limit=60).plan
-    values = Values.random(Network(layers=layers), 16)
-    assert len(np.unique(values.outputs)) > 4
+    widths = problem.machine.operand_bits  # type: ignore[union-attr]
+    values = Values.random(Network(layers=layers), widths)
     files = codegen.project("net", "", problem, result, values)
     built = Built(tmp_path, files)
-    assert (built.outputs(values.outputs, 2) == values.outputs).all()
+    assert len(np.unique(built.outputs(values.outputs, widths.output))) > 4
+    assert_equal(built, problem, values)
     assert_as_planned(built, problem, result)
 
 
-@pytest.fixture
-def digits(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with plans of tiles and of bit widths, which measure few images."""
+    tmp_path = tmp_path_factory.mktemp("digits")
     folder = catalogue.folders("instances", "bitwidth")[0]
     (tmp_path / "networks").mkdir()
     shutil.copy(folder.parent / "networks" / "lenet5-128.toml", tmp_path / "networks")
@@ -207,12 +272,12 @@ def digits(tmp_path: Path) -> Path:
     return here
 
 
-def emitted(here: Path) -> Built:
+def emitted(here: Path, tiles: str, *changes: str) -> Built:
     """Return the project of the digits' network, compiled and run."""
-    words = ("lenet5-128-idsp", "tiles.json", "--numbers", "bits.toml", "bits.json", "-o", "project/")
-    done = command.run(here, "emit", *words)
+    folder = here / tiles.removesuffix(".json")
+    words = ("--numbers", "bits.toml", "bits.json", "-o", f"{folder}/")
+    done = command.run(here, "emit", "lenet5-128-idsp", tiles, *changes, *words)
     assert done.returncode == 0, done.stderr
-    folder = here / "project"
     files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     return Built(folder, files, "-O2")
 
@@ -220,18 +285,36 @@ def emitted(here: Path) -> Built:
 @needs_compiler
 def test_digits_are_classified_with_the_printed_accuracy(digits: Path) -> None:
     measured = json.loads((digits / "bits.json").read_text())["report"]["measures"]["measured"]
-    built = emitted(digits)
+    built = emitted(digits, "tiles.json")
     assert built.told["images"] == (60,)
     assert built.told["right"] == (measured["right"],)
     assert measured["right"] > 50
-    assert f"60 images, of which {measured['right']} are" in (digits / "project" / "README.md").read_text()
+    assert f"60 images, of which {measured['right']} are" in (built.folder / "README.md").read_text()
     # A weight that is tampered with changes what the program finds.
-    file = digits / "project" / "data" / "weights.bin"
+    file = built.folder / "data" / "weights.bin"
     held = bytearray(file.read_bytes())
     held[: len(held) // 4] = bytes(len(held) // 4)
-    tampered = {path: (digits / "project" / path).read_bytes() for path in ("src/main.c",)}
+    tampered = {path: (built.folder / path).read_bytes() for path in ("src/main.c",)}
     file.write_bytes(bytes(held))
-    assert Built(digits / "project", tampered, "-O2").told["right"] < (measured["right"],)
+    assert Built(built.folder, tampered, "-O2").told["right"] < (measured["right"],)
+
+
+@needs_compiler
+def test_digits_are_classified_with_other_bits(digits: Path) -> None:
+    """Sums are stored in 17 bits, of which outputs have 8; the accumulator has 16."""
+    bits = {"input": 10, "weights": 12, "output": 8, "partial": 17}
+    changes = [word for name in bits for word in ("--set", f"machine.bits.{name}={bits[name]}")]
+    changes += ["--set", "machine.memory_bytes=4096"]
+    done = command.run(digits, "solve", "lenet5-128-idsp", *changes, "--with", "greedy", "-o", "narrow.json")
+    assert done.returncode == 0, done.stderr
+    built = emitted(digits, "narrow.json", *changes)
+    assert f"60 images, of which {built.told['right'][0]} are" in (built.folder / "README.md").read_text()
+    assert built.told["right"] > (50,)
+    head = (built.folder / "src" / "network.c").read_text().partition("#include")[0]
+    assert "In 8 bits, as the machine stores outputs, instead of more: fc4." in head
+    report = json.loads((digits / "narrow.json").read_text())["report"]["measures"]
+    moved = {name: counts[2] for name, counts in built.told.items() if len(counts) == 3}
+    assert sum(moved.values()) == report["accesses_bits"]
 
 
 def test_what_has_no_project_is_refused(tmp_path: Path, digits: Path) -> None:

@@ -211,6 +211,14 @@ def test_what_has_no_stream_is_refused() -> None:
         one = Problem.model_validate({"network": {"layers": tables}, "machine": machine(Random(1))})
         with pytest.raises(InputError, match=f"layer {layer}: there is no C for it"):
             Numbers(one)
+    relu = {"name": "relu", "kind": "map", "op": "relu", "input": [2, 4, 4]}
+    for kind in ("add", "mul"):
+        itself = {"name": "itself", "kind": kind, "inputs": ["relu", "c"], "input": [2, 4, 4]}
+        one = Problem.model_validate(
+            {"network": {"layers": [conv, relu, itself]}, "machine": machine(Random(1))}
+        )
+        with pytest.raises(InputError, match="layer itself: reads a value and functions of it; there is no"):
+            Numbers(one)
     tables = [{"name": "m", "kind": "mul", "inputs": ["input"] * 9, "input": [2, 4, 4]}]
     one = Problem.model_validate(
         {"network": {"layers": tables}, "machine": machine(Random(1), element_bytes=1)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,9 @@ from tilewright.cli.arguments import ALLOW_UNKNOWN, SIZES
 from tilewright.cli.outputs import printing
 from tilewright.cli.tables import print_table
 from tilewright.spec.errors import InputError
+
+if TYPE_CHECKING:
+    from tilewright.bitwidth.calibration import Executor
 
 
 @click.command(name="import")
@@ -37,6 +40,12 @@ from tilewright.spec.errors import InputError
     help="Multiplies pixels less the mean; 1/255 by default.",
 )
 @click.option("--mean", type=float, default=None, help="Taken off pixels, from 0 to 255; 0 by default.")
+@click.option(
+    "--executor",
+    type=click.Choice(["auto", "onnxruntime", "reference"]),
+    default="auto",
+    help="Runs the network on the samples; auto is onnxruntime where it is installed, else our own. [auto]",
+)
 @SIZES
 @ALLOW_UNKNOWN
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
@@ -48,6 +57,7 @@ def import_(
     calibration: str | None,
     scale: float | None,
     mean: float | None,
+    executor: Executor,
     layers: bool,
     sizes: tuple[tuple[str, tuple[int, ...]], ...],
     allow_unknown: bool,
@@ -64,6 +74,8 @@ def import_(
     if layers and (room is None or calibration is not None):
         told = "goes with --room and --machine" + (", and not with --calibration" if calibration else "")
         raise InputError("--layers", None, told)
+    if executor != "auto" and calibration is None:
+        raise InputError("--executor", executor, "goes with --calibration")
     given = {"scale": scale, "mean": mean}
     for name, value in given.items():
         if value is None:
@@ -77,7 +89,7 @@ def import_(
     if machine is not None and calibration is not None:
         found, parameters = importing.with_parameters(network, dict(sizes))
         texts |= files.bitwidth_files(
-            found, parameters, machine, calibration, Path(output), scale=scale, mean=mean
+            found, parameters, machine, calibration, Path(output), scale=scale, mean=mean, executor=executor
         )
         inputs.append(calibration)
     else:

@@ -25,9 +25,6 @@ __all__ = ["EMITTED", "CMemory", "Values", "emit", "halide", "memory", "numbers"
 EMITTED = ("none", "tile", "halo")
 """Kinds of reuse that there is a loop nest for."""
 
-MOST_MADE = 16
-"""Bits of numbers that are made from a seed, at most."""
-
 
 def emit(name: str, source: str, problem: Any, plan: Any) -> str:
     """Return the loop nests of a plan as a C file, each layer's of a network, equal ones once.
@@ -89,7 +86,7 @@ def project(
         raise InputError("network", None, "a project is of a network; one layer is emitted as C")
     if values is None:
         refuse_unknown(problem.network)
-        values = Values.random(problem.network, min(MOST_MADE, 8 * problem.machine.element_bytes), seed)
+        values = Values.random(problem.network, problem.machine.operand_bits, seed)
     elif values.network.network.layers != problem.network.layers:
         limit = f"is another network than that of the numbers ({values.origin})"
         raise InputError("network", problem.network.name, limit)

@@ -11,6 +11,11 @@ C_BITS = (8, 16, 32, 64)
 """Widths of C's integers."""
 
 
+def c_bits(bits: int) -> int:
+    """Return the width of C's next wider integer, or of its widest."""
+    return next((each for each in C_BITS if bits <= each), C_BITS[-1])
+
+
 class CType(NamedTuple):
     """A type that a file defines.
 
@@ -56,7 +61,7 @@ class CTypes(NamedTuple):
         """
         given = machine.operand_bits
         if machine.bits is None:
-            bits = next((bits for bits in C_BITS[:-1] if given.input <= bits), C_BITS[-1])
+            bits = c_bits(given.input)
             data = CType("data_t", given.input, bits)
             sums = CType("acc_t", given.partial, 32 if bits <= 16 else 64)
             return cls(data, data, sums, sums)
@@ -67,7 +72,7 @@ class CTypes(NamedTuple):
             if planned > C_BITS[-1]:
                 limit = f"C has integers of at most {C_BITS[-1]} bits"
                 raise InputError(f"machine.bits.{operand}", planned, limit)
-            found.append(CType(name, planned, next(bits for bits in C_BITS if planned <= bits)))
+            found.append(CType(name, planned, c_bits(planned)))
         return cls(*found)
 
     def distinct(self) -> list[CType]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.bitwidth.calibration import ranges_seen
+from tilewright.bitwidth.calibration import Executor, executed_by, ranges_seen
 from tilewright.bitwidth.data import read_samples
 from tilewright.core import catalogue
 from tilewright.core.files import check_writable, reason, refuse_inputs, write_atomically
@@ -118,6 +118,7 @@ def bitwidth_files(
     *,
     scale: float | None = None,
     mean: float | None = None,
+    executor: Executor = "auto",
 ) -> dict[str, str | bytes]:
     """Return an instance of the room `bitwidth` and the file of its weights, by the files' names.
 
@@ -131,13 +132,15 @@ def bitwidth_files(
         Where the files are to be written.
     scale, mean
         Of images; see `tilewright.importing.images.read_folder`.
+    executor
+        What runs the network on the samples; see `tilewright.bitwidth.calibration.ranges_of`.
     changes
         Further tables of the instance.
 
     Raises
     ------
     InputError
-        If the room does not take the network, the machine or the samples.
+        If the room does not take the network, the machine or the samples, or the executor is not installed.
     """
     name = f"{network.name}-bitwidth"
     shape, classes = network.layers[0].input, prod(network.layers[-1].output)
@@ -153,10 +156,12 @@ def bitwidth_files(
     else:
         limit = "must be an .npz file, as numpy.savez writes it, or a folder of images"
         raise InputError("--calibration", samples, limit)
-    known = ranges_seen(network, parameters, inputs)
+    known, runtime = ranges_seen(network, parameters, inputs, executor), executed_by(network, executor)
+    told = f"ranges of {len(inputs)} samples"
     table: Table = {
         "room": "bitwidth",
         "name": name,
+        "source": told if runtime is None else f"{told}, run by onnxruntime {runtime}",
         "network": network_table(network),
         "ranges": {layer: each.model_dump(exclude_none=True) for layer, each in known.items()},
         "machine": load(machine_file(machine)),

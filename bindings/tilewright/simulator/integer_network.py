@@ -46,6 +46,10 @@ class IntegerNetwork:
     largest
         Magnitudes that outputs of layers, and the network's ``input``, do not exceed, where they are known of
         those that functions without an integer form read.
+    most_bits
+        Of outputs of layers, and of the network's ``input``, where these are fewer than `MOST_BITS`.
+    given
+        The format of the network's output, where it is not the accumulator's.
     """
 
     network: Network
@@ -53,6 +57,8 @@ class IntegerNetwork:
     kernels: Mapping[str, Integers]
     biases: Mapping[str, Integers]
     largest: Mapping[str, float] = field(default_factory=dict)
+    most_bits: Mapping[str, int] = field(default_factory=dict)
+    given: Format | None = None
 
     @classmethod
     def of(
@@ -74,8 +80,8 @@ class IntegerNetwork:
         """The format of each layer's output, and of the network's ``input``: the one that readers need.
 
         A convolution needs its own input format, a function without an integer form all bits that hold what
-        it reads, everything else what its own output needs. The last output has the accumulator's bits and,
-        if there are biases, one bit more in front of the point.
+        it reads, everything else what its own output needs. Unless its format is given, the last output has
+        the accumulator's bits and, if there are biases, one bit more in front of the point.
         """
         network = self.network
         readers: list[list[int]] = [[] for _ in range(len(network.layers) + 1)]  # the last are of the input
@@ -83,10 +89,11 @@ class IntegerNetwork:
             for producer in producers:
                 readers[producer].append(place)
         needed: dict[int, Format] = {}
+        names = [*(layer.name for layer in network.layers), OWN_INPUT]
         for place in [*reversed(range(len(network.layers))), -1]:
             asked = [self._asked(reader, place, needed) for reader in readers[place]]
-            needed[place] = joined(asked) if asked else self._last
-        names = [*(layer.name for layer in network.layers), OWN_INPUT]
+            most = self.most_bits.get(names[place], MOST_BITS)
+            needed[place] = joined(asked, most) if asked else self._last
         return {names[place]: form for place, form in needed.items()}
 
     def _asked(self, reader: int, place: int, needed: Mapping[int, Format]) -> Format:
@@ -105,6 +112,8 @@ class IntegerNetwork:
 
     @property
     def _last(self) -> Format:
+        if self.given is not None:
+            return self.given
         last = next(self.layers[each.name] for each in self.network.layers[::-1] if each.name in self.layers)
         return Format(last.accumulator, last.fraction - bool(self.biases[last.layer.name].any()))
 
@@ -207,14 +216,14 @@ def _moved(layer: AnyLayer, values: Integers) -> Integers:
     return values.reshape(len(values), *layer.output) if isinstance(layer, Reshape) else values
 
 
-def joined(formats: Sequence[Format]) -> Format:
-    """Return the format that holds numbers of several, as finely as `MOST_BITS` allow.
+def joined(formats: Sequence[Format], most: int = MOST_BITS) -> Format:
+    """Return the format that holds numbers of several, as finely as some bits allow.
 
     What an operation reads has at least the format that the operation needs, so that all of it, brought to
     one fractional length, fits into 64 bits.
     """
     fraction, integer = max(each.fraction for each in formats), max(each.integer for each in formats)
-    bits = min(MOST_BITS, 1 + integer + fraction)
+    bits = min(most, 1 + integer + fraction)
     return Format(max(1, bits), max(1, bits) - 1 - integer)
 
 

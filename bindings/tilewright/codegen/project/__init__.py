@@ -7,6 +7,8 @@ from importlib import resources
 from math import prod
 
 from tilewright.codegen.c_text import identifier, origin_lines, quoted, safe_text
+from tilewright.codegen.c_types import c_bits
+from tilewright.codegen.project.machine import image_bits, machine_of, machine_text, packed
 from tilewright.codegen.project.nodes import Node, Nodes
 from tilewright.codegen.project.text import (
     ALIGNED,
@@ -14,31 +16,29 @@ from tilewright.codegen.project.text import (
     braced,
     comment,
     layer_text,
-    memory_elements,
     operation_of,
     operation_text,
     scale,
 )
 from tilewright.codegen.project.values import Values
 from tilewright.core.version import __version__
-from tilewright.simulator.fixed_point import Integers
 from tilewright.simulator.integer_layer import BIAS_BITS
 from tilewright.spec.errors import InputError
-from tilewright.spec.network import OWN_INPUT
+from tilewright.spec.network import OWN_INPUT, NamedLayer
 from tilewright.tiling import Problem
-from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.operations.plan import OperationPlan
+from tilewright.tiling.widths import Widths
 
 __all__ = ["Values", "network_project"]
 
-RUNTIME = ("dma.h", "dma.c", "layers.h", "layers.c", "main.c")
+RUNTIME = ("bits.h", "dma.h", "dma.c", "layers.h", "layers.c", "main.c")
 """Sources that are the same for every network."""
 
-WIDTHS = {1: "int8_t", 2: "int16_t", 4: "int32_t"}
-"""Types of elements, by their bytes."""
-
-RUN = "void run_network(const unsigned char *weights, const data_t *images, data_t *outputs, int counted)"
+RUN = (
+    "void run_network(const unsigned char *weights, const unsigned char *images, unsigned char *outputs, "
+    "int counted)"
+)
 """The function that computes a batch of images."""
 
 Files = dict[str, bytes]
@@ -61,7 +61,7 @@ def network_project(
     Raises
     ------
     InputError
-        For a layer that there is no C for, or numbers that are wider than the machine's elements.
+        For a layer that there is no C for; for inputs, weights or stored sums that do not fit the ma.
     """
     return _Project(problem, plans, values, name, source).files()
 
@@ -75,39 +75,48 @@ class _Project:
         name: str,
         source: str,
     ) -> None:
-        self.values, self.title, self.source = values, name, source
-        self.machine = _machine(problem)
+        self.title, self.source = name, source
+        self.machine = machine_of(problem)
+        self.bits = self.machine.operand_bits
+        self.image = image_bits(problem, self.bits)
+        self.values = values.stored(self.image, self.bits.output)
         self.batch = (
             max((layer.batch for layer in problem.network.convolutions), default=1) if problem.network else 1
         )
         if problem.batch is not None:
             self.batch = problem.batch
-        nodes = Nodes(problem, plans, values)
-        self._check_widths(nodes.nodes)
-        self.nodes = _named(nodes.nodes)
+        nodes = Nodes(problem, plans, self.values)
+        self.nodes = _named(nodes.nodes, self.image, self.bits)
+        self._check_widths()
+        before, now = values.network.formats, self.values.network.formats
+        self.narrowed = [
+            each.node.name
+            for each in self.nodes
+            if before[each.node.tensor].bits > now[each.node.tensor].bits
+        ]
         self.result = next(each for each in self.nodes if each.node.tensor == nodes.result)
         self.weights, self.places = self._packed()
 
-    def _check_widths(self, nodes: Sequence[Node]) -> None:
+    def _check_widths(self) -> None:
         """Refuse numbers that do not fit the machine's elements."""
-        most = 8 * self.machine.element_bytes
-        numbers = self.values.network
-        if (width := numbers.formats[OWN_INPUT].bits) > most:
-            limit = f"images of {width} bits do not fit"
-            raise InputError("machine.element_bytes", self.machine.element_bytes, limit)
-        for node in nodes:
-            own = numbers.layers.get(node.layer.name)
-            bits = {"values": numbers.formats[node.tensor].bits}
-            if own is not None:
-                bits |= {
-                    "inputs": own.inputs.bits,
-                    "weights": own.weights.bits,
-                    "accumulator": own.accumulator,
-                }
-            for what, width in bits.items():
-                if width > most:
-                    limit = f"layer {node.name}: {what} of {width} bits do not fit"
-                    raise InputError("machine.element_bytes", self.machine.element_bytes, limit)
+        for each in self.nodes:
+            own = self.values.network.layers.get(each.node.layer.name)
+            if own is None:
+                continue
+            needed = {"input": own.inputs.bits, "weights": own.weights.bits}
+            if each.sums_leave:
+                needed["partial"] = own.accumulator
+            for operand, bits in needed.items():
+                if bits > getattr(self.bits, operand):
+                    field, value = "machine.element_bytes", self.machine.element_bytes
+                    if self.machine.bits is not None:
+                        field, value = f"machine.bits.{operand}", getattr(self.bits, operand)
+                    what = {"input": "inputs", "partial": "sums of parts of its input maps"}.get(
+                        operand, operand
+                    )
+                    raise InputError(
+                        field, value, f"layer {each.node.name}: {what} of {bits} bits do not fit"
+                    )
 
     # Files ----------------------------------------------------------------------------------------------
 
@@ -117,7 +126,7 @@ class _Project:
         found = {f"src/{name}": (folder / name).read_bytes() for name in RUNTIME}
         found["Makefile"] = (folder / "Makefile").read_bytes()
         texts = {
-            "src/machine.h": self._machine_text(),
+            "src/machine.h": machine_text(self.machine, self.image, self.nodes, self.values.network),
             "src/network.h": self._header(),
             "src/network.c": self._network(),
             "README.md": self._readme(),
@@ -125,12 +134,9 @@ class _Project:
         found |= {path: text.encode("ascii") for path, text in texts.items()}
         labels = self.values.labels
         found["data/weights.bin"] = self.weights
-        found["data/images.bin"] = self._elements(self.values.images)
+        found["data/images.bin"] = packed(self.values.images, c_bits(self.image))
         found["data/labels.bin"] = b"" if labels is None else labels.astype("<i4").tobytes()
         return dict(sorted(found.items()))
-
-    def _elements(self, values: Integers) -> bytes:
-        return values.astype(f"<i{self.machine.element_bytes}").tobytes()
 
     def _packed(self) -> tuple[bytes, dict[str, tuple[int, int]]]:
         """Return all weights and biases one after the other, and where those of each layer begin."""
@@ -141,50 +147,13 @@ class _Project:
                 continue
             begins = []
             biases = self.values.network.biases[layer].astype(f"<i{BIAS_BITS // 8}").tobytes()
-            for part in (self._elements(self.values.network.kernels[layer]), biases):
+            kernels = packed(self.values.network.kernels[layer], self.bits.weights)
+            for part in (kernels, biases):
                 found += bytes(-len(found) % ALIGNED)
                 begins.append(len(found))
                 found += part
             places[layer] = (begins[0], begins[1])
         return bytes(found), places
-
-    def _machine_text(self) -> str:
-        machine = self.machine
-        most = max(memory_elements(each.node) for each in self.nodes)
-        size = most * machine.copies * machine.element_bytes
-        inputs = max(len(each.node.sources) for each in self.nodes)
-        kind, wide = WIDTHS[machine.element_bytes], 32 if machine.element_bytes < 4 else 64
-        told = [
-            f"The machine: elements of {machine.element_bytes} bytes; {machine.memory_bytes:,} on chip,",
-            f"of which the plan takes {size:,}.",
-        ]
-        return "\n".join(
-            [
-                comment(told),
-                "#ifndef MACHINE_H",
-                "#define MACHINE_H",
-                "",
-                "#include <stdint.h>",
-                "",
-                "typedef " + kind + " data_t; /* inputs, weights and outputs */",
-                "typedef " + kind + " acc_t;  /* sums */",
-                f"typedef int{wide}_t product_t;",
-                f"typedef uint{wide}_t sum_t; /* of which an accumulator keeps the last bits */",
-                "",
-                "/* Each buffer exists so many times: twice under double buffering. */",
-                f"#define COPIES {machine.copies}",
-                f"#define MEMORY_BYTES {max(1, size)}",
-                f"#define MOST_INPUTS {inputs}",
-                "",
-                "/* Where the memory on chip is. */",
-                "#ifndef ON_CHIP",
-                '#define ON_CHIP __attribute__((section(".scratchpad")))',
-                "#endif",
-                "",
-                "#endif",
-                "",
-            ]
-        )
 
     def _header(self) -> str:
         names = ", ".join(each.name.upper() for each in self.nodes)
@@ -223,7 +192,7 @@ class _Project:
             comment(self._story()),
             '#include "network.h"',
             "",
-            "#include <string.h>",
+            '#include "bits.h"',
             "",
             "const char *const part_names[PARTS] = {",
             *(f"    {quoted(each.node.name)}," for each in self.nodes),
@@ -252,11 +221,16 @@ class _Project:
         ]
         if gathered:
             lines.append(
-                "Written by the host before they are read, with borders, concatenated or in another scale: "
-                f"the inputs of {safe_text(', '.join(gathered))}."
+                "Written by the host before they are read, with borders, concatenated, in other bits or "
+                f"another scale: the inputs of {safe_text(', '.join(gathered))}."
             )
         if hosted:
             lines.append(f"Computed by the host: {safe_text(', '.join(hosted))}.")
+        if self.narrowed:
+            names = safe_text(", ".join(self.narrowed))
+            lines.append(
+                f"In {self.bits.output} bits, as the machine stores outputs, instead of more: {names}."
+            )
         return lines
 
     def _on_host(self, each: Named) -> bool:
@@ -264,21 +238,22 @@ class _Project:
         return plan is None or (isinstance(plan, OperationPlan) and operation_of(each.node).on == "host")
 
     def _arrays(self) -> list[str]:
-        lines, partial = [], 1
+        lines = []
         for each in self.nodes:
             size = self.batch * prod(each.node.shape)
             if each is not self.result:
-                lines.append(
-                    f"static data_t {each.output}[{size}]; /* {self.batch} x {_shape(each.node.shape)} */"
-                )
+                about = f"/* {self.batch} x {_shape(each.node.shape)} */"
+                lines.append(f"static unsigned char {each.output}[BYTES({size} * OUTPUT_BITS)]; {about}")
             if each.gathered:
                 top, bottom, left, right = each.border
                 rows, columns = each.plane
                 plane = (rows + top + bottom) * (columns + left + right)
-                lines.append(f"static data_t {each.name}_input[{self.batch * sum(each.maps) * plane}];")
-            if isinstance(each.node.plan, DspPlan):
-                partial = max(partial, size)
-        return [*lines, f"static acc_t partial_sums[{partial}];"]
+                size = self.batch * sum(each.maps) * plane
+                lines.append(f"static unsigned char {each.name}_input[BYTES({size} * {each.read})];")
+        partial = [self.batch * prod(each.node.shape) for each in self.nodes if each.sums_leave]
+        if partial:
+            lines.append(f"static unsigned char partial_sums[BYTES({max(partial)} * SUM_BITS)];")
+        return lines
 
     def _run(self) -> list[str]:
         lines = [
@@ -303,28 +278,30 @@ class _Project:
         lines = []
         if each.gathered:
             sources = braced(
-                braced((array, maps, scale(source.formats[0].fraction, source.formats[1])))
-                for array, maps, source in zip(inputs, each.maps, node.sources, strict=True)
+                braced((array, bits, maps, scale(source.formats[0].fraction, source.formats[1])))
+                for array, bits, maps, source in zip(inputs, each.bits, each.maps, node.sources, strict=True)
             )
             lines += [
                 "    {",
                 f"        const source_t sources[] = {sources};",
                 f"        const int plane[2] = {braced(each.plane)}, border[4] = {braced(each.border)};",
-                f"        gather(sources, {len(inputs)}, {self.batch}, plane, border, {each.name}_input);",
+                f"        gather(sources, {len(inputs)}, {self.batch}, plane, border, {each.name}_input, "
+                f"{each.read});",
                 "    }",
             ]
             inputs = [f"{each.name}_input"]
         if isinstance(node.plan, DspPlan):
             kernels, biases = self.places[node.layer.name]
+            sums = "partial_sums" if each.sums_leave else "NULL"
             lines += [
-                f"    run_layer(&{each.name}, {inputs[0]}, (const data_t *)(weights + {kernels}),",
-                f"              (const int32_t *)(weights + {biases}), partial_sums, {output});",
+                f"    run_layer(&{each.name}, {inputs[0]}, weights + {kernels},",
+                f"              (const int32_t *)(weights + {biases}), {sums}, {output});",
             ]
         else:
             function = "run_on_host" if self._on_host(each) else "run_operation"
             lines += [
                 "    {",
-                f"        const data_t *const inputs[] = {braced(inputs)};",
+                f"        const unsigned char *const inputs[] = {braced(inputs)};",
                 f"        {function}(&{each.name}, inputs, {output});",
                 "    }",
             ]
@@ -339,23 +316,13 @@ class _Project:
             version=__version__,
             images=f"{len(self.values.images)} images{told}",
             bias_bits=BIAS_BITS,
+            weight_bits=self.bits.weights,
+            image_bits=c_bits(self.image),
+            output_bits=c_bits(self.bits.output),
         )
 
 
-def _machine(problem: Problem) -> DspMachine:
-    """Return the machine; refuse elements that have no type in C."""
-    machine = problem.machine
-    assert isinstance(machine, DspMachine)
-    if machine.bits is not None:
-        limit = "projects are emitted for elements of one width, element_bytes"
-        raise InputError("machine.bits", list(machine.bits.model_dump().values()), limit)
-    if machine.element_bytes not in WIDTHS:
-        limit = f"C is emitted for elements of {', '.join(map(str, WIDTHS))} bytes"
-        raise InputError("machine.element_bytes", machine.element_bytes, limit)
-    return machine
-
-
-def _named(nodes: Sequence[Node]) -> list[Named]:
+def _named(nodes: Sequence[Node], image: int, bits: Widths) -> list[Named]:
     """Return nodes with names that C allows, each used once."""
     arrays = {OWN_INPUT: "images"}
     taken: set[str] = set()
@@ -365,7 +332,9 @@ def _named(nodes: Sequence[Node]) -> list[Named]:
         taken.add(name)
         inputs = tuple(arrays[source.tensor] for source in node.sources)
         arrays[node.tensor] = f"{name}_output"
-        found.append(Named(node, name, arrays[node.tensor], inputs))
+        stored = tuple(image if source.tensor == OWN_INPUT else bits.output for source in node.sources)
+        read = bits.input if isinstance(node.layer, NamedLayer) else bits.output
+        found.append(Named(node, name, arrays[node.tensor], inputs, stored, read))
     return found
 
 

@@ -13,6 +13,7 @@ from tilewright.simulator.integer_network import IntegerNetwork
 from tilewright.spec.network import Add, Pool
 from tilewright.tiling.dsp import nest_of
 from tilewright.tiling.dsp.machine import DspMachine
+from tilewright.tiling.dsp.nest import K
 from tilewright.tiling.dsp.plan import LOOPS, DspPlan
 from tilewright.tiling.operations.operation import Operation
 from tilewright.tiling.operations.plan import OperationPlan
@@ -37,21 +38,37 @@ class Named:
         Of the array that it writes.
     inputs
         Of the arrays that its sources are.
+    bits
+        Of the elements of these.
+    read
+        Bits of what it reads: the machine's `input` for a layer; operations read what layers give.
     """
 
     node: Node
     name: str
     output: str
     inputs: tuple[str, ...]
+    bits: tuple[int, ...]
+    read: int
 
     @property
     def gathered(self) -> bool:
-        """Whether its input is written by itself: put together, brought to a scale, or with a border."""
+        """Whether its input is written by itself: put together, in another scale or width, with a border."""
         node = self.node
         if isinstance(node.layer, Add):  # whose operands are aligned as they are added
             return False
         changed = any(source.formats[0] != source.formats[1] for source in node.sources)
-        return len(node.sources) > 1 or any(self.border) or changed
+        return len(node.sources) > 1 or any(self.border) or changed or {*self.bits} != {self.read}
+
+    @property
+    def sums_leave(self) -> bool:
+        """Whether sums that are not complete are stored in the buffers of a tile."""
+        node = self.node
+        if not isinstance(node.plan, DspPlan):
+            return False
+        assert node.part is not None
+        nest = nest_of(geometry(node), node.part.machine)
+        return nest.trips(node.plan.tile)[K] > 1
 
     @property
     def border(self) -> tuple[int, int, int, int]:
@@ -168,14 +185,17 @@ def operation_of(node: Node) -> Operation:
     return node.part.one_operation
 
 
-def memory_elements(node: Node) -> int:
-    """Return the elements of one copy of a node's buffers on chip, as planned."""
+def memory_bits(node: Node) -> int:
+    """Return the bits of one copy of a node's buffers on chip, as planned."""
+    if node.part is None:
+        return 0
+    machine = node.part.machine
+    assert isinstance(machine, DspMachine)
     if isinstance(node.plan, DspPlan):
-        assert node.part is not None
-        nest = nest_of(geometry(node), node.part.machine)
-        return sum(nest.buffers(nest.step(node.plan.tile), node.plan.reuse).values())
+        nest = nest_of(geometry(node), machine)
+        return sum(nest.held(nest.step(node.plan.tile), node.plan.reuse).values()) * machine.unit_bits
     if isinstance(node.plan, OperationPlan) and operation_of(node).on != "host":
-        return sum(Walk(operation_of(node), node.plan).buffers.values())
+        return sum(Walk(operation_of(node), node.plan).buffers.values()) * machine.operand_bits.output
     return 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, log2, prod, sqrt
 
 import numpy as np
@@ -11,12 +11,16 @@ from tilewright.bitwidth import Plan, Problem
 from tilewright.bitwidth.measurement import integer_network
 from tilewright.simulator.fixed_point import Format, Integers
 from tilewright.simulator.integer_layer import IntegerLayer
-from tilewright.simulator.integer_network import IntegerNetwork
+from tilewright.simulator.integer_network import IntegerNetwork, requantise
 from tilewright.spec.errors import InputError
-from tilewright.spec.network import NamedLayer, Network
+from tilewright.spec.network import OWN_INPUT, NamedLayer, Network
+from tilewright.tiling.widths import Widths
 
 IMAGES = 4
 """Images that are made."""
+
+MOST_MADE, MOST_SUM = 16, 32
+"""Bits of inputs and weights that are made, and of the accumulators that they do not leave, at most."""
 
 
 @dataclass(frozen=True)
@@ -55,25 +59,45 @@ class Values:
         return cls(network, network.quantise(samples.inputs[:most]), labels, name)
 
     @classmethod
-    def random(cls, network: Network, bits: int, seed: int = 0) -> Values:
-        """Return numbers for a network, of so many bits, that do not leave the accumulator of as many."""
+    def random(cls, network: Network, widths: Widths, seed: int = 0) -> Values:
+        """Return numbers for a network that fit some widths, and whose sums do not leave the accumulators."""
         rng = np.random.default_rng(seed)
         layers, kernels, biases = {}, {}, {}
+        most = min(MOST_MADE, widths.input), min(MOST_MADE, widths.weights)
+        accumulator = min(MOST_SUM, widths.partial)
         for layer in network.layers:
             if not isinstance(layer, NamedLayer):
                 continue
-            free = bits + 1 - ceil(log2(layer.macs_per_output))
-            wide = max(2, min(bits, free // 2)), max(2, min(bits, free - free // 2))
+            free = accumulator + 1 - ceil(log2(layer.macs_per_output))
+            first = max(min(2, most[0]), min(most[0], free // 2))
+            wide = first, max(min(2, most[1]), min(most[1], free - first))
             # So that outputs are about as large as the inputs that the next layer has.
             spread = sqrt(layer.macs_per_output / 3) * 2 ** (wide[1] - 1)
-            own = IntegerLayer(layer, Format(wide[0], 0), Format(wide[1], max(0, round(log2(spread)))), bits)
+            own = IntegerLayer(
+                layer, Format(wide[0], 0), Format(wide[1], max(0, round(log2(spread)))), accumulator
+            )
             layers[layer.name] = own
             kernels[layer.name] = _drawn(rng, own.weights.range, layer.kernels_shape)
-            most = 2 ** (wide[0] - 2) << max(0, own.fraction) if layer.bias else 0
-            biases[layer.name] = rng.integers(-most, most + 1, layer.kernels)
+            bias = 2 ** (wide[0] - 2) << max(0, own.fraction) if layer.bias else 0
+            biases[layer.name] = rng.integers(-bias, bias + 1, layer.kernels)
         found = IntegerNetwork(network, layers, kernels, biases)
         shape = (IMAGES, *network.layers[0].input)
         return cls(found, _drawn(rng, found.formats["input"].range, shape), None, f"made from seed {seed}")
+
+    def stored(self, image: int, output: int) -> Values:
+        """Return the numbers with images and outputs of layers in some bits at most.
+
+        What has more loses the last ones. The network's output, which has the accumulator's, gets the finest
+        format that holds what comes of the images.
+        """
+        network, shown = self.network, self.network.network.layers[-1].name
+        most = {layer.name: output for layer in network.network.layers} | {OWN_INPUT: image}
+        changed = replace(network, most_bits=most)
+        images = requantise(self.images, network.formats[OWN_INPUT].fraction, changed.formats[OWN_INPUT])
+        if (form := changed.formats[shown]).bits > output:
+            largest = np.abs(form.value(changed.run(images))).max(initial=0)
+            changed = replace(changed, given=Format.of(output, float(largest)))
+        return replace(self, network=changed, images=images)
 
     @property
     def outputs(self) -> Integers:

@@ -9,7 +9,7 @@ from itertools import accumulate
 import numpy as np
 
 from tilewright.codegen.c_text import identifier, origin_lines, safe_text
-from tilewright.codegen.project import WIDTHS, Files
+from tilewright.codegen.project import Files
 from tilewright.codegen.project.text import comment
 from tilewright.codegen.stream.groups import GroupText, Tables, host_tables, planned_tables
 from tilewright.codegen.stream.numbers import Numbers, left_out
@@ -132,7 +132,7 @@ class _Project:
                 "",
                 "#include <stdint.h>",
                 "",
-                f"typedef {WIDTHS[machine.element_bytes]} element_t;",
+                f"typedef int{8 * machine.element_bytes}_t element_t;",
                 f"#define ELEMENT_MIN ({least})",
                 f"#define ELEMENT_MAX {largest}",
                 "",

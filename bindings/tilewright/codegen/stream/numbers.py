@@ -160,6 +160,8 @@ class Numbers:
             free = isinstance(layer, Padding | Concat | Reshape)
             if isinstance(layer, Map):
                 free = layer.op in UNCHANGED or (within and layer.op in AFFINE)
+            if isinstance(layer, Add | Mul):
+                raise self._refused(layer, "reads a value and functions of it; there is no C for it")
             if not free:
                 raise self._refused(layer)
         return relu

@@ -5,13 +5,14 @@
  */
 #include "dma.h"
 
-#include <string.h>
+#include "bits.h"
 
 #define QUEUE 64
 
 typedef struct {
-    char *to;
-    const char *from;
+    unsigned char *to;
+    const unsigned char *from;
+    long to_bit, from_bit;
     int is_get;
     dma_box_t box;
 } transfer_t;
@@ -22,15 +23,15 @@ static transfer_t queue[QUEUE];
 static dma_ticket_t started, done;
 
 /* Copy the box below an axis. */
-static void copy(char *to, const char *from, const transfer_t *t, int axis)
+static void copy(const transfer_t *t, long to, long from, int axis)
 {
-    if (axis == 5) {
-        memcpy(to, from, t->box.element);
+    if (axis == 4) { /* elements of a row lie one after the other */
+        move(t->to, to, t->from, from, (long)t->box.axis[axis].count * t->box.element);
         return;
     }
     const long local = t->box.axis[axis].local, external = t->box.axis[axis].external;
     for (long i = 0; i < t->box.axis[axis].count; i++)
-        copy(to + i * (t->is_get ? local : external), from + i * (t->is_get ? external : local), t, axis + 1);
+        copy(t, to + i * (t->is_get ? local : external), from + i * (t->is_get ? external : local), axis + 1);
 }
 
 static dma_ticket_t start(dma_kind_t kind, transfer_t transfer)
@@ -40,6 +41,7 @@ static dma_ticket_t start(dma_kind_t kind, transfer_t transfer)
         elements *= transfer.box.axis[axis].count;
     dma_counts[kind].transfers++;
     dma_counts[kind].elements += elements;
+    dma_counts[kind].bits += elements * transfer.box.element;
     if (started - done == QUEUE)
         dma_wait(done + 1);
     queue[started++ % QUEUE] = transfer;
@@ -49,15 +51,17 @@ static dma_ticket_t start(dma_kind_t kind, transfer_t transfer)
     return started;
 }
 
-dma_ticket_t dma_get(dma_kind_t kind, void *local, const void *external, const dma_box_t *box)
+dma_ticket_t dma_get(dma_kind_t kind, unsigned char *local, long local_bit, const unsigned char *external,
+                     long external_bit, const dma_box_t *box)
 {
-    const transfer_t transfer = {local, external, 1, *box};
+    const transfer_t transfer = {local, external, local_bit, external_bit, 1, *box};
     return start(kind, transfer);
 }
 
-dma_ticket_t dma_put(dma_kind_t kind, void *external, const void *local, const dma_box_t *box)
+dma_ticket_t dma_put(dma_kind_t kind, unsigned char *external, long external_bit, const unsigned char *local,
+                     long local_bit, const dma_box_t *box)
 {
-    const transfer_t transfer = {external, local, 0, *box};
+    const transfer_t transfer = {external, local, external_bit, local_bit, 0, *box};
     return start(kind, transfer);
 }
 
@@ -65,7 +69,7 @@ void dma_wait(dma_ticket_t ticket)
 {
     while (done < ticket) {
         const transfer_t *transfer = &queue[done++ % QUEUE];
-        copy(transfer->to, transfer->from, transfer, 0);
+        copy(transfer, transfer->to_bit, transfer->from_bit, 0);
     }
 }
 

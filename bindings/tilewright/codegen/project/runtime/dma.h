@@ -5,14 +5,13 @@
 #ifndef DMA_H
 #define DMA_H
 
-#include <stddef.h>
-
 /* What is moved; the counts tell these apart. */
 typedef enum { INPUT, WEIGHTS, PARTIAL_SUMS_IN, PARTIAL_SUMS_OUT, OUTPUT, KINDS } dma_kind_t;
 
-/* A box of elements; along each axis the bytes from one to the next, on chip and in external memory. */
+/* A box of elements; along each axis the bits from one to the next, on chip and in external memory. These are
+   whole bytes where the machine's elements are (machine.h). */
 typedef struct {
-    size_t element; /* bytes */
+    int element; /* bits */
     struct {
         int count;
         long local, external;
@@ -21,9 +20,11 @@ typedef struct {
 
 typedef unsigned long dma_ticket_t;
 
-/* Start a transfer onto the chip, or from it. */
-dma_ticket_t dma_get(dma_kind_t kind, void *local, const void *external, const dma_box_t *box);
-dma_ticket_t dma_put(dma_kind_t kind, void *external, const void *local, const dma_box_t *box);
+/* Start a transfer onto the chip, or from it. The box begins so many bits behind each pointer. */
+dma_ticket_t dma_get(dma_kind_t kind, unsigned char *local, long local_bit, const unsigned char *external,
+                     long external_bit, const dma_box_t *box);
+dma_ticket_t dma_put(dma_kind_t kind, unsigned char *external, long external_bit, const unsigned char *local,
+                     long local_bit, const dma_box_t *box);
 
 /* Return when a transfer has happened, and all that were started before it. */
 void dma_wait(dma_ticket_t ticket);
@@ -31,7 +32,7 @@ void dma_wait_all(void);
 
 /* What has been moved since the counts were cleared. */
 typedef struct {
-    long transfers, elements;
+    long transfers, elements, bits;
 } dma_count_t;
 
 extern dma_count_t dma_counts[KINDS];

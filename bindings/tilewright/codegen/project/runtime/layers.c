@@ -1,7 +1,6 @@
 #include "layers.h"
 
-#include <string.h>
-
+#include "bits.h"
 #include "dma.h"
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
@@ -19,7 +18,7 @@ static int64_t wrapped(uint64_t sum, int bits)
     return (int64_t)((sum + half) & mask) - (int64_t)half;
 }
 
-static data_t scaled(int64_t value, const scale_t *scale)
+static int64_t scaled(int64_t value, const scale_t *scale)
 {
     const int64_t most = ((int64_t)1 << (scale->bits - 1)) - 1, divisor = scale->divisor;
     if (scale->relu)
@@ -28,33 +27,7 @@ static data_t scaled(int64_t value, const scale_t *scale)
         value = MAX((-most - 1) * divisor, MIN(most * divisor, value)) * ((int64_t)1 << -scale->shift);
     const int64_t by = divisor * ((int64_t)1 << MAX(scale->shift, 0));
     value = value < 0 ? -((by - 2 * value) / (2 * by)) : (2 * value + by) / (2 * by);
-    return (data_t)MAX(-most - 1, MIN(most, value));
-}
-
-/* Bytes of any alignment as numbers. */
-static int64_t sum_at(const unsigned char *values, long i)
-{
-    acc_t value;
-    memcpy(&value, values + i * (long)sizeof value, sizeof value);
-    return value;
-}
-
-static void set_sum(unsigned char *values, long i, int64_t sum)
-{
-    const acc_t value = (acc_t)sum;
-    memcpy(values + i * (long)sizeof value, &value, sizeof value);
-}
-
-static data_t value_at(const unsigned char *values, long i)
-{
-    data_t value;
-    memcpy(&value, values + i * (long)sizeof value, sizeof value);
-    return value;
-}
-
-static void set_value(unsigned char *values, long i, data_t value)
-{
-    memcpy(values + i * (long)sizeof value, &value, sizeof value);
+    return MAX(-most - 1, MIN(most, value));
 }
 
 /* Tiles of a layer ------------------------------------------------------------------------------------- */
@@ -74,16 +47,16 @@ typedef struct {
 
 typedef struct {
     const layer_t *layer;
-    const data_t *input, *weights;
+    const unsigned char *input, *weights;
     const int32_t *biases;
-    acc_t *partial;
-    data_t *output;
-    int halo;                        /* the loop whose neighbours share input, or -1 */
-    unsigned char *buffer[OPERANDS]; /* the first copy of each */
-    long bytes[OPERANDS];            /* of one copy */
-    int extent[2];                   /* rows and columns of the input under a whole tile */
-    dma_ticket_t gets;               /* of the tile that comes next */
-    dma_ticket_t puts[2];            /* of each copy of the output */
+    unsigned char *partial, *output;
+    int halo;             /* the loop whose neighbours share input, or -1 */
+    int partly;           /* whether tiles lack input maps, so that their buffers hold sums */
+    long first[OPERANDS]; /* bits of the memory before the first copy of each buffer */
+    long held[OPERANDS];  /* bits of one copy */
+    int extent[2];        /* rows and columns of the input under a whole tile */
+    dma_ticket_t gets;    /* of the tile that comes next */
+    dma_ticket_t puts[2]; /* of each copy of the output */
 } run_t;
 
 static int trips(const layer_t *l, int loop)
@@ -176,16 +149,17 @@ static int is_neighbour(const run_t *r, const tile_t *before, const tile_t *now)
 
 /* Transfers -------------------------------------------------------------------------------------------- */
 
-static unsigned char *copy_of(const run_t *r, operand_t operand, const tile_t *tile)
+/* Where a tile's copy of a buffer begins: bits of the memory before it. */
+static long copy_of(const run_t *r, operand_t operand, const tile_t *tile)
 {
-    return r->buffer[operand] + tile->copy[operand] * r->bytes[operand];
+    return r->first[operand] + tile->copy[operand] * r->held[operand];
 }
 
 /* Fill the strides of a box of elements, given the sizes of its array on chip and in external memory. */
-static dma_box_t box(size_t element, const int counts[5], const int local[5], const int external[5])
+static dma_box_t box(int element, const int counts[5], const int local[5], const int external[5])
 {
     dma_box_t b;
-    long here = (long)element, there = (long)element;
+    long here = element, there = element;
     b.element = element;
     for (int axis = 4; axis >= 0; axis--) {
         b.axis[axis].count = counts[axis];
@@ -203,16 +177,14 @@ static void keep(const run_t *r, const tile_t *before, const tile_t *now, const 
     const layer_t *l = r->layer;
     const range_t old[2] = {under(l, before, Y), under(l, before, X)};
     const range_t new[2] = {under(l, now, Y), under(l, now, X)};
-    const unsigned char *from = copy_of(r, IN, before);
-    unsigned char *to = copy_of(r, IN, now);
+    const long from = copy_of(r, IN, before), to = copy_of(r, IN, now);
     const int maps = length(span(l, now, N)) * l->step[G] * l->step[K];
     for (int map = 0; map < maps; map++)
         for (int y = kept[0].begin; y < kept[0].end; y++) {
             const long plane = (long)map * r->extent[0];
             const long a = (plane + y - old[0].begin) * r->extent[1] + kept[1].begin - old[1].begin;
             const long b = (plane + y - new[0].begin) * r->extent[1] + kept[1].begin - new[1].begin;
-            memmove(to + b * (long)sizeof(data_t), from + a * (long)sizeof(data_t),
-                    length(kept[1]) * sizeof(data_t));
+            move(memory, to + b * INPUT_BITS, memory, from + a * INPUT_BITS, (long)length(kept[1]) * INPUT_BITS);
         }
 }
 
@@ -235,12 +207,12 @@ static void get_input(run_t *r, const tile_t *before, const tile_t *now)
     const int counts[5] = {length(n), length(g), length(k), length(lines[0]), length(lines[1])};
     const int local[5] = {l->step[N], l->step[G], l->step[K], r->extent[0], r->extent[1]};
     const int external[5] = {l->size[N], l->size[G], l->size[K], l->plane[0], l->plane[1]};
-    const dma_box_t b = box(sizeof(data_t), counts, local, external);
+    const dma_box_t b = box(INPUT_BITS, counts, local, external);
     const long from = (((long)n.begin * l->size[G] + g.begin) * l->size[K] + k.begin) * l->plane[0] +
                       lines[0].begin - l->before[0];
     const long to = (lines[0].begin - first[0].begin) * (long)r->extent[1] + lines[1].begin - first[1].begin;
-    r->gets = dma_get(INPUT, copy_of(r, IN, now) + to * (long)sizeof(data_t),
-                      r->input + from * l->plane[1] + lines[1].begin - l->before[1], &b);
+    r->gets = dma_get(INPUT, memory, copy_of(r, IN, now) + to * INPUT_BITS, r->input,
+                      (from * l->plane[1] + lines[1].begin - l->before[1]) * INPUT_BITS, &b);
 }
 
 static void get_weights(run_t *r, const tile_t *now)
@@ -254,13 +226,14 @@ static void get_weights(run_t *r, const tile_t *now)
     const int local[5] = {0, group ? l->size[C] : l->step[C], group ? l->size[K] : l->step[K], l->kernel[0],
                           l->kernel[1]};
     const int external[5] = {0, l->size[C], l->size[K], l->kernel[0], l->kernel[1]};
-    const dma_box_t b = box(sizeof(data_t), counts, local, external);
+    const dma_box_t b = box(WEIGHT_BITS, counts, local, external);
     const long from = ((long)g.begin * l->size[C] + c.begin) * l->size[K] + k.begin;
-    r->gets = dma_get(WEIGHTS, copy_of(r, W, now), r->weights + from * l->kernel[0] * l->kernel[1], &b);
+    r->gets = dma_get(WEIGHTS, memory, copy_of(r, W, now), r->weights,
+                      from * l->kernel[0] * l->kernel[1] * WEIGHT_BITS, &b);
 }
 
-/* The box of a tile's outputs, and where it begins in external memory. */
-static dma_box_t output_box(const layer_t *l, const tile_t *tile, size_t element, long *begin)
+/* The box of a tile's outputs, of some bits, and where it begins in external memory. */
+static dma_box_t output_box(const layer_t *l, const tile_t *tile, int element, long *begin)
 {
     static const int loops[5] = {N, G, C, Y, X};
     int counts[5], local[5], external[5];
@@ -272,6 +245,7 @@ static dma_box_t output_box(const layer_t *l, const tile_t *tile, size_t element
         external[i] = l->size[loops[i]];
         *begin = *begin * l->size[loops[i]] + range.begin;
     }
+    *begin *= element;
     return box(element, counts, local, external);
 }
 
@@ -292,8 +266,8 @@ static void fetch(run_t *r, const tile_t *before, tile_t *now)
             dma_wait(r->puts[now->copy[OUT]]);
             if (now->at[K] > 0) {
                 long begin;
-                const dma_box_t b = output_box(l, now, sizeof(acc_t), &begin);
-                r->gets = dma_get(PARTIAL_SUMS_IN, copy_of(r, OUT, now), r->partial + begin, &b);
+                const dma_box_t b = output_box(l, now, SUM_BITS, &begin);
+                r->gets = dma_get(PARTIAL_SUMS_IN, memory, copy_of(r, OUT, now), r->partial, begin, &b);
             }
         }
     }
@@ -302,7 +276,7 @@ static void fetch(run_t *r, const tile_t *before, tile_t *now)
 /* Computation ------------------------------------------------------------------------------------------ */
 
 typedef struct {
-    const unsigned char *input, *weights;
+    long input, weights;  /* bits of the memory before them */
     range_t down, across; /* kernel rows and columns that meet input */
     int row, column;      /* of the first of them, in the buffer */
     int maps;
@@ -320,8 +294,10 @@ static sum_t window_sum(const run_t *r, const window_t *w)
             const long values = k * w->map + row * r->extent[1] + w->column;
             const long weights = k * w->weights_map + (long)ky * l->kernel[1];
             for (int kx = w->across.begin; kx < w->across.end; kx++) {
-                const product_t value = value_at(w->input, values + (long)kx * l->dilation[1]);
-                sum += (sum_t)(value * value_at(w->weights, weights + kx));
+                const long i = values + (long)kx * l->dilation[1];
+                const product_t value = (product_t)load(memory, w->input + i * INPUT_BITS, INPUT_BITS);
+                sum += (sum_t)(value *
+                               (product_t)load(memory, w->weights + (weights + kx) * WEIGHT_BITS, WEIGHT_BITS));
             }
         }
     return sum;
@@ -338,6 +314,12 @@ static range_t meeting(int first, range_t lines, int kernel, int dilation)
     return range;
 }
 
+/* A complete sum as it is stored. */
+static int64_t finished(const run_t *r, int64_t sum, int map)
+{
+    return scaled(sum + r->biases[map], &r->layer->scale);
+}
+
 static void compute(const run_t *r, const tile_t *tile)
 {
     const layer_t *l = r->layer;
@@ -347,15 +329,15 @@ static void compute(const run_t *r, const tile_t *tile)
     const int top = under(l, tile, Y).begin, left = under(l, tile, X).begin;
     const int whole = l->reuse == KEEP_WEIGHTS, window = l->kernel[0] * l->kernel[1];
     const int held_maps = whole ? l->size[C] : l->step[C], held_deep = whole ? l->size[K] : l->step[K];
-    unsigned char *sums = copy_of(r, OUT, tile);
+    const long outputs = copy_of(r, OUT, tile);
     window_t w = {.maps = length(k), .map = (long)r->extent[0] * r->extent[1], .weights_map = window};
     for (int ng = 0; ng < length(n) * length(g); ng++) {
         const int image = ng / length(g), group = ng % length(g);
         const long planes = ((long)image * l->step[G] + group) * l->step[K];
-        w.input = copy_of(r, IN, tile) + planes * w.map * (long)sizeof(data_t);
+        w.input = copy_of(r, IN, tile) + planes * w.map * INPUT_BITS;
         for (int map = c.begin; map < c.end; map++) {
             const long kernel = ((long)group * held_maps + map - (whole ? 0 : c.begin)) * held_deep;
-            w.weights = copy_of(r, W, tile) + (kernel + (whole ? k.begin : 0)) * window * (long)sizeof(data_t);
+            w.weights = copy_of(r, W, tile) + (kernel + (whole ? k.begin : 0)) * window * WEIGHT_BITS;
             const long plane = ((long)image * l->step[G] + group) * l->step[C] + map - c.begin;
             for (int row = y.begin; row < y.end; row++) {
                 w.down = meeting(row * l->stride[0], rows, l->kernel[0], l->dilation[0]);
@@ -364,8 +346,13 @@ static void compute(const run_t *r, const tile_t *tile)
                     w.across = meeting(column * l->stride[1], columns, l->kernel[1], l->dilation[1]);
                     w.column = column * l->stride[1] - left;
                     const long i = (plane * l->step[Y] + row - y.begin) * l->step[X] + column - x.begin;
-                    const sum_t before = k.begin ? (sum_t)sum_at(sums, i) : 0;
-                    set_sum(sums, i, wrapped(before + window_sum(r, &w), l->accumulator_bits));
+                    const sum_t before = k.begin ? (sum_t)load(memory, outputs + i * SUM_BITS, SUM_BITS) : 0;
+                    const int64_t sum = wrapped(before + window_sum(r, &w), l->accumulator_bits);
+                    if (r->partly)
+                        store(memory, outputs + i * SUM_BITS, SUM_BITS, sum);
+                    else /* it was added up in a register */
+                        store(memory, outputs + i * OUTPUT_BITS, OUTPUT_BITS,
+                              finished(r, sum, (g.begin + group) * l->size[C] + map));
                 }
             }
         }
@@ -378,30 +365,32 @@ static void finish(const run_t *r, const tile_t *tile)
     const layer_t *l = r->layer;
     const range_t g = span(l, tile, G), c = span(l, tile, C);
     const long plane = (long)l->step[Y] * l->step[X];
-    unsigned char *values = copy_of(r, OUT, tile);
+    const long from = copy_of(r, OUT, tile);
     for (int image = 0; image < length(span(l, tile, N)); image++)
         for (int group = g.begin; group < g.end; group++)
             for (int map = c.begin; map < c.end; map++) {
                 const long first = ((long)image * l->step[G] + group - g.begin) * l->step[C] + map - c.begin;
                 for (long i = first * plane; i < (first + 1) * plane; i++)
-                    set_value(values, i,
-                              scaled(sum_at(values, i) + r->biases[group * l->size[C] + map], &l->scale));
+                    store(memory, from + i * OUTPUT_BITS, OUTPUT_BITS,
+                          finished(r, load(memory, from + i * SUM_BITS, SUM_BITS), group * l->size[C] + map));
             }
 }
 
 /* Start to write the outputs of a tile, or the sums so far. */
-static void store(run_t *r, const tile_t *tile)
+static void put(run_t *r, const tile_t *tile)
 {
     const layer_t *l = r->layer;
     long begin;
     if (tile->at[K] < trips(l, K) - 1) {
-        const dma_box_t b = output_box(l, tile, sizeof(acc_t), &begin);
-        r->puts[tile->copy[OUT]] = dma_put(PARTIAL_SUMS_OUT, r->partial + begin, copy_of(r, OUT, tile), &b);
+        const dma_box_t b = output_box(l, tile, SUM_BITS, &begin);
+        r->puts[tile->copy[OUT]] =
+            dma_put(PARTIAL_SUMS_OUT, r->partial, begin, memory, copy_of(r, OUT, tile), &b);
         return;
     }
-    finish(r, tile);
-    const dma_box_t b = output_box(l, tile, sizeof(data_t), &begin);
-    r->puts[tile->copy[OUT]] = dma_put(OUTPUT, r->output + begin, copy_of(r, OUT, tile), &b);
+    if (r->partly)
+        finish(r, tile);
+    const dma_box_t b = output_box(l, tile, OUTPUT_BITS, &begin);
+    r->puts[tile->copy[OUT]] = dma_put(OUTPUT, r->output, begin, memory, copy_of(r, OUT, tile), &b);
 }
 
 /* Lay out the buffers: the copies of the outputs, of the weights and of the inputs. */
@@ -413,16 +402,17 @@ static void lay_out(run_t *r)
         r->extent[axis] = (step[Y + axis] - 1) * l->stride[axis] + (l->kernel[axis] - 1) * l->dilation[axis] + 1;
     const int *held = l->reuse == KEEP_WEIGHTS ? l->size : step;
     const long groups = step[G], window = (long)l->kernel[0] * l->kernel[1];
-    r->bytes[OUT] = groups * step[N] * step[C] * step[Y] * step[X] * (long)sizeof(acc_t);
-    r->bytes[W] = groups * held[C] * held[K] * window * (long)sizeof(data_t);
-    r->bytes[IN] = groups * step[N] * step[K] * r->extent[0] * r->extent[1] * (long)sizeof(data_t);
-    r->buffer[OUT] = memory;
-    r->buffer[W] = r->buffer[OUT] + COPIES * r->bytes[OUT];
-    r->buffer[IN] = r->buffer[W] + COPIES * r->bytes[W];
+    r->partly = trips(l, K) > 1;
+    r->held[OUT] = groups * step[N] * step[C] * step[Y] * step[X] * (r->partly ? SUM_BITS : OUTPUT_BITS);
+    r->held[W] = groups * held[C] * held[K] * window * WEIGHT_BITS;
+    r->held[IN] = groups * step[N] * step[K] * r->extent[0] * r->extent[1] * INPUT_BITS;
+    r->first[OUT] = 0;
+    r->first[W] = r->first[OUT] + COPIES * r->held[OUT];
+    r->first[IN] = r->first[W] + COPIES * r->held[W];
 }
 
-void run_layer(const layer_t *layer, const data_t *input, const data_t *weights, const int32_t *biases,
-               acc_t *partial, data_t *output)
+void run_layer(const layer_t *layer, const unsigned char *input, const unsigned char *weights,
+               const int32_t *biases, unsigned char *partial, unsigned char *output)
 {
     run_t run = {.layer = layer, .input = input, .weights = weights, .biases = biases, .partial = partial,
                  .output = output, .halo = halo_loop(layer)};
@@ -437,7 +427,7 @@ void run_layer(const layer_t *layer, const data_t *input, const data_t *weights,
             fetch(&run, &now, &next);
         compute(&run, &now);
         if (!more || changes(layer, OUT, &now, &next))
-            store(&run, &now);
+            put(&run, &now);
         if (more && COPIES == 1)
             fetch(&run, &now, &next);
     }
@@ -450,14 +440,15 @@ void run_layer(const layer_t *layer, const data_t *input, const data_t *weights,
    next. */
 typedef struct {
     const unsigned char *values;
-    int map, row;         /* strides; a column is 1 */
+    long first;            /* bits before the first value */
+    int map, row;          /* strides; a column is 1 */
     range_t rows, columns; /* that are there, in the plane of the input */
 } view_t;
 
 static int64_t input_value(const view_t *view, int map, int row, int column)
 {
     const long i = (long)map * view->map + (long)(row - view->rows.begin) * view->row + column - view->columns.begin;
-    return value_at(view->values, i);
+    return load(view->values, view->first + i * OUTPUT_BITS, OUTPUT_BITS);
 }
 
 static int64_t pooled(const operation_t *o, const view_t *view, int map, int y, int x)
@@ -473,7 +464,7 @@ static int64_t pooled(const operation_t *o, const view_t *view, int map, int y, 
     return found;
 }
 
-static data_t operation_value(const operation_t *o, const view_t views[], int map, int y, int x)
+static int64_t operation_value(const operation_t *o, const view_t views[], int map, int y, int x)
 {
     int64_t found = 0;
     if (o->function == MAX_POOL || o->function == AVERAGE_POOL)
@@ -503,20 +494,21 @@ typedef struct {
 
 typedef struct {
     const operation_t *operation;
-    const data_t *const *inputs;
-    data_t *output;
-    int extent[2];     /* rows and columns of the inputs under the largest tile */
-    long copy_bytes;   /* of all buffers, once */
-    long input_bytes;  /* of one input */
+    const unsigned char *const *inputs;
+    unsigned char *output;
+    int extent[2];   /* rows and columns of the inputs under the largest tile */
+    long copy_bits;  /* of all buffers, once */
+    long input_bits; /* of one input */
     dma_ticket_t gets, puts[2];
 } operation_run_t;
 
-static unsigned char *input_of(const operation_run_t *r, const part_t *part, int input)
+/* Where the buffers of a tile begin: bits of the memory before them. */
+static long input_of(const operation_run_t *r, const part_t *part, int input)
 {
-    return memory + part->copy * r->copy_bytes + input * r->input_bytes;
+    return part->copy * r->copy_bits + input * r->input_bits;
 }
 
-static unsigned char *output_of(const operation_run_t *r, const part_t *part)
+static long output_of(const operation_run_t *r, const part_t *part)
 {
     return input_of(r, part, r->operation->input_count);
 }
@@ -559,14 +551,14 @@ static void fetch_part(operation_run_t *r, const part_t *before, part_t *now)
     const range_t old = before ? window_lines(o, before->rows, 0) : rows;
     const long width = length(columns), held = (long)r->extent[0] * width;
     for (int i = 0; i < o->input_count; i++) {
-        unsigned char *to = input_of(r, now, i);
+        const long to = input_of(r, now, i);
         rows.begin = first;
         if (below) {
             const int end = MIN(MAX(first, old.end), rows.end);
             for (int map = 0; map < length(now->maps); map++)
-                memmove(to + map * held * (long)sizeof(data_t),
-                        input_of(r, before, i) + (map * held + (first - old.begin) * width) * (long)sizeof(data_t),
-                        (end - first) * width * sizeof(data_t));
+                move(memory, to + map * held * OUTPUT_BITS, memory,
+                     input_of(r, before, i) + (map * held + (first - old.begin) * width) * OUTPUT_BITS,
+                     (end - first) * width * OUTPUT_BITS);
             rows.begin = end;
         }
         if (length(rows) <= 0 || width == 0)
@@ -574,10 +566,10 @@ static void fetch_part(operation_run_t *r, const part_t *before, part_t *now)
         const int counts[5] = {1, 1, length(now->maps), length(rows), (int)width};
         const int local[5] = {1, 1, o->step[0], r->extent[0], (int)width};
         const int external[5] = {1, 1, o->maps, o->plane[0], o->plane[1]};
-        const dma_box_t b = box(sizeof(data_t), counts, local, external);
+        const dma_box_t b = box(OUTPUT_BITS, counts, local, external);
         const long from = (((long)now->image * o->maps + now->maps.begin) * o->plane[0] + rows.begin) * o->plane[1];
-        r->gets = dma_get(INPUT, to + (rows.begin - first) * width * (long)sizeof(data_t),
-                          r->inputs[i] + from + columns.begin, &b);
+        r->gets = dma_get(INPUT, memory, to + (rows.begin - first) * width * OUTPUT_BITS, r->inputs[i],
+                          (from + columns.begin) * OUTPUT_BITS, &b);
     }
 }
 
@@ -586,18 +578,20 @@ static void compute_part(const operation_run_t *r, const part_t *part)
     const operation_t *o = r->operation;
     view_t views[MOST_INPUTS];
     for (int i = 0; i < o->input_count; i++) {
-        views[i].values = input_of(r, part, i);
+        views[i].values = memory;
+        views[i].first = input_of(r, part, i);
         views[i].rows = window_lines(o, part->rows, 0);
         views[i].columns = window_lines(o, part->columns, 1);
         views[i].row = length(views[i].columns);
         views[i].map = r->extent[0] * views[i].row;
     }
-    unsigned char *to = output_of(r, part);
+    const long to = output_of(r, part);
     for (int map = 0; map < length(part->maps); map++)
         for (int y = part->rows.begin; y < part->rows.end; y++)
             for (int x = part->columns.begin; x < part->columns.end; x++) {
                 const long row = (long)map * o->step[1] + y - part->rows.begin;
-                set_value(to, row * o->step[2] + x - part->columns.begin, operation_value(o, views, map, y, x));
+                const long i = row * o->step[2] + x - part->columns.begin;
+                store(memory, to + i * OUTPUT_BITS, OUTPUT_BITS, operation_value(o, views, map, y, x));
             }
 }
 
@@ -607,13 +601,13 @@ static void store_part(operation_run_t *r, const part_t *part)
     const int counts[5] = {1, 1, length(part->maps), length(part->rows), length(part->columns)};
     const int local[5] = {1, 1, o->step[0], o->step[1], o->step[2]};
     const int external[5] = {1, 1, o->maps, o->rows, o->columns};
-    const dma_box_t b = box(sizeof(data_t), counts, local, external);
+    const dma_box_t b = box(OUTPUT_BITS, counts, local, external);
     const long to = ((long)part->image * o->maps + part->maps.begin) * o->rows + part->rows.begin;
-    r->puts[part->copy] =
-        dma_put(OUTPUT, r->output + to * o->columns + part->columns.begin, output_of(r, part), &b);
+    r->puts[part->copy] = dma_put(OUTPUT, r->output, (to * o->columns + part->columns.begin) * OUTPUT_BITS,
+                                  memory, output_of(r, part), &b);
 }
 
-void run_operation(const operation_t *operation, const data_t *const inputs[], data_t *output)
+void run_operation(const operation_t *operation, const unsigned char *const inputs[], unsigned char *output)
 {
     const operation_t *o = operation;
     operation_run_t run = {.operation = o, .inputs = inputs, .output = output};
@@ -623,9 +617,8 @@ void run_operation(const operation_t *operation, const data_t *const inputs[], d
             const int lines = length(window_lines(o, cut(first, o->step[1 + axis], sizes[axis]), axis));
             run.extent[axis] = MAX(run.extent[axis], lines);
         }
-    run.input_bytes = (long)o->step[0] * run.extent[0] * run.extent[1] * (long)sizeof(data_t);
-    run.copy_bytes = o->input_count * run.input_bytes +
-                     (long)o->step[0] * o->step[1] * o->step[2] * (long)sizeof(data_t);
+    run.input_bits = (long)o->step[0] * run.extent[0] * run.extent[1] * OUTPUT_BITS;
+    run.copy_bits = o->input_count * run.input_bits + (long)o->step[0] * o->step[1] * o->step[2] * OUTPUT_BITS;
     part_t now = {0, cut(0, o->step[0], o->maps), cut(0, o->step[1], o->rows), cut(0, o->step[2], o->columns), 0};
     part_t next;
     fetch_part(&run, NULL, &now);
@@ -644,35 +637,40 @@ void run_operation(const operation_t *operation, const data_t *const inputs[], d
     dma_wait_all();
 }
 
-void run_on_host(const operation_t *operation, const data_t *const inputs[], data_t *output)
+void run_on_host(const operation_t *operation, const unsigned char *const inputs[], unsigned char *output)
 {
     const operation_t *o = operation;
     view_t views[MOST_INPUTS];
     long to = 0;
     for (int image = 0; image < o->images; image++) {
         for (int i = 0; i < o->input_count; i++) {
-            const view_t view = {(const unsigned char *)(inputs[i] + (long)image * o->maps * o->plane[0] * o->plane[1]),
-                                 o->plane[0] * o->plane[1], o->plane[1], {0, o->plane[0]}, {0, o->plane[1]}};
+            const int plane = o->plane[0] * o->plane[1];
+            const view_t view = {inputs[i], (long)image * o->maps * plane * OUTPUT_BITS, plane, o->plane[1],
+                                 {0, o->plane[0]}, {0, o->plane[1]}};
             views[i] = view;
         }
         for (int map = 0; map < o->maps; map++)
             for (int y = 0; y < o->rows; y++)
                 for (int x = 0; x < o->columns; x++)
-                    output[to++] = operation_value(o, views, map, y, x);
+                    store(output, to++ * OUTPUT_BITS, OUTPUT_BITS, operation_value(o, views, map, y, x));
     }
 }
 
-void gather(const source_t *sources, int count, int images, const int plane[2], const int border[4], data_t *to)
+void gather(const source_t *sources, int count, int images, const int plane[2], const int border[4],
+            unsigned char *to, int bits)
 {
-    const int width = plane[1] + border[2] + border[3];
+    long written = 0;
     for (int image = 0; image < images; image++)
-        for (int i = 0; i < count; i++)
-            for (int map = 0; map < sources[i].maps; map++) {
-                const data_t *from = sources[i].values + ((long)image * sources[i].maps + map) * plane[0] * plane[1];
-                for (int row = -border[0]; row < plane[0] + border[1]; row++, to += width) {
-                    memset(to, 0, width * sizeof(data_t));
-                    for (int column = 0; row >= 0 && row < plane[0] && column < plane[1]; column++)
-                        to[border[2] + column] = scaled(from[row * plane[1] + column], &sources[i].scale);
-                }
-            }
+        for (int i = 0; i < count; i++) {
+            const source_t *source = &sources[i];
+            long from = (long)image * source->maps * plane[0] * plane[1];
+            for (int map = 0; map < source->maps; map++)
+                for (int row = -border[0]; row < plane[0] + border[1]; row++)
+                    for (int column = -border[2]; column < plane[1] + border[3]; column++) {
+                        int64_t value = 0;
+                        if (row >= 0 && row < plane[0] && column >= 0 && column < plane[1])
+                            value = scaled(load(source->values, from++ * source->bits, source->bits), &source->scale);
+                        store(to, written++ * bits, bits, value);
+                    }
+        }
 }

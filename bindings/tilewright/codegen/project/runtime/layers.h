@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "machine.h" /* data_t, acc_t, COPIES, MEMORY_BYTES */
+#include "machine.h" /* bits of elements, COPIES, MEMORY_BYTES */
 
 /* How sums become stored values. */
 typedef struct {
@@ -35,15 +35,15 @@ typedef struct {
 } layer_t;
 
 /*
- * Compute a layer. Tensors are in external memory, row by row:
- *   input    [images][input maps][rows][columns]
- *   weights  [output maps][input maps of a group][rows][columns]
- *   partial  as output: sums that are not complete
- *   output   [images][output maps][rows][columns]
+ * Compute a layer. Tensors are in external memory, row by row, elements one after the other without gaps:
+ *   input    [images][input maps][rows][columns], of INPUT_BITS
+ *   weights  [output maps][input maps of a group][rows][columns], of WEIGHT_BITS
+ *   partial  as output, of SUM_BITS: sums that are not complete
+ *   output   [images][output maps][rows][columns], of OUTPUT_BITS
  * The biases, one for each output map, are in the scale of the sums, and are read where they are.
  */
-void run_layer(const layer_t *layer, const data_t *input, const data_t *weights, const int32_t *biases,
-               acc_t *partial, data_t *output);
+void run_layer(const layer_t *layer, const unsigned char *input, const unsigned char *weights,
+               const int32_t *biases, unsigned char *partial, unsigned char *output);
 
 typedef enum { MAX_POOL, AVERAGE_POOL, ADD, COPY } function_t;
 
@@ -60,19 +60,21 @@ typedef struct {
     scale_t scale;
 } operation_t;
 
-/* Compute an operation tile by tile, or, on the host, from and to external memory. */
-void run_operation(const operation_t *operation, const data_t *const inputs[], data_t *output);
-void run_on_host(const operation_t *operation, const data_t *const inputs[], data_t *output);
+/* Compute an operation tile by tile, or, on the host, from and to external memory. All is of OUTPUT_BITS. */
+void run_operation(const operation_t *operation, const unsigned char *const inputs[], unsigned char *output);
+void run_on_host(const operation_t *operation, const unsigned char *const inputs[], unsigned char *output);
 
 /* A tensor that becomes some maps of an input, brought to its scale. */
 typedef struct {
-    const data_t *values; /* [images][maps][rows][columns] */
+    const unsigned char *values; /* [images][maps][rows][columns] */
+    int bits;                    /* of each, as it is stored */
     int maps;
     scale_t scale;
 } source_t;
 
-/* Write the input of a layer to external memory: its sources one after the other, zeros around each map. */
+/* Write the input of a layer to external memory: its sources one after the other, zeros around each map, with
+   elements of some bits. */
 void gather(const source_t *sources, int count, int images, const int plane[2], const int border[4],
-            data_t *to);
+            unsigned char *to, int bits);
 
 #endif

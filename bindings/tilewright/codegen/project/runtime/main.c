@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bits.h"
 #include "dma.h"
 #include "network.h"
 
@@ -32,7 +33,7 @@ static void refuse(const char *path, long size, long expected)
     exit(1);
 }
 
-static long largest(const data_t *values, long count)
+static long largest(const output_t *values, long count)
 {
     long best = 0;
     for (long i = 1; i < count; i++)
@@ -44,12 +45,14 @@ static long largest(const data_t *values, long count)
 int main(void)
 {
     static const char *const kinds[KINDS] = {"input", "weights", "partial sums in", "partial sums out", "output"};
-    static data_t batch[BATCH * IMAGE_ELEMENTS], outputs[BATCH * OUTPUT_ELEMENTS];
+    static unsigned char batch[BYTES((long)BATCH * IMAGE_ELEMENTS * IMAGE_BITS)];
+    static unsigned char found[BYTES((long)BATCH * OUTPUT_ELEMENTS * OUTPUT_BITS)];
+    static output_t outputs[BATCH * OUTPUT_ELEMENTS];
     long size, labels_size, right = 0;
     unsigned char *weights = contents("data/weights.bin", &size);
     if (size != WEIGHT_BYTES)
         refuse("data/weights.bin", size, WEIGHT_BYTES);
-    const long image_bytes = IMAGE_ELEMENTS * (long)sizeof(data_t);
+    const long image_bytes = IMAGE_ELEMENTS * (long)sizeof(image_t);
     unsigned char *images = contents("data/images.bin", &size);
     if (size % image_bytes)
         refuse("data/images.bin", size, (size / image_bytes + 1) * image_bytes);
@@ -65,9 +68,15 @@ int main(void)
     for (long first = 0; first < count; first += BATCH) {
         const long here = count - first < BATCH ? count - first : BATCH;
         memset(batch, 0, sizeof batch);
-        memcpy(batch, images + first * image_bytes, here * image_bytes);
-        run_network(weights, batch, outputs, first == 0);
-        fwrite(outputs, sizeof(data_t), here * OUTPUT_ELEMENTS, file);
+        for (long i = 0; i < here * IMAGE_ELEMENTS; i++) {
+            image_t value;
+            memcpy(&value, images + first * image_bytes + i * (long)sizeof value, sizeof value);
+            store(batch, i * IMAGE_BITS, IMAGE_BITS, value);
+        }
+        run_network(weights, batch, found, first == 0);
+        for (long i = 0; i < here * OUTPUT_ELEMENTS; i++)
+            outputs[i] = (output_t)load(found, i * OUTPUT_BITS, OUTPUT_BITS);
+        fwrite(outputs, sizeof *outputs, here * OUTPUT_ELEMENTS, file);
         for (long i = 0; labels_size && i < here; i++) {
             int32_t label;
             memcpy(&label, labels + (first + i) * (long)sizeof label, sizeof label);
@@ -78,12 +87,13 @@ int main(void)
     printf("images\t%ld\n", count);
     if (labels_size)
         printf("right\t%ld\n", right);
-    printf("DMA of the first %d\ttransfers\telements\n", BATCH);
+    printf("DMA of the first %d\ttransfers\telements\tbits\n", BATCH);
     for (int part = 0; part < PARTS; part++)
         for (int kind = 0; kind < KINDS; kind++)
             if (part_counts[part][kind].transfers)
-                printf("%s, %s\t%ld\t%ld\n", part_names[part], kinds[kind],
-                       part_counts[part][kind].transfers, part_counts[part][kind].elements);
+                printf("%s, %s\t%ld\t%ld\t%ld\n", part_names[part], kinds[kind],
+                       part_counts[part][kind].transfers, part_counts[part][kind].elements,
+                       part_counts[part][kind].bits);
     free(weights);
     free(images);
     free(labels);

@@ -1,0 +1,103 @@
+"""The elements of an emitted project: their bits, how they lie in files, and the generated `machine.h`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tilewright.codegen.c_text import aligned
+from tilewright.codegen.c_types import C_BITS, c_bits
+from tilewright.codegen.project.text import Named, comment, memory_bits
+from tilewright.simulator.fixed_point import Integers
+from tilewright.simulator.integer_network import IntegerNetwork
+from tilewright.spec.errors import InputError
+from tilewright.spec.network import Add, Map, NamedLayer, Pool
+from tilewright.tiling import Problem
+from tilewright.tiling.dsp.machine import DspMachine
+from tilewright.tiling.widths import Widths
+
+
+def packed(values: Integers, bits: int) -> bytes:
+    """Return elements of some bits, one after the other without gaps, the lowest bit first."""
+    if bits in C_BITS:
+        return values.astype(f"<i{bits // 8}").tobytes()
+    each = (values.reshape(-1, 1) >> np.arange(bits)) & 1
+    return np.packbits(each.astype(np.uint8).ravel(), bitorder="little").tobytes()
+
+
+def machine_of(problem: Problem) -> DspMachine:
+    """Return the machine; refuse elements that are wider than C's integers."""
+    machine = problem.machine
+    assert isinstance(machine, DspMachine)
+    for operand, bits in machine.operand_bits.model_dump().items():
+        if bits > C_BITS[-1]:
+            limit = f"C has integers of at most {C_BITS[-1]} bits"
+            if machine.bits is None:
+                raise InputError("machine.element_bytes", machine.element_bytes, limit)
+            raise InputError(f"machine.bits.{operand}", bits, limit)
+    return machine
+
+
+def image_bits(problem: Problem, bits: Widths) -> int:
+    """Return the bits of images: those of inputs if only layers read them."""
+    assert problem.network is not None
+    same = {-1}
+    for place, (layer, read) in enumerate(
+        zip(problem.network.layers, problem.network.producers, strict=True)
+    ):
+        if isinstance(layer, NamedLayer) or not same & set(read):
+            continue
+        if isinstance(layer, Pool | Add) or (isinstance(layer, Map) and layer.op == "relu"):
+            return bits.output
+        same.add(place)
+    return bits.input
+
+
+def machine_text(machine: DspMachine, image: int, nodes: Sequence[Named], network: IntegerNetwork) -> str:
+    """Return `machine.h`, where images have some bits."""
+    bits = machine.operand_bits
+    size = -(-max(memory_bits(each.node) for each in nodes) * machine.copies // 8)
+    inputs = max(len(each.node.sources) for each in nodes)
+    accumulators = [own.accumulator for own in network.layers.values()]
+    wide = 32 if max(bits.input + bits.weights, *accumulators) <= 32 else 64
+    in_c = {*bits.model_dump().values()} <= {*C_BITS}
+    elements = [
+        ("INPUT_BITS", bits.input, ""),
+        ("WEIGHT_BITS", bits.weights, ""),
+        ("OUTPUT_BITS", bits.output, ""),
+        ("SUM_BITS", bits.partial, "of sums over some of the input maps, in buffers and external memory"),
+        ("IMAGE_BITS", image, ""),
+        ("PACKED", int(not in_c), "whether some are no integers of C; all are without gaps"),
+    ]
+    told = f"The machine: {machine.memory_bytes:,} bytes on chip, of which the plan takes {size:,}."
+    return "\n".join(
+        [
+            comment([told]),
+            "#ifndef MACHINE_H",
+            "#define MACHINE_H",
+            "",
+            "#include <stdint.h>",
+            "",
+            "/* Bits of elements. */",
+            *aligned([(f"#define {name} {value}", about) for name, value, about in elements], ""),
+            "",
+            f"typedef int{c_bits(image)}_t image_t; /* in data/images.bin */",
+            f"typedef int{c_bits(bits.output)}_t output_t; /* in data/outputs.bin */",
+            f"typedef int{wide}_t product_t;",
+            f"typedef uint{wide}_t sum_t; /* of which an accumulator keeps the last bits */",
+            "",
+            "/* Each buffer exists so many times: twice under double buffering. */",
+            f"#define COPIES {machine.copies}",
+            f"#define MEMORY_BYTES {max(1, size)}",
+            f"#define MOST_INPUTS {inputs}",
+            "",
+            "/* Where the memory on chip is. */",
+            "#ifndef ON_CHIP",
+            '#define ON_CHIP __attribute__((section(".scratchpad")))',
+            "#endif",
+            "",
+            "#endif",
+            "",
+        ]
+    )
