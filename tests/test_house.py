@@ -40,6 +40,7 @@ HEAVY = frozenset(
         "networkx",
         "numba",
         "onnx",
+        "ortools",
         "pandas",
         "pyomo",
         "rich",

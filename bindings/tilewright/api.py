@@ -207,7 +207,9 @@ def compare(
     *,
     time_limit: float = 60.0,
     jobs: int = 1,
+    threads: int | None = None,
     seed: int = 0,
+    seeds: Sequence[int] | None = None,
     on_entry: Callable[[Entry], None] | None = None,
     on_compile: Callable[[str], None] | None = None,
     scheduler: str | None = None,
@@ -225,7 +227,11 @@ def compare(
     time_limit
         Seconds for each run.
     jobs
-        Runs at a time; each has its share of the cores.
+        Runs at a time.
+    threads
+        Of each run; by default its share of the cores.
+    seed, seeds
+        Of all random choices: one, or several, with each of which every method is run.
     on_entry
         Called when a run has ended.
     on_compile
@@ -238,7 +244,7 @@ def compare(
     Returns
     -------
     list of Entry
-        Instance by instance, method by method: a result, or the error that stands for it.
+        Instance by instance, method by method, seed by seed: a result, or the error that stands for it.
     """
     found = [each if isinstance(each, Instance) else read(each) for each in instances]
     with _journal(journal) as kept:
@@ -246,8 +252,8 @@ def compare(
             _comparison.plan_runs(found, methods),
             time_limit=time_limit,
             jobs=jobs,
-            threads=1 if scheduler else max(1, (os.cpu_count() or 1) // jobs),
-            seed=seed,
+            threads=threads or (1 if scheduler else max(1, (os.cpu_count() or 1) // jobs)),
+            seeds=[seed] if seeds is None else seeds,
             on_entry=on_entry or (lambda _entry: None),
             on_compile=on_compile,
             stop=threading.Event(),

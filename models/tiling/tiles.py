@@ -34,13 +34,12 @@ from tilewright.tiling import Plan, Problem, objective
 from tilewright.tiling.dsp.minizinc import (
     FREE,
     Brought,
-    brought,
     input_lines,
     nest_of,
     no_worse,
     repeated,
     scale,
-    worth_trying,
+    ways,
 )
 from tilewright.tiling.dsp.nest import C, K, N, Nest, X, Y
 from tilewright.tiling.dsp.plan import DspPlan
@@ -193,24 +192,12 @@ def _spots(problem: Problem, extras: bool) -> tuple[Spot, ...]:
     for loops in chain.from_iterable(combinations(FREE, count) for count in range(len(FREE) + 1)):
         several = frozenset(loops)
         if all(len(nest_of(problem).steps[d]) > 1 for d in several):
-            for order, reuse, pattern in _ways(problem, several):
+            for order, reuse, pattern in ways(problem, several):
                 places += _Family(problem, several, order, reuse, pattern).places()
     if extras:
         places = _kept(places)
     spots = (place.family.spot(place, extras) for place in places)
     return tuple(spot for spot in spots if spot is not None)
-
-
-def _ways(problem: Problem, several: frozenset[int]) -> list[tuple[str, str, Brought]]:
-    """Return the schedules that differ when certain loops have several iterations, but for worse ones."""
-    ways: list[tuple[str, str, Brought]] = []
-    for order, reuse in worth_trying(problem):
-        if nest_of(problem).machine.double_buffering and reuse == "none" and several == {K}:
-            continue  # the next tile needs partial sums that are not written back yet
-        pattern = brought(order, reuse, several)
-        if not any(known.beats(pattern) for _, _, known in ways):
-            ways = [way for way in ways if not pattern.beats(way[2])] + [(order, reuse, pattern)]
-    return ways
 
 
 class _Place(NamedTuple):

@@ -14,12 +14,12 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
-import platform
 import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
+
+from tilewright.run.score_page import computer
 
 BASELINE = Path(__file__).with_name("baseline.json")
 
@@ -45,16 +45,6 @@ def timed(work: Callable[[], ValueT], runs: int = 1) -> tuple[float, ValueT]:
 def peak_memory() -> float:
     """Return the most memory that this process has had, in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def machine() -> str:
-    """Describe this machine."""
-    lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines() if os.path.exists("/proc/cpuinfo") else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    processor = models[0] if models else platform.processor()
-    return (
-        f"{processor}, {os.cpu_count()} processors, {platform.system()}, Python {platform.python_version()}"
-    )
 
 
 class Benchmark:
@@ -110,5 +100,5 @@ class Benchmark:
                 what: value if isinstance(value, int) else float(f"{value:.4g}")
                 for what, value in self.measured.items()
             }
-            self.baseline[self.name] = {"machine": machine(), "measurements": self.known | rounded}
+            self.baseline[self.name] = {"machine": computer(), "measurements": self.known | rounded}
             BASELINE.write_text(json.dumps(dict(sorted(self.baseline.items())), indent=1) + "\n", "utf-8")

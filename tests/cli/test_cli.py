@@ -307,7 +307,7 @@ def test_too_little_memory_names_what_is_needed(tilewright, tmp_path):
     assert "19 elements" in refused.stderr  # 9 pixels, 9 kernel elements, 1 output.
 
 
-@pytest.mark.parametrize("method", ["auto", "s1@highs", "ordered@gecode"])
+@pytest.mark.parametrize("method", ["auto", "s1@highs", "ordered@gecode", "gaps@cpsat"])
 def test_infeasible_is_proven_checked_and_exits_1(tilewright, tmp_path, method):
     # Six patches one by one, no pixel loaded twice: whatever the walk, it leaves a pixel and returns to it.
     text = SLOW.replace("14, 14", "4, 5").replace("group_size = 3", "group_size = 1")
@@ -320,7 +320,7 @@ def test_infeasible_is_proven_checked_and_exits_1(tilewright, tmp_path, method):
     assert "infeasible" in checked.stdout
 
 
-@pytest.mark.parametrize("method", ["auto", "lives@highs", "ordered@gecode"])
+@pytest.mark.parametrize("method", ["auto", "lives@highs", "ordered@gecode", "gaps@cpsat"])
 def test_infeasible_without_a_bound_that_says_so_is_confirmed_by_a_second_method(
     tilewright, tmp_path, method
 ):
@@ -441,7 +441,13 @@ def test_interrupted_solve_saves_the_best_plan(tmp_path, signum):
 @pytest.mark.slow
 @pytest.mark.parametrize("signum", thinned([signal.SIGINT, signal.SIGTERM, signal.SIGKILL], 2))
 @pytest.mark.parametrize(
-    ("method", "solver"), [("lns", "worker"), ("lives@highs", "worker"), ("ordered@gecode", "fzn-gecode")]
+    ("method", "solver"),
+    [
+        ("lns", "worker"),
+        ("lives@highs", "worker"),
+        ("ordered@gecode", "fzn-gecode"),
+        ("gaps@cpsat", "worker"),
+    ],
 )
 def test_no_process_outlives_the_command(tmp_path, method, solver, signum):
     (tmp_path / "slow.toml").write_text(

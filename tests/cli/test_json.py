@@ -287,6 +287,9 @@ def test_comparisons_lists_and_emitted_programs(tilewright: Callable[..., Any], 
     assert json.loads((tmp_path / "all.json").read_text()) == rows
     failed = {"instance": "a", "method": "b", "objective": None, "bound": None, "error": "no such solver"}
     jsonschema.Draft202012Validator(definitions()).validate([*rows, failed])
+    swept = tilewright("sweep", instance, "--set", "machine.memory_bytes=1,1500", "--jobs", "1", "--json")
+    points = valid(said(swept), "SweptPoint")
+    assert [point["status"] for point in points] == ["refused", "optimal"]
     tilewright("solve", instance, "-o", "result.json")
     valid(said(tilewright("emit", instance, "result.json", "--json")), "Emitted")
     lists = valid(said(tilewright("list", "--json")), "Lists")

@@ -62,7 +62,7 @@ def within(seconds: float, **search) -> RunContext:
 
 
 def test_list_of_drivers():
-    assert [driver.name for driver in drivers.DRIVERS] == ["highs", "gecode"]
+    assert [driver.name for driver in drivers.DRIVERS] == ["highs", "gecode", "cpsat"]
     assert drivers.available("highs")
     assert set(drivers.versions("highs")) == {"highs", "pyomo"}
     with pytest.raises(UnknownNameError, match="highs, gecode"):

@@ -37,9 +37,23 @@ def build(problem, extras=True):
     return model
 '''
 
+CPSAT = '''"""Patches in order, of which the first is computed last."""
+
+from tilewright.models.grouping import gaps
+from tilewright.models.grouping.gaps import read, size, start
+
+WRITTEN_FOR = "cpsat"
+
+
+def build(problem, extras=True):
+    model = gaps.build(problem, extras)
+    {wrong}
+    return model
+'''
+
 
 def solved(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, *options: str
+    folder: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, *options: str, solver: str = "highs"
 ) -> subprocess.CompletedProcess[str]:
     """Solve with a formulation of the user's own, from the start that the zigzag heuristic finds."""
     models = folder / "models" / "grouping"
@@ -47,7 +61,7 @@ def solved(
     (models / file).write_text(text)
     (folder / "layer.toml").write_text(LAYER)
     monkeypatch.setenv("TILEWRIGHT_PATH", str(folder))
-    method = file.replace(".mzn", "@gecode").replace(".py", "@highs")
+    method = file.replace(".mzn", "@gecode").replace(".py", f"@{solver}")
     return command.run(folder, "solve", "layer.toml", "--with", method, *options)
 
 
@@ -94,3 +108,22 @@ def test_highs_names_the_constraint_that_excludes_a_valid_start(
     need("highs")
     text = "import pyomo.environ as pyo\n\n" + PYOMO.format(wrong=wrong)
     check_told(solved(tmp_path, monkeypatch, "late.py", text, "--warm-start", "zigzag"), told)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (
+            "model.add(model.at[0][-1] == 1).with_name('first patch comes last')",
+            "it breaks constraint first patch comes last",
+        ),
+        ("model.add(model.at[0][0] == 0)", "it breaks constraint"),
+    ],
+)
+def test_cpsat_names_the_constraint_that_excludes_a_valid_start(
+    wrong: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need("cpsat")
+    text = CPSAT.format(wrong=wrong)
+    options = "--warm-start", "zigzag"
+    check_told(solved(tmp_path, monkeypatch, "late.py", text, *options, solver="cpsat"), told)

@@ -27,7 +27,8 @@ def methods(sample: Any) -> list[tuple[Path, str]]:
         (path, driver.name)
         for path in catalogue.models(room)
         for driver in DRIVERS
-        if path.suffix == driver.suffix
+        if drivers.worth_trying(driver)
+        and catalogue.written_for(path) == driver.takes
         and not catalogue.solves_itself(path)
         and catalogue.suits(catalogue.formulation(room, path.stem), sample)
     ]

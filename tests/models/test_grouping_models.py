@@ -26,11 +26,8 @@ FOLDER = Path(next(iter(tilewright.models.grouping.__path__)))
 METHODS = sorted(
     (path, driver.name)
     for driver in DRIVERS
-    for path in FOLDER.glob(f"*{driver.suffix}")
-    if not path.name.startswith("_")
-    and path.stem != "core"
-    and not path.name.endswith(".mzc.mzn")
-    and not catalogue.solves_itself(path)
+    for path in catalogue.models("grouping")
+    if catalogue.written_for(path) == driver.takes and not catalogue.solves_itself(path)
 )
 
 

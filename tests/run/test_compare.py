@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import csv
+import importlib.util
 import json
+import re
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Run
 
 import tilewright as tw
+from tilewright.run import supervisor
+from tilewright.run.warming import forget
 
 GROUPING, ALLOCATION = "s1-example2", "mnist-tcpa"
 
@@ -43,7 +50,7 @@ def test_named_methods_run_where_their_room_has_them(tilewright: Run) -> None:
 def test_a_room_may_have_none_of_them(tilewright: Run) -> None:
     compared = tilewright("compare", GROUPING, ALLOCATION, "--with", "zigzag")
     assert compared.returncode == 0, compared.stderr
-    assert compared.stdout.endswith("\nallocation\nnot in this room: zigzag\n")
+    assert "\nallocation\nnot in this room: zigzag\n" in compared.stdout
     [entry] = tw.compare([ALLOCATION, GROUPING], ["zigzag"])
     assert (entry.room, entry.instance, entry.method) == ("grouping", GROUPING, "zigzag")
 
@@ -94,3 +101,107 @@ def test_plans_are_not_replaced_by_none(
     assert (tmp_path / name).read_text() == before
     assert tilewright("compare", "resnet8-conv-g8", "--with", "zigzag", "-o", name).returncode == 1
     assert (tmp_path / name).read_text() != before
+
+
+def test_every_seed_is_run_under_the_conditions_asked_for(tilewright: Run, tmp_path: Path) -> None:
+    options = ("--with", "zigzag,lns", "--time-limit", "1", "--threads", "1", "--seeds", "0..1,7")
+    files = ("-o", "all.csv", "-o", "all.md", "--plot", "profile.png", "--picture", "profile")
+    compared = tilewright("compare", GROUPING, *options, *files, "--journal", "kept.journal", "--json")
+    assert compared.returncode == 0, compared.stderr
+    rows = json.loads(compared.stdout)
+    asked = [(method, seed) for method in ("zigzag", "lns") for seed in (0, 1, 7)]
+    assert [(row["method"], row["seed"]) for row in rows] == asked
+    assert {(row["threads"], row["time_limit"]) for row in rows} == {(1, 1.0)}
+    for row in rows:
+        assert 0 < sum(row["spent"].values()) <= row["seconds"] + 0.01
+    table = list(csv.DictReader((tmp_path / "all.csv").read_text().splitlines()))
+    assert [(line["method"], int(line["seed"])) for line in table] == asked
+    assert {line["reference"] for line in table} == {str(min(row["objective"] for row in rows))}
+    page = (tmp_path / "all.md").read_text()
+    assert "| zigzag | 3 | 3 |" in page and "--journal" not in page
+    pictures = re.findall(r"!\[.*?\]\((.*?)\)", page)
+    assert len(pictures) == 2 and all((tmp_path / picture).stat().st_size for picture in pictures)
+    assert (tmp_path / "profile.png").stat().st_size
+
+    again = tilewright("compare", GROUPING, *options, "--journal", "kept.journal")
+    assert len((tmp_path / "kept.journal").read_text().splitlines()) == 6
+    assert "median, least to most of 3 seeds" in again.stdout and "shifted geometric means" in again.stdout
+
+
+@pytest.mark.parametrize("seeds", ["3..1", "a", "0..", "0..5000", "4294967296", ""])
+def test_what_are_no_seeds_is_refused(tilewright: Run, seeds: str) -> None:
+    assert tilewright("compare", GROUPING, "--with", "zigzag", "--seeds", seeds).returncode == 2
+
+
+def test_seeds_come_from_one_option(tilewright: Run) -> None:
+    assert tilewright("compare", GROUPING, "--seed", "1", "--seeds", "0..1").returncode == 2
+    assert tilewright("compare", "--with", "zigzag").returncode == 2
+
+
+def test_a_method_whose_solver_is_missing_stays_in_the_table(tilewright: Run, tmp_path: Path) -> None:
+    options = ("--with", "zigzag,s1@pyomo:nosuch", "--time-limit", "1", "-o", "all.csv")
+    compared = tilewright("compare", GROUPING, *options)
+    assert compared.returncode == 0, compared.stderr
+    assert re.search(r"s1@pyomo:nosuch .*failed +solver not installed", compared.stdout)
+    zigzag, missing = csv.DictReader((tmp_path / "all.csv").read_text().splitlines())
+    assert "nosuch" in missing["error"] and missing["primal_integral_seconds"] == "1.0"
+    assert float(zigzag["primal_integral_seconds"]) < 1
+
+
+def test_parquet_says_what_it_needs(tilewright: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *a: None if name == "pyarrow" else find(name, *a)
+    )
+    compared = tilewright("compare", GROUPING, "--with", "zigzag", "-o", "all.parquet")
+    assert compared.returncode == 3 and "pip install 'tilewright[parquet]'" in compared.stderr
+
+
+def test_parquet_has_the_columns_of_csv(tilewright: Run, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    options = ("--with", "zigzag,s1@pyomo:nosuch", "--time-limit", "1", "-o", "all.csv", "-o", "all.parquet")
+    assert tilewright("compare", GROUPING, *options).returncode == 0
+    table = parquet.read_table(tmp_path / "all.parquet")
+    reader = csv.DictReader((tmp_path / "all.csv").read_text().splitlines())
+    assert table.column_names == reader.fieldnames
+    for row, line in zip(table.to_pylist(), reader, strict=True):
+        assert {name: "" if value is None else str(value) for name, value in row.items()} == line
+
+
+def test_a_missing_solver_is_told_whatever_the_time_limit(tilewright: Run) -> None:
+    done = tilewright("solve", GROUPING, "--with", "s1@pyomo:nosuch", "--time-limit", "0.1")
+    assert done.returncode == 3 and "Pyomo knows no solver nosuch" in done.stderr
+
+
+def test_a_run_begins_in_a_worker_that_has_all_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[tuple[str, dict[str, str | None]]] = []
+    begin = supervisor.Worker.begin
+
+    def noted(self: supervisor.Worker, job: dict[str, Any]) -> None:
+        begun.append((job["method"], dict(self.ready)))
+        begin(self, job)
+
+    monkeypatch.setattr(supervisor.Worker, "begin", noted)
+    supervisor.IDLE.stop()
+    lns, highs = tw.compare([GROUPING], ["lns", "s1@highs"], time_limit=3, threads=1)
+    assert lns.result is not None and highs.result is not None
+    assert {method for method, _ in begun} == {"construct", "lns", "s1@highs"}
+    for method, ready in begun:
+        assert ready[method] is None, f"{method} begins in a worker that has prepared {list(ready)}"
+
+
+def test_what_has_been_computed_of_problems_is_forgotten() -> None:
+    def cached() -> int:
+        return sum(
+            value.cache_info().currsize
+            for name, module in list(sys.modules.items())
+            if name.startswith("tilewright.grouping")
+            for value in vars(module).values()
+            if hasattr(value, "cache_info")
+        )
+
+    tw.read(GROUPING)
+    tw.solve(GROUPING, "zigzag")
+    assert cached()
+    forget()
+    assert not cached()

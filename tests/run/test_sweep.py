@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
 import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +18,12 @@ import pytest
 from conftest import Run
 
 import tilewright as tw
-from tilewright.run import sweep
+from tilewright.core.context import RunContext
+from tilewright.run import remembering, sweep
 from tilewright.run.executors import Processes, Threads
 from tilewright.run.instance import digest
 from tilewright.run.journal import Journal
+from tilewright.run.methods import Listener, run_method
 from tilewright.run.tasks import Answer, OnAnswer, Task, perform, perform_all
 
 EXAMPLE, SIZE = "s1-example2", "machine.group_size"
@@ -176,3 +180,40 @@ def test_processes_answer_as_this_one_and_one_that_is_killed_costs_nothing() -> 
 
     answers = perform_all(todo, Processes(2), on_answer=kill)
     assert killed and objectives(answers) == objectives(perform_all(todo, Threads()))
+
+
+def test_a_layer_that_has_been_proven_is_not_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Problems that differ in one layer have the other one searched once, with the same answers as alone."""
+    first = {"name": "first", "input": [2, 6, 6], "kernels": 3, "kernel": [3, 3]}
+    second = {"name": "second", "input": [3, 4, 4], "kernel": [1, 1]}
+    machine = {"kind": "dsp", "memory_bytes": 600}
+    searched: list[Any] = []
+    exhaustive = importlib.import_module("tilewright.models.tiling.exhaustive")
+    search = exhaustive.solve
+
+    def noted(part: Any, context: Any) -> Any:
+        searched.append(part)
+        return search(part, context)
+
+    monkeypatch.setattr(exhaustive, "solve", noted)
+    monkeypatch.setattr(remembering, "_known", OrderedDict())
+    listener = Listener(lambda _versions: None, lambda _message: None)
+    for number, kernels in enumerate((4, 5, 6, 4)):
+        layers = [first, second | {"kernels": kernels}]
+        problem = tw.TilingProblem.model_validate({"network": {"layers": layers}, "machine": machine})
+        answers = []
+        for remember in (True, False):
+            plans: list[Any] = []
+            bounds: list[int] = []
+            context = RunContext(
+                remember=remember, on_plan=plans.append, on_bound=lambda b, *_, to=bounds: to.append(b)
+            )
+            searched.clear()
+            outcome = run_method("exhaustive", problem, context, listener)
+            assert len(searched) == ((2, 1, 1, 0)[number] if remember else 2)
+            answers.append((outcome.status, plans[-1], max(bounds, default=None)))
+        assert answers[0] == answers[1] and answers[0][0] == "optimal"
+    points = [{"network.layers.second.kernels": 4}, {"network.layers.second.kernels": 5}]
+    remembering._known.clear()
+    assert [p.status for p in tw.sweep(problem, points=points, method="exhaustive").points] == ["optimal"] * 2
+    assert remembering._known

@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
+import shlex
 import sys
+import textwrap
 import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -14,20 +17,46 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilewright.cli.arguments import JOURNAL, SCHEDULER, SECONDS, on_instances, opened
+from tilewright.cli.arguments import JOURNAL, SCHEDULER, SECONDS, SEED, on_instances, opened
 from tilewright.cli.outputs import Saving, check_outputs, is_table, note, note_compiling, printing
 from tilewright.cli.tables import print_table
-from tilewright.spec.errors import SolverMissingError
+from tilewright.spec.errors import InputError, SolverMissingError
 
 if TYPE_CHECKING:
     from tilewright.run.compare import Entry
     from tilewright.run.instance import Instance
+    from tilewright.run.scores import Score
 
 EXIT_FOUND_NOTHING = 1
 
 
+MOST_SEEDS = 1000
+
+
+class _Seeds(click.ParamType[tuple[int, ...]]):
+    """Seeds and ranges of seeds."""
+
+    name = "seeds"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        if not re.fullmatch(r"\d{1,10}(\.\.\d{1,10})?(,\d{1,10}(\.\.\d{1,10})?)*", value):
+            self.fail(f"{value!r} is not like 0..9, or 0,3,7", param, ctx)
+        seeds: list[int] = []
+        for part in value.split(","):
+            first, _, last = part.partition("..")
+            low, high = int(first), int(last or first)
+            if not low <= high < 2**31:
+                self.fail(f"{part!r} must ascend, to less than 2^31", param, ctx)
+            if high - low >= MOST_SEEDS or len(seeds) >= MOST_SEEDS:
+                self.fail(f"{value!r} has more than {MOST_SEEDS} seeds", param, ctx)
+            seeds += range(low, high + 1)
+        return tuple(dict.fromkeys(seeds))
+
+
 @click.command()
-@click.argument("instances", nargs=-1, required=True)
+@click.argument("instances", nargs=-1)
 @click.option(
     "--with",
     "methods",
@@ -35,9 +64,29 @@ EXIT_FOUND_NOTHING = 1
     metavar="A,B,...",
     help="Methods, or `all`; each is run where its room has it. [the constructive heuristics and auto]",
 )
+@click.option(
+    "--benchmark",
+    "sets",
+    default=None,
+    metavar="ROOM,...",
+    help="Instances, and methods without --with, of the benchmark sets of rooms, or `all`, or a .toml file.",
+)
 @click.option("--time-limit", type=SECONDS, default=60.0, metavar="S", help="Seconds for each run. [60]")
 @click.option("--jobs", type=click.IntRange(1, 256), default=1, metavar="N", help="Runs at a time. [1]")
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, metavar="N", help="[0]")
+@click.option(
+    "--threads", type=click.IntRange(1, 256), default=None, metavar="N", help="Of each run. [cores / jobs]"
+)
+@click.option("--seed", type=SEED, default=None, metavar="N", help="[0]")
+@click.option(
+    "--seeds", type=_Seeds(), default=None, metavar="A..B", help="Runs with each of several: 0..9, or 0,3,7."
+)
+@click.option(
+    "--target",
+    type=click.FloatRange(0, 1000),
+    default=0.0,
+    metavar="PERCENT",
+    help="How much worse than the best known objective is good enough, for the time to target. [0]",
+)
 @click.option(
     "-o",
     "--output",
@@ -45,10 +94,16 @@ EXIT_FOUND_NOTHING = 1
     type=click.Path(),
     multiple=True,
     metavar="FILE",
-    help="Write all results as JSON, or a table of them as .csv; may be given several times.",
+    help="Write all results as JSON, a table as .csv or .parquet, or a page with pictures as .md.",
 )
 @click.option(
     "--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the comparison: .png, .svg or .pdf."
+)
+@click.option(
+    "--picture",
+    type=click.Choice(["gaps", "profile", "cactus"]),
+    default="gaps",
+    help="What --plot draws: objectives and bounds, performance profiles, or instances over time. [gaps]",
 )
 @SCHEDULER
 @JOURNAL
@@ -57,68 +112,179 @@ EXIT_FOUND_NOTHING = 1
 def compare(
     instances: tuple[str, ...],
     methods: str | None,
+    sets: str | None,
     time_limit: float,
     jobs: int,
-    seed: int,
+    threads: int | None,
+    seed: int | None,
+    seeds: tuple[int, ...] | None,
+    target: float,
     outputs: tuple[str, ...],
     plot: str | None,
+    picture: str,
     scheduler: str | None,
     journal: str | None,
     as_json: bool,
     changes: Mapping[str, Any],
 ) -> None:
-    """Compare methods on INSTANCES under the same time limit, with cores / jobs threads each."""
+    """Compare methods on INSTANCES under the same conditions.
+
+    Processes are started, files imported and kernels loaded before the clock of each run begins.
+    """
     from tilewright.run import compare as comparing
+    from tilewright.run.best_known import best_known
     from tilewright.run.executors import executor_of
     from tilewright.run.journal import opened as opened_journal
+    from tilewright.run.score_tables import legend
+    from tilewright.run.scores import scores
 
+    if seed is not None and seeds is not None:
+        raise InputError("--seeds", ",".join(map(str, seeds)), "cannot be given with --seed")
+    if not instances and sets is None:
+        raise click.UsageError("Missing argument 'INSTANCES...', or --benchmark.")
     problems = [opened(name, changes) for name in instances]
     named = None if methods is None else [name.strip() for name in methods.split(",")]
+    read: list[Path] = []
+    if sets is not None:
+        from tilewright.importing.benchmarks import benchmark  # for start-up time
+
+        chosen = benchmark([name.strip() for name in sets.split(",")])
+        problems += chosen.instances
+        named = [*chosen.methods] if named is None else named
+        read += chosen.files
     runs = comparing.plan_runs(problems, named, lambda name, error: note(f"{name}: {error}"))
-    check_outputs(outputs, plot, inputs=[path for problem in problems for path in problem.files])
+    check_outputs(outputs, plot, inputs=[*read, *(path for p in problems for path in p.files)])
+    _check_parquet(outputs)
     executor = executor_of(scheduler, 1) if scheduler is not None else None
     with opened_journal(journal) as kept_results:
         entries = comparing.compare(
             runs,
             time_limit=time_limit,
             jobs=jobs,
-            threads=1 if scheduler is not None else max(1, (os.cpu_count() or 1) // jobs),
-            seed=seed,
-            on_entry=lambda entry: note(f"{entry.instance} {entry.method}: done"),
+            threads=threads or (1 if scheduler is not None else max(1, (os.cpu_count() or 1) // jobs)),
+            seeds=seeds or (seed or 0,),
+            on_entry=lambda entry: note(f"{entry.instance} {entry.method} seed {entry.seed}: done"),
             stop=threading.Event(),
             on_compile=note_compiling,
             executor=executor,
             journal=kept_results,
         )
-    rows = [_entry_json(entry) for entry in entries]
+    rows = [entry.to_json() for entry in entries]
+    found = scores(rows, time_limit, known=best_known({problem.room for problem in problems}), target=target)
     kept = [path for path in outputs if _holds_more(path, rows)]
-    saving = _save(rows, [path for path in outputs if path not in kept], plot)
+    saving = _save(
+        found, [path for path in outputs if path not in kept and not _is_page(path)], plot, picture
+    )
+    for page in filter(_is_page, outputs):
+        if page not in kept:
+            saving.save(page, partial(_write_page, page, problems, entries, found, target))
     with printing():
         if as_json:
             click.echo(json.dumps(rows, allow_nan=False))
         else:
-            _print_rooms(problems, entries, named or [])
+            _print_rooms(problems, list(zip(entries, found, strict=True)), named or [])
+            for sentence in legend(time_limit, target):
+                click.echo(textwrap.fill(sentence, 110))
         for path in kept:
             click.echo(f"kept: {path} holds plans of these instances; this run has found none", err=as_json)
     saving.finish()
     missing = [entry.error for entry in entries if isinstance(entry.error, SolverMissingError)]
-    found = any(entry.result is not None and entry.result.exit_status == 0 for entry in entries)
-    sys.exit(SolverMissingError.exit_status if missing and not found else 0 if found else EXIT_FOUND_NOTHING)
+    solved = any(entry.result is not None and entry.result.exit_status == 0 for entry in entries)
+    sys.exit(
+        SolverMissingError.exit_status if missing and not solved else 0 if solved else EXIT_FOUND_NOTHING
+    )
 
 
-def _save(rows: list[dict[str, Any]], outputs: Sequence[str], plot: str | None) -> Saving:
+def _is_page(path: str) -> bool:
+    return Path(path).suffix.lower() == ".md"
+
+
+def _write_page(
+    page: str, problems: Sequence[Instance], entries: Sequence[Entry], found: list[Score], target: float
+) -> None:
+    from tilewright.run.score_page import Conditions, write_page  # for start-up time
+
+    params = click.get_current_context().params
+    conditions = Conditions(
+        shlex.join(["tilewright", *_without_journal(sys.argv[1:])]),
+        params["time_limit"],
+        list(dict.fromkeys(entry.seed for entry in entries)),
+        entries[0].threads or 1,
+        params["jobs"],
+        target,
+    )
+    remarks = {id(score): entry.remark for entry, score in zip(entries, found, strict=True)}
+    write_page(page, found, remarks, _units(problems), conditions)
+
+
+def _without_journal(arguments: Sequence[str]) -> list[str]:
+    """Return what makes a page again: where it is resumed from is no matter."""
+    told = list(arguments)
+    while "--journal" in told:
+        at = told.index("--journal")
+        del told[at : at + 2]
+    return told
+
+
+def _units(problems: Sequence[Instance]) -> dict[str, str]:
+    """Return the unit of each room's objectives, where it is the same for all instances."""
+    units: dict[str, set[str]] = {}
+    for problem in problems:
+        units.setdefault(problem.room, set()).add(problem.problem.unit)
+    return {room: next(iter(own)) for room, own in units.items() if len(own) == 1}
+
+
+def _is_parquet(path: str) -> bool:
+    return Path(path).suffix.lower() == ".parquet"
+
+
+def _check_parquet(outputs: Sequence[str]) -> None:
+    """Refuse Parquet where it cannot be written, before any work is done for it.
+
+    Raises
+    ------
+    SolverMissingError
+        If pyarrow is not installed.
+    """
+    import importlib.util
+
+    for path in filter(_is_parquet, outputs):
+        if importlib.util.find_spec("pyarrow") is None:
+            needs = "a table in Parquet needs pyarrow: pip install 'tilewright[parquet]'"
+            raise SolverMissingError(f"{path}: {needs}")
+
+
+def _save(found: list[Score], outputs: Sequence[str], plot: str | None, picture: str) -> Saving:
     """Write what was asked for."""
     from tilewright.core.files import write_atomically
+    from tilewright.run.score_tables import parquet
+    from tilewright.run.summary import csv_text
 
     saving = Saving()
+    rows = [score.row for score in found]
+    content: str | bytes
     for output in outputs:
-        content = _table(rows) if is_table(output) else json.dumps(rows, allow_nan=False) + "\n"
+        if _is_parquet(output):
+            content = parquet(found)
+        elif is_table(output):
+            content = csv_text(score.columns() for score in found)
+        else:
+            content = json.dumps(rows, allow_nan=False) + "\n"
         saving.save(output, partial(write_atomically, Path(output), content))
     if plot is not None:
-        from tilewright.plotting import draw_comparison
-
-        saving.save(plot, lambda: draw_comparison(rows, Path(plot)))
+        saving.save(plot, lambda: _draw(found, Path(plot), picture))
     return saving
+
+
+def _draw(found: list[Score], plot: Path, picture: str) -> None:
+    from tilewright import plotting
+    from tilewright.run.scores import by_room, profile, typical
+
+    if picture == "gaps":
+        plotting.draw_comparison(typical(found), plot)
+        return
+    profiles = [profile(own, room) for room, own in by_room(found).items()]
+    (plotting.draw_profiles if picture == "profile" else plotting.draw_cactus)(profiles, plot)
 
 
 def _holds_more(path: str, rows: list[dict[str, Any]]) -> bool:
@@ -127,107 +293,40 @@ def _holds_more(path: str, rows: list[dict[str, Any]]) -> bool:
         return False
     names = {row["instance"] for row in rows}
     try:
-        text = Path(path).read_text("utf-8")
-        before = csv.DictReader(text.splitlines()) if is_table(path) else json.loads(text)
+        if _is_parquet(path):
+            from tilewright.run.score_tables import read_parquet
+
+            before: Any = read_parquet(path)
+        else:
+            text = Path(path).read_text("utf-8")
+            before = csv.DictReader(text.splitlines()) if is_table(path) else json.loads(text)
         return any(row["instance"] in names and row["objective"] not in (None, "") for row in before)
     except (OSError, ValueError, TypeError, KeyError, RecursionError):  # none of ours
         return False
 
 
-COLUMNS = (
-    *("room", "instance", "method", "status", "minimise", "unit", "objective", "bound", "gap", "seconds"),
-    *("seed", "simulated", "error"),
-)
-"""Of a comparison as CSV."""
-
-
-def _table(rows: list[dict[str, Any]]) -> str:
-    """Return a line for each run as CSV."""
-    from tilewright.run.summary import csv_text
-
-    return csv_text({name: row.get(name) for name in COLUMNS} for row in rows)
-
-
-def _entry_json(entry: Entry) -> dict[str, Any]:
-    if entry.result is not None:
-        return entry.result.to_json()
-    return {
-        "room": entry.room,
-        "instance": entry.instance,
-        "method": entry.method,
-        "objective": None,
-        "bound": None,
-        "error": str(entry.error),
-    }
-
-
-def _print_rooms(problems: list[Instance], entries: list[Entry], named: list[str]) -> None:
-    """Print a table for each room, and which of the named methods it lacks."""
+def _print_rooms(problems: list[Instance], runs: list[tuple[Entry, Score]], named: list[str]) -> None:
+    """Print tables for each room, and which of the named methods it lacks."""
     rooms = list(dict.fromkeys(problem.room for problem in problems))
     for number, room in enumerate(rooms):
         if len(rooms) > 1:
             click.echo(("\n" if number else "") + room)
-        own = [entry for entry in entries if entry.room == room]
-        units = {problem.problem.unit for problem in problems if problem.room == room}
+        own = [(entry, score) for entry, score in runs if entry.room == room]
         if own:
-            _print_comparison(own, units.pop() if len(units) == 1 else "")
-        lacking = [name for name in named if name != "all" and name not in {entry.method for entry in own}]
+            _print_comparison(own, _units(problems).get(room, ""))
+        lacking = [name for name in named if name != "all" and name not in {entry.method for entry, _ in own}]
         if lacking:
             click.echo(f"not in this room: {', '.join(lacking)}")
 
 
-def _print_comparison(entries: list[Entry], unit: str) -> None:
-    from math import exp, log
+def _print_comparison(runs: list[tuple[Entry, Score]], unit: str) -> None:
+    from tilewright.run.score_tables import counts, methods_table, runs_table
+    from tilewright.run.scores import summaries
 
-    from tilewright.run.summary import gap_shown, shown
-
-    best: dict[str, int] = {}
-    bounds: dict[str, int] = {}
-    for entry in entries:
-        if entry.result is not None and entry.result.objective is not None:
-            best[entry.instance] = min(
-                best.get(entry.instance, entry.result.objective), entry.result.objective
-            )
-        if entry.result is not None and entry.result.bound is not None:
-            bounds[entry.instance] = max(bounds.get(entry.instance, 0), entry.result.bound)
-    rows = []
-    ratios: dict[str, list[float]] = {}
-    for entry in entries:
-        result = entry.result
-        objective = result.objective if result else None
-        if objective is not None and best[entry.instance]:
-            ratios.setdefault(entry.method, []).append(objective / best[entry.instance])
-        rows.append(
-            (
-                entry.instance,
-                entry.method,
-                shown(objective),
-                shown(result.bound if result else None),
-                gap_shown(objective, bounds.get(entry.instance)),
-                f"{result.seconds:.1f}" if result else "-",
-                result.status if result else "failed",
-                entry.remark,
-            )
-        )
-    print_table(
-        rows,
-        (
-            "instance",
-            "method",
-            f"objective, {unit}" if unit else "objective",
-            "own bound",
-            "gap to best bound",
-            "seconds",
-            "status",
-            "remark",
-        ),
-    )
+    found = [score for _, score in runs]
+    header, lines = runs_table(found, {id(score): entry.remark for entry, score in runs}, unit)
+    print_table(lines, header)
     click.echo()
-    click.echo("geometric mean of objective / best found, over the instances that a method solved:")
-    print_table(
-        [
-            (method, f"{exp(sum(map(log, values)) / len(values)):.4f}", len(values))
-            for method, values in ratios.items()
-        ],
-        ("method", "mean", "solved"),
-    )
+    header, lines = methods_table(summaries(found))
+    print_table(lines, header)
+    click.echo(textwrap.fill(counts(found), 110))

@@ -44,8 +44,8 @@ def export(
     """Write a formulation of an instance for solvers of your own, or a room's instances for everybody.
 
     A Pyomo model becomes .mps or .lp. A MiniZinc model becomes data, .dzn or .json, for the model in
-    `models/`, or .fzn, where both are one. With --challenge the folder has models, a solution checker,
-    instances by size and the best-known costs.
+    `models/`, or .fzn, where both are one. A model for CP-SAT becomes .txtpb. With
+    --challenge the folder has models, a solution checker, instances by size and the best-known costs.
     """
     if challenge:
         _challenge(instance, model, output, seconds)

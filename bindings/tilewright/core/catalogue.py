@@ -15,8 +15,9 @@ from typing import Any
 from tilewright.core import contracts
 from tilewright.core.failures import told
 from tilewright.core.locations import bases, package_path
+from tilewright.core.packages import INSTALL_CPSAT, ORTOOLS, installed
 from tilewright.core.room import Room, room_of
-from tilewright.spec.errors import InputError, UnknownNameError
+from tilewright.spec.errors import InputError, SolverMissingError, UnknownNameError
 
 ROOMS = ("grouping", "tiling", "allocation", "fusion", "bitwidth")
 
@@ -154,6 +155,15 @@ def solves_itself(path: Path) -> bool:
     return path.suffix == ".py" and _says(path, path.stat().st_mtime_ns, r"^def solve\(")
 
 
+def written_for(path: Path) -> str:
+    """Return what a formulation is written for, as drivers say what they take; without running it.
+
+    MiniZinc is ``.mzn``, Pyomo ``.py``; ``cpsat`` is a Python file that says ``WRITTEN_FOR = "cpsat"``.
+    """
+    says_so = path.suffix == ".py" and _says(path, path.stat().st_mtime_ns, r"^WRITTEN_FOR = [\"']cpsat[\"']")
+    return contracts.CPSAT if says_so else path.suffix
+
+
 def in_process(room: str, method: str) -> bool:
     """Whether a method says ``IN_PROCESS = True``: that it looks at its deadline often and needs no killing.
 
@@ -197,15 +207,20 @@ def _says(path: Path, _changed: int, line: str) -> bool:
 
 
 def formulation(room: str, name: str) -> ModuleType | Path:
-    """Return what a driver takes: the module of a Pyomo formulation, the file of a MiniZinc one."""
+    """Return what a driver takes: the module of a Python formulation, the file of a MiniZinc one."""
     path = model(room, name)
     if path.suffix == ".mzn":
         return path
+    if written_for(path) == contracts.CPSAT and not installed(ORTOOLS):
+        raise SolverMissingError(
+            f"{name} is written for CP-SAT, which is missing; to get it: {INSTALL_CPSAT}"
+        )
     module = _checked("model", room, name)
     if solves_itself(path):
         contracts.check("model", name, module, contracts.ExactSearch)
     else:
-        contracts.check("model", name, module, contracts.PyomoFormulation)
+        written = contracts.BY_FORM[written_for(path)]
+        contracts.check("model", name, module, written)
         contracts.check("model", name, module, contracts.SizedFormulation, optional=True)
     return module
 

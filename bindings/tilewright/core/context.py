@@ -39,9 +39,14 @@ class RunContext:
         the search.
     part_bounds
         Of a problem whose parts are solved one by one, the bounds on each that are known already.
+    remember
+        Whether parts are not solved again that equal one which this process has solved to the optimum.
     on_plan, on_bound
         Called with every better plan and every better proven bound, as soon as it is known. A bound may come
         with a sentence on what proves it.
+    on_phase
+        Called with what is done from now on: ``building`` a solver's model, or ``solving``; with a second
+        argument, from that moment (``time.monotonic()``) on.
     """
 
     start: Any = None
@@ -50,8 +55,10 @@ class RunContext:
     threads: int = 1
     bound: int | None = None
     part_bounds: tuple[int, ...] = ()
+    remember: bool = False
     on_plan: Callable[[Any], None] = _ignore
     on_bound: Callable[..., None] = _ignore
+    on_phase: Callable[..., None] = _ignore
 
     def remaining(self) -> float:
         """Seconds until the deadline, never negative."""

@@ -14,6 +14,9 @@ from typing import Any, Protocol
 from tilewright.core.context import Outcome, RunContext
 from tilewright.spec.errors import InputError
 
+PYOMO, MINIZINC, CPSAT = ".py", ".mzn", "cpsat"
+"""What formulations are written for, and what drivers say that they take."""
+
 
 class PyomoFormulation(Protocol):
     """A file ``models/<room>/<name>.py`` that builds a Pyomo model; it may also have ``suits(problem)``.
@@ -40,8 +43,35 @@ class PyomoFormulation(Protocol):
         """Return the plan that the values of the variables are."""
 
 
+class CpSatFormulation(Protocol):
+    """A file ``models/<room>/<name>.py`` with a line ``WRITTEN_FOR = "cpsat"`` that builds a model of CP-SAT.
+
+    It may also have ``suits(problem)``. The model is a ``CpModel`` with an objective of whole numbers, which
+    is minimised. It may have ``model.offset`` and ``model.unit``, as those of `PyomoFormulation`, and
+    ``model.parameters``, a dictionary of CP-SAT's parameters that suit it. What else ``start`` and ``read``
+    need may be attributes of it, too.
+    """
+
+    def build(self, problem: Any) -> Any:
+        """Return a ``CpModel``.
+
+        It takes ``extras=False``, too, where there is something to leave out: symmetry breaking and
+        redundant constraints.
+        """
+
+    def start(self, model: Any, plan: Any) -> None:
+        """Hint the decisions of a plan by ``model.add_hint``; the driver derives all other variables."""
+
+    def read(self, model: Any, value: Any) -> Any:
+        """Return the plan of a solution, in which a variable has the value ``value(variable)``."""
+
+
+BY_FORM: dict[str, type] = {PYOMO: PyomoFormulation, CPSAT: CpSatFormulation}
+"""The contract of a Python formulation, by what it is written for."""
+
+
 class SizedFormulation(Protocol):
-    """What a formulation should have beside `PyomoFormulation`, so that nothing too large is built."""
+    """What a formulation should have beside its contract, so that nothing too large is built."""
 
     def size(self, problem: Any) -> int:
         """Return about how many constraints `build` gives."""
@@ -57,9 +87,10 @@ class ExactSearch(Protocol):
 class SolverDriver(Protocol):
     """A solver: a driver's file, or what the function ``solver(name)`` of one for many solvers returns.
 
-    A file says which formulations it takes by a line ``TAKES = ".py"`` (Pyomo) or ``TAKES = ".mzn"``
-    (MiniZinc), how to get the solver by ``INSTALL = "..."``, and by ``SPAWNS = True`` that the solver runs in
-    processes of its own. These lines are read without running the file, so they are literals.
+    A file says which formulations it takes by a line ``TAKES = ".py"`` (Pyomo), ``TAKES = ".mzn"``
+    (MiniZinc) or ``TAKES = "cpsat"`` (models of CP-SAT), how to get the solver by ``INSTALL = "..."``, and by
+    ``SPAWNS = True`` that the solver runs in processes of its own. These lines are read without running the
+    file, so they are literals.
     """
 
     def versions(self) -> dict[str, str]:

@@ -21,6 +21,8 @@ from typing import Any
 from tilewright.core import contracts
 from tilewright.core.failures import told
 from tilewright.core.locations import package_path
+from tilewright.core.packages import INSTALL_CPSAT, ORTOOLS
+from tilewright.core.packages import installed as has_package
 from tilewright.core.silence import nothing_printed
 from tilewright.spec.errors import InputError, SolverMissingError, UnknownNameError
 
@@ -38,12 +40,15 @@ class Driver:
         What users write after the ``@`` of a method.
     module
         Where ``solve(problem, formulation, search, ...)`` and ``versions()`` are.
-    suffix
-        Which formulations it takes: ``.py`` for Pyomo, ``.mzn`` for MiniZinc.
+    takes
+        What the formulations that it takes are written for: ``.py`` for Pyomo, ``.mzn`` for MiniZinc,
+        ``cpsat`` for CP-SAT.
     install
         How to get the solver.
     spawns
         Whether it runs in processes of its own, which are killed with the worker that has started them.
+    needs
+        A package that an installation may lack, and without which there is no use in trying.
     check
         A module whose ``check(gecode=...)`` says what is wrong with MiniZinc before the driver is imported.
     solver
@@ -58,14 +63,18 @@ class Driver:
 
     name: str
     module: str
-    suffix: str
+    takes: str
     install: str
     spawns: bool = False
+    needs: str | None = None
     check: str | None = None
     solver: str | None = None
     tested: bool = True
     file: str | None = None
 
+
+FORMS = (contracts.PYOMO, contracts.MINIZINC, contracts.CPSAT)
+"""What formulations may be written for."""
 
 MINIZINC = (
     "apt-get install minizinc (Debian, Ubuntu), brew install minizinc (macOS), "
@@ -81,6 +90,13 @@ DRIVERS = [
         MINIZINC,
         spawns=True,
         check="tilewright.drivers._minizinc",
+    ),
+    Driver(
+        "cpsat",
+        "tilewright.drivers.cpsat",
+        contracts.CPSAT,
+        INSTALL_CPSAT,
+        needs=ORTOOLS,
     ),
 ]
 
@@ -156,7 +172,7 @@ def _described(name: str, module: str, file: Path | None) -> Driver:
     return Driver(
         name,
         module,
-        next((suffix for suffix in (".py", ".mzn") if suffix == says.get("TAKES")), ""),
+        says["TAKES"] if says.get("TAKES") in FORMS else "",
         str(says.get("INSTALL", "see its own description")),
         spawns=says.get("SPAWNS") is True,
         tested=False,
@@ -180,6 +196,11 @@ def _literals(file: Path, _changed: int) -> dict[str, Any]:
     }
 
 
+def worth_trying(driver: Driver) -> bool:
+    """Whether what a driver needs is here, as far as can be told without importing it."""
+    return driver.needs is None or has_package(driver.needs)
+
+
 def known() -> list[Driver]:
     """Return the drivers that can be named without a colon."""
     return [*DRIVERS, *others()]
@@ -200,10 +221,10 @@ def find(name: str) -> Driver:
     raise UnknownNameError("solver", name, names())
 
 
-def names(suffix: str | None = None) -> list[str]:
+def names(written_for: str | None = None) -> list[str]:
     """Return the names of all solvers, as users write them, or of those that take some formulations."""
-    single = [driver.name for driver in known() if suffix in (None, driver.suffix)]
-    return single + [f"{one.name}:{one.solver}" for one in FAMILIES if suffix in (None, one.suffix)]
+    single = [driver.name for driver in known() if written_for in (None, driver.takes)]
+    return single + [f"{one.name}:{one.solver}" for one in FAMILIES if written_for in (None, one.takes)]
 
 
 def load(name: str) -> Any:
@@ -236,9 +257,10 @@ def _imported(driver: Driver) -> Any:
     """Import the module of a driver; check one of the user's own."""
     if driver.file is None:
         return importlib.import_module(driver.module)
-    if not driver.suffix:
+    if not driver.takes:
         limit = (
-            f'has no line `TAKES = ".py"` or `TAKES = ".mzn"`, which tells the formulations ({driver.file})'
+            f'has no line `TAKES = ".py"`, `TAKES = ".mzn"` or `TAKES = "cpsat"`, '
+            f"which tells the formulations ({driver.file})"
         )
         raise InputError("driver", driver.name, limit)
     globals()["__path__"] = package_path("drivers")

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from tilewright.core import catalogue
+from tilewright.core import catalogue, contracts
 from tilewright.core.context import RunContext
 from tilewright.core.room import room_of
 from tilewright.core.silence import nothing_printed
@@ -19,10 +19,14 @@ from tilewright.drivers import load
 from tilewright.drivers._minizinc import refuse_large
 from tilewright.spec.errors import InputError, TilewrightError
 
-SUFFIXES = {".py": (".mps", ".lp"), ".mzn": (".dzn", ".json", ".fzn")}
-"""What a formulation can be written as: a Pyomo model, or MiniZinc data and its flat model."""
+SUFFIXES = {
+    contracts.PYOMO: (".mps", ".lp"),
+    contracts.MINIZINC: (".dzn", ".json", ".fzn"),
+    contracts.CPSAT: (".txtpb",),
+}
+"""What a formulation can be written as: a Pyomo model, MiniZinc data and its flat model, or CP-SAT's own."""
 
-COMMENT = {".mps": "*", ".lp": "\\", ".dzn": "%", ".fzn": "%"}
+COMMENT = {".mps": "*", ".lp": "\\", ".dzn": "%", ".fzn": "%", ".txtpb": "#"}
 
 SEARCH: dict[str, Any] = {"start": [], "hint": False, "relax": 0, "below": 2**31 - 2}
 """What a MiniZinc formulation is told of the search, where there is none: nothing is known."""
@@ -41,7 +45,7 @@ def text(problem: Any, name: str, suffix: str, solver: str = "gecode") -> str:
     name
         Of the formulation.
     suffix
-        Of the file: ``.mps``, ``.lp``, ``.dzn``, ``.json`` or ``.fzn``.
+        Of the file: ``.mps``, ``.lp``, ``.dzn``, ``.json``, ``.fzn`` or ``.txtpb``.
     solver
         For whose library of constraints a model is flattened, as MiniZinc knows it.
 
@@ -54,11 +58,13 @@ def text(problem: Any, name: str, suffix: str, solver: str = "gecode") -> str:
     formulation = catalogue.formulation(room, name)
     if catalogue.solves_itself(catalogue.model(room, name)):
         raise InputError("model", name, "solves problems by itself: there is no model to write")
-    accepted = SUFFIXES[".py" if isinstance(formulation, ModuleType) else ".mzn"]
+    accepted = SUFFIXES[catalogue.written_for(catalogue.model(room, name))]
     if suffix not in accepted:
         raise InputError("output", suffix or "no suffix", f"{name} can be written as {', '.join(accepted)}")
     if not catalogue.suits(formulation, problem):
         raise InputError("model", name, "does not take this kind of machine or objective, or one so large")
+    if suffix == ".txtpb":
+        return _cpsat(problem, formulation)
     if isinstance(formulation, ModuleType):
         return _pyomo(problem, formulation, suffix)
     if suffix == ".fzn":
@@ -86,6 +92,14 @@ def _pyomo(problem: Any, formulation: ModuleType, suffix: str) -> str:
         with nothing_printed():
             built.model.write(str(path), io_options={"symbolic_solver_labels": True})
         return _comment(suffix, built.offset, built.unit) + path.read_text("utf-8")
+
+
+def _cpsat(problem: Any, formulation: Any) -> str:
+    from tilewright.drivers._run import Run  # for start-up time
+    from tilewright.drivers.cpsat import Built
+
+    built = Built(Run(problem, RunContext()), formulation, "export")
+    return _comment(".txtpb", built.offset, built.unit) + str(built.model.proto)
 
 
 def _head(problem: Any, suffix: str) -> str:

@@ -73,6 +73,7 @@ def solve(
         Receives the lines of HiGHS's log.
     """
     run = Run(problem, search)
+    search.on_phase("building")
     try:
         built = Built(run, formulation, "highs", extras=extras)
         with interrupted_at_deadline(search):
@@ -123,6 +124,7 @@ class _Solve:
         highs.cbMipLogging += lambda event: self._guard(self._bounded, event.data_out.mip_dual_bound)
         for interrupt in (highs.cbMipInterrupt, highs.cbSimplexInterrupt):
             interrupt.subscribe(lambda event: event.interrupt() if self.error or self.run.over else None)
+        search.on_phase("solving")
         highs.run()
         if self.error is not None:
             raise self.error

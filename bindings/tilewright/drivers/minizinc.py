@@ -177,6 +177,7 @@ class ThroughMiniZinc:
         bridge = room_of(problem).minizinc
         _minizinc.refuse_large(bridge.size(problem), f"{Path(formulation).stem}@{self.method}")
         run = Run(problem, search)
+        search.on_phase("building")
         try:
             with interrupted_at_deadline(search):
                 kind = _Stages if self.tuned else _Once
@@ -372,12 +373,18 @@ class _Stages:
             flags["-D"] = ";".join(switched_off)
         if seconds != float("inf"):
             flags["time_limit"] = timedelta(seconds=seconds)
+        flags["--compiler-statistics"] = True  # how long it flattens
         status = minizinc.Status.UNKNOWN
+        began, flattening = time.monotonic(), True
+        self.run.search.on_phase("building")
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=EXPECTED_WARNINGS)
             results = instance.solutions(intermediate_solutions=True, **self._search_flags(), **flags)
             async for result in results:
                 status = result.status
+                if flattening and (took := result.statistics.get("flatTime")) is not None:
+                    self.run.search.on_phase("solving", began + took.total_seconds())
+                    flattening = False
                 if result.solution is None:
                     continue
                 if self.first is None:

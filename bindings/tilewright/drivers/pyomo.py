@@ -29,6 +29,9 @@ COMMON = (
 )  # fmt: skip
 """Solvers of mixed-integer programs that are looked for; others can be named."""
 
+LISTED = "`tilewright list solvers` has those that are found here"
+"""Where to look: to look for them all takes seconds."""
+
 REFUSED = ("neos", "py", "asl", "gams")
 """Names in Pyomo that are no solver, or send the problem to somebody else's machine."""
 
@@ -105,18 +108,13 @@ class ThroughPyomo:
         """
         known = self.name in list(pyo.SolverFactory) and not self.name.startswith("_")
         if not known or self.name in REFUSED:
-            raise SolverMissingError(
-                f"Pyomo knows no solver {self.name} for this; found are: {self._found()}"
-            )
+            raise SolverMissingError(f"Pyomo knows no solver {self.name} for this; {LISTED}")
         if not _is_there(self.name):
-            raise SolverMissingError(f"Pyomo does not find {self.name}; found are: {self._found()}")
+            raise SolverMissingError(f"Pyomo does not find {self.name}; {LISTED}")
         with _silent():
             version = pyo.SolverFactory(self.name).version()
         said = ".".join(map(str, version)) if isinstance(version, tuple) else "of unknown version"
         return {self.name: said, "pyomo": pyomo.version.version}
-
-    def _found(self) -> str:
-        return ", ".join(names()) or "none"
 
     def solve(self, problem: Any, formulation: Any, search: RunContext, *, extras: bool = True) -> Outcome:
         """Solve a problem with a Pyomo formulation.
@@ -134,6 +132,7 @@ class ThroughPyomo:
         """
         versions = self.versions()
         run = Run(problem, search)
+        search.on_phase("building")
         try:
             built = Built(run, formulation, f"pyomo:{self.name}", extras=extras)
         except OutOfTimeError:
@@ -150,6 +149,7 @@ class ThroughPyomo:
             warm = search.start is not None and _takes_start(program)
             if warm:
                 how["warmstart"] = True
+            search.on_phase("solving")
             answer = program.solve(built.model, **how)
             infeasible = self._read(built, answer)
         told = f"given to {self.name}, which does not say whether it uses it" if warm else None

@@ -3,6 +3,7 @@
 from tilewright.plotting.bars import colour_patches, stack_bars
 from tilewright.plotting.comparison import draw_comparison
 from tilewright.plotting.footprint import footprint_and_traffic
+from tilewright.plotting.profiles import Profile, draw_cactus, draw_profiles
 from tilewright.plotting.sheet import FactColumns, Sheet, warning
 from tilewright.plotting.style import (
     ACCEPTED,
@@ -71,6 +72,7 @@ __all__ = [
     "YELLOW",
     "FactColumns",
     "PlacedTable",
+    "Profile",
     "Sheet",
     "add_axes",
     "axes_or_new",
@@ -80,7 +82,9 @@ __all__ = [
     "colour_patches",
     "common_prefix",
     "dimensions",
+    "draw_cactus",
     "draw_comparison",
+    "draw_profiles",
     "footprint_and_traffic",
     "in_bytes",
     "joined_names",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tilewright.core import catalogue
 from tilewright.run import compiling
@@ -27,6 +28,9 @@ class Entry:
     result: Result | None
     error: TilewrightError | None = None
     room: str = ""
+    seed: int = 0
+    threads: int | None = None
+    time_limit: float | None = None
 
     @property
     def remark(self) -> str:
@@ -38,7 +42,24 @@ class Entry:
             return f"refused: {self.result.report['violation'].split(':')[0]}"
         if not self.result.simulated:
             return "not simulated"
+        if self.result.status == "optimal" and self.result.bound_by not in (None, self.method):
+            return f"bound: {self.result.bound_by}"
         return "interrupted" if self.result.interrupted else ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as JSON, or what stands for it."""
+        if self.result is not None:
+            return self.result.to_json()
+        conditions = {"seed": self.seed, "threads": self.threads, "time_limit": self.time_limit}
+        return {
+            "room": self.room,
+            "instance": self.instance,
+            "method": self.method,
+            **{name: value for name, value in conditions.items() if value is not None},
+            "objective": None,
+            "bound": None,
+            "error": str(self.error),
+        }
 
 
 Run = tuple[Instance, str]
@@ -136,16 +157,17 @@ def compare(
     time_limit: float,
     jobs: int,
     threads: int,
-    seed: int,
+    seeds: Sequence[int] = (0,),
     on_entry: Callable[[Entry], None],
     stop: threading.Event,
     on_compile: compiling.Tell | None = None,
     executor: Executor | None = None,
     journal: Journal | None = None,
 ) -> list[Entry]:
-    """Solve instances with methods; entries come in the order of the runs, whatever ends first.
+    """Solve instances with methods, with each seed; entries come in that order, whatever ends first.
 
-    What the methods need compiled is compiled before the first run, so that none loses time to it.
+    What the methods need compiled is compiled before the first run, and what a run needs started, imported
+    and loaded is before its clock begins, so that no method loses time to what only the first one pays for.
 
     Parameters
     ----------
@@ -155,6 +177,8 @@ def compare(
         Runs at a time.
     threads
         Threads of each run.
+    seeds
+        Of all random choices; a run of each instance and method for each of them.
     on_entry
         Called when a run has ended.
     stop
@@ -166,13 +190,30 @@ def compare(
     journal
         Where results are kept as they come, and those of runs that need not be done again are found.
     """
-    tasks = [Task(instance, method, time_limit, threads, seed) for instance, method in runs]
+    tasks = [
+        Task(instance, method, time_limit, threads, seed, warm=True)
+        for instance, method in runs
+        for seed in seeds
+    ]
     if executor is None:
         compiling.ensure(list(dict.fromkeys(unit for task in tasks for unit in compiled(task))), on_compile)
         executor = Threads(jobs, on_compile)
+        from tilewright.run import supervisor  # for start-up time: what only asks for help needs none
+
+        # All that wait for a run, whose start may have a solver's package, which its method cannot share.
+        supervisor.IDLE.most = max(supervisor.IDLE.most, jobs * (threads + 1))
 
     def entry(task: Task, answer: Answer) -> Entry:
-        return Entry(task.instance.name, task.method, answer.result, answer.error, task.instance.room)
+        return Entry(
+            task.instance.name,
+            task.method,
+            answer.result,
+            answer.error,
+            task.instance.room,
+            task.seed,
+            task.threads,
+            task.time_limit,
+        )
 
     answers = perform_all(
         tasks,

@@ -200,17 +200,27 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def compile_here(unit: Unit) -> None:
-    """Compile a unit in this process, and note that it is done."""
-    # For start-up time: the command needs only the rest of this module, not the compiler.
-    from tilewright.core import jit
+def load_room(room: Room[Any, Any]) -> None:
+    """Load what a room itself runs compiled, or compile it."""
+    room.compile_kernels(lambda name: read(name).problem)
 
+
+def load_here(unit: Unit) -> None:
+    """Load what a unit has compiled into this process, or compile it."""
     module: Any = catalogue.room(unit.room)
     if unit.method in catalogue.heuristics(unit.room):
         module = catalogue.heuristic(unit.room, unit.method)
     elif unit.method:
         module = catalogue.formulation(unit.room, unit.method)
     module.compile_kernels(lambda name: read(name).problem)
+
+
+def compile_here(unit: Unit) -> None:
+    """Compile a unit in this process, and note that it is done."""
+    # For start-up time: the command needs only the rest of this module, not the compiler.
+    from tilewright.core import jit
+
+    load_here(unit)
     if jit.UNKEPT:
         raise jit.UNKEPT[0]
     kernel_cache.note_compiled(unit, jit.compiled_files())

@@ -20,6 +20,7 @@ from tilewright.core import catalogue
 from tilewright.core.context import CONSTRUCT, Outcome, RunContext, Status
 from tilewright.core.failures import told
 from tilewright.core.room import Room, room_of
+from tilewright.run.remembering import remembered
 from tilewright.spec.errors import (
     Disagreement,
     InputError,
@@ -58,7 +59,7 @@ def _takes(solver: str, formulation: Path) -> bool:
     except UnknownNameError:
         return False
     # A driver that does not say what it takes is told so when it is loaded.
-    return driver.suffix in (formulation.suffix, "")
+    return driver.takes in (catalogue.written_for(formulation), "")
 
 
 def suited_solvers(formulation: Path) -> list[str]:
@@ -66,7 +67,7 @@ def suited_solvers(formulation: Path) -> list[str]:
 
     ``minizinc:SOLVER`` and ``pyomo:SOLVER`` stand for all that MiniZinc and Pyomo know.
     """
-    return [] if catalogue.solves_itself(formulation) else drivers.names(formulation.suffix)
+    return [] if catalogue.solves_itself(formulation) else drivers.names(catalogue.written_for(formulation))
 
 
 def is_method(room: str, method: str) -> bool:
@@ -95,7 +96,7 @@ def methods(room: str) -> list[str]:
         f"{path.stem}@{driver.name}"
         for driver in drivers.known()
         for path in catalogue.models(room)
-        if driver.suffix == path.suffix and not catalogue.solves_itself(path)
+        if driver.takes == catalogue.written_for(path) and not catalogue.solves_itself(path)
     ]
     return ["auto", *catalogue.heuristics(room), *catalogue.exact_methods(room), *formulations]
 
@@ -183,7 +184,14 @@ def _run_method(method: str, problem: Any, context: RunContext, listener: Listen
     whole = _Parts(room, parts, context, proven, listener.on_part, threads)
 
     def run(part: Any, share: RunContext) -> Outcome:
-        return _run_on_part(room.only_method(part) or method, part, share, listener)
+        name = room.only_method(part) or method
+
+        def search(part: Any, share: RunContext) -> Outcome:
+            return _run_on_part(name, part, share, listener)
+
+        if not (share.remember and proves(room.name, name) and is_tested(name)):
+            return search(part, share)
+        return remembered(name, part, share, search)
 
     outcome = whole.run(run)
     if proven and outcome.status == "unknown":
@@ -202,16 +210,19 @@ def _run_on_part(method: str, problem: Any, context: RunContext, listener: Liste
         listener.on_versions(driver.versions())
         formulation = catalogue.formulation(room, name)
         _refuse_unsuited(formulation, method, problem)
+        context.on_phase("solving")
         solved: Outcome = driver.solve(problem, formulation, context)
         return solved
     if method in catalogue.exact_methods(room):
         exact = catalogue.formulation(room, method)
         _refuse_unsuited(exact, method, problem)
+        context.on_phase("solving")
         proven: Outcome = exact.solve(problem, context)  # type: ignore[union-attr]
         return proven
     heuristic = catalogue.heuristic(room, method)
     _refuse_unsuited(heuristic, method, problem)
     searches = catalogue.searches(heuristic)
+    context.on_phase("solving")
     try:
         plan = heuristic.plan(problem, context) if searches else heuristic.plan(problem)
     except OutOfTimeError:
@@ -234,6 +245,7 @@ def _construct(room: str, problem: Any, context: RunContext, listener: Listener)
     def on_failure(name: str, error: Exception) -> None:
         listener.on_failure(str(error) if isinstance(error, InputError) else f"{name} failed: {told(error)}")
 
+    context.on_phase("constructing")
     for heuristic in catalogue.constructive(room, on_failure):
         try:
             if catalogue.suits(heuristic, problem):

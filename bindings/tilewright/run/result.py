@@ -19,6 +19,7 @@ from tilewright.core.version import __version__
 from tilewright.run import json_file
 from tilewright.run.instance import Instance
 from tilewright.run.methods import is_method
+from tilewright.run.phases import PHASES
 from tilewright.run.summary import csv_text, flat, gap_shown, html, shown, text
 from tilewright.spec.errors import InputError
 
@@ -42,7 +43,7 @@ NOT_SIMULATED = (
 )
 """What a reader is told of a plan that the simulator has not executed."""
 
-LATER = ("minimise", "unit", "unverified")
+LATER = ("minimise", "unit", "unverified", "time_limit", "threads", "spent")
 """Fields that files leave out where there is nothing to say, as older ones do."""
 
 STATUSES = ("optimal", "feasible", "infeasible", "unknown")
@@ -63,6 +64,11 @@ class Result:
         A second method that proved the same, where the claim rests on a method's proof.
     unverified
         What a solver claims that nobody tests, and that no other method has proven; it counts for nothing.
+    time_limit, threads
+        What the run was given; None in older files.
+    spent
+        Seconds by what was done in them (`run.phases`), so that a solver's own time is told apart from that
+        of starting processes and building models; None in older files.
     problem
         What the answer is to. Files do not hold it: a result that is read has it from `of`.
     """
@@ -91,6 +97,9 @@ class Result:
     unverified: str | None = None
     minimise: str | None = None
     unit: str | None = None
+    time_limit: float | None = None
+    threads: int | None = None
+    spent: dict[str, float] | None = None
     problem: Any = field(default=None, repr=False, compare=False)
 
     def of(self, instance: Instance) -> Result:
@@ -360,6 +369,12 @@ _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "unverified": (_or_null(_is_text), "a text, or null"),
     "minimise": (_is_name, _NAME),
     "unit": (_is_name, _NAME),
+    "time_limit": (_is_seconds, _SECONDS),
+    "threads": (_is_int, _INTEGER),
+    "spent": (
+        lambda v: isinstance(v, dict) and set(v) <= set(PHASES) and all(map(_is_seconds, v.values())),
+        f"seconds by what was done: {', '.join(PHASES)}",
+    ),
 }
 
 

@@ -668,16 +668,57 @@ class Result(Table):
     """A second method that proved the same."""
     unverified: str | None = None
     """What a solver claims that nobody tests, and that no other method has proven."""
+    time_limit: float | int | None = None
+    """Seconds that the run was given; missing in older files, as are the next two."""
+    threads: int | None = None
+    """Most processes and threads that worked at a time."""
+    spent: Spent | None = None
+    """Seconds by what was done in them."""
+
+
+class Spent(Table):
+    """Seconds of a run, each counted once: for the first of these that some process did."""
+
+    solving: NonNegative = 0
+    """Inside the solver, the search or the heuristic that was asked for."""
+    building: NonNegative = 0
+    """A solver's model built, flattened and handed over."""
+    constructing: NonNegative = 0
+    """Heuristics that give a method its start."""
+    starting: NonNegative = 0
+    """Processes started, and files imported."""
+    bounding: NonNegative = 0
+    """The room's bound computed."""
+    confirming: NonNegative = 0
+    """A second method that was asked to confirm a claim."""
+    simulating: NonNegative = 0
+    """The answer executed."""
 
 
 class Failed(Table):
     """An entry of ``compare --json`` without a result."""
 
+    room: RoomName | None = None
     instance: str
     method: str
+    seed: int | None = None
+    threads: int | None = None
+    time_limit: float | int | None = None
     objective: None
     bound: None
     error: str
+
+
+class SweptPoint(Table):
+    """A point of ``sweep -o FILE.json`` and ``sweep --json``."""
+
+    values: dict[str, Any]
+    """What the point gives to each swept field."""
+    status: Status | Literal["refused", "failed"]
+    """The result's; ``refused`` for values that are no problem."""
+    result: Result | None
+    reason: str | None
+    """Why there is no result."""
 
 
 class Finding(Table):
@@ -816,7 +857,15 @@ OneList = (
 )
 
 Document = (
-    Result | Simulation | list[Result | Failed] | list[Finding] | Emitted | AnySchedule | Lists | OneList
+    Result
+    | Simulation
+    | list[Result | Failed]
+    | list[SweptPoint]
+    | list[Finding]
+    | Emitted
+    | AnySchedule
+    | Lists
+    | OneList
 )
 """Anything that is printed or written."""
 

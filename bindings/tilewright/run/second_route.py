@@ -1,7 +1,7 @@
 """A second way to a claim: which other methods can prove that a bound holds, or that nothing is feasible.
 
-A proof by one program is as right as that program. The room's own exact search, a formulation on HiGHS and
-one on Gecode share no search, so what two of them say is not the error of one.
+A proof by one program is as right as that program. The room's own exact search, a formulation on HiGHS, one
+on Gecode and one on CP-SAT share no search, so what two of them say is not the error of one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def routes(problem: Any, but: str | None = None) -> list[str]:
             f"{path.stem}@{driver.name}"
             for driver in drivers.DRIVERS
             for path in files
-            if driver.name in suited_solvers(path)
+            if drivers.worth_trying(driver) and driver.name in suited_solvers(path)
         ]
     return [name for name in found if name != but]
 

@@ -7,7 +7,7 @@ import inspect
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from tilewright.run.methods import (
     run_method,
     takes_start,
 )
+from tilewright.run.phases import Phases
 from tilewright.run.result import Result, versions
 from tilewright.run.shares import Share, alike, shares, successors
 from tilewright.run.summary import relative_gap
@@ -55,6 +56,13 @@ JUDGING_SHARE = 0.01
 
 JUDGING_GRACE_SECONDS = 0.7
 """Seconds that the simulation of the answer is always given, though the time limit is then passed by them."""
+
+ASKING_SECONDS, MOST_ASKING_SECONDS = 0.8, 20.0
+"""How long after its deadline a run waits to hear whether the solver that its method names is installed.
+
+The longer time is for solvers that may well be missing, and where there is no plan yet: `unknown` would be no
+answer then. Importing a solver's package takes long on a busy machine.
+"""
 
 GRACE_SECONDS = 0.2
 """Grace period between a method's deadline and the killing of its worker."""
@@ -205,6 +213,7 @@ def solve(
     stop: threading.Event | None = None,
     started: float | None = None,
     confirm: bool = True,
+    remember: bool = False,
 ) -> Result:
     """Solve a problem or an instance.
 
@@ -242,6 +251,8 @@ def solve(
     confirm
         Whether a claim that rests on one solver, or that nothing is feasible, is put to a second method for a
         part of the time that is left.
+    remember
+        Whether layers need no search that equal one which the same process has solved to the optimum.
 
     Returns
     -------
@@ -271,11 +282,13 @@ def solve(
         check_method(room.name, method)
     incumbent = Incumbent(room, problem, started, on_plan)
     run = _Run(incumbent, threads or os.cpu_count() or 1, seed, progress, stop, on_compile, on_part)
+    run.remember = remember
     interrupted = False
     try:
-        run.compile([])
         run.prepare(method)
-        bound = room.best_bound(problem)
+        run.compile([])
+        with run.in_phase("bounding"):
+            bound = room.best_bound(problem)
         judging = max(room.simulation_seconds(problem, bound.steps), JUDGING_SHARE * time_limit)
         run.deadline = incumbent.started + time_limit - min(0.25 * time_limit, judging)
         run.part_bounds = bound.parts
@@ -286,8 +299,11 @@ def solve(
             _confirm(run, method, bound)
     except (KeyboardInterrupt, _Interrupted):
         interrupted = True
+    finally:
+        run.dismiss()
     said = method if isinstance(method, str) else _name(method)
-    return _judge(run, name, said, interrupted, incumbent.started + time_limit)
+    result = _judge(run, name, said, interrupted, incumbent.started + time_limit)
+    return replace(result, time_limit=time_limit, threads=run.threads, spent=run.phases.seconds())
 
 
 def _name(method: Method) -> str:
@@ -332,11 +348,14 @@ class _Run:
         self.on_part = on_part
         self.deadline = float("inf")
         self.part_bounds: tuple[int, ...] = ()
-        self.optional = self.alone = False
+        self.optional = self.alone = self.remember = False
         self.failures: list[str] = []
         self.warm_start: str | None = None
         self.confirmed_by: str | None = None
         self.versions: dict[str, str] = {}
+        self.phases = Phases()
+        self._asked: Any = None
+        self._jobs_made = 0
         self._last = 0.0
 
     def compile(self, methods: list[str]) -> float:
@@ -351,8 +370,22 @@ class _Run:
             self.deadline += stood
         return stood
 
+    @contextlib.contextmanager
+    def in_phase(self, phase: str) -> Iterator[None]:
+        """Note that this process does something itself."""
+        self.phases.tell("here", phase)
+        try:
+            yield
+        finally:
+            self.phases.tell("here", None)
+
     def prepare(self, method: str | Method) -> None:
         """Start a worker where one is sure to be needed, so that it has begun when there is a job for it."""
+        if isinstance(method, str) and "@" in method:
+            from tilewright.run import supervisor  # for start-up time, as in `_work`
+
+            self._asked = supervisor.IDLE.asked(self.room.name, method)
+            return
         if not self._has_many_parts:
             return
         if method == "auto":
@@ -361,6 +394,29 @@ class _Run:
             from tilewright.run import supervisor  # for start-up time, as in `_work`
 
             supervisor.IDLE.prepare(self.room.name, method)
+
+    def _look_for_solver(self, seconds: float = 0.0) -> None:
+        """Wait for as long to hear whether the solver is installed that the method names.
+
+        Raises
+        ------
+        SolverMissingError
+            If it is not.
+        """
+        if self._asked is None or not self._asked.prepared(seconds):
+            return
+        missing = [said for said in self._asked.ready.values() if said is not None]
+        self.dismiss()
+        if missing:
+            raise SolverMissingError(missing[0])
+
+    def dismiss(self) -> None:
+        """Let others have the worker that has been asked for a solver."""
+        if self._asked is not None:
+            from tilewright.run import supervisor  # for start-up time, as in `_work`
+
+            supervisor.IDLE.keep(self._asked)
+            self._asked = None
 
     @property
     def _has_many_parts(self) -> bool:
@@ -385,6 +441,15 @@ class _Run:
             Whether a single method may be tried in this process first.
         """
         self.alone = len(methods) == 1
+        if self._asked is not None and any("@" in method for method in methods):
+            tested = all(map(is_tested, methods))
+            certain = tested and self.incumbent.plan is not None
+            patience = ASKING_SECONDS if certain else MOST_ASKING_SECONDS
+            with self.in_phase("starting"):
+                # Where nothing is left to search for, a solver that is ours need not be waited for.
+                needless = tested and self.incumbent.closed
+                left = max(0.0, self.deadline - time.monotonic())
+                self._look_for_solver(0.0 if needless else left + patience)
         if self.incumbent.closed:
             return
         stood = self.compile(methods)
@@ -444,13 +509,20 @@ class _Run:
             # For start-up time: many searches need no process, and so none of what starting one imports.
             from tilewright.run import supervisor
 
-            supervisor.run(jobs, deadline, self._on_event, on_tick or self._on_tick, **how)
+            for job in jobs:
+                self.phases.tell(job["number"], "starting")
+            try:
+                supervisor.run(jobs, deadline, self._on_event, on_tick or self._on_tick, **how)
+            finally:
+                self.phases.end_all()
 
     def _jobs(self, shares: list[Share], start: Any, deadline: float) -> list[dict[str, Any]]:
         """Return what workers are told, for the methods that share the threads."""
         problem = self.incumbent.problem.model_dump(mode="json") if shares else None
+        self._jobs_made += len(shares)
         return [
             {
+                "number": self._jobs_made - number,
                 "room": self.room.name,
                 "problem": problem,
                 "method": share.method,
@@ -461,8 +533,9 @@ class _Run:
                 "threads": share.threads,
                 "bound": self.incumbent.bound,
                 "part_bounds": self.part_bounds,
+                "remember": self.remember,
             }
-            for share in shares
+            for number, share in enumerate(shares)
         ]
 
     def try_here(self, method: str, start: Any, deadline: float) -> bool:
@@ -476,7 +549,8 @@ class _Run:
         listener = Listener(self.versions.update, self.failures.append)
         try:
             context = self._context(method, start, until)
-            outcome = run_method(method, self.incumbent.problem, context, listener)
+            with self.in_phase("starting"):
+                outcome = run_method(method, self.incumbent.problem, context, listener)
         except TilewrightError as error:
             self._take_error(method, error)
             return True
@@ -487,9 +561,9 @@ class _Run:
     def hurry(self, method: str) -> None:
         """Run a method that gives some plan at once in this process, as time is up and there is none."""
         context = self._context(method, None, time.monotonic())
-        run_method(
-            method, self.incumbent.problem, context, Listener(self.versions.update, self.failures.append)
-        )
+        listener = Listener(self.versions.update, self.failures.append)
+        with self.in_phase("starting"):
+            run_method(method, self.incumbent.problem, context, listener)
 
     def call(self, method: Method, start: Any) -> None:
         """Run a method of the caller's own in this process."""
@@ -497,7 +571,8 @@ class _Run:
         context = self._context(name, start, self.deadline)
         takes_context = len(inspect.signature(method).parameters) > 1
         problem = self.incumbent.problem
-        answer = method(problem, context) if takes_context else method(problem)
+        with self.in_phase("solving"):
+            answer = method(problem, context) if takes_context else method(problem)
         outcome = answer if isinstance(answer, Outcome) else Outcome("unknown", answer)
         if outcome.plan is not None:
             self.incumbent.offer(outcome.plan)
@@ -513,19 +588,25 @@ class _Run:
             threads=self.threads,
             bound=self.incumbent.bound,
             part_bounds=self.part_bounds,
+            remember=self.remember,
             on_plan=lambda plan: self.incumbent.offer(plan, proven=proven),
             on_bound=lambda bound, grounds=None: self._proved(method, bound, grounds),
+            on_phase=lambda phase, at=None: self.phases.tell("here", phase, at),
         )
 
     def _on_event(self, job: dict[str, Any], event: dict[str, Any]) -> bool:
         """Take what a worker says; return whether that is enough."""
         incumbent, method = self.incumbent, job["method"]
         kind = event["event"]
+        if kind in ("error", "outcome"):
+            self.phases.tell(job["number"], None)
         if kind == "plan":
             plan = self.room.plan_type.from_json(event["plan"])
             incumbent.offer(plan, proven=proves(self.room.name, method))
         elif kind == "bound":
             self._proved(method, event["bound"], event["grounds"])
+        elif kind == "phase":
+            self.phases.tell(job["number"], event["phase"], event["at"])
         elif kind == "part":
             self._tell_part(method, PartInHand(**{name: event[name] for name in event if name != "event"}))
         elif kind == "started":
@@ -574,6 +655,7 @@ class _Run:
             self.incumbent.claim(bound, method)
 
     def _look_for_stop(self) -> None:
+        self._look_for_solver()
         if self.stop is not None and self.stop.is_set():
             raise _Interrupted
 
@@ -657,7 +739,8 @@ def _confirm(run: _Run, method: str | Method, own: Bound) -> None:
         again = _Run(found, run.threads, run.seed, None, run.stop)
         again.deadline = min(run.deadline, time.monotonic() + seconds)
         try:
-            again.phase([other], incumbent.plan)
+            with run.in_phase("confirming"):
+                again.phase([other], incumbent.plan)
         except Disagreement as error:  # its own fault: only a valid plan speaks against the claim
             run.failures.append(f"{other}, asked to confirm {claim.by}: {error}")
             continue
@@ -731,7 +814,8 @@ def _judge(run: _Run, name: str, method: str, interrupted: bool, until: float) -
         status = "infeasible" if incumbent.infeasible else "unknown"
     summary: dict[str, Any] | None = None
     if incumbent.plan is not None:
-        summary, again = _execute(run, method, until)
+        with run.in_phase("simulating"):
+            summary, again = _execute(run, method, until)
         interrupted = interrupted or again
     elif incumbent.violation is not None and status == "unknown":
         # A heuristic that ignores a limit: say which.

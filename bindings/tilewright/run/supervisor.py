@@ -30,7 +30,10 @@ from tilewright.run.turns import Turns
 Event = dict[str, Any]
 
 MOST_IDLE = 2
-"""Workers that are kept for later jobs."""
+"""Workers that are kept for later jobs, unless more are asked for."""
+
+PREPARING_SECONDS = 60.0
+"""How long a worker may take to import what it is told to."""
 
 
 class Worker:
@@ -46,6 +49,9 @@ class Worker:
         self.state = state
         self.job: dict[str, Any] = {}
         self.ended = False
+        self.gone = False
+        self.asked: set[str] = set()
+        self.ready: dict[str, str | None] = {}
         self._buffer = b""
         # Solvers leave files behind when they are killed.
         self._scratch = tempfile.TemporaryDirectory(prefix="tilewright-", ignore_cleanup_errors=True)
@@ -79,12 +85,32 @@ class Worker:
             self.process.stdin.write(json.dumps(job).encode() + b"\n")
             self.process.stdin.flush()
 
-    def prepare(self, room: str, method: str) -> None:
+    def prepare(self, room: str, method: str, *, kernels: bool = False) -> None:
         """Let the worker import what a method needs, which it does before the next job."""
+        self.asked.add(method)
+        self.ready.pop(method, None)
         assert self.process.stdin is not None
+        line = json.dumps({"room": room, "method": method, "kernels": kernels})
         with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write(json.dumps({"room": room, "method": method}).encode() + b"\n")
+            self.process.stdin.write(line.encode() + b"\n")
             self.process.stdin.flush()
+
+    def prepared(self, seconds: float = 0.0) -> bool:
+        """Wait for as long until all that was to be prepared is, or the process is gone.
+
+        `ready` then says of each method which solver is missing, or None.
+        """
+        until = time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(self, selectors.EVENT_READ)
+            while not self.asked <= set(self.ready):
+                if selector.select(max(0.0, until - time.monotonic())):
+                    self.events()
+                elif time.monotonic() >= until:
+                    return False
+                if self.gone:  # whoever begins a job in it is told
+                    return True
+        return True
 
     def fileno(self) -> int:
         """Return the descriptor on which events arrive."""
@@ -93,24 +119,25 @@ class Worker:
 
     def events(self) -> list[Event]:
         """Return the events that have arrived; if the process is gone before its job's end, an error."""
-        gone = False
         while True:
             try:
                 chunk = os.read(self.fileno(), 1 << 20)
             except BlockingIOError:
                 break
             if not chunk:
-                gone = True
+                self.gone = True
                 break
             self._buffer += chunk
         *lines, self._buffer = self._buffer.split(b"\n")
-        found = [json.loads(line) for line in lines]
+        told = [json.loads(line) for line in lines]
+        self.ready |= {event["method"]: event["missing"] for event in told if event["event"] == "ready"}
+        found = [event for event in told if event["event"] != "ready"]
         self.ended = self.ended or any(event["event"] in ("outcome", "error") for event in found)
-        if gone and not self.ended:
+        if self.gone and not self.ended:
             self.listen()
             said = self._said.decode(errors="replace").strip().splitlines()
             reason = said[-1] if said else f"exit status {self.process.wait()}"
-            message = f"{self.job['method']} failed: {reason}"
+            message = f"{self.job.get('method', 'a worker')} failed: {reason}"
             found.append({"event": "error", "message": message, "exit_status": 2})
             self.ended = True
         return found
@@ -143,11 +170,18 @@ class Worker:
 
 
 class _IdleWorkers:
-    """Workers that wait for a job; they are killed when this process ends."""
+    """Workers that wait for a job; they are killed when this process ends.
+
+    Attributes
+    ----------
+    most
+        How many are kept.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: list[Worker] = []
+        self.most = MOST_IDLE
 
     def take(self, state: object) -> Worker:
         """Return a worker that waits and has imported nothing else, or a new one."""
@@ -166,7 +200,7 @@ class _IdleWorkers:
         """Keep a worker whose job has ended; where enough wait, stop the one that has waited longest."""
         with self._lock:
             self._waiting.append(worker)
-            surplus = self._waiting.pop(0) if len(self._waiting) > MOST_IDLE else None
+            surplus = self._waiting.pop(0) if len(self._waiting) > self.most else None
         if surplus is not None:
             surplus.stop()
 
@@ -186,6 +220,36 @@ class _IdleWorkers:
             worker = Worker(state)
             worker.prepare(room, method)
             self.keep(worker)
+
+    def asked(self, room: str, method: str) -> Worker:
+        """Return a worker, of which nobody else knows, that imports what a method needs."""
+        worker = self.take(_state(room, method))
+        worker.prepare(room, method)
+        return worker
+
+    def warm(self, room: str, methods: list[str], many: int, stop: threading.Event | None = None) -> None:
+        """Have as many workers wait that have imported and loaded what methods need.
+
+        Returns when they have, or `stop` is set. What goes wrong shows when a method is run.
+        """
+        states: dict[str, list[str]] = {}
+        for method in methods:
+            states.setdefault(_solver(method), []).append(method)
+        taken: list[Worker] = []
+        try:
+            for own in states.values():
+                for _ in range(many):
+                    taken.append(self.take(_state(room, own[0])))
+                    for method in own:
+                        taken[-1].prepare(room, method, kernels=True)
+            until = time.monotonic() + PREPARING_SECONDS
+            for worker in taken:
+                while not (worker.prepared(0.1) or time.monotonic() > until):
+                    if stop is not None and stop.is_set():
+                        return
+        finally:
+            for worker in taken:
+                self.keep(worker)
 
 
 IDLE = _IdleWorkers()

@@ -212,7 +212,7 @@ def sweep(
     numbers: list[int] = []
     for number, values in enumerate(points):
         try:
-            tasks.append(Task(make(values), method, time_limit, threads, seed))
+            tasks.append(Task(make(values), method, time_limit, threads, seed, remember=True))
             numbers.append(number)
         except InputError as error:
             refused[number] = Point(values, None, error)

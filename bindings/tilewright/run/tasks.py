@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import threading
@@ -20,19 +21,31 @@ from tilewright.run.instance import Instance, digest
 from tilewright.run.journal import Journal
 from tilewright.run.methods import takes_start
 from tilewright.run.result import Result
+from tilewright.run.shares import shares
 from tilewright.run.solve import solve
+from tilewright.run.warming import forget, prepare
 from tilewright.spec.errors import TilewrightError, of_status
 
 
 @dataclass(frozen=True)
 class Task:
-    """One solve: an instance, a method, and the conditions."""
+    """One solve: an instance, a method, and the conditions.
+
+    Attributes
+    ----------
+    warm
+        Whether processes are started and files imported before the clock runs, so that times are comparable.
+    remember
+        Whether layers need no search that equal one which the same process has solved, as `solve` says.
+    """
 
     instance: Instance
     method: str
     time_limit: float
     threads: int = 1
     seed: int = 0
+    warm: bool = False
+    remember: bool = False
 
     @cached_property
     def key(self) -> str:
@@ -44,6 +57,7 @@ class Task:
             self.threads,
             self.seed,
             __version__,
+            *(["warm"] if self.warm else []),
         ]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
@@ -58,6 +72,8 @@ class Task:
             "time_limit": self.time_limit,
             "threads": self.threads,
             "seed": self.seed,
+            "warm": self.warm,
+            "remember": self.remember,
         }
 
     @classmethod
@@ -74,7 +90,10 @@ class Task:
             raise TilewrightError(f"{own}, what has sent the task {data['version']}")
         problem = catalogue.room(data["room"]).problem_type.model_validate_json(json.dumps(data["problem"]))
         instance = Instance(data["room"], data["name"], "", problem, digest(data["room"], problem))
-        return cls(instance, *(data[name] for name in ("method", "time_limit", "threads", "seed")))
+        return cls(instance, *(data[name] for name in _CONDITIONS))
+
+
+_CONDITIONS = ("method", "time_limit", "threads", "seed", "warm", "remember")
 
 
 @dataclass(frozen=True)
@@ -129,18 +148,41 @@ def perform(
 ) -> Answer:
     """Do a task in this process."""
     try:
+        instance = task.instance
+        if task.warm:
+            _warm_up(task, stop)
+            # A problem of its own, since problems keep what has been computed of them.
+            told = instance.problem.model_dump_json()
+            instance = replace(instance, problem=type(instance.problem).model_validate_json(told))
         result = solve(
-            task.instance,
+            instance,
             task.method,
             time_limit=task.time_limit,
             threads=task.threads,
             seed=task.seed,
             stop=stop,
             on_compile=on_compile,
+            remember=task.remember,
         )
     except TilewrightError as error:
         return Answer(None, error)
     return Answer(result)
+
+
+def _warm_up(task: Task, stop: threading.Event | None) -> None:
+    """Start the processes that a task needs, and import and load what it uses; what is wrong shows later."""
+    from tilewright.run import supervisor  # for start-up time: many tasks are done in this process alone
+
+    room = catalogue.room(task.instance.room)
+    forget()
+    methods, many = _methods(task), 1
+    if task.method == "auto":
+        many = len(shares(room.portfolio(task.instance.problem), task.threads))
+    for method in methods:
+        if method != CONSTRUCT and catalogue.in_process(room.name, method):
+            with contextlib.suppress(Exception):
+                prepare(room.name, method, kernels=True)
+    supervisor.IDLE.warm(room.name, methods, many, stop)
 
 
 def perform_told(text: str) -> str:
@@ -223,9 +265,12 @@ def perform_all(
 
 def compiled(task: Task) -> list[Unit]:
     """Return what a task uses compiled, and what its start does."""
+    return compiling.units(task.instance.room, _methods(task), task.instance.problem)
+
+
+def _methods(task: Task) -> list[str]:
+    """Return what a task runs: its method or the parts of ``auto``, and what gives these a start."""
     room = catalogue.room(task.instance.room)
     if task.method == "auto":
-        methods = room.portfolio(task.instance.problem).methods
-        return compiling.units(room.name, methods, task.instance.problem)
-    start = [CONSTRUCT] if takes_start(room.name, task.method) else []
-    return compiling.units(room.name, [task.method, *start], task.instance.problem)
+        return list(room.portfolio(task.instance.problem).methods)
+    return [task.method, *([CONSTRUCT] if takes_start(room.name, task.method) else [])]

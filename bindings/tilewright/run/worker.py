@@ -2,30 +2,30 @@
 
 Solvers and compiled searches run in here, so that a deadline, Ctrl-C or a crash of theirs never takes
 the command down. The parent writes a job as one JSON line to standard input, and reads events as JSON lines
-from standard output until one says how the job ended; then it may write the next job. A line with a room and
-a method alone lets the worker import what these need, and is not answered. Standard input's end means that
-the parent is gone. Workers that take turns with this one may be suspended and notice nothing, so
-this one ends them, too: the job says in which folders their processes are.
+from standard output until one says how the job ended; then it may write the next job. A line without a
+problem lets the worker import what a method needs; the answer says whether its solver is installed. Standard
+input's end means that the parent is gone. Workers that take turns with this one may be suspended and notice
+nothing, so this one ends them, too: the job says in which folders their processes are.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import queue
 import shutil
 import signal
 import threading
+import time
 from dataclasses import asdict
 from typing import IO, Any
 
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
-from tilewright.run.instance import read
 from tilewright.run.methods import Listener, run_method
 from tilewright.run.processes import kill_marked
-from tilewright.spec.errors import TilewrightError
+from tilewright.run.warming import prepare
+from tilewright.spec.errors import SolverMissingError, TilewrightError
 
 
 def main() -> None:
@@ -40,7 +40,7 @@ def main() -> None:
         if "problem" in job:
             _work(job, events)
         else:
-            _prepare(**job)
+            _prepare(job, events)
 
 
 def _read_jobs(jobs: queue.SimpleQueue[str]) -> None:
@@ -59,13 +59,16 @@ def _read_jobs(jobs: queue.SimpleQueue[str]) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _prepare(room: str, method: str) -> None:
-    """Import what a method of a room needs, before there is a problem; what goes wrong shows with the job."""
-    with contextlib.suppress(Exception):
-        offered = catalogue.room(room)
-        if method in catalogue.exact_methods(room):
-            catalogue.formulation(room, method)
-            offered.compile_kernels(lambda name: read(name).problem)
+def _prepare(job: dict[str, Any], events: IO[str]) -> None:
+    """Import what a method of a room needs; what goes wrong, but for its solver, shows with the job."""
+    missing = None
+    try:
+        prepare(job["room"], job["method"], kernels=job["kernels"])
+    except SolverMissingError as error:
+        missing = str(error)
+    except (Exception, SystemExit):
+        pass
+    _send(events, event="ready", method=job["method"], missing=missing)
 
 
 def _work(job: dict[str, Any], events: IO[str]) -> None:
@@ -96,8 +99,12 @@ def _run(job: dict[str, Any], events: IO[str]) -> Any:
         threads=job["threads"],
         bound=job["bound"],
         part_bounds=tuple(job["part_bounds"]),
+        remember=job["remember"],
         on_plan=lambda plan: _send(events, event="plan", plan=plan.to_json()),
         on_bound=lambda bound, grounds=None: _send(events, event="bound", bound=bound, grounds=grounds),
+        on_phase=lambda phase, at=None: _send(
+            events, event="phase", phase=phase, at=time.monotonic() if at is None else at
+        ),
     )
     listener = Listener(
         on_versions=lambda versions: _send(events, event="started", versions=versions),

@@ -34,6 +34,12 @@ _in_vain: dict[str, float] = {}
 """By problem, as JSON: seconds of the longest search that did not end in time."""
 
 
+def forget_answers() -> None:
+    """Search all anew from here on, for measurements of time."""
+    _answers.clear()
+    _in_vain.clear()
+
+
 def unplaced_plan(problem: Problem, deadline: float = float("inf")) -> Plan | None:
     """Return the plan of least interval, whose PEs are to be placed; None if the search ends without one.
 

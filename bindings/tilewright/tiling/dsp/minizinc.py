@@ -214,6 +214,18 @@ def brought(order: str, reuse: str, several: frozenset[int]) -> Brought:
     return Brought(repeated["input"], repeated["kernels"], repeated["output"], halo)
 
 
+def ways(problem: Problem, several: frozenset[int]) -> list[tuple[str, str, Brought]]:
+    """Return the schedules that differ when certain loops have several iterations, but for worse ones."""
+    found: list[tuple[str, str, Brought]] = []
+    for order, reuse in worth_trying(problem):
+        if nest_of(problem).machine.double_buffering and reuse == "none" and several == {K}:
+            continue  # the next tile needs partial sums that are not written back yet
+        pattern = brought(order, reuse, several)
+        if not any(known.beats(pattern) for _, _, known in found):
+            found = [way for way in found if not pattern.beats(way[2])] + [(order, reuse, pattern)]
+    return found
+
+
 def _shrunk(nest: Nest, tile: tuple[int, ...], order: str, reuse: str) -> tuple[int, ...]:
     """Give the loops of several iterations that multiply nothing the smallest step that costs no more."""
     several = frozenset(d for d in FREE if tile[d] < nest.sizes[d])

@@ -1,0 +1,240 @@
+"""A constraint model for CP-SAT that lays the layers of a pipeline out on an array.
+
+One statement for each layer, PE and number of hops, "the layer is within h hops of here", follows from
+those of the neighbours at h - 1. A PE of a consumer costs a hop for each h within which its producer is not.
+Regions are connected as trees: each PE of one but its root hangs on a neighbour that is nearer to the root.
+
+Extras: bounds on hops, cuts for connected regions, and one of the images under the array's symmetries.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from tilewright.allocation import Plan, Problem
+from tilewright.allocation.placement.floor import Floor, Regions
+from tilewright.allocation.placement.hop_bound import fewest_hops, lower_bound
+from tilewright.allocation.placement.unplaced import floor_of, pes_to_place
+
+WRITTEN_FOR = "cpsat"
+
+
+def suits(problem: Problem) -> bool:
+    """Whether the formulation takes a problem: whether layers are to be placed."""
+    return problem.minimise == "distance"
+
+
+def size(problem: Problem) -> int:
+    """Return about how many constraints there are."""
+    floor = floor_of(problem, pes_to_place(problem))
+    pes = floor.rows * floor.columns
+    return pes * (8 * len(floor.sizes) + 6 * sum(_most_hops(floor).values()))
+
+
+def build(problem: Problem, extras: bool = True) -> Any:
+    """Return the model, with or without its extras."""
+    unplaced = pes_to_place(problem)
+    m = formulate(floor_of(problem, unplaced), extras)
+    m.problem, m.unplaced = problem, unplaced
+    return m
+
+
+def _most_hops(floor: Floor) -> dict[int, int]:
+    """Return how far the PEs of a layer's consumers can be from it: regions that touch lead there."""
+    farthest, most = floor.rows + floor.columns - 2, dict[int, int]()
+    for producer, consumer in floor.edges:
+        reach = min(farthest, sum(floor.sizes[producer + 1 : consumer + 1]))
+        most[producer] = max(reach, most.get(producer, 0))
+    return most
+
+
+def formulate(floor: Floor, extras: bool = True) -> Any:
+    """Return the model of a floor."""
+    m: Any = cp_model.CpModel()
+    m.floor, m.extras = floor, extras
+    layers, pes = range(len(floor.sizes)), range(floor.rows * floor.columns)
+    m.at = [[m.new_bool_var(f"at[{i},{p}]") for p in pes] for i in layers]
+    beside = _neighbours(floor)
+
+    for p in pes:
+        m.add_at_most_one(m.at[i][p] for i in layers).with_name(f"no PE computes two layers: {p}")
+    for i in layers:
+        m.add(sum(m.at[i]) == floor.sizes[i]).with_name(f"layers have their PEs: {i}")
+        if floor.sizes[i] > 1:
+            _connect(m, i, beside)
+        if i:
+            meets = []
+            for p in pes:
+                meets.append(m.new_bool_var(f"meets[{i},{p}]"))
+                m.add_implication(meets[p], m.at[i][p])
+                m.add_bool_or([*(m.at[i - 1][q] for q in beside[p]), ~meets[p]])
+            m.add_bool_or(meets).with_name(f"layers that follow each other touch: {i}")
+    for i in floor.border:
+        m.add_bool_or(m.at[i][p] for p in pes if _is_rim(floor, p)).with_name(
+            f"input and output reach the border: {i}"
+        )
+
+    _count_hops(m, beside)
+    if extras:
+        _cut(m, beside)
+        _break_symmetry(m)
+    return m
+
+
+def _is_rim(floor: Floor, p: int) -> bool:
+    row, column = divmod(p, floor.columns)
+    return row in (0, floor.rows - 1) or column in (0, floor.columns - 1)
+
+
+def _neighbours(floor: Floor) -> list[list[int]]:
+    """Return the PEs beside each PE, all numbered row by row."""
+    index = np.arange(floor.rows * floor.columns).reshape(floor.rows, floor.columns)
+    beside: list[list[int]] = [[] for _ in range(index.size)]
+    for one, other in ((index[1:], index[:-1]), (index[:, 1:], index[:, :-1])):
+        for p, q in zip(one.ravel().tolist(), other.ravel().tolist(), strict=True):
+            beside[p].append(q)
+            beside[q].append(p)
+    return beside
+
+
+def _connect(m: Any, i: int, beside: list[list[int]]) -> None:
+    """Let a layer's PEs hang together as a tree."""
+    here, most = m.at[i], m.floor.sizes[i] - 1
+    roots = [m.new_bool_var(f"root[{i},{p}]") for p in range(len(beside))]
+    depth = [m.new_int_var(0, most, f"depth[{i},{p}]") for p in range(len(beside))]
+    m.add_exactly_one(roots)
+    for p, others in enumerate(beside):
+        m.add_implication(roots[p], here[p])
+        hangs = []
+        for q in others:
+            on = m.new_bool_var(f"hangs[{i},{p},{q}]")
+            m.add_implication(on, here[p])
+            m.add_implication(on, here[q])
+            m.add(depth[p] == depth[q] + 1).only_enforce_if(on)
+            hangs.append(on)
+        m.add_exactly_one([*hangs, roots[p], ~here[p]]).with_name(f"layer {i} is connected at PE {p}")
+        m.add(depth[p] == 0).only_enforce_if(roots[p])
+        m.add(depth[p] == 0).only_enforce_if(~here[p])
+        # The root is the first PE.
+        for q in range(p):
+            m.add_implication(roots[p], ~here[q])
+
+
+def _count_hops(m: Any, beside: list[list[int]]) -> None:
+    floor: Floor = m.floor
+    pes = range(len(beside))
+    near = {}
+    for producer, most in _most_hops(floor).items():
+        levels = [m.at[producer]]
+        for h in range(1, most):
+            before, level = levels[-1], []
+            for p in pes:
+                within = m.new_bool_var(f"near[{producer},{h},{p}]")
+                m.add_bool_or([before[p], *(before[q] for q in beside[p]), ~within])
+                for q in (p, *beside[p]):
+                    m.add_implication(before[q], within)
+                level.append(within)
+            levels.append(level)
+        near[producer] = levels
+    hops: list[Any] = []
+    m.hops_of = {}
+    for producer, consumer in floor.edges:
+        count: list[Any] = []
+        for p in pes:
+            further = None
+            for h, level in enumerate(near[producer][1:], start=1):
+                far = m.new_bool_var(f"far[{producer},{consumer},{h},{p}]")
+                m.add_bool_or(far, level[p], ~m.at[consumer][p])
+                if further is not None:
+                    m.add_implication(far, further)
+                further = far
+                count.append(far)
+        m.hops_of.setdefault(producer, []).extend(count)
+        hops += count
+    # No PE computes two layers: one hop of each is certain.
+    m.offset = sum(floor.sizes[consumer] for _, consumer in floor.edges)
+    m.hops = sum(hops)
+    m.minimize(m.hops)
+
+
+def _cut(m: Any, beside: list[list[int]]) -> None:
+    """Add what is known of hops, and of connected regions."""
+    floor: Floor = m.floor
+    m.add(m.hops >= lower_bound(floor) - m.offset).with_name("no fewer hops than proven")
+    fewest = fewest_hops(floor)
+    for producer, count in m.hops_of.items():
+        certain = sum(floor.sizes[consumer] for layer, consumer in floor.edges if layer == producer)
+        if fewest[producer] > certain:
+            m.add(sum(count) >= fewest[producer] - certain).with_name(f"no fewer hops of layer {producer}")
+    for i, here in enumerate(m.at):
+        if floor.sizes[i] > 1:
+            for p, others in enumerate(beside):
+                m.add_bool_or([*(here[q] for q in others), ~here[p]]).with_name(f"none is alone: {i}, {p}")
+
+
+def _break_symmetry(m: Any) -> None:
+    """Admit one of the images of a placement, see `_canonical`."""
+    floor: Floor = m.floor
+    largest = int(np.argmin(floor.sizes))
+    rows, columns = (
+        sum((2 * at - (length - 1)) * m.at[largest][p] for p, at in enumerate(where))
+        for where, length in zip(_positions(floor), (floor.rows, floor.columns), strict=True)
+    )
+    m.add(rows <= 0).with_name("above the middle")
+    m.add(columns <= 0).with_name("left of the middle")
+    if floor.rows == floor.columns:
+        m.add(rows <= columns).with_name("no nearer to the top than to the left")
+
+
+def _positions(floor: Floor) -> tuple[list[int], list[int]]:
+    """Return the row and the column of each PE."""
+    places = [divmod(p, floor.columns) for p in range(floor.rows * floor.columns)]
+    return [row for row, _ in places], [column for _, column in places]
+
+
+def _canonical(floor: Floor, regions: Regions) -> Any:
+    """Return the layer of each PE, from 1, in the image that symmetry breaking admits."""
+    layers = np.zeros((floor.rows, floor.columns), np.int64)
+    for layer, region in enumerate(regions, start=1):
+        layers[tuple(zip(*region, strict=True))] = layer
+    marked = 1 + int(np.argmin(floor.sizes))
+
+    def middles(image: Any) -> list[float]:
+        return [
+            float(2 * at.sum() - (length - 1) * at.size)
+            for at, length in zip(np.nonzero(image == marked), image.shape, strict=True)
+        ]
+
+    rows, columns = middles(layers)
+    layers = layers[:: 1 if rows <= 0 else -1, :: 1 if columns <= 0 else -1]
+    rows, columns = middles(layers)
+    return layers.T if floor.rows == floor.columns and rows > columns else layers
+
+
+def start(m: Any, plan: Plan) -> None:
+    """Hint the image of a placement that symmetry breaking admits."""
+    if plan.regions and floor_of(m.problem, plan) == m.floor:
+        hint(m, plan.regions)
+
+
+def hint(m: Any, regions: Regions) -> None:
+    """Hint a placement."""
+    layers = _canonical(m.floor, regions).ravel().tolist()
+    for i, here in enumerate(m.at, start=1):
+        for p, layer in enumerate(layers):
+            m.add_hint(here[p], layer == i)
+
+
+def read(m: Any, value: Any) -> Plan:
+    """Return the plan of a solution."""
+    placed: Plan = m.unplaced.placed(regions(m, value))
+    return placed
+
+
+def regions(m: Any, value: Any) -> Regions:
+    """Return the placement of a solution."""
+    columns = m.floor.columns
+    return tuple(tuple(divmod(p, columns) for p, here in enumerate(at) if value(here)) for at in m.at)

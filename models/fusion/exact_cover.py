@@ -1,0 +1,81 @@
+"""A constraint model for CP-SAT of the choice of groups: an exact cover of the operations, without cycles.
+
+Costs are premiums beyond the prices of operations, as the other formulations have them, so that the
+relaxation starts at the bound. Positions in the order of execution, of the operations that could be part of
+a cycle, are equal where a chosen group says so, and ascend from group to group.
+
+Extras: no two groups that wait for each other, none that costs no less than two others in its place, and no
+premiums above those of a known plan.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from ortools.sat.python import cp_model
+
+from tilewright.fusion.cover import Cover, adds_up, cover, started
+from tilewright.fusion.plan import Plan
+from tilewright.fusion.problem import Problem
+from tilewright.fusion.selection import ordered
+
+WRITTEN_FOR = "cpsat"
+
+
+def suits(problem: Problem) -> bool:
+    """Whether the formulation takes a problem."""
+    return adds_up(problem)
+
+
+def size(problem: Problem) -> int:
+    """Return about how many constraints there are: of operations, and of pairs that have an order."""
+    choice = cover(problem)
+    return len(choice.prices) + len(choice.links) + 2 * len(choice.ties) + len(choice.clashes)
+
+
+def build(problem: Problem, extras: bool = True) -> Any:
+    """Return the model, with or without its extras."""
+    m = formulate(cover(problem), extras)
+    m.problem = problem
+    return m
+
+
+def formulate(choice: Cover, extras: bool = True) -> Any:
+    """Return the model of a choice."""
+    m: Any = cp_model.CpModel()
+    m.choice, m.offset = choice, choice.base
+    chosen = m.chosen = [m.new_bool_var(f"chosen[{c}]") for c in range(len(choice.candidates))]
+    for i, holders in enumerate(choice.holders):
+        m.add_exactly_one(chosen[c] for c in holders).with_name(f"each operation once: {i}")
+
+    most = len(choice.placed) - 1
+    position = {i: m.new_int_var(0, most, f"position[{i}]") for i in choice.placed}
+    for c in choice.tangled:
+        for i, j in pairwise(choice.candidates[c].nodes):
+            m.add(position[i] == position[j]).only_enforce_if(chosen[c]).with_name(f"one position: {c}")
+    for i, j in choice.links:
+        together = sum(chosen[c] for c in sorted({*choice.holders[i]} & {*choice.holders[j]}))
+        m.add(position[i] + 1 - together <= position[j]).with_name(f"groups wait: {i}, {j}")
+
+    premiums = sum(premium * one for premium, one in zip(choice.premiums, chosen, strict=True))
+    m.minimize(premiums)
+    if extras:
+        for c, d in choice.clashes:
+            m.add_at_most_one(chosen[c], chosen[d]).with_name(f"not both: {c}, {d}")
+        for c in choice.split:
+            m.add_bool_and(~chosen[c]).with_name(f"two others instead: {c}")
+        m.add(premiums <= choice.worst).with_name("worth finding")
+    return m
+
+
+def start(m: Any, plan: Plan) -> None:
+    """Hint a plan, or that of operations alone where it is of no use."""
+    hinted = {*(started(m.problem, plan) or m.choice.alone)}
+    for c, one in enumerate(m.chosen):
+        m.add_hint(one, c in hinted)
+
+
+def read(m: Any, value: Any) -> Plan:
+    """Return the plan that the literals describe."""
+    return ordered(m.problem, [m.choice.candidates[c] for c, one in enumerate(m.chosen) if value(one)])
