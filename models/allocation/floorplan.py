@@ -101,26 +101,26 @@ def _neighbours(floor: Floor) -> list[list[int]]:
 
 
 def _connect(m: Any, i: int, beside: list[list[int]]) -> None:
-    """Let a layer's PEs hang together as a tree."""
-    here, most = m.at[i], m.floor.sizes[i] - 1
-    roots = [m.new_bool_var(f"root[{i},{p}]") for p in range(len(beside))]
-    depth = [m.new_int_var(0, most, f"depth[{i},{p}]") for p in range(len(beside))]
-    m.add_exactly_one(roots)
-    for p, others in enumerate(beside):
-        m.add_implication(roots[p], here[p])
-        hangs = []
-        for q in others:
-            on = m.new_bool_var(f"hangs[{i},{p},{q}]")
-            m.add_implication(on, here[p])
-            m.add_implication(on, here[q])
-            m.add(depth[p] == depth[q] + 1).only_enforce_if(on)
-            hangs.append(on)
-        m.add_exactly_one([*hangs, roots[p], ~here[p]]).with_name(f"layer {i} is connected at PE {p}")
-        m.add(depth[p] == 0).only_enforce_if(roots[p])
-        m.add(depth[p] == 0).only_enforce_if(~here[p])
-        # The root is the first PE.
+    """Let all of a layer's PEs be reached from its first one, step by step inside the layer."""
+    here = m.at[i]
+    reached = [m.new_bool_var(f"root[{i},{p}]") for p in range(len(beside))]
+    m.add_exactly_one(reached).with_name(f"layer {i} has a first PE")
+    for p, root in enumerate(reached):
+        m.add_implication(root, here[p])
         for q in range(p):
-            m.add_implication(roots[p], ~here[q])
+            m.add_implication(root, ~here[q])
+    for step in range(1, m.floor.sizes[i]):
+        before, reached = reached, []
+        for p, others in enumerate(beside):
+            further = m.new_bool_var(f"reached[{i},{step},{p}]")
+            sources = [before[p], *(before[q] for q in others)]
+            m.add_implication(further, here[p])
+            m.add_bool_or([*sources, ~further])
+            for source in sources:
+                m.add_bool_or(~source, ~here[p], further)
+            reached.append(further)
+    for p, one in enumerate(reached):
+        m.add_implication(here[p], one).with_name(f"layer {i} is connected at PE {p}")
 
 
 def _count_hops(m: Any, beside: list[list[int]]) -> None:

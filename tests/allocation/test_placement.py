@@ -1,4 +1,4 @@
-"""Placement on the array: rules, bounds, runs along paths and annealing, Gecode against enumeration."""
+"""Placement on the array: rules, bounds, runs along paths and annealing, solvers against enumeration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import examples, processor_time
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tilewright import drivers
@@ -226,55 +226,88 @@ def room(monkeypatch: pytest.MonkeyPatch) -> None:
         plan=bridge.read,
         scale=lambda _floor: (0, 1),
     )
-    floors = SimpleNamespace(name="allocation", objective=distance, violation=violation, minizinc=minizinc)
+    floors = SimpleNamespace(
+        name="allocation", objective=distance, violation=violation, minizinc=minizinc, plan_type=tuple
+    )
     monkeypatch.setitem(core_room._BY_TYPE, Floor, floors)
 
 
-def solve(floor: Floor, *, seconds: float = 600, extras: bool = True, **search: Any) -> Outcome:
-    if not drivers.available("gecode"):
-        assert not os.environ.get("CI"), "gecode must be installed in CI"
-        pytest.skip("gecode is not installed")
+def formulation(solver: str) -> Any:
+    """Return the solver's formulation, as one that takes floors."""
+    if solver == "gecode":
+        return catalogue.formulation("allocation", "regions")
+    floorplan: Any = catalogue.formulation("allocation", "floorplan")
+    return SimpleNamespace(
+        __name__="floorplan", build=floorplan.formulate, start=floorplan.hint, read=floorplan.regions
+    )
+
+
+def solve(floor: Floor, solver: str, *, seconds: float = 600, extras: bool = True, **search: Any) -> Outcome:
+    if not drivers.available(solver):
+        assert not os.environ.get("CI"), f"{solver} must be installed in CI"
+        pytest.skip(f"{solver} is not installed")
     given = RunContext(**search)
     given.deadline = time.monotonic() + seconds
-    formulation = catalogue.formulation("allocation", "regions")
-    found: Outcome = drivers.load("gecode").solve(floor, formulation, given, extras=extras)
+    found: Outcome = drivers.load(solver).solve(floor, formulation(solver), given, extras=extras)
     return found
+
+
+WITH_EACH_SOLVER = pytest.mark.parametrize("solver", ["gecode", "cpsat"])
+
+
+@cache
+def fewest_of_all(name: str) -> int:
+    return min(distance(TINY[name], placed) for placed in placements(TINY[name]))
 
 
 @pytest.mark.parametrize("extras", [True, False], ids=["extras", "plain"])
 @pytest.mark.parametrize("name", TINY)
+@WITH_EACH_SOLVER
 @pytest.mark.usefixtures("room")
-def test_gecode_agrees_with_enumeration(name: str, extras: bool) -> None:
+def test_solvers_agree_with_enumeration(solver: str, name: str, extras: bool) -> None:
     floor = TINY[name]
-    outcome = solve(floor, extras=extras)
+    outcome = solve(floor, solver, extras=extras)
     assert outcome.status == "optimal"
     assert violation(floor, outcome.plan) is None
-    assert (
-        outcome.bound == distance(floor, outcome.plan) == min(distance(floor, p) for p in placements(floor))
-    )
+    assert outcome.bound == distance(floor, outcome.plan) == fewest_of_all(name)
 
 
+@given(floors(most=3, layers=4))
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.usefixtures("room")
-def test_the_papers_array_is_proven() -> None:
+def test_cpsat_agrees_with_enumeration_at_random(floor: Floor) -> None:
+    least = min((distance(floor, placed) for placed in placements(floor)), default=None)
+    for extras in (True, False):
+        outcome = solve(floor, "cpsat", extras=extras)
+        assert (outcome.status, outcome.bound) == (
+            ("optimal", least) if least is not None else ("infeasible", None)
+        )
+
+
+@WITH_EACH_SOLVER
+@pytest.mark.usefixtures("room")
+def test_the_papers_array_is_proven(solver: str) -> None:
     with processor_time(10):
-        outcome = solve(PAPER)
+        outcome = solve(PAPER, solver)
     assert (outcome.status, outcome.bound) == ("optimal", 19)
 
 
+@WITH_EACH_SOLVER
 @pytest.mark.usefixtures("room")
-def test_what_fits_nowhere_is_infeasible() -> None:
+def test_what_fits_nowhere_is_infeasible(solver: str) -> None:
     floor = chain(3, 3, *[1] * 9)._replace(border=tuple(range(9)))  # and one of them in the middle
     assert "border" in str(violation(floor, snake(floor)))
-    outcome = solve(floor)
+    outcome = solve(floor, solver)
     assert (outcome.status, outcome.plan) == ("infeasible", None)
 
 
 @pytest.mark.parametrize("extras", [True, False], ids=["extras", "plain"])
+@WITH_EACH_SOLVER
 @pytest.mark.usefixtures("room")
-def test_start_arrives(extras: bool) -> None:
+def test_start_arrives(solver: str, extras: bool) -> None:
     for floor in (TINY["hub"], TINY["wide"], TINY["branches"]):
         start, found = snake(floor), list[Regions]()
-        outcome = solve(floor, extras=extras, start=start, on_plan=found.append)
+        outcome = solve(floor, solver, extras=extras, start=start, on_plan=found.append)
         assert outcome.warm_start is not None
         assert distance(floor, found[0]) == distance(floor, start)
         assert outcome.status == "optimal"
@@ -301,7 +334,7 @@ def test_an_array_of_eight_by_eight_is_improved() -> None:
     floor = chain(8, 8, 6, 12, 9, 15, 5, 8)
     run = snake(floor)
     for seconds in (2, 8, 80):  # the later ones on a busy machine
-        outcome = solve(floor, seconds=seconds, start=run)
+        outcome = solve(floor, "gecode", seconds=seconds, start=run)
         if outcome.plan is not None and distance(floor, outcome.plan) < distance(floor, run):
             break
     assert violation(floor, outcome.plan) is None

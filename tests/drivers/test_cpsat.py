@@ -19,10 +19,12 @@ from formulations import need
 from tests import command
 
 from tilewright import drivers
+from tilewright.allocation import portfolio
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.core.packages import installed
 from tilewright.grouping import Plan, Problem, objective
+from tilewright.run.instance import read
 from tilewright.run.second_route import routes
 from tilewright.spec.errors import Disagreement, InputError, SolverMissingError, TilewrightError
 
@@ -231,3 +233,11 @@ def test_nothing_else_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(SolverMissingError, match=r"pip install 'tilewright\[cpsat\]'"):
             load()
     assert not [method for method in routes(problem(4, 2)) if method.endswith("@cpsat")]
+
+
+def test_auto_takes_it_where_it_is_the_quickest_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    placed = read("mnist-tcpa-placed").problem
+    proving = {True: "floorplan@cpsat", False: "regions@gecode"}
+    assert portfolio(placed).proving == proving[installed("ortools")]
+    monkeypatch.setitem(sys.modules, "ortools", None)
+    assert portfolio(placed).proving == "regions@gecode"

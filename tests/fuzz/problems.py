@@ -30,7 +30,7 @@ Json = dict[str, Any]
 SECONDS = 20.0
 """Time limit of a method: none needs it for problems that can be enumerated."""
 
-SLOW = {"gecode": 0.08, "highs": 0.35, "search": 0.04}
+SLOW = {"gecode": 0.08, "highs": 0.35, "cpsat": 0.35, "search": 0.04}
 """How often methods are taken that call a solver, or that search until time is up; the others always."""
 
 SEARCH_SECONDS = 1.5

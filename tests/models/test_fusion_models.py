@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 from collections.abc import Callable
@@ -103,6 +104,34 @@ def test_partition_agrees_with_enumeration(case: Made) -> None:
     expected = least(*case)
     for extras in (True, False):
         solve_partition(case, extras, expected)
+
+
+# CP-SAT ----------------------------------------------------------------------------------------------------
+
+
+def solve_exact_cover(case: Made, extras: bool, expected: int) -> None:
+    need("cpsat")
+    cp_model = importlib.import_module("ortools.sat.python.cp_model")
+    choice = covered(case)
+    model: Any = catalogue.formulation("fusion", "exact_cover").formulate(choice, extras)  # type: ignore[union-attr]
+    solver = cp_model.CpSolver()
+    assert solver.solve(model) == cp_model.OPTIMAL
+    chosen = [c for c, one in enumerate(model.chosen) if solver.value(one)]
+    assert solver.objective_value == solver.best_objective_bound
+    check(case, choice, chosen, round(solver.objective_value), expected)
+
+
+@with_and_without_extras(MADE)
+def test_exact_cover_proves_the_optimum(name: str, extras: bool) -> None:
+    solve_exact_cover(MADE[name][0], extras, MADE[name][1])
+
+
+@settings(max_examples=examples(60))
+@given(choices())
+def test_exact_cover_agrees_with_enumeration(case: Made) -> None:
+    expected = least(*case)
+    for extras in (True, False):
+        solve_exact_cover(case, extras, expected)
 
 
 # MiniZinc --------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from tilewright.allocation.schedule import Schedule, schedule
 from tilewright.core import front
 from tilewright.core.bounds import Bound
 from tilewright.core.context import CONSTRUCT
+from tilewright.core.packages import ORTOOLS, installed
 from tilewright.core.portfolio import Portfolio
 from tilewright.simulator import Report, Violation, execute
 from tilewright.simulator.program import Values
@@ -373,6 +374,7 @@ def most_values(problem: Problem) -> int:
 def portfolio(problem: Problem) -> Portfolio:
     """Return what ``auto`` runs: heuristics and the exact search; to place layers, `wander` and a model."""
     if problem.minimise == "distance":
+        model = "floorplan@cpsat" if installed(ORTOOLS) else "regions@gecode"
         small = problem.machine.pes <= MOST_PES_OF_THE_MODEL
-        return Portfolio("wander", "regions@gecode" if small else None)
+        return Portfolio("wander", model if small else None)
     return Portfolio(CONSTRUCT, "parametric")
