@@ -20,7 +20,11 @@ class Compiled:
             (folder / path).write_bytes(content)
         sources = sorted(str(path) for path in (folder / "src").glob("*.c"))
         self._run("gcc", *STRICT, *flags, "-o", "program", *sources)
-        self.lines = [line.split("\t") for line in self._run("./program").splitlines()]
+        self.lines = self.run()
+
+    def run(self) -> list[list[str]]:
+        """Return what the program prints, line by line in columns."""
+        return [line.split("\t") for line in self._run("./program").splitlines()]
 
     def _run(self, *words: str) -> str:
         done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, timeout=300)

@@ -133,7 +133,7 @@ def assert_any_is_right(random: Random) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(execution, "violation", lambda problem, plan: None)
         assert_right(
-            Built(Path(folder), files, "-O1", *CHECKED, "-DON_CHIP(buffer)="), made, plan, Numbers(made, seed)
+            Built(Path(folder), files, *CHECKED, "-DON_CHIP(buffer)="), made, plan, Numbers(made, seed)
         )
 
 
@@ -165,7 +165,7 @@ def test_fire_modules(tmp_path: Path, size: int) -> None:
     problem = fire(element_bytes=size, arrays=size)
     plan = catalogue.heuristic("fusion", "greedy").plan(problem)
     assert any(len(group.nodes) > 2 for group in plan.groups)
-    built = Built(tmp_path, codegen.project("fire", "", problem, plan, None, 5), "-O2")
+    built = Built(tmp_path, codegen.project("fire", "", problem, plan, None, 5), "-O1")
     numbers = Numbers(problem, 5)
     assert_right(built, problem, plan, numbers)
     for name, form in numbers.forms.items():
@@ -180,7 +180,7 @@ def test_fire_modules(tmp_path: Path, size: int) -> None:
     rows.insert(0, rows.pop(end - 1))
     source.write_text(before + last + "\n".join(rows))
     expected = np.concatenate([numbers.maps[name].ravel() for name in numbers.outputs])
-    assert (Built(tmp_path, {}, "-O2").outputs(size) != expected).any()
+    assert (Built(tmp_path, {}).outputs(size) != expected).any()
 
 
 def test_what_has_no_stream_is_refused() -> None:

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,47 +34,35 @@ LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]*))?\)")
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
-def environment_with_examples(text: str, folder: Path) -> dict[str, str] | None:
-    """Put the example files of a page where their first lines say; return the environment that finds them.
-
-    They go into a folder that ``TILEWRIGHT_PATH`` names. A page without examples needs no environment, and so
-    no process of its own.
-    """
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "bindings")}
-    examples = [(block, target) for _, block in BLOCK.findall(text) if (target := TARGET.match(block))]
-    if not examples:
-        return None
-    environment["TILEWRIGHT_PATH"] = str(folder)
-    for block, target in examples:
-        path = folder / target[1]
-        assert not (ROOT / target[1]).exists(), f"{target[1]} exists already"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(block)
-    return environment
+@pytest.fixture
+def examples(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Put the example files of a page where their first lines say, for commands to find."""
+    folder = tmp_path / "examples"
+    for _, block in BLOCK.findall(page.read_text(encoding="utf-8")):
+        if target := TARGET.match(block):
+            path = folder / target[1]
+            assert not (ROOT / target[1]).exists(), f"{target[1]} exists already"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block)
+            monkeypatch.setenv("TILEWRIGHT_PATH", str(folder))
+    yield
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", "")).startswith(str(folder)):
+            del sys.modules[name]  # other tests have other files of that name
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("examples")
 @each_page
 def test_commands_run(page: Path, tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    environment = environment_with_examples(text, tmp_path / "examples")
     work = tmp_path / "work"
     work.mkdir()
     for file in (ROOT / "docs" / "files").glob("*.onnx"):  # which pages offer
         shutil.copy(file, work)
     for line in COMMAND.findall(text):
-        program, *arguments = shlex.split(line, comments=True)
-        if environment is None:
-            done = command.run(work, *arguments)
-        else:
-            done = subprocess.run(
-                [sys.executable, "-m", program, *arguments],
-                cwd=work,
-                capture_output=True,
-                text=True,
-                timeout=600,
-                env=environment,
-            )
+        _program, *arguments = shlex.split(line, comments=True)
+        done = command.run(work, *arguments)
         assert done.returncode == 0, f"{page.name}: {line}\n{done.stdout}{done.stderr}"
         assert " WRONG " not in done.stdout
         assert "Traceback" not in done.stderr

@@ -222,7 +222,7 @@ def children() -> list[str]:
     return found
 
 
-LIMITS = (4, 20, 100)
+LIMITS = (3, 20, 100)
 """Seconds until a deadline: the next where a busy machine gets nowhere in the first."""
 
 

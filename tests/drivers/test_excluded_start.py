@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from conftest import in_turn
 from formulations import need
 from tests import command
 
@@ -71,14 +72,19 @@ def check_told(done: subprocess.CompletedProcess[str], where: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "told", "threads"),
     [
-        (':: "the first patch comes last"', 'constraint "the first patch comes last"'),
-        ("", 'constraint "late.mzn, line 2"'),
-        (':: "in two lines"\n ', 'constraint "in two lines"'),
+        (name, told, threads)
+        for turn, (name, told) in enumerate(
+            (
+                (':: "the first patch comes last"', 'constraint "the first patch comes last"'),
+                ("", 'constraint "late.mzn, line 2"'),
+                (':: "in two lines"\n ', 'constraint "in two lines"'),
+            )
+        )
+        for threads in in_turn("12", turn)
     ],
 )
-@pytest.mark.parametrize("threads", ["1", "2"])
 def test_gecode_names_the_constraint_that_excludes_a_valid_start(
     name: str, told: str, threads: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Run
+from conftest import THOROUGH, Run, thorough
 
 import tilewright as tw
 from tilewright.core import jit, kernel_cache
@@ -95,10 +95,10 @@ def test_compiling_takes_nothing_of_the_time_limit(mine: Path) -> None:
     assert result.plan is not None and result.seconds < 7
 
 
-def test_the_command_says_what_it_waits_for(mine: Path, tmp_path: Path) -> None:
-    out, err = start(tmp_path, "solve", EXAMPLE, "--with", "with_a_kernel", "--json").communicate(timeout=300)
-    assert json.loads(out)["plan"] is not None
-    assert "compiling grouping with_a_kernel" in err
+def test_the_command_says_what_it_waits_for(mine: Path, tilewright: Run) -> None:
+    done = tilewright("solve", EXAMPLE, "--with", "with_a_kernel", "--json")
+    assert json.loads(done.stdout)["plan"] is not None
+    assert "compiling grouping with_a_kernel" in done.stderr
 
 
 def test_nobody_loses_time_to_it_in_a_comparison(mine: Path) -> None:
@@ -131,7 +131,7 @@ def test_doctor_compiles(mine: Path, tilewright: Run, monkeypatch: pytest.Monkey
 
 def test_processes_that_need_the_same_wait_for_one(mine: Path, tmp_path: Path) -> None:
     mine.write_text(HEURISTIC.replace("{before}", "time.sleep(2)"))
-    running = [start(tmp_path, "solve", EXAMPLE, "--with", "with_a_kernel") for _ in range(3)]
+    running = [start(tmp_path, "solve", EXAMPLE, "--with", "with_a_kernel") for _ in range(2)]
     for process in running:
         out, err = process.communicate(timeout=300)
         assert process.returncode == 0, err + out
@@ -139,7 +139,12 @@ def test_processes_that_need_the_same_wait_for_one(mine: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("command", "end"), [("solve", signal.SIGINT), ("compare", signal.SIGINT), ("solve", signal.SIGKILL)]
+    ("command", "end"),
+    [
+        ("solve", signal.SIGINT),
+        pytest.param("compare", signal.SIGINT, marks=thorough),
+        ("solve", signal.SIGKILL),
+    ],
 )
 def test_who_ends_a_command_ends_what_it_compiles(
     mine: Path, tmp_path: Path, command: str, end: signal.Signals
@@ -178,7 +183,8 @@ def test_a_file_that_is_broken_is_compiled_again(mine: Path, tmp_path: Path) -> 
 def test_a_full_disk_costs_time_alone(mine: Path, tmp_path: Path) -> None:
     """No file can grow beyond a kilobyte: the index of a kernel may, the kernel may not."""
     command = [sys.executable, "-m", "tilewright", "solve", EXAMPLE, "--with", "with_a_kernel"]
-    for _ in range(2):
+    often = 2 if THOROUGH else 1
+    for _ in range(often):
         done = subprocess.run(
             ["sh", "-c", 'ulimit -f 2; exec "$@"', "sh", *command],
             cwd=tmp_path,
@@ -187,7 +193,7 @@ def test_a_full_disk_costs_time_alone(mine: Path, tmp_path: Path) -> None:
         )
         assert done.returncode == 0 and "feasible" in done.stdout, done.stderr + done.stdout
         assert "failed, and is done within the time limit" in done.stderr and "OSError" in done.stderr
-    assert times(tmp_path) == 2
+    assert times(tmp_path) == often
 
 
 def test_what_can_only_be_read_is_used(mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,7 +284,7 @@ compiled = {name: list(found) for name, found in signatures().items()}
 for name, found in compiled.items():
     print(name, len(found))
 for name in instances:
-    context = RunContext(deadline=time.monotonic() + 2)
+    context = RunContext(deadline=time.monotonic() + {seconds})
     run = method or {"fusion": "downsets", "tiling": "exhaustive"}[room]
     run_method(run, read(name).problem, context, Listener(print, print))
 for name, found in signatures().items():
@@ -303,7 +309,14 @@ def test_nothing_is_left_to_compile(unit: kernel_cache.Unit) -> None:
     """All kernels that a method imports are called by its `compile_kernels`, as they are when it runs."""
     solved = SOLVED.get(str(unit), SOLVED[unit.room])
     done = subprocess.run(
-        [sys.executable, "-c", EVERY_KERNEL, unit.room, unit.method, *solved],
+        [
+            sys.executable,
+            "-c",
+            EVERY_KERNEL.replace("{seconds}", "2" if THOROUGH else "0.5"),
+            unit.room,
+            unit.method,
+            *solved,
+        ],
         capture_output=True,
         text=True,
         env=os.environ,

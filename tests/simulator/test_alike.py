@@ -71,7 +71,7 @@ def test_what_is_wrong_in_any_tile_is_found(program: Program, lockstep: bool) ->
 @pytest.mark.parametrize(
     ("order", "reuse", "padding"),
     thinned(
-        product(["ncyxk", "kncxy", "yxcnk", "xkync", "cknyx", "ycxkn"], REUSES, ["loaded", "generated"]), 3
+        product(["ncyxk", "kncxy", "yxcnk", "xkync", "cknyx", "ycxkn"], REUSES, ["loaded", "generated"]), 5
     ),
 )
 def test_a_convolution_is_counted(order: str, reuse: str, padding: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import hierarchies
 import numpy as np
 import pytest
-from conftest import examples
+from conftest import THOROUGH, examples
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -161,7 +161,7 @@ def relaxed(layer: Layer, machine: HierarchyMachine, goal: str, name: str, limit
 def test_the_best_chains_are_found() -> None:
     """All blocks but the outermost divide the one outside; among all sizes, each of them is one."""
     compared = better = 0
-    for seed in range(24):
+    for seed in range(24 if THOROUGH else 8):
         rng = Random(seed)
         machine, layer = hierarchies.machine(rng), hierarchies.layer(rng, rng.choice([8, 16, 24]))
         name = machine.levels[0].name
@@ -182,7 +182,7 @@ def test_the_best_chains_are_found() -> None:
             assert min(search.total(stages[-1], row) for row in rows) <= least <= min(values)
             compared += 1
             better += min(values) == least
-    assert compared > 30
+    assert compared > (30 if THOROUGH else 10)
     assert better > 0.9 * compared
 
 
