@@ -64,7 +64,7 @@ def better(before: Line | None, now: Line) -> Line:
 
 def main() -> None:
     """Read results, and write the files of their rooms."""
-    instances = {instance.sha256: instance for instance in benchmark(["all"]).instances}
+    instances = {instance.sha256: instance for one in benchmark(["all"]) for instance in one.instances}
     rooms: dict[str, list[tuple[Instance, Result, str]]] = {}
     for file in map(Path, sys.argv[1:]):
         date = datetime.date.fromtimestamp(file.stat().st_mtime).isoformat()

@@ -29,6 +29,7 @@ from tilewright.spec.network import Network
 from tilewright.tiling import Plan, Problem, simulate, violation
 from tilewright.tiling.dsp.plan import ORDERED, REUSES, DspPlan
 from tilewright.tiling.operations.plan import OperationPlan
+from tilewright.tiling.widths import Widths
 
 needs_compiler = pytest.mark.skipif(
     not (shutil.which("gcc") and shutil.which("make")), reason="no C compiler, or no make"
@@ -256,6 +257,21 @@ def test_known_networks(tmp_path: Path, layers: Any, bits: tuple[int, ...] | Non
     assert_as_planned(built, problem, result)
 
 
+def test_narrow_outputs_are_the_wide_ones_rounded() -> None:
+    """Nothing else changes of a network whose layers read what comes in their own format."""
+    wide = Values.random(Network(layers=BLOCK[:5]), Widths(output=32))  # type: ignore[arg-type]
+    assert wide.network.formats["project"].bits > 30
+    narrow = wide.stored(8, 8)
+    names = ("expand", "relu1", "depthwise", "relu2")
+    assert all(narrow.network.formats[name] == wide.network.formats[name] for name in names)
+    form = narrow.network.formats["project"]
+    exact = wide.network.formats["project"].value(wide.outputs)
+    error = np.abs(form.value(narrow.outputs) - exact)
+    assert form.bits == 8 and np.abs(narrow.outputs).max() >= 64
+    assert 0 < error.max() <= 2.0**-form.fraction
+    assert wide.stored(8, 40).network.formats == wide.network.formats
+
+
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with plans of tiles and of bit widths, which measure few images."""
@@ -304,8 +320,8 @@ def test_digits_are_classified_with_the_printed_accuracy(digits: Path) -> None:
 
 @needs_compiler
 def test_digits_are_classified_with_other_bits(digits: Path) -> None:
-    """Sums are stored in 17 bits, of which outputs have 8; the accumulator has 16."""
-    bits = {"input": 10, "weights": 12, "output": 8, "partial": 17}
+    """The network's output has 8 bits, of the accumulator's 16."""
+    bits = {"input": 8, "weights": 16, "output": 8, "partial": 32}
     changes = [word for name in bits for word in ("--set", f"machine.bits.{name}={bits[name]}")]
     changes += ["--set", "machine.memory_bytes=4096"]
     done = command.run(digits, "solve", "lenet5-128-idsp", *changes, "--with", "greedy", "-o", "narrow.json")
@@ -346,6 +362,19 @@ def test_what_has_no_project_is_refused(tmp_path: Path, digits: Path) -> None:
     )
     with pytest.raises(InputError, match=r"machine\.element_bytes = 1: .* of 1\d bits do not fit"):
         codegen.project("net", "", wide, any_plan(Random(1), wide), values)
+    layer, bits = BLOCK[:1], {"input": 16, "weights": 16, "output": 16, "partial": 16}
+    for operand, less, said in (
+        ("input", 2, r"machine\.bits\.input = 2: layer expand: inputs of \d bits do not fit"),
+        ("weights", 2, r"machine\.bits\.weights = 2: layer expand: weights of \d bits do not fit"),
+        ("partial", 16, r"machine\.bits\.partial = 16: layer expand: sums of parts of its input maps of 32"),
+        ("partial", 65, r"machine\.bits\.partial = 65: C has integers of at most 64 bits"),
+    ):
+        few = problem_of(layer, bits=bits | {operand: less})
+        given = Values.random(Network(layers=layer), Widths(input=8, weights=8, output=16))  # type: ignore[arg-type]
+        parts = Plan((DspPlan((1, 1, 2, 2, 2, 1), "nckyx", "tile"),))
+        assert violation(few, parts) is None
+        with pytest.raises(InputError, match=said):
+            codegen.project("net", "", few, parts, given)
     other = Values(values.network, values.images, None, "a test")
     with pytest.raises(InputError, match="is another network than that of the numbers"):
         codegen.project("net", "", problem, plan, other)

@@ -102,7 +102,7 @@ def test_ctrl_c_returns_the_best_plan(tmp_path: Path) -> None:
     need("cpsat")
     (tmp_path / "layer.toml").write_text(
         'room = "grouping"\n[layer]\ninput = [1, 9, 9]\nkernels = 1\nkernel = [3, 3]\n'
-        '[machine]\ngroup_size = 3\n[limits]\nsteps = "kmin"\n'
+        '[machine]\ngroup_size = 3\n[limits]\nsteps = "kmin"\nreloads = 0\n'
     )
     command.run(tmp_path, "solve", "layer.toml", "--with", "zigzag", "-o", "start.json")
     arguments = ["--with", "gaps@cpsat", "--warm-start", "start.json", "--json", "--time-limit", "300"]

@@ -15,6 +15,7 @@ from tests import command
 from tilewright import importing
 from tilewright.run.instance import read
 from tilewright.simulator.float_network import convolve, run
+from tilewright.simulator.onnx_executor import version
 from tilewright.spec.errors import InputError
 
 
@@ -89,6 +90,11 @@ def test_an_imported_network_is_solved_and_measured(tmp_path: Path) -> None:
         "small-bitwidth.npz",
         "digits.npz",
     }
+    runtime = version()
+    assert instance.source == f"ranges of 8 samples{f', run by onnxruntime {runtime}' if runtime else ''}"
+    ours = command.run(tmp_path, "import", path.name, "-o", "ours", *told, "--executor", "reference")
+    assert ours.returncode == 0, ours.stderr
+    assert read(tmp_path / "ours" / "small-bitwidth.toml").source == "ranges of 8 samples"
     solved = command.run(tmp_path, "solve", "out/small-bitwidth.toml", "-o", "r.json")
     assert solved.returncode == 0, solved.stderr
     assert "8 images" in solved.stdout and "none of" in solved.stdout
@@ -108,6 +114,7 @@ def test_what_is_not_right_is_refused(tmp_path: Path) -> None:
         ((), "--calibration: goes with --room bitwidth, which needs it"),
         (("--calibration", "nowhere.npz"), "nowhere.npz"),
         (("--calibration", "narrow.toml"), "must be an .npz file"),
+        (("--executor", "reference"), "--calibration: goes with --room bitwidth, which needs it"),
     ):
         done = command.run(tmp_path, *told, *more)
         assert done.returncode == 2

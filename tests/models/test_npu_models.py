@@ -270,7 +270,10 @@ def test_numbers_that_minizinc_cannot_count_are_refused():
 # The models themselves -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["plain", "nearly everything", "four TLEs", "bursts above all", "depthwise"])
+@pytest.mark.parametrize(
+    "name",
+    ["plain", "nearly everything", "four TLEs", "bursts above all", "depthwise", "weights of half a byte"],
+)
 def test_relaxation_is_whole(name):
     """The linear relaxation of the integer program has the optimum already, without its extras, too."""
     if not drivers.available("highs"):
@@ -281,7 +284,9 @@ def test_relaxation_is_whole(name):
     assert model.offset + model.unit * pyo.value(model.cost) == pytest.approx(enumerated(name), rel=1e-9)
 
 
-@pytest.mark.parametrize("name", ["plain", "groups and images", "depthwise", "elements of two bytes"])
+@pytest.mark.parametrize(
+    "name", ["plain", "groups and images", "depthwise", "elements of two bytes", "weights of half a byte"]
+)
 def test_slices_cost_what_their_plans_cost(name):
     case = TINY[name]
     offset, unit = bridge.scale(case)

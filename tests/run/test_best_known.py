@@ -19,7 +19,7 @@ def test_plans_cost_what_is_said(room: str) -> None:
     known = best_known([room])
     path = catalogue.folders("instances", room)[0] / FILE
     lines = {one["sha256"]: one for one in map(json.loads, path.read_text("utf-8").splitlines())}
-    instances = {instance.sha256: instance for instance in benchmark([room]).instances}
+    instances = {instance.sha256: instance for instance in benchmark([room])[0].instances}
     assert lines.keys() == known.keys() == instances.keys(), "update with tests/benchmarks/best_known.py"
     for sha256, instance in instances.items():
         line = lines[sha256]

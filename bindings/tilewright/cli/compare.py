@@ -144,15 +144,18 @@ def compare(
         raise click.UsageError("Missing argument 'INSTANCES...', or --benchmark.")
     problems = [opened(name, changes) for name in instances]
     named = None if methods is None else [name.strip() for name in methods.split(",")]
+    asked: list[tuple[list[Instance], list[str] | None]] = [(problems, named)] if problems else []
     read: list[Path] = []
     if sets is not None:
         from tilewright.importing.benchmarks import benchmark  # for start-up time
 
-        chosen = benchmark([name.strip() for name in sets.split(",")])
-        problems += chosen.instances
-        named = [*chosen.methods] if named is None else named
-        read += chosen.files
-    runs = comparing.plan_runs(problems, named, lambda name, error: note(f"{name}: {error}"))
+        for chosen in benchmark([name.strip() for name in sets.split(",")]):
+            asked.append(([*chosen.instances], named or [*chosen.methods] or None))
+            read.append(chosen.file)
+    runs = []
+    for some, having in asked:
+        runs += comparing.plan_runs(some, having, lambda name, error: note(f"{name}: {error}"))
+    problems = [problem for some, _ in asked for problem in some]
     check_outputs(outputs, plot, inputs=[*read, *(path for p in problems for path in p.files)])
     _check_parquet(outputs)
     executor = executor_of(scheduler, 1) if scheduler is not None else None

@@ -27,13 +27,13 @@ class Benchmark:
 
     Attributes
     ----------
-    files
-        Those that it has been read from, but for the instances' own.
+    file
+        What it has been read from.
     """
 
     instances: tuple[Instance, ...]
     methods: tuple[str, ...]
-    files: tuple[Path, ...]
+    file: Path
 
 
 def names() -> list[str]:
@@ -41,8 +41,8 @@ def names() -> list[str]:
     return [path.stem for path in catalogue.instances(FOLDER)]
 
 
-def benchmark(chosen: Sequence[str]) -> Benchmark:
-    """Read sets by name, ``all`` of them, or from files; return them as one.
+def benchmark(chosen: Sequence[str]) -> list[Benchmark]:
+    """Read sets by name, ``all`` of them, or from files.
 
     Raises
     ------
@@ -50,12 +50,7 @@ def benchmark(chosen: Sequence[str]) -> Benchmark:
         For a set that does not exist or is none.
     """
     paths = [path for name in chosen for path in _files(name)]
-    found = [_read(path) for path in dict.fromkeys(paths)]
-    return Benchmark(
-        tuple(instance for one in found for instance in one.instances),
-        tuple(dict.fromkeys(method for one in found for method in one.methods)),
-        tuple(file for one in found for file in one.files),
-    )
+    return [_read(path) for path in dict.fromkeys(paths)]
 
 
 def _files(name: str) -> list[Path]:
@@ -77,7 +72,7 @@ def _read(path: Path) -> Benchmark:
     if not _is_list(methods, str) or not _is_list(listed, str | dict) or not listed:
         limit = "must be lists of names of methods, and of names or tables of instances"
         raise InputError("benchmark", path.name, limit, str(path))
-    return Benchmark(tuple(_instance(one, path) for one in listed), tuple(methods), (path,))
+    return Benchmark(tuple(_instance(one, path) for one in listed), tuple(methods), path)
 
 
 def _is_list(value: Any, kind: Any) -> bool:

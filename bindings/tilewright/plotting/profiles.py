@@ -177,7 +177,7 @@ def _times(axes: Axes, low: float, high: float) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
     if high < 3:
-        axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}"))
         return
     axes.set_xscale("log")
