@@ -232,7 +232,7 @@ def _amount(value: int | None, unit: str, problem: Any) -> tuple[str, str]:
     if value is None:
         return "-", ""
     exact = f"{value:,} {unit}"
-    clock = getattr(problem.machine, "clock_mhz", None)
+    clock = getattr(getattr(problem, "machine", None), "clock_mhz", None)
     if unit == "cycles" and clock:
         return exact, _prefixed(value / (clock * MILLION), "s")
     parts, base = SCALED.get(unit, (1, unit))

@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from tilewright.addresses import buffer_file
 from tilewright.core import catalogue
 from tilewright.core.files import exists, read_text
 from tilewright.run.machines import with_own_machine
@@ -78,6 +79,8 @@ def located(path: Path, others: Iterable[Path] = ()) -> Path:
 
 def tables(path: Path) -> tuple[dict[str, Any], list[Path]]:
     """Read a file with those that it names; return its tables, and the files."""
+    if path.suffix.lower() == ".csv":
+        return buffer_file.table_of(_read_text(path), path), [path]
     table = load(path)
     return table, [path, *([] if is_network(table) else _include(table, path))]
 
@@ -112,14 +115,19 @@ def is_network(table: dict[str, Any]) -> bool:
     return "room" not in table and bool({"layers", "network"} & table.keys())
 
 
-def load(path: Path) -> dict[str, Any]:
-    """Read a TOML file, guarded against what is no instance at all."""
+def _read_text(path: Path) -> str:
+    """Read a file, guarded against what is no instance at all."""
     if not exists(path):
         known = "`tilewright list instances` names those that come with it"
         raise InputError("instance", str(path), f"no such file; {known}", _short(path))
     if not path.is_file():
         raise InputError("instance", str(path), "is not a file", str(path))
-    text = read_text(path, MAX_BYTES)
+    return read_text(path, MAX_BYTES)
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Read a TOML file, guarded against what is no instance at all."""
+    text = _read_text(path)
     if LONG_KEY.search(text):
         # The parser of the standard library takes quadratic time for them.
         raise InputError("file", path.name, "has a dotted key of more than 32 parts", str(path))

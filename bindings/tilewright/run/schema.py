@@ -558,7 +558,19 @@ class Bits(InCycles):
 
 Tilings = DspNetwork | DspLayer | NpuNetwork | NpuLayer | HierarchyNetwork | HierarchyLayer
 
-Measures = Grouping | Tilings | Pipeline | Fusion | Bits
+
+class Addressed(InCycles):
+    """Of buffers in one memory."""
+
+    memory_addresses: Count
+    """The height: addresses from 0 to the highest that is used."""
+    live_addresses: Count
+    """Most addresses of all buffers that live at one time."""
+    buffers: Count
+    """How many there are."""
+
+
+Measures = Grouping | Tilings | Pipeline | Fusion | Bits | Addressed
 
 
 # Reports --------------------------------------------------------------------------------------------

@@ -1,0 +1,68 @@
+"""Addresses: where buffers with known lifetimes lie in one on-chip memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilewright.addresses.evaluation import (
+    best_bound,
+    measured_objective,
+    most_values,
+    numeric_elements,
+    objective,
+    portfolio,
+    simulation_seconds,
+    violation,
+)
+from tilewright.addresses.exact.packing import Packing, least_height, pack
+from tilewright.addresses.execution import simulate
+from tilewright.addresses.plan import Plan
+from tilewright.addresses.problem import Buffer, Memory, Problem
+from tilewright.addresses.summary import decisions, rows
+from tilewright.core.room import Room, register
+
+__all__ = [
+    "ROOM",
+    "Buffer",
+    "Memory",
+    "Packing",
+    "Plan",
+    "Problem",
+    "best_bound",
+    "least_height",
+    "measured_objective",
+    "numeric_elements",
+    "objective",
+    "pack",
+    "portfolio",
+    "simulate",
+    "simulation_seconds",
+    "violation",
+]
+
+
+class Addresses(Room[Problem, Plan]):
+    """The room as the rest of tilewright knows it."""
+
+    name = "addresses"
+    decides = "Addresses: where buffers with known lifetimes lie in one on-chip memory."
+    problem_type = Problem
+    plan_type = Plan
+
+    best_bound = staticmethod(best_bound)
+    violation = staticmethod(violation)
+    objective = staticmethod(objective)
+    measured_objective = staticmethod(measured_objective)
+    simulate = staticmethod(simulate)
+    simulation_seconds = staticmethod(simulation_seconds)
+    numeric_elements = staticmethod(numeric_elements)
+    most_values = staticmethod(most_values)
+    portfolio = staticmethod(portfolio)
+    rows = staticmethod(rows)
+    decisions = staticmethod(decisions)
+
+    def compile_kernels(self, bundled: Callable[[str], Problem]) -> None:
+        pack([0, 1], [2, 3], [1, 2], 3)
+
+
+ROOM = register(Addresses())

@@ -1,0 +1,1 @@
+"""The room's own search: `packing.pack` and `packing.least_height`."""

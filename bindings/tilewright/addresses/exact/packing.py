@@ -1,0 +1,307 @@
+"""The exact search: offsets within a capacity, or the least height of all; see `kernel` for how it goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tilewright.addresses.sections import Sections
+
+Numbers = NDArray[np.int64]
+
+ORDERS = (
+    "total length area",
+    "area total length",
+    "total area length",
+    "length area total",
+    "size length area",
+)
+"""What is preferred among places of the same offset: the most of these, one after the other.
+
+The first four are MiniMalloc's (Moffitt 2023); no single one is good everywhere.
+"""
+
+FIRST_WORK, MOST_WORK = 1_000_000, 16_000_000
+"""Work of a search before the next one has its turn, at first and at most: up to about 0.2 seconds."""
+
+RAISES_PER_BUFFER = 4
+"""Most offsets raised between two decisions, for each buffer: bounds can chase each other for long."""
+
+
+@dataclass(frozen=True)
+class Packing:
+    """What `pack` and `least_height` found.
+
+    Attributes
+    ----------
+    offsets : int64, shape (buffers,)
+        Where each buffer lies; None where no place for all was found.
+    proven
+        Of `pack`, whether it is certain that there are offsets, or that there are none; of `least_height`,
+        that none have a lower height.
+    bound
+        A height below which it is proven that there are no offsets.
+    """
+
+    offsets: Numbers | None
+    proven: bool
+    bound: int = 0
+
+
+def pack(
+    lower: ArrayLike,
+    upper: ArrayLike,
+    size: ArrayLike,
+    capacity: int,
+    *,
+    alignment: int = 1,
+    deadline: float = float("inf"),
+) -> Packing:
+    """Find offsets within a capacity, so that buffers that live at the same time do not overlap.
+
+    Parameters
+    ----------
+    lower, upper : int, shape (buffers,)
+        First time at which a buffer lives, and the first at which it does not any more.
+    size : int, shape (buffers,)
+        At least 1.
+    capacity
+        Offsets and sizes add up to no more than this.
+    alignment
+        Offsets are multiples of this.
+    deadline
+        ``time.monotonic()`` at which to give up.
+
+    Returns
+    -------
+    Packing
+        Offsets, or None and `proven` if there are none, or None and not `proven` if time was too short.
+    """
+    task = _Task(lower, upper, size, alignment)
+    searches = _Searches(task, capacity)
+    while searches.answer is None and time.monotonic() < deadline:
+        searches.advance()
+    if searches.answer is None:
+        return Packing(None, False, task.bound)
+    if not searches.answer:
+        return Packing(None, True, max(task.bound, task.next_height(capacity)))
+    return Packing(searches.offsets, True, task.bound)
+
+
+def least_height(
+    lower: ArrayLike,
+    upper: ArrayLike,
+    size: ArrayLike,
+    *,
+    alignment: int = 1,
+    capacity: int | None = None,
+    start: ArrayLike | None = None,
+    bound: int = 0,
+    deadline: float = float("inf"),
+    on_offsets: Callable[[Numbers], None] | None = None,
+    on_bound: Callable[[int], None] | None = None,
+) -> Packing:
+    """Find offsets of the least height: the largest sum of an offset and a size.
+
+    Parameters
+    ----------
+    lower, upper, size, alignment, deadline
+        As `pack` takes them.
+    capacity
+        Most height that is of interest; any if left out.
+    start : int, shape (buffers,), optional
+        Offsets that are known already.
+    bound
+        A height that is known to be the least or less.
+    on_offsets, on_bound
+        Called with all better offsets, and all better bounds, as soon as they are known.
+
+    Returns
+    -------
+    Packing
+        The best offsets, `start` among them; None where none were found, and `proven` if there are none
+        within the capacity.
+    """
+    task = _Task(lower, upper, size, alignment)
+    best = None if start is None else np.asarray(start, dtype=np.int64)
+    bound = max(bound, task.bound)
+    ceiling = task.anything if capacity is None else capacity
+    if best is not None:
+        ceiling = min(ceiling, task.height(best) - 1)
+    lowest, highest = _Searches(task, bound), _Searches(task, ceiling)
+    for turn in count():
+        if bound > ceiling or time.monotonic() >= deadline:
+            break
+        searches = lowest if turn % 2 == 0 else highest
+        searches.advance()
+        if searches.answer is None:
+            continue
+        if searches.answer:
+            assert searches.offsets is not None
+            best = searches.offsets
+            ceiling = task.height(best) - 1
+            if on_offsets is not None:
+                on_offsets(best)
+            highest = _Searches(task, ceiling)
+        else:
+            bound = max(bound, task.next_height(searches.capacity))
+            if on_bound is not None:
+                on_bound(bound)
+            lowest = _Searches(task, bound)
+    return Packing(best, bound > ceiling, min(bound, ceiling + 1) if best is not None else bound)
+
+
+def height_bound(lower: ArrayLike, upper: ArrayLike, size: ArrayLike, alignment: int = 1) -> int:
+    """Return the height that buffers which live at the same time need at least."""
+    return _Task(lower, upper, size, alignment).bound
+
+
+class _Task:
+    """Buffers in units: of what all offsets are multiples of in a plan that is pushed down."""
+
+    def __init__(self, lower: ArrayLike, upper: ArrayLike, size: ArrayLike, alignment: int) -> None:
+        self.lower, self.upper, self.size = (np.asarray(one, dtype=np.int64) for one in (lower, upper, size))
+        rounded = -(-self.size // alignment)
+        self.unit = alignment * int(np.gcd.reduce(rounded)) if len(rounded) else alignment
+        self.units = -(-self.size // self.unit)
+        self.sections = Sections.of(self.lower, self.upper)
+        self.totals = self.sections.totals(self.units)
+        # Of a section's buffers only the highest need not end at a multiple of the unit.
+        spare = self.unit * self.units - self.size
+        most_spare = self.sections.largest(spare)
+        self.bound = int((self.unit * self.totals - most_spare).max(initial=0))
+
+    @property
+    def anything(self) -> int:
+        """A height that is enough."""
+        return int(self.unit * self.units.sum())
+
+    def height(self, offsets: Numbers) -> int:
+        """Return the highest end."""
+        return int((offsets + self.size).max(initial=0))
+
+    def next_height(self, capacity: int) -> int:
+        """Return the least height above a capacity that offsets can have."""
+        return int(
+            (self.size + self.unit * ((capacity - self.size) // self.unit + 1)).min(initial=capacity + 1)
+        )
+
+
+class _Searches:
+    """Searches for offsets within a capacity that prefer different buffers, in turn.
+
+    Attributes
+    ----------
+    answer
+        Whether there are offsets; None as long as that is not known.
+    """
+
+    def __init__(self, task: _Task, capacity: int) -> None:
+        self.task, self.capacity = task, capacity
+        self.answer: bool | None = None
+        self.offsets: Numbers | None = None
+        self._turns = self._in_turn()
+
+    def advance(self) -> None:
+        """Let the next search go on for a while."""
+        self.answer, self.offsets = next(self._turns)
+
+    def _in_turn(self) -> Iterator[tuple[bool | None, Numbers | None]]:
+        from tilewright.addresses.exact import kernel  # start-up time
+
+        task = self.task
+        most_raises = RAISES_PER_BUFFER * len(task.size) + 1
+        searches: list[tuple[Any, int]] = []
+        for round_ in count():
+            if round_ == 0:
+                pairs = [(order, rule) for rule in RULES for order in ORDERS]
+            for place in range(len(pairs)):
+                if round_ == 0:
+                    order, rule = pairs[place]
+                    searches.append((_begun(task, self.capacity, order), rule))
+                search, rule = searches[place]
+                work = min(MOST_WORK, FIRST_WORK * 2 ** min(round_, 10))
+                status = kernel.advance(search, rule, work, most_raises)
+                while status == kernel.CRAMPED:
+                    search = search._replace(trail=np.hstack([search.trail, np.zeros_like(search.trail)]))
+                    searches[place] = search, rule
+                    status = kernel.advance(search, rule, work, most_raises)
+                if status == kernel.FEASIBLE:
+                    yield True, search.offset * task.unit
+                elif status == kernel.INFEASIBLE:
+                    yield False, None
+                yield None, None
+
+
+RULES = (1, 0)
+
+
+def _begun(task: _Task, capacity: int, order: str) -> Any:
+    """Return a search that has not begun yet."""
+    from tilewright.addresses.exact import kernel  # start-up time
+
+    sections, number = task.sections, len(task.size)
+    amounts = {
+        "total": sections.most_over(task.totals),
+        "length": task.upper - task.lower,
+        "area": (task.upper - task.lower) * task.units,
+        "size": task.units,
+    }
+    ranks = np.lexsort([-amounts[name] for name in reversed(order.split())])
+    priority = np.empty(number, dtype=np.int64)
+    priority[ranks] = np.arange(number)
+    most = (capacity - task.size) // task.unit
+
+    def zeros(*shape: int) -> Numbers:
+        return np.zeros(shape, dtype=np.int64)
+
+    parts = zeros(8, 3 * number + 4)
+    parts[kernel.END, 0], parts[kernel.CLOSE, 0], parts[kernel.NEXT, 0] = number, sections.number, -1
+    at = zeros(7)
+    at[kernel.PARTS] = 1
+    cut = zeros(sections.number)
+    for first, last in zip(sections.first, sections.last, strict=True):
+        cut[first : last - 1] += 1
+    return kernel.Search(
+        size=task.units,
+        most=most,
+        priority=priority,
+        first=sections.first,
+        last=sections.last,
+        roof=sections.largest(most + task.units),
+        neighbours=sections.neighbours[0],
+        begins=sections.neighbours[1],
+        members=sections.members[0].copy(),
+        opens=sections.members[1],
+        offset=np.full(number, -1, dtype=np.int64),
+        low=zeros(number),
+        top=zeros(number),
+        floor=zeros(sections.number),
+        total=task.totals.copy(),
+        cut=cut,
+        spare=zeros(sections.number),
+        end=zeros(sections.number),
+        ender=zeros(sections.number),
+        second=zeros(sections.number),
+        stale=zeros(sections.number),
+        queue=zeros(sections.number),
+        order=np.arange(number),
+        parts=parts,
+        chosen=zeros(number + 1),
+        within=zeros(number + 1),
+        trailed=zeros(number + 1),
+        parted=zeros(number + 1),
+        trail=zeros(3, 2 * most_entries(number, sections.number)),
+        at=at,
+    )
+
+
+def most_entries(buffers: int, sections: int) -> int:
+    """Return how long a trail is at first."""
+    return 16 * (buffers + sections) + 1024

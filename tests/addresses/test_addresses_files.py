@@ -1,0 +1,136 @@
+"""Files of buffers, plans, the simulator and heuristics of addresses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilewright.addresses import Plan, Problem, objective, simulate, violation
+from tilewright.core import catalogue
+from tilewright.core.room import room_of
+from tilewright.run.instance import parse, read
+from tilewright.run.solve import solve
+from tilewright.spec.errors import InputError
+
+EXAMPLE = "id,lower,upper,size\nb1,0,3,4\nb2,3,9,4\nb3,0,9,4\nb4,9,21,4\nb5,0,21,4\n"
+
+
+def example(capacity: int | None = 12, alignment: int = 1) -> Problem:
+    names = ("id", "lower", "upper", "size")
+    rows = [line.split(",") for line in EXAMPLE.splitlines()[1:]]
+    cells = [dict(zip(names, [row[0], *map(int, row[1:])], strict=True)) for row in rows]
+    memory = {"alignment": alignment} | ({} if capacity is None else {"capacity": capacity})
+    return Problem(buffers=cells, memory=memory)
+
+
+def test_a_file_of_buffers_is_an_instance(tmp_path: Path) -> None:
+    (path := tmp_path / "input.12.csv").write_text(EXAMPLE)
+    found = read(path)
+    assert found.problem == example() and found.name == "input.12" and found.room == "addresses"
+    (path := tmp_path / "input.csv").write_text("size,upper,id,lower\r\n4,3,b1,0\r\n")
+    assert read(path).problem.memory.capacity is None
+    assert read(path).problem.size.tolist() == [4]
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "limit"),
+    [
+        ("", "line 1", "must name the columns"),
+        ("id,lower,upper,size\n", "buffers", "1 to"),
+        ("id,lower,upper\nb,0,1\n", "line 1: size", "missing"),
+        ("id,lower,upper,sise\nb,0,1,1\n", "line 1", "did you mean size"),
+        ("id,lower,upper,size,size\nb,0,1,1,1\n", "line 1", "each once"),
+        ("id,lower,upper,size\nb,0,1\n", "line 2", "4 columns"),
+        ("id,lower,upper,size\nb,0,1,x\n", "line 2: size", "integer"),
+        ("id,lower,upper,size\nb,0,1,1.5\n", "line 2: size", "integer"),
+        ("id,lower,upper,size\na,0,1,1\nb,0,1,-4\n", "line 3: size", "from 1"),
+        ("id,lower,upper,size\nb,-1,1,1\n", "line 2: lower", "0 or more"),
+        ("id,lower,upper,size\nb,5,5,1\n", "line 2: upper", "above lower, 5"),
+        ("id,lower,upper,size\nb,0,1,13\n", "buffers[0].size", "at most the capacity, 12"),
+        ("id,lower,upper,size\nb,0,1,1\nb,0,1,1\n", "buffers[1].id", "already"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_told(text: str, field: str, limit: str, tmp_path: Path) -> None:
+    (path := tmp_path / "bad.12.csv").write_text(text)
+    with pytest.raises(InputError) as error:
+        read(path)
+    assert error.value.field == field and limit in error.value.limit and error.value.file == str(path)
+
+
+def test_the_example_is_planned_and_simulated_as_the_closed_form_says() -> None:
+    result = solve(read("minimalloc-example"), "canonical", time_limit=60)
+    assert result.status == "optimal" and result.objective == result.bound == 12
+    report = simulate(example(), result.plan, numeric=True)
+    assert report.valid and report.numeric and report.facts["height"] == 12
+
+
+GOOD = (8, 8, 4, 4, 0)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "rule", "told"),
+    [
+        ((8, 8, 2, 4, 0), "overlap", "b3 at 2 to 5"),
+        ((9, 8, 4, 4, 0), "capacity", "9 to 12"),
+        ((8, 8, 4, 4), "buffers", "4 offsets"),
+    ],
+)
+def test_a_tampered_plan_is_refused_by_both(offsets: tuple[int, ...], rule: str, told: str) -> None:
+    problem = example()
+    assert violation(problem, Plan(GOOD)) is None
+    broken, report = violation(problem, Plan(offsets)), simulate(problem, Plan(offsets))
+    assert broken is not None and broken.startswith(rule)
+    assert report.violation is not None and report.violation.rule == rule
+    assert told in f"{report.violation.needed} {report.violation.found}"
+
+
+def test_an_offset_beside_the_alignment_is_refused() -> None:
+    assert violation(example(None, 8), Plan((16, 16, 8, 8, 0))) is None
+    report = simulate(example(None, 8), Plan((16, 16, 8, 12, 0)))
+    assert report.violation is not None and report.violation.rule == "alignment"
+
+
+def test_values_are_lost_where_buffers_share_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The numbers find an overlap by themselves, without the rule."""
+    monkeypatch.setattr("tilewright.addresses.execution._Run.hindrance", lambda *_: None)
+    assert simulate(example(), Plan(GOOD), numeric=True).numeric
+    assert simulate(example(), Plan((8, 8, 2, 4, 0)), numeric=True).numeric is False
+
+
+@pytest.mark.parametrize("name", catalogue.heuristics("addresses"))
+def test_heuristics_give_valid_plans_no_better_than_the_optimum(name: str) -> None:
+    module = catalogue.heuristic("addresses", name)
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        lower = rng.integers(0, 30, 20)
+        rows = zip(
+            lower.tolist(),
+            (lower + rng.integers(1, 12, 20)).tolist(),
+            rng.integers(1, 50, 20).tolist(),
+            strict=True,
+        )
+        buffers = [{"id": f"b{i}", "lower": a, "upper": b, "size": c} for i, (a, b, c) in enumerate(rows)]
+        problem = Problem(buffers=buffers, memory={"alignment": int(rng.choice([1, 4]))})
+        plan = module.plan(problem)
+        report = simulate(problem, plan, numeric=True)
+        assert violation(problem, plan) is None and report.valid
+        assert (
+            report.facts["height"] == objective(problem, plan) >= room_of(problem).best_bound(problem).value
+        )
+
+
+@pytest.mark.parametrize("data", [None, {}, {"offsets": []}, {"offsets": [1.5]}, {"offsets": [-1]}])
+def test_what_is_no_plan_is_refused(data: object) -> None:
+    with pytest.raises(InputError):
+        Plan.from_json(data)
+    assert Plan.from_json(Plan(GOOD).to_json()) == Plan(GOOD)
+
+
+def test_buffers_can_stand_in_a_toml_file() -> None:
+    row = {"id": "a", "lower": 0, "upper": 1, "size": 2}
+    found = parse({"room": "addresses", "buffers": [row]})
+    assert found.problem.unit == "addresses"
+    with pytest.raises(InputError, match="upper"):
+        parse({"room": "addresses", "buffers": [{**row, "lower": 1}]})
