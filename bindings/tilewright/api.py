@@ -23,6 +23,9 @@ from tilewright.fusion.machine import EngineMachine
 from tilewright.grouping import Plan as GroupingPlan
 from tilewright.grouping import Problem as GroupingProblem
 from tilewright.grouping.problem import GroupingMachine
+from tilewright.residency import Plan as ResidencyPlan
+from tilewright.residency import Problem as ResidencyProblem
+from tilewright.residency.machine import OneMemory
 from tilewright.run import compare as _comparison
 from tilewright.run import methods as _methods
 from tilewright.run import sweep as _sweeping
@@ -75,9 +78,12 @@ __all__ = [
     "Layer",
     "Network",
     "NpuMachine",
+    "OneMemory",
     "Outcome",
     "Point",
     "Report",
+    "ResidencyPlan",
+    "ResidencyProblem",
     "Result",
     "RunContext",
     "SolverMissingError",

@@ -123,6 +123,7 @@ INSTANCES = {
     "allocation placed": f'room = "allocation"\n{NETWORK}{ARRAY}[objective]\nminimise = "distance"\n',
     "fusion": f'room = "fusion"\n{NETWORK}{ENGINES}',
     "bitwidth": f'room = "bitwidth"\n{NETWORK}{BITS}',
+    "residency": f'room = "residency"\n{NETWORK}[machine]\nmemory_bytes = 200\n',
     "bitwidth front": f'room = "bitwidth"\n{NETWORK}{BITS}[objective]\nminimise = "pareto"\n',
 }
 ALL = pytest.mark.parametrize("name", INSTANCES)
@@ -224,7 +225,7 @@ def test_all_that_is_said_of_a_result(name: str, tilewright: Callable[..., Any],
     found = valid(said(tilewright("simulate", instance, "result.json", "--json")), "Simulation")
     clock = "ps" if name.startswith("npu") else "cycles"
     assert found["measures"].pop(f"overlapped_{clock}") or name.startswith(
-        ("fusion", "hierarchy", "bitwidth")
+        ("fusion", "hierarchy", "bitwidth", "residency")
     )
     for key, value in measured.items():
         assert key in ("layers", f"overlapped_{clock}") or found["measures"][key] == value

@@ -117,6 +117,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "output_bytes = 1024\nparameter_bytes = 1024\nload_mb_per_s = 1900\nsave_mb_per_s = 1900\n"
         "operands_per_cycle = 8\n",
     ),
+    "residency": ("states", f'room = "residency"\n{NETWORK}[machine]\nmemory_bytes = 300\n'),
     "bitwidth": (
         "merging",
         f'room = "bitwidth"\n{NETWORK}[machine]\naccumulator_bits = 16\n[limits]\nbits = 9000\n{RANGES}',

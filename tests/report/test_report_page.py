@@ -98,6 +98,7 @@ CASES = {
     "allocation": ("mnist-tcpa", "greedy"),
     "fusion": ("squeezenet-fire", "layerwise"),
     "bitwidth": (BITS, "merging"),
+    "residency": ("mb28-64k", "layer_by_layer"),
 }
 CHARTS = {
     "network on a DSP": ["tiles", "timeline", "roofline", "traffic", "layers", "graph"],

@@ -37,12 +37,14 @@ BUNDLED = sorted(path.stem for path in catalogue.instances("networks"))
 # What the bundled networks' convolutions and fully connected layers add up to: layers, MACs, weights.
 TOTALS = {
     "alexnet": (8, 720_728_608, 57_276_448),
+    "ds-cnn": (10, 2_656_768, 22_016),
     "googlenet": (58, 1_582_671_872, 6_990_272),
     "inceptionv3": (95, 5_713_218_144, 23_801_184),
     "lenet": (5, 416_520, 61_470),
     "lenet5-clone": (4, 12_273_152, 1_662_752),
     "lenet5-128": (4, 11_065_088, 454_688),
     "light_resnet50": (54, 4_089_184_256, 25_502_912),
+    "mb28": (6, 17_160_192, 21_888),
     "mnist-tcpa": (4, 1_362_592, 16_696),
     "mobilenetv2": (53, 300_775_552, 3_471_040),
     "resnet152": (156, 11_282_415_616, 60_040_384),
@@ -51,6 +53,7 @@ TOTALS = {
     "resnet8": (10, 12_501_632, 77_360),
     "resnet50-caffe": (54, 3_857_973_248, 25_502_912),
     "squeezenet": (26, 832_667_936, 1_244_448),
+    "vww": (28, 7_489_664, 208_112),
     "vgg16": (16, 15_470_264_320, 138_344_128),
     "vgg16-caffe": (16, 15_470_264_320, 138_344_128),
 }

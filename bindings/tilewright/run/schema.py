@@ -570,7 +570,45 @@ class Addressed(InCycles):
     """How many there are."""
 
 
-Measures = Grouping | Tilings | Pipeline | Fusion | Bits | Addressed
+class ResidencyStep(Table):
+    """A step of a residency plan."""
+
+    order: Literal["pixels", "kernels"]
+    """The outer loop: over pixels of the last operation's output, or over blocks of output channels."""
+    pixels: Count
+    """Of the last operation's output, computed in a pass."""
+    kernels: Count
+    """Output channels in a block, where weights are not kept."""
+    passes: Count
+    loaded_bytes: Count
+    saved_bytes: Count
+    memory_bytes: Count
+    """All that is on chip."""
+    on_chip_bytes: Amounts
+    """What each whole map, line buffer and block takes of it."""
+
+
+class Residency(Executed):
+    """Of a network in one memory."""
+
+    traffic_bytes: Count
+    """Moved from and to DRAM."""
+    memory_bytes: Count
+    """Up to the highest address that is used."""
+    loaded_bytes: Count
+    saved_bytes: Count
+    compulsory_bytes: Count
+    """Inputs, weights and outputs of the network, each once."""
+    layer_by_layer_bytes: Count
+    """What is moved if every operation runs alone and every map goes out to DRAM, in the same memory."""
+    weights_bytes: Count
+    overlapped_cycles: None = None
+    """Nothing is timed."""
+    steps_of_plan: dict[str, ResidencyStep]
+    """By the names of their operations, joined with +, in order."""
+
+
+Measures = Grouping | Tilings | Pipeline | Fusion | Bits | Addressed | Residency
 
 
 # Reports --------------------------------------------------------------------------------------------

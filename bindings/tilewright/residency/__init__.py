@@ -1,0 +1,70 @@
+"""Residency: what stays on chip from layer to layer, in one memory, and at which addresses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.core.room import Room, register
+from tilewright.residency.evaluation import (
+    best_bound,
+    measured_objective,
+    most_values,
+    numeric_elements,
+    objective,
+    portfolio,
+    simulation_seconds,
+    violation,
+)
+from tilewright.residency.execution import simulate
+from tilewright.residency.machine import machine_from
+from tilewright.residency.overview import overview
+from tilewright.residency.plan import Plan, Step
+from tilewright.residency.problem import Problem
+from tilewright.residency.summary import rows, table
+
+__all__ = [
+    "ROOM",
+    "Plan",
+    "Problem",
+    "Step",
+    "best_bound",
+    "measured_objective",
+    "numeric_elements",
+    "objective",
+    "portfolio",
+    "simulate",
+    "simulation_seconds",
+    "violation",
+]
+
+
+class Residency(Room[Problem, Plan]):
+    """The room as the rest of tilewright knows it."""
+
+    name = "residency"
+    decides = "Residency: what stays on chip from layer to layer, in one memory, and at which addresses."
+    problem_type = Problem
+    plan_type = Plan
+
+    best_bound = staticmethod(best_bound)
+    violation = staticmethod(violation)
+    objective = staticmethod(objective)
+    measured_objective = staticmethod(measured_objective)
+    simulate = staticmethod(simulate)
+    simulation_seconds = staticmethod(simulation_seconds)
+    numeric_elements = staticmethod(numeric_elements)
+    most_values = staticmethod(most_values)
+    portfolio = staticmethod(portfolio)
+    machine_from = staticmethod(machine_from)
+    rows = staticmethod(rows)
+    table = staticmethod(table)
+    overview = staticmethod(overview)
+
+    def records(self, problem: Problem, report: dict[str, Any]) -> list[dict[str, Any]]:
+        return list(report["facts"]["steps"])
+
+    def runs_compiled(self, problem: Problem) -> bool:
+        return False
+
+
+ROOM = register(Residency())

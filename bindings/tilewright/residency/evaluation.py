@@ -1,0 +1,90 @@
+"""Whether a plan is valid, what it costs in closed form, and what ``auto`` runs."""
+
+from __future__ import annotations
+
+from tilewright.core.bounds import Bound
+from tilewright.core.context import CONSTRUCT
+from tilewright.core.portfolio import Portfolio
+from tilewright.residency.placement import items
+from tilewright.residency.plan import Plan
+from tilewright.residency.problem import Problem
+from tilewright.residency.reading import Told, WrongError, overlap, told
+from tilewright.simulator import Report
+
+
+def best_bound(problem: Problem) -> Bound:
+    """Return what every plan moves, or the memory that an operation takes at least."""
+    width = problem.machine.element_bytes
+    if problem.minimise == "memory":
+        least = max(problem.least.values()) * width
+        limit, compulsory = problem.objective.most_traffic, problem.graph.compulsory * width
+        impossible = None
+        if limit is not None and limit < compulsory:
+            impossible = (
+                f"{compulsory:,} bytes are moved in any case, objective.most_traffic allows {limit:,}"
+            )
+        return Bound("largest operation", least, 1, impossible)
+    return Bound("compulsory traffic", problem.graph.compulsory * width)
+
+
+def violation(problem: Problem, plan: Plan) -> str | None:
+    """Say what is wrong with a plan, or None for a valid one."""
+    try:
+        steps = told(problem, plan)
+    except WrongError as error:
+        return str(error)
+    return overlap(problem, plan, steps) or too_much(problem, steps)
+
+
+def too_much(problem: Problem, steps: list[Told]) -> str | None:
+    """Say by how much a plan of little memory moves too much."""
+    limit = problem.objective.most_traffic
+    moved = sum(step.moved for step in steps) * problem.machine.element_bytes
+    if limit is not None and moved > limit:
+        return f"traffic: {moved:,} bytes are moved, at most {limit:,} are allowed"
+    return None
+
+
+def objective(problem: Problem, plan: Plan) -> int:
+    """Return the cost of a valid plan by the closed form; the simulator must find the same."""
+    steps = told(problem, plan)
+    width = problem.machine.element_bytes
+    if problem.minimise == "memory":
+        return width * taken(problem, plan, steps)
+    return width * sum(step.moved for step in steps)
+
+
+def taken(problem: Problem, plan: Plan, steps: list[Told]) -> int:
+    """Return the end of the highest element that a plan uses."""
+    placed = items(problem.graph, [step.choice for step in steps])
+    return max(plan.steps[item.names[0][0]].addresses[item.names[0][1]] + item.size for item in placed)
+
+
+def measured_objective(problem: Problem, report: Report) -> int:
+    """Return the cost of a simulated plan."""
+    measured: int = report.facts[problem.minimise]
+    return measured
+
+
+def simulation_seconds(problem: Problem, steps: int) -> float:
+    """Estimate how long `simulate` takes."""
+    graph = problem.graph
+    elements = sum(tensor.size * (1 + len(tensor.readers)) for tensor in graph.tensors)
+    weights = sum(operation.weights for operation in graph.operations)
+    return 0.5 + 0.005 * len(graph.operations) + 4e-7 * elements + 2e-8 * weights
+
+
+def numeric_elements(problem: Problem) -> int:
+    """Elements that a numeric simulation holds: all tensors, twice, and weights."""
+    graph = problem.graph
+    return 3 * sum(tensor.size for tensor in graph.tensors) + sum(op.weights for op in graph.operations)
+
+
+def most_values(problem: Problem) -> int:
+    """Return about how many values a plan and its report have at most."""
+    return 1_000 * (1 + len(problem.graph.operations))
+
+
+def portfolio(problem: Problem) -> Portfolio:
+    """Return what ``auto`` runs: the heuristics and the exact search."""
+    return Portfolio(CONSTRUCT, "states")

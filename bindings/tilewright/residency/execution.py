@@ -1,0 +1,432 @@
+"""The execution of a plan in a memory with addresses: the only judge of its cost and whether it is right."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.residency.arithmetic import computed, reference_network
+from tilewright.residency.costs import blocks, buffers, computed_whole
+from tilewright.residency.evaluation import too_much
+from tilewright.residency.graph import Operation, members
+from tilewright.residency.measures import measures
+from tilewright.residency.plan import Plan, Step
+from tilewright.residency.problem import Problem
+from tilewright.residency.reading import Told, WrongError, told
+from tilewright.simulator import Report, Violation
+from tilewright.simulator.addressed import AddressedMemory, Dram, Elements, LostError
+from tilewright.simulator.program import Values
+from tilewright.spec.errors import OutOfTimeError
+
+Numbers = NDArray[np.int64]
+
+
+def simulate(
+    problem: Problem,
+    plan: Plan,
+    *,
+    numeric: bool = False,
+    overlapped: bool = True,
+    seed: int = 0,
+    deadline: float = float("inf"),
+) -> Report:
+    """Execute a plan, pass by pass, in a memory whose cells know what they hold.
+
+    Parameters
+    ----------
+    numeric
+        Also compute with random integers and compare the network's outputs with the reference.
+    overlapped
+        Plays no part: nothing is timed.
+    deadline
+        ``time.monotonic()`` at which to give up with an ``OutOfTimeError``.
+    """
+    try:
+        steps = told(problem, plan)
+    except WrongError as error:
+        return _refused(str(error))
+    broken = too_much(problem, steps)
+    if broken is not None:
+        return _refused(broken)
+    return _Run(problem, plan, steps, numeric, seed, deadline).report()
+
+
+def _refused(broken: str) -> Report:
+    rule, _, details = broken.partition(": ")
+    return Report.refused(Violation(rule, 0, "plan", "a plan within the limits", details or broken))
+
+
+class _Run:
+    """One execution."""
+
+    def __init__(
+        self, problem: Problem, plan: Plan, steps: list[Told], numeric: bool, seed: int, deadline: float
+    ) -> None:
+        self.problem, self.graph, self.plan, self.steps = problem, problem.graph, plan, steps
+        self.numeric, self.deadline = numeric, deadline
+        graph = self.graph
+        sizes = [tensor.size for tensor in graph.tensors] + [op.weights for op in graph.operations]
+        names = [tensor.name for tensor in graph.tensors]
+        self.elements = Elements([*names, *(f"weights of {op.name}" for op in graph.operations)], sizes)
+        self.chip = AddressedMemory(problem.machine.capacity, self.elements)
+        self.dram = Dram(self.elements)
+        self.tensors: list[Values] = []
+        weights: dict[int, Values] = {}
+        if numeric:
+            self.tensors, weights = reference_network(graph, np.random.default_rng(seed))
+        for number, tensor in enumerate(graph.tensors):
+            if tensor.given:
+                values = self.tensors[number].reshape(tensor.channels, -1).T if numeric else None
+                self.dram.give(number, values)
+        for operation in graph.operations:
+            self.dram.give(self._weights(operation), weights.get(operation.number))
+        self.where: dict[int, int] = {}  # addresses of tensors that are on chip as a whole
+        self.macs = 0
+        self.transfers = 0
+
+    def _weights(self, operation: Operation) -> int:
+        return len(self.graph.tensors) + operation.number
+
+    # The report --------------------------------------------------------------------------------------
+
+    def report(self) -> Report:
+        """Execute all steps."""
+        rows: list[dict[str, Any]] = []
+        violation = None
+        for number, (step, read) in enumerate(zip(self.plan.steps, self.steps, strict=True)):
+            self.dram.loaded, self.dram.written, self.macs = {}, {}, 0
+            executed = _Executed(self, step, read)
+            try:
+                executed.run()
+            except LostError as error:
+                violation = Violation("address", number + 1, error.tensor, error.needed, error.found)
+            except KeyError as error:
+                violation = Violation("address", number + 1, str(error.args[0]), "an address", "none")
+            rows.append(
+                {
+                    "loaded": dict(self.dram.loaded),
+                    "written": dict(self.dram.written),
+                    "footprint": executed.footprint,
+                    "macs": self.macs,
+                }
+            )
+            if violation is not None:
+                break
+        report = self._reported(rows, violation)
+        if violation is None:
+            if self.numeric:
+                report.numeric = self._right()
+            report.facts = self._facts(report)
+            report.measures = measures(report)
+        return report
+
+    def _reported(self, rows: list[dict[str, Any]], violation: Violation | None) -> Report:
+        def table(key: str) -> dict[str, Numbers]:
+            names = dict.fromkeys(name for row in rows for name in row[key])
+            return {name: np.array([row[key].get(name, 0) for row in rows], np.int64) for name in names}
+
+        labels = ["+".join(step.operations) for step in self.plan.steps[: len(rows)]]
+        macs = np.array([row["macs"] for row in rows], dtype=np.int64)
+        written = table("written")
+        report = Report(
+            violation, labels, table("loaded"), {}, written, {}, table("footprint"), macs, self.transfers
+        )
+        return report
+
+    def _right(self) -> bool:
+        """Whether the network's outputs in DRAM are those of the reference."""
+        for number, tensor in enumerate(self.graph.tensors):
+            if tensor.readers or tensor.given:
+                continue
+            values = self.dram.values(number)
+            expected = self.tensors[number].reshape(tensor.channels, -1).T.reshape(-1)
+            if values is None or not np.array_equal(values, expected):
+                return False
+        return True
+
+    def _facts(self, report: Report) -> dict[str, Any]:
+        width = self.problem.machine.element_bytes
+        graph = self.graph
+        steps: list[dict[str, Any]] = []
+        for number, (step, read) in enumerate(zip(self.plan.steps, self.steps, strict=True)):
+            loaded, written = (
+                width * sum(int(counts[number]) for counts in table.values())
+                for table in (report.loaded, report.written)
+            )
+            footprint = {
+                name: int(counts[number]) * width
+                for name, counts in report.footprint.items()
+                if counts[number]
+            }
+            steps.append(
+                {
+                    "operations": list(step.operations),
+                    "order": step.order,
+                    "pixels": step.pixels,
+                    "kernels": step.kernels,
+                    "passes": read.group.passes(step.pixels) * _rounds(read),
+                    "loaded_bytes": loaded,
+                    "saved_bytes": written,
+                    "memory": sum(footprint.values()),
+                    "on_chip": footprint,
+                }
+            )
+        loaded, saved = (sum(step[key] for step in steps) for key in ("loaded_bytes", "saved_bytes"))
+        weights = sum(operation.weights for operation in graph.operations)
+        return {
+            "traffic": loaded + saved,
+            "memory": self.chip.top * width,
+            "loaded_bytes": loaded,
+            "saved_bytes": saved,
+            "compulsory": graph.compulsory * width,
+            "layer_by_layer": sum(self.problem.layer_by_layer.values()) * width,
+            "weights_bytes": weights * width,
+            "steps": steps,
+        }
+
+
+def _rounds(step: Told) -> int:
+    """Return how often all passes of a step are executed: once, or for each block of output channels."""
+    return blocks(step.group.last, step.choice.shape) if step.choice.shape.order == "kernels" else 1
+
+
+class _Executed:
+    """The execution of one step.
+
+    Attributes
+    ----------
+    footprint
+        Elements of everything that is on chip.
+    """
+
+    def __init__(self, run: _Run, step: Step, told: Told) -> None:
+        self.run_, self.step, self.told = run, step, told
+        self.graph, self.group, self.shape = run.graph, told.group, told.choice.shape
+        self.chip, self.dram = run.chip, run.dram
+        self.whole = frozenset(members(told.on_chip))
+        self.held = self.group.held(self.shape.pixels)
+        self.ends = self.group.ends(self.shape.pixels)
+        self.channels = 0, 0
+        self.footprint: dict[str, int] = {}
+
+    def run(self) -> None:
+        """Execute the step."""
+        run, choice, step, graph = self.run_, self.told.choice, self.step, self.graph
+        for tensor in members(choice.dropped):
+            run.where.pop(tensor)
+        for tensor in members(choice.fetched):
+            run.where[tensor] = step.addresses[graph.tensors[tensor].name]
+        for tensor in members(choice.resident):
+            run.where[tensor] = step.addresses[graph.tensors[tensor].name]
+        self._count_footprint()
+        for tensor in members(choice.fetched):
+            self._load(tensor, np.arange(graph.tensors[tensor].pixels))
+        if self.shape.order == "kernels":
+            operation, size = self.group.last, self.shape.kernels
+            for begin in range(0, operation.units, size):
+                block = begin, min(begin + size, operation.units)
+                self._passes(self._channels(operation, block), block)
+        else:
+            for operation in self.group.operations:
+                if operation.number in self.shape.kept:
+                    self._load_weights(operation, (0, operation.units))
+            self._passes(None, None)
+        done = self.told.before.done
+        for tensor in [tensor for tensor in run.where if self.group.dying(tensor, done)]:
+            run.where.pop(tensor)
+
+    def _count_footprint(self) -> None:
+        graph, choice = self.graph, self.told.choice
+        for tensor in sorted(self.run_.where):
+            if tensor != choice.in_place:
+                self.footprint[graph.tensors[tensor].name] = graph.tensors[tensor].size
+        for buffer in buffers(self.group, self.shape, self.whole):
+            self.footprint[buffer.name(graph)] = buffer.size
+
+    def _channels(self, operation: Operation, block: tuple[int, int]) -> tuple[int, int]:
+        """Return the output channels of a block."""
+        if operation.units == 1:
+            return 0, self.graph.tensors[operation.number + 1].channels
+        return block
+
+    def _passes(self, channels: tuple[int, int] | None, block: tuple[int, int] | None) -> None:
+        """Execute all passes, in order ``kernels`` for a block of output channels."""
+        group = self.group
+        if block is not None:
+            self._load_weights(group.last, block)
+        streamed = [tensor for tensor in group.sources if tensor not in self.whole]
+        for number in range(group.passes(self.shape.pixels)):
+            if time.monotonic() > self.run_.deadline:
+                raise OutOfTimeError
+            for tensor in streamed:
+                pixels = np.arange(self.ends[tensor][number], self.ends[tensor][number + 1])
+                self._load(tensor, pixels, channels if group.last.channelwise else None)
+            for operation in group.operations:
+                span = self.ends[operation.number + 1][number : number + 2]
+                if span[0] < span[1]:
+                    self._compute(operation, (int(span[0]), int(span[1])), channels, block)
+
+    def _compute(
+        self,
+        operation: Operation,
+        pixels: tuple[int, int],
+        channels: tuple[int, int] | None,
+        block: tuple[int, int] | None,
+    ) -> None:
+        """Compute some pixels: of a block of channels, or block by block if weights are not kept."""
+        if block is not None:
+            assert channels is not None
+            self._block(operation, pixels, channels, block)
+            return
+        if computed_whole(operation, self.shape):
+            if operation.weights and operation.number not in self.shape.kept:
+                self._load_weights(operation, (0, operation.units))
+            every = 0, operation.units
+            self._block(operation, pixels, self._channels(operation, every), every)
+            return
+        size = min(self.shape.kernels, operation.units)
+        for begin in range(0, blocks(operation, self.shape) * size, size):
+            part = begin, min(begin + size, operation.units)
+            self._load_weights(operation, part)
+            self._block(operation, pixels, part, part)
+
+    def _block(
+        self,
+        operation: Operation,
+        pixels: tuple[int, int],
+        channels: tuple[int, int],
+        block: tuple[int, int],
+    ) -> None:
+        weights = self._read_weights(operation, block)
+        planes = [self.graph.tensors[producer + 1].shape for producer in operation.op.producers]
+        sources = [producer + 1 for producer in operation.op.producers]
+        blocked = channels if self.shape.order == "kernels" and operation.channelwise else None
+        offsets = self._offsets(operation)
+
+        def read(place: int, wanted: Numbers, first: int, last: int) -> Values:
+            return self._read(sources[place], wanted, first, last, blocked, offsets[place])
+
+        values = computed(operation, planes, read, weights, pixels, channels)
+        self.run_.macs += (
+            operation.op.macs
+            * (pixels[1] - pixels[0])
+            * (channels[1] - channels[0])
+            // (max(1, self.graph.tensors[operation.number + 1].size))
+        )
+        tensor = operation.number + 1
+        wanted, span = np.arange(*pixels), np.arange(*channels)
+        numbers = self._numbers(tensor, wanted, *channels)
+        if tensor == self.group.output and tensor not in self.whole:
+            local = np.arange(len(wanted))[:, None] * len(span) + np.arange(len(span))
+            cells = self.step.addresses[f"block of {self.graph.tensors[tensor].name}"] + local
+        else:
+            cells = self._cells(tensor, wanted, *channels, None, 0)
+        self.chip.store(cells, numbers, values)
+        if self.told.choice.written >> tensor & 1:
+            self.dram.write(numbers, self.chip.fetch(cells, numbers))
+            self.run_.transfers += 1
+
+    # Where things are --------------------------------------------------------------------------------
+
+    def _offsets(self, operation: Operation) -> list[int]:
+        """Return the first channel of each operand, where they are concatenated."""
+        if operation.op.spec.kind in ("add", "mul"):
+            return [0] * len(operation.op.producers)
+        found, total = [], 0
+        for producer in operation.op.producers:
+            found.append(total)
+            total += self.graph.tensors[producer + 1].channels
+        return found
+
+    def _numbers(self, tensor: int, pixels: Numbers, first: int, last: int) -> Numbers:
+        channels = self.graph.tensors[tensor].channels
+        return self.run_.elements.of(tensor, pixels[:, None] * channels + np.arange(first, last))
+
+    def _cells(
+        self,
+        tensor: int,
+        pixels: Numbers,
+        first: int,
+        last: int,
+        blocked: tuple[int, int] | None,
+        offset: int,
+    ) -> Numbers:
+        """Return the addresses of some pixels and channels.
+
+        Parameters
+        ----------
+        blocked
+            Channels of the block that line buffers are for, if they are not for all.
+        offset
+            First channel of the tensor among those.
+        """
+        channels = self.graph.tensors[tensor].channels
+        if tensor in self.run_.where:
+            return self.run_.where[tensor] + pixels[:, None] * channels + np.arange(first, last)
+        base = self.step.addresses[f"lines of {self.graph.tensors[tensor].name}"]
+        begin = 0
+        if blocked is not None:
+            begin, channels = max(0, blocked[0] - offset), min(channels, self.shape.kernels)
+        slots = pixels % self.held[tensor]
+        return base + slots[:, None] * channels + np.arange(first - begin, last - begin)
+
+    def _read(
+        self,
+        tensor: int,
+        pixels: Numbers,
+        first: int,
+        last: int,
+        blocked: tuple[int, int] | None,
+        offset: int,
+    ) -> Values:
+        cells = self._cells(tensor, pixels, first, last, blocked, offset)
+        return self.chip.fetch(cells, self._numbers(tensor, pixels, first, last))
+
+    def _load(self, tensor: int, pixels: Numbers, block: tuple[int, int] | None = None) -> None:
+        """Load some pixels of a tensor; in order ``kernels`` perhaps only the channels of a block."""
+        if not pixels.size:
+            return
+        channels = self.graph.tensors[tensor].channels
+        spans = [((0, channels), 0)]
+        if block is not None:
+            places = [
+                offset
+                for producer, offset in zip(
+                    self.group.last.op.producers, self._offsets(self.group.last), strict=True
+                )
+                if producer + 1 == tensor
+            ]
+            spans = [
+                ((max(0, block[0] - offset), min(channels, block[1] - offset)), offset)
+                for offset in dict.fromkeys(places)
+            ]
+        for (first, last), offset in spans:
+            if first >= last:
+                continue
+            numbers = self._numbers(tensor, pixels, first, last)
+            cells = self._cells(tensor, pixels, first, last, block, offset)
+            self.chip.store(cells, numbers, self.dram.load(numbers))
+            self.run_.transfers += 1
+
+    def _weights_span(self, operation: Operation, block: tuple[int, int]) -> Numbers:
+        each = -(-operation.weights // operation.units)
+        return np.arange(min(block[0] * each, operation.weights), min(block[1] * each, operation.weights))
+
+    def _load_weights(self, operation: Operation, block: tuple[int, int]) -> None:
+        span = self._weights_span(operation, block)
+        if span.size:
+            numbers = self.run_.elements.of(self.run_._weights(operation), span)
+            cells = self.step.addresses[f"weights of {operation.name}"] + np.arange(len(span))
+            self.chip.store(cells, numbers, self.dram.load(numbers))
+            self.run_.transfers += 1
+
+    def _read_weights(self, operation: Operation, block: tuple[int, int]) -> Values:
+        span = self._weights_span(operation, block)
+        if not span.size:
+            return np.zeros(0, dtype=np.int64)
+        numbers = self.run_.elements.of(self.run_._weights(operation), span)
+        cells = self.step.addresses[f"weights of {operation.name}"] + np.arange(len(span))
+        return self.chip.fetch(cells, numbers)

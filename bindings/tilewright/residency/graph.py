@@ -1,0 +1,241 @@
+"""Tensors and operations of a network, and which rows an operation reads of which tensor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+
+from tilewright.fusion.graph import Op, OpGraph
+from tilewright.simulator.program import Counts
+from tilewright.spec.layer import Layer, Window
+from tilewright.spec.network import OWN_INPUT, Add, Map, Mul, NamedLayer, Network, Pool, parameters_of
+
+
+def members(mask: int) -> list[int]:
+    """Return the numbers in a bit mask, ascending."""
+    found = []
+    while mask:
+        found.append((mask & -mask).bit_length() - 1)
+        mask &= mask - 1
+    return found
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the pixels of an operation's output depend on those of a tensor, both row by row.
+
+    Attributes
+    ----------
+    tensor
+        Number of the tensor.
+    plane, output
+        Rows and columns of the tensor and of the output.
+    stride, before, extent
+        Vertical and horizontal: output row y reads rows from ``y * stride - before``, `extent` of them, as
+        far as they exist; columns likewise. All of the tensor where there is no `extent`.
+    """
+
+    tensor: int
+    plane: tuple[int, int]
+    output: tuple[int, int]
+    stride: tuple[int, int] = (1, 1)
+    before: tuple[int, int] = (0, 0)
+    extent: tuple[int, int] | None = None
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of the tensor."""
+        return prod(self.plane)
+
+    def first(self, pixel: Counts) -> Counts:
+        """Return the first pixel that output pixels from `pixel` on read; none are read at the end."""
+        if self.extent is None:
+            return np.where(pixel < prod(self.output), 0, self.pixels)
+        row, column = np.divmod(pixel, self.output[1])
+        own = self._begin(row, 0) * self.plane[1] + self._begin(column, 1)
+        below = self._begin(row + 1, 0) * self.plane[1]
+        first = np.where(row + 1 < self.output[0], np.minimum(own, below), own)
+        return np.where(row < self.output[0], first, self.pixels)
+
+    def end(self, pixel: Counts) -> Counts:
+        """Return the end of what output pixels before `pixel` read; 0 where there are none."""
+        if self.extent is None:
+            return np.where(pixel > 0, self.pixels, 0)
+        row, column = np.divmod(pixel - 1, self.output[1])
+        own = self._last(row, 0) * self.plane[1] + self._last(column, 1) + 1
+        above = (self._last(row - 1, 0) + 1) * self.plane[1]
+        return np.where(pixel > 0, np.where(row > 0, np.maximum(own, above), own), 0)
+
+    def _begin(self, place: Counts, axis: int) -> Counts:
+        first = place * self.stride[axis] - self.before[axis]
+        return np.minimum(np.maximum(first, 0), self.plane[axis] - 1)
+
+    def _last(self, place: Counts, axis: int) -> Counts:
+        assert self.extent is not None
+        last = place * self.stride[axis] - self.before[axis] + self.extent[axis] - 1
+        return np.minimum(np.maximum(last, 0), self.plane[axis] - 1)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation and the tensor that it computes, which has its number plus one.
+
+    Attributes
+    ----------
+    weights
+        Elements of its weights and biases.
+    units
+        Output channels, of which blocks are computed with a block of the weights; 1 where it cannot be
+        divided.
+    channelwise
+        Whether an output channel needs no input channel but that of its number, in each operand.
+    pixelwise
+        Whether it computes each value from those at its place, so that it can take the place of an operand.
+    """
+
+    number: int
+    op: Op
+    readings: tuple[Reading, ...]
+    weights: int
+    units: int
+    channelwise: bool
+    pixelwise: bool
+
+    @property
+    def name(self) -> str:
+        """Its name, and that of its output."""
+        return self.op.name
+
+    def block(self, units: int) -> int:
+        """Return the elements of the largest block of weights for some output channels."""
+        return min(self.weights, -(-self.weights // self.units) * min(units, self.units))
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """What an operation computes, or an input of the network.
+
+    Attributes
+    ----------
+    given
+        Whether it is in DRAM before the first step.
+    readers
+        Numbers of the operations that read it; none of an output of the network.
+    """
+
+    name: str
+    shape: tuple[int, int, int]
+    given: bool
+    readers: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return prod(self.shape)
+
+    @property
+    def channels(self) -> int:
+        """Elements of a pixel."""
+        return self.shape[0]
+
+    @property
+    def pixels(self) -> int:
+        """Places of a channel."""
+        return self.shape[1] * self.shape[2]
+
+
+class Graph:
+    """The operations of a network, coarse as they are executed, and their tensors.
+
+    Attributes
+    ----------
+    operations
+        In the order of the file. Further inputs of the network have a number, but are none.
+    tensors
+        The network's input, then what each operation computes.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self.ops = OpGraph.of(network)
+        ops = self.ops.ops
+        shapes = [network.layers[0].input, *(op.spec.output for op in ops)]
+        readers: list[list[int]] = [[] for _ in shapes]
+        for op in ops:
+            for producer in dict.fromkeys(op.producers):
+                readers[producer + 1].append(op.number)
+        names = [OWN_INPUT, *(op.name for op in ops)]
+        given = [True, *(not op.producers for op in ops)]
+        self.tensors = tuple(
+            Tensor(*each) for each in zip(names, shapes, given, map(tuple, readers), strict=True)
+        )
+        self.operations = tuple(self._operation(op) for op in ops)
+
+    def _operation(self, op: Op) -> Operation:
+        spec = op.spec
+        sources = [self.tensors[producer + 1] for producer in op.producers]
+        whole = not isinstance(spec, Window) or spec.kind == "fc"
+        readings = []
+        for producer, source in zip(op.producers, sources, strict=True):
+            planes = source.shape[1:], spec.output[1:]
+            reading = Reading(producer + 1, *planes)
+            if not whole and not (spec.kind == "mul" and source.shape != spec.input):
+                assert isinstance(spec, Window)
+                before = spec.padding[0], spec.padding[2]
+                reading = Reading(producer + 1, *planes, spec.stride, before, spec.kernel_extent)
+            if reading not in readings:
+                readings.append(reading)
+        weights = spec.parameters if isinstance(spec, NamedLayer) else parameters_of(spec)
+        functions = isinstance(spec, Map) and spec.op not in ("lrn", "softmax")
+        alike = isinstance(spec, Add | Mul) or functions
+        divisible = isinstance(spec, Layer | Pool) or alike
+        return Operation(
+            op.number,
+            op,
+            tuple(readings),
+            weights,
+            spec.output[0] if divisible else 1,
+            op.depthwise or isinstance(spec, Pool) or alike,
+            alike,
+        )
+
+    @cached_property
+    def given(self) -> int:
+        """Bit mask of the tensors that are in DRAM before the first step."""
+        return sum(1 << number for number, tensor in enumerate(self.tensors) if tensor.given)
+
+    @cached_property
+    def begin(self) -> int:
+        """Bit mask of the numbers that no step has: further inputs."""
+        return sum(1 << op.number for op in self.ops.ops if not op.producers)
+
+    @cached_property
+    def all(self) -> int:
+        """Bit mask of all operations."""
+        return (1 << len(self.operations)) - 1
+
+    @cached_property
+    def readers(self) -> tuple[int, ...]:
+        """For each tensor, a bit mask of the operations that read it."""
+        return tuple(sum(1 << reader for reader in tensor.readers) for tensor in self.tensors)
+
+    @cached_property
+    def is_chain(self) -> bool:
+        """Whether there is but one order of the operations."""
+        numbers = members(self.all & ~self.begin)
+        return all(self.ops.ancestors[after] >> before & 1 for before, after in pairwise(numbers))
+
+    @cached_property
+    def compulsory(self) -> int:
+        """Elements that every plan moves: inputs that are read, weights once, outputs of the network."""
+        moved = sum(operation.weights for operation in self.operations)
+        for tensor in self.tensors:
+            moved += tensor.size * (tensor.given == bool(tensor.readers))
+        return moved
+
+    def numbers(self, mask: int) -> tuple[Operation, ...]:
+        """Return the operations of a bit mask, in the order of the file."""
+        return tuple(self.operations[number] for number in members(mask))

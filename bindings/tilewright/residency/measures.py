@@ -1,0 +1,37 @@
+"""What was measured of an executed plan, units in the names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.core.measures import of_execution, renamed
+from tilewright.simulator import Report
+
+TOTALS = {
+    "traffic": "traffic_bytes",
+    "memory": "memory_bytes",
+    "loaded_bytes": "loaded_bytes",
+    "saved_bytes": "saved_bytes",
+    "compulsory": "compulsory_bytes",
+    "layer_by_layer": "layer_by_layer_bytes",
+    "weights_bytes": "weights_bytes",
+}
+STEP = {
+    "order": "order",
+    "pixels": "pixels",
+    "kernels": "kernels",
+    "passes": "passes",
+    "loaded_bytes": "loaded_bytes",
+    "saved_bytes": "saved_bytes",
+    "memory": "memory_bytes",
+    "on_chip": "on_chip_bytes",
+}
+"""What the facts of a plan, and of a step, are called among the measures."""
+
+
+def measures(report: Report) -> dict[str, Any]:
+    """Return the measures of a valid plan."""
+    facts = report.facts
+    found = of_execution(report) | renamed(facts, TOTALS)
+    found["steps_of_plan"] = {"+".join(step["operations"]): renamed(step, STEP) for step in facts["steps"]}
+    return found

@@ -1,0 +1,99 @@
+"""Residency and MiniZinc: the data of ``models/residency/core.mzn``, and plans from its solutions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tilewright.residency.columns import Columns, takes
+from tilewright.residency.graph import members
+from tilewright.residency.plan import Plan
+from tilewright.residency.problem import Problem
+
+__all__ = ["data", "decisions", "plan", "relax", "scale", "size", "start", "suits"]
+
+
+def suits(problem: Problem, _formulation: Path) -> bool:
+    """Whether the formulations take a problem."""
+    return takes(problem)
+
+
+def size(problem: Problem) -> int:
+    """Return about how many constraints a formulation gives."""
+    return 100 * len(problem.graph.operations) ** 2
+
+
+def relax(problem: Problem) -> int:
+    """Return 0: problems of this size need no neighbourhoods."""
+    return 0
+
+
+def scale(problem: Problem) -> tuple[int, int]:
+    """Return (offset, unit): a plan costs ``offset + unit * objective`` of the formulation."""
+    width = problem.machine.element_bytes
+    return problem.graph.compulsory * width, width
+
+
+def data(problem: Problem) -> dict[str, Any]:
+    """Return the parameters that core.mzn declares, all but those of the search."""
+    found, graph = Columns(problem), problem.graph
+    tensors, columns = found.tensors, found.columns
+    numbers = {tensor: number for number, tensor in enumerate(tensors, 1)}
+
+    def sets(masks: list[int]) -> list[set[int]]:
+        return [{numbers[tensor] for tensor in members(mask) if tensor in numbers} for mask in masks]
+
+    return {
+        "n_operations": len(found.numbers),
+        "n_columns": len(columns),
+        "n_tensors": len(tensors),
+        "begin": [column.begin for column in columns],
+        "end": [column.end for column in columns],
+        "needs": sets([column.needs for column in columns]),
+        "reads": sets([column.reads for column in columns]),
+        "keeps": sets([column.keeps for column in columns]),
+        "touched": sets([column.touched for column in columns]),
+        "passing": [{numbers[tensor] for tensor in found.passing(column)} for column in columns],
+        "writes": sets([column.written for column in columns]),
+        "memory": [column.memory for column in columns],
+        "moved": [column.moved for column in columns],
+        "size": [graph.tensors[tensor].size for tensor in tensors],
+        "given": {numbers[tensor] for tensor in tensors if graph.tensors[tensor].given},
+        "alive": [
+            {place for place in range(len(found.numbers) + 1) if found.live(tensor, place)}
+            for tensor in tensors
+        ],
+        "capacity": problem.machine.capacity,
+        "compulsory": graph.compulsory,
+        "worst": max(0, found.worst - graph.compulsory),
+    }
+
+
+def start(problem: Problem, plan: Plan) -> list[int] | None:
+    """Return a plan as values of the decisions: the step that begins at each place, and what is on chip."""
+    found = Columns(problem)
+    values = found.values(plan)
+    if values is None:
+        return None
+    chosen, on_chip = values
+    steps = [0] * len(found.numbers)
+    for number in chosen:
+        steps[found.columns[number].begin] = number + 1
+    places = range(len(found.numbers) + 1)
+    return [*steps, *(int((tensor, place) in on_chip) for tensor in found.tensors for place in places)]
+
+
+def decisions(_problem: Problem, solution: Any) -> list[int]:
+    """Return the decisions of a solution, in the order of `start`."""
+    return [*solution.step, *(value for row in solution.on_chip for value in row)]
+
+
+def plan(problem: Problem, solution: Any) -> Plan:
+    """Return the plan of a solution of core.mzn."""
+    found = Columns(problem)
+    on_chip = {
+        (tensor, place): bool(value)
+        for tensor, row in zip(found.tensors, solution.on_chip, strict=True)
+        for place, value in enumerate(row)
+    }
+    return found.plan([number - 1 for number in solution.step if number], on_chip)

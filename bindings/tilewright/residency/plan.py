@@ -1,0 +1,115 @@
+"""A residency plan: steps in the order of execution, what stays on chip between them, and addresses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tilewright.residency.machine import MAX_BYTES
+from tilewright.spec.errors import InputError
+from tilewright.spec.layer import MAX_CHANNELS, MAX_PLANE
+from tilewright.spec.network import MAX_LAYERS
+
+ORDERS = ("pixels", "kernels")
+
+
+@dataclass(frozen=True)
+class Step:
+    """Operations that are executed together, all of which lead to the last one.
+
+    Attributes
+    ----------
+    operations
+        Names, in the order of the file.
+    order : {"pixels", "kernels"}
+        The outer loop: over the pixels of the last operation's output; or, of one operation, over blocks of
+        its output channels.
+    pixels
+        Pixels of the last operation's output that are computed in a pass: row by row, from left to right.
+    kernels
+        Output channels of which weights are on chip at a time, where they are not kept.
+    kept
+        Operations whose weights are loaded once and stay during the step (order ``pixels``).
+    dropped
+        Tensors that leave the chip before the step; DRAM has them.
+    fetched
+        Tensors that are loaded whole before the step's first pass, and stay.
+    resident, written
+        Outputs of the step that stay on chip whole, and that are written to DRAM.
+    in_place
+        Tensor on chip whose place the last operation's output takes, pixel by pixel.
+    addresses
+        First element of everything that is placed in this step: ``NAME`` of a whole tensor,
+        ``lines of NAME`` for its line buffer, ``weights of NAME``, ``block of NAME`` for the part of an
+        output that is being written.
+    """
+
+    operations: tuple[str, ...]
+    order: str = ORDERS[0]
+    pixels: int = 1
+    kernels: int = 1
+    kept: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    fetched: tuple[str, ...] = ()
+    resident: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
+    in_place: str | None = None
+    addresses: dict[str, int] = field(default_factory=dict)
+
+    def at(self, addresses: dict[str, int]) -> Step:
+        """Return the step with addresses."""
+        return replace(self, addresses=addresses)
+
+
+_NAMES = ("operations", "kept", "dropped", "fetched", "resident", "written")
+_KEYS = ("order", "pixels", "kernels", "in_place", "addresses")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All operations in steps."""
+
+    steps: tuple[Step, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as the JSON object of a result file."""
+        return {"steps": [_told(step) for step in self.steps]}
+
+    @classmethod
+    def from_json(cls, data: Any, file: str | None = None) -> Plan:
+        """Read the JSON object of a result file; its meaning is judged by the simulator, not here."""
+        steps = data.get("steps") if isinstance(data, dict) else None
+        if not isinstance(steps, list) or not 1 <= len(steps) <= MAX_LAYERS or set(data) != {"steps"}:
+            raise InputError("plan", data, f"must be an object with a list of 1 to {MAX_LAYERS} steps", file)
+        return cls(tuple(_step(step, f"plan.steps[{place}]", file) for place, step in enumerate(steps)))
+
+
+def _told(step: Step) -> dict[str, Any]:
+    names = {key: list(getattr(step, key)) for key in _NAMES}
+    rest = {key: getattr(step, key) for key in ("order", "pixels", "kernels", "in_place")}
+    return {**names, **rest, "addresses": dict(step.addresses)}
+
+
+def _step(data: Any, field: str, file: str | None) -> Step:
+    if not isinstance(data, dict) or set(data) != {*_NAMES, *_KEYS}:
+        raise InputError(field, data, f"must be an object with {', '.join((*_NAMES, *_KEYS))}", file)
+    for key in _NAMES:
+        names = data[key]
+        if not isinstance(names, list) or len(names) > MAX_LAYERS or not all(type(n) is str for n in names):
+            raise InputError(f"{field}.{key}", names, "must be a list of names", file)
+    if data["order"] not in ORDERS:
+        raise InputError(f"{field}.order", data["order"], f"must be one of: {', '.join(ORDERS)}", file)
+    for key, most in (("pixels", MAX_PLANE), ("kernels", MAX_CHANNELS)):
+        if type(data[key]) is not int or not 1 <= data[key] <= most:
+            raise InputError(f"{field}.{key}", data[key], f"must be an integer from 1 to {most}", file)
+    if data["in_place"] is not None and type(data["in_place"]) is not str:
+        raise InputError(f"{field}.in_place", data["in_place"], "must be a name or null", file)
+    addresses = data["addresses"]
+    if not isinstance(addresses, dict):
+        raise InputError(f"{field}.addresses", addresses, "must be an object of addresses by name", file)
+    for name, address in addresses.items():
+        if type(address) is not int or not 0 <= address <= MAX_BYTES:
+            raise InputError(
+                f"{field}.addresses.{name}", address, f"must be an integer from 0 to {MAX_BYTES}", file
+            )
+    return Step(**{**data, **{key: tuple(data[key]) for key in _NAMES}})

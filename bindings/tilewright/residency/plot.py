@@ -1,0 +1,189 @@
+"""Pictures of a residency plan: what lies where from step to step, and what each step moves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tilewright import plotting
+from tilewright.plotting import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    LIMIT_LINE,
+    ORANGE,
+    PALE,
+    SHEET_WIDTH,
+    SKY,
+    Sheet,
+    axes_or_new,
+    colour_patches,
+    leave_blank,
+    shortened_to_fit,
+    text_colour,
+)
+from tilewright.residency.placement import items
+from tilewright.residency.plan import Plan
+from tilewright.residency.problem import Problem
+from tilewright.residency.reading import told
+from tilewright.residency.summary import rows
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from tilewright.simulator import Report
+
+ACCEPTED = plotting.ACCEPTED
+"""Suffixes of the files that `draw` writes."""
+
+KINDS = {"whole maps": BLUE, "line buffers": SKY, "weights": ORANGE, "blocks on their way out": GREEN}
+"""What lies in the memory, and its colour."""
+
+LEFT = 1.0
+"""Inches to the left of the axes."""
+
+MEMORY, TRAFFIC = 4.4, 1.9
+"""Heights of the axes in inches."""
+
+
+def _described(problem: Problem) -> str:
+    operations = len(problem.graph.operations)
+    name = problem.network.name or "network"
+    return f"{name}: {operations} operations in {problem.machine.memory_bytes:,} bytes"
+
+
+@plotting.style()
+def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = None) -> Figure:
+    """Return the sheet of a plan: its memory over the steps, and its traffic; see `core.room.Pictures`."""
+    what = _described(problem)
+    broken = report.violation is not None
+    labelled = [] if broken else rows(problem, {"facts": report.facts})
+    page = Sheet(title or what, [what] if title else [], report, labelled=labelled)
+    page.create(SHEET_WIDTH, page.top + MEMORY + TRAFFIC + 2.3)
+    width, top = SHEET_WIDTH - LEFT - 0.4, page.top + 0.7
+    memory = page.axes(LEFT, top, width, MEMORY)
+    traffic = page.axes(LEFT, top + MEMORY + 1.0, width, TRAFFIC)
+    if broken:
+        leave_blank(memory, "Memory", plotting.warning(report))
+        leave_blank(traffic, "Traffic with DRAM", plotting.warning(report))
+    else:
+        _memory(memory, problem, plan, width)
+        _traffic(traffic, problem, plan, report)
+    return page.figure
+
+
+@plotting.style()
+def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None) -> Axes:
+    """Draw what lies where in the memory; see `core.room.Pictures.plot`."""
+    ax = axes_or_new(ax, 8.0, MEMORY, left=LEFT, above=0.5)
+    if report.violation is not None:
+        leave_blank(ax, "Memory", plotting.warning(report))
+    else:
+        _memory(ax, problem, plan, plotting.size_in_inches(ax)[0])
+    return ax
+
+
+def draw(problem: Problem, plan: Plan, report: Report, path: str | Path, *, title: str | None = None) -> None:
+    """Draw a plan into a file; see `core.room.Pictures.draw`."""
+    plotting.checked_suffix(path)
+    plotting.save(sheet(problem, plan, report, title=title), path)
+
+
+def _kind(name: str) -> str:
+    before = name.partition(" of ")[0]
+    return {"lines": "line buffers", "weights": "weights", "block": "blocks on their way out"}.get(
+        before, "whole maps"
+    )
+
+
+def _memory(axes: Axes, problem: Problem, plan: Plan, inches: float) -> None:
+    """Draw a box for everything that is placed, from its first step to its last."""
+    from matplotlib.ticker import StrMethodFormatter  # start-up time
+
+    width, capacity = problem.machine.element_bytes, problem.machine.capacity
+    names = {tensor.name for tensor in problem.graph.tensors}
+    steps = len(plan.steps)
+    for item in items(problem.graph, [step.choice for step in told(problem, plan)]):
+        number, name = item.names[0]
+        address = plan.steps[number].addresses[name]
+        colour = KINDS["whole maps" if name in names else _kind(name)]
+        axes.bar(
+            (item.begin + item.end + 1) / 2,
+            item.size * width,
+            bottom=address * width,
+            width=item.end - item.begin - 0.06,
+            color=colour,
+            edgecolor="white",
+            linewidth=0.4,
+        )
+        room = inches / steps * (item.end - item.begin) - 0.06
+        if item.size > capacity / 30 and room > 0.3:
+            told_name = " = ".join(dict.fromkeys(each for _, each in item.names))
+            axes.text(
+                (item.begin + item.end + 1) / 2,
+                (address + item.size / 2) * width,
+                shortened_to_fit(told_name, room, 7),
+                ha="center",
+                va="center",
+                fontsize=7,
+                color=text_colour(colour),
+            )
+    axes.axhline(problem.machine.memory_bytes, **LIMIT_LINE)
+    axes.set_ylim(0, problem.machine.memory_bytes * 1.03)
+    axes.set_ylabel("address in bytes")
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.set_title("Memory", loc="left")
+    handles = colour_patches(KINDS.items())
+    axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1, 1.0), ncols=len(KINDS), fontsize=8)
+    _step_axis(axes, plan, inches)
+
+
+def _traffic(axes: Axes, problem: Problem, plan: Plan, report: Report) -> None:
+    """Draw what each step moves, beside what its operations move layer by layer."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator  # start-up time
+
+    width = problem.machine.element_bytes
+    numbers = {operation.name: operation.number for operation in problem.graph.operations}
+    places = range(1, len(plan.steps) + 1)
+    before = [
+        width * sum(problem.layer_by_layer[numbers[name]] for name in step.operations) for step in plan.steps
+    ]
+    loaded = [step["loaded_bytes"] for step in report.facts["steps"]]
+    saved = [step["saved_bytes"] for step in report.facts["steps"]]
+    axes.bar(places, before, width=0.86, color=PALE, linewidth=0)
+    axes.bar(places, loaded, width=0.5, color=BLUE, linewidth=0)
+    axes.bar(places, saved, bottom=loaded, width=0.5, color=GREEN, linewidth=0)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.0f}"))
+    axes.set_ylabel("bytes")
+    axes.set_title("Traffic with DRAM", loc="left")
+    total = report.facts["layer_by_layer"]
+    handles = colour_patches(
+        [("loaded", BLUE), ("saved", GREEN), (f"layer by layer, {total:,} in all", PALE)]
+    )
+    axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1, 1.0), ncols=3, fontsize=8)
+    axes.set_xlim(0.4, len(plan.steps) + 0.6)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True))
+    axes.set_xlabel("step")
+    axes.grid(axis="y", color=GREY, linewidth=0.3)
+
+
+def _step_axis(axes: Axes, plan: Plan, inches: float) -> None:
+    """Name the steps by their operations."""
+    steps = len(plan.steps)
+    names = [
+        step.operations[0] if len(step.operations) == 1 else f"{step.operations[0]} … {step.operations[-1]}"
+        for step in plan.steps
+    ]
+    every = max(1, -(-steps * 16 // int(inches * 100)))
+    places = range(0, steps, every)
+    across = inches / steps >= 1.2
+    axes.set_xticks(
+        [place + 1 for place in places],
+        [shortened_to_fit(names[place], 1.6, 8) for place in places],
+        rotation=0 if across else 40,
+        ha="center" if across else "right",
+        color=INK,
+    )
+    axes.set_xlim(0.4, steps + 0.6)

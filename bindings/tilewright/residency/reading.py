@@ -1,0 +1,243 @@
+"""A plan in numbers, checked: every step can be executed after those before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tilewright.residency.costs import Shape, buffers, moved
+from tilewright.residency.graph import Graph, members
+from tilewright.residency.passes import Group, group_mask
+from tilewright.residency.placement import Item, items
+from tilewright.residency.plan import Plan, Step
+from tilewright.residency.problem import Problem
+from tilewright.residency.transitions import Choice, State
+
+
+class WrongError(Exception):
+    """What is wrong with a plan: ``rule: details``."""
+
+
+class Told(NamedTuple):
+    """A step of a plan.
+
+    Attributes
+    ----------
+    before
+        What there is before it.
+    on_chip
+        Tensors that are on chip as a whole during the step, its outputs among them.
+    moved, memory
+        Elements moved from and to DRAM, and the sum of all that is on chip.
+    """
+
+    choice: Choice
+    group: Group
+    before: State
+    on_chip: int
+    moved: int
+    memory: int
+
+
+def told(problem: Problem, plan: Plan) -> list[Told]:
+    """Return the steps of a plan; addresses are not looked at.
+
+    Raises
+    ------
+    WrongError
+        If a step cannot be executed.
+    """
+    graph = problem.graph
+    numbers = {operation.name: operation.number for operation in graph.operations}
+    tensors = {tensor.name: number for number, tensor in enumerate(graph.tensors)}
+    read = sum(1 << number for number, readers in enumerate(graph.readers) if readers)
+    state = State(graph.begin, 0, graph.given & read)
+    found = []
+    for place, step in enumerate(plan.steps, 1):
+        shown = f"{', '.join(step.operations[:4])}{', ...' if len(step.operations) > 4 else ''}"
+        try:
+            told = _step(problem, step, state, numbers, tensors)
+        except WrongError as error:
+            rule, _, details = str(error).partition(": ")
+            raise WrongError(f"{rule}: step {place} ({shown}) {details}") from None
+        found.append(told)
+        done = state.done | told.choice.group
+        live = sum(1 << number for number, readers in enumerate(graph.readers) if readers & ~done)
+        state = State(done, told.on_chip & live, (state.in_dram | told.choice.written) & live)
+    if state.done != graph.all:
+        missing = [operation.name for operation in graph.numbers(graph.all & ~state.done)]
+        raise WrongError(f"operations: no step has {', '.join(missing[:4])}")
+    return found
+
+
+def _step(
+    problem: Problem, step: Step, state: State, numbers: dict[str, int], tensors: dict[str, int]
+) -> Told:
+    graph = problem.graph
+    group = _group(problem, step, state, numbers)
+
+    def mask(names: tuple[str, ...], allowed: int, what: str) -> int:
+        found = 0
+        for name in names:
+            number = tensors.get(name, -1)
+            if number < 0 or not allowed >> number & 1 or found >> number & 1:
+                raise WrongError(f"residency: {what}: {name}")
+            found |= 1 << number
+        return found
+
+    def names(found: int) -> str:
+        return ", ".join(graph.tensors[number].name for number in members(found)[:4])
+
+    dropped = mask(step.dropped, state.on_chip & state.in_dram, "drops what is not on chip and in DRAM")
+    there = state.on_chip & ~dropped
+    sources = sum(1 << number for number in group.sources)
+    fetched = mask(
+        step.fetched, sources & state.in_dram & ~there, "fetches what is on chip, not in DRAM, or not read"
+    )
+    if lost := sources & ~(there | state.in_dram):
+        raise WrongError(f"residency: reads what is neither on chip nor in DRAM: {names(lost)}")
+    outputs = sum(1 << number for number in group.outputs)
+    ends = sum(1 << number for number in group.outputs if not graph.readers[number])
+    resident = mask(step.resident, outputs & ~ends, "keeps what nobody reads later, or is no output of it")
+    written = mask(step.written, outputs, "writes what nobody reads later, or is no output of it")
+    if lost := outputs & ~(resident | written):
+        raise WrongError(f"residency: neither keeps nor writes {names(lost)}")
+    on_chip = there | fetched | resident
+    shape = _shape(step, group, numbers)
+    in_place = -1
+    if step.in_place is not None:
+        in_place = tensors.get(step.in_place, -1)
+        if (
+            in_place not in group.replaceable(shape.pixels, state.done)
+            or not (there | fetched) >> in_place & 1
+        ):
+            raise WrongError(f"in place: its output cannot take the place of {step.in_place}")
+        if not resident >> group.output & 1:
+            raise WrongError("in place: its output does not stay on chip")
+    whole = frozenset(members(on_chip))
+    memory = sum(graph.tensors[number].size for number in whole)
+    memory += sum(buffer.size for buffer in buffers(group, shape, whole))
+    memory -= graph.tensors[in_place].size if in_place >= 0 else 0
+    if memory > problem.machine.capacity:
+        width = problem.machine.element_bytes
+        raise WrongError(
+            f"memory: needs {memory * width:,} bytes, the memory has {problem.machine.memory_bytes:,}"
+        )
+    streamed = members(sources & ~on_chip)
+    total = moved(group, shape, streamed, members(written))
+    total += sum(graph.tensors[number].size for number in members(fetched))
+    choice = Choice(group.mask, dropped, fetched, resident, written, in_place, shape)
+    return Told(choice, group, state, on_chip, total, memory)
+
+
+def _group(problem: Problem, step: Step, state: State, numbers: dict[str, int]) -> Group:
+    """Return the operations of a step, which must be all that its last one needs."""
+    graph = problem.graph
+    found = 0
+    for name in step.operations:
+        if name not in numbers or graph.begin >> numbers[name] & 1:
+            raise WrongError(f"operations: has the unknown operation {name}")
+        bit = 1 << numbers[name]
+        if (state.done | found) & bit:
+            raise WrongError(f"operations: has {name}, which has been executed")
+        if found > bit:
+            raise WrongError(f"operations: has {name} behind a later one of the network")
+        found |= bit
+    if not found:
+        raise WrongError("operations: has none")
+    needed = group_mask(graph, state.done, found.bit_length() - 1)
+    if missing := needed & ~found:
+        names = ", ".join(operation.name for operation in graph.numbers(missing)[:4])
+        raise WrongError(f"order: needs {names}, which no earlier step has executed")
+    if strangers := found & ~needed:
+        names = ", ".join(operation.name for operation in graph.numbers(strangers)[:4])
+        raise WrongError(f"operations: has {names}, which do not lead to the last one")
+    limits = problem.limits
+    if limits.most_operations is not None and found.bit_count() > limits.most_operations:
+        raise WrongError(f"limits: has {found.bit_count()} operations, at most {limits.most_operations}")
+    if limits.order == "given" and found != ((1 << found.bit_length()) - 1) & ~state.done:
+        raise WrongError("limits: leaves out an operation that the network's order has before")
+    return Group.of(graph, found)
+
+
+def _shape(step: Step, group: Group, numbers: dict[str, int]) -> Shape:
+    kept = frozenset(numbers.get(name, -1) for name in step.kept)
+    weighty = {operation.number for operation in group.operations if operation.weights}
+    if not kept <= weighty or len(kept) < len(step.kept):
+        raise WrongError("weights: keeps those of an operation that it does not have, or that has none")
+    if step.pixels > group.pixels:
+        raise WrongError(f"pixels: computes {step.pixels} at a time, there are {group.pixels}")
+    most = max(operation.units for operation in group.operations)
+    if step.kernels > most:
+        raise WrongError(f"kernels: has blocks of {step.kernels} output channels, there are {most}")
+    if step.order == "kernels":
+        if len(group.operations) > 1 or kept:
+            raise WrongError("order: only one operation, whose weights are not kept, has the order kernels")
+    elif kept != weighty and step.pixels % group.graph.tensors[group.output].shape[2]:
+        raise WrongError("pixels: loads weights for each pass, which then must be of whole rows")
+    return Shape(step.order, step.pixels, step.kernels, kept)
+
+
+def overlap(problem: Problem, plan: Plan, steps: list[Told]) -> str | None:
+    """Say what is wrong with the addresses of a plan, or None."""
+    graph = problem.graph
+    placed = items(graph, [step.choice for step in steps])
+    wanted: list[set[str]] = [set() for _ in steps]
+    for item in placed:
+        for number, name in item.names:
+            wanted[number].add(name)
+    for number, (step, names) in enumerate(zip(plan.steps, wanted, strict=True)):
+        if names != step.addresses.keys():
+            wrong = sorted(names ^ step.addresses.keys())[0]
+            what = "has no address for" if wrong in names else "has an address for"
+            return f"addresses: step {number + 1} {what} {wrong}"
+    return next(_overlaps(problem, plan, placed), None)
+
+
+def _overlaps(problem: Problem, plan: Plan, placed: list[Item]) -> Iterator[str]:
+    capacity = problem.machine.capacity
+    spans = []
+    for item in placed:
+        addresses = {plan.steps[number].addresses[name] for number, name in item.names}
+        name = item.names[0][1]
+        if len(addresses) > 1:
+            number, other = item.names[-1]
+            yield f"in place: step {number + 1}: {other} has another address than {name}"
+        address = min(addresses)
+        if address + item.size > capacity:
+            told = f"elements {address} to {address + item.size}, the memory has {capacity}"
+            yield f"memory: step {item.begin + 1}: {name} takes {told}"
+        spans.append((item.begin, item.end, address, address + item.size, name))
+    for place, (begin, end, low, high, name) in enumerate(spans):
+        for begin2, end2, low2, high2, other in spans[:place]:
+            if begin < end2 and begin2 < end and low < high2 and low2 < high:
+                yield (
+                    f"overlap: step {max(begin, begin2) + 1}: {name} (elements {low} to {high}) and "
+                    f"{other} ({low2} to {high2}) are on chip at the same time"
+                )
+
+
+def told_of(graph: Graph, choices: list[Choice], addresses: list[dict[str, int]]) -> Plan:
+    """Return the plan of some steps with their addresses."""
+
+    def names(mask: int) -> tuple[str, ...]:
+        return tuple(graph.tensors[number].name for number in members(mask))
+
+    return Plan(
+        tuple(
+            Step(
+                tuple(operation.name for operation in graph.numbers(choice.group)),
+                choice.shape.order,
+                choice.shape.pixels,
+                choice.shape.kernels,
+                tuple(graph.operations[number].name for number in sorted(choice.shape.kept)),
+                names(choice.dropped),
+                names(choice.fetched),
+                names(choice.resident),
+                names(choice.written),
+                graph.tensors[choice.in_place].name if choice.in_place >= 0 else None,
+                at,
+            )
+            for choice, at in zip(choices, addresses, strict=True)
+        )
+    )

@@ -1,0 +1,67 @@
+"""What people are shown of a solved residency problem: rows of totals and a line per step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.plotting import shortened
+from tilewright.residency.problem import Problem
+
+Rows = list[tuple[str, str]]
+
+LONGEST = 40
+"""Most characters of the names of a step."""
+
+
+def rows(problem: Problem, report: dict[str, Any]) -> Rows:
+    """Return labelled lines about a report's totals."""
+    facts = report["facts"]
+    traffic, compulsory = facts["traffic"], facts["compulsory"]
+    more = (
+        f"; {traffic / compulsory - 1:.1%} more are moved" if traffic > compulsory else ", no more are moved"
+    )
+    operations = sum(len(step["operations"]) for step in facts["steps"])
+    together = sum(len(step["operations"]) > 1 for step in facts["steps"])
+    return [
+        (
+            "DRAM",
+            f"{traffic:,} bytes, {facts['loaded_bytes']:,} loaded and {facts['saved_bytes']:,} saved",
+        ),
+        ("compulsory", f"{compulsory:,} bytes{more}"),
+        ("one by one", f"{facts['layer_by_layer']:,} bytes with all maps in DRAM"),
+        ("memory", f"{facts['memory']:,} of {problem.machine.memory_bytes:,} bytes"),
+        ("steps", f"{len(facts['steps'])} of {operations} operations, {together} depth-first"),
+    ]
+
+
+def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Return a header and a line per step."""
+    header = (
+        "step",
+        "operations",
+        "outer loop",
+        "passes",
+        "pixels",
+        "loaded",
+        "saved",
+        "on chip",
+        "whole maps",
+    )
+    lines: list[tuple[str, ...]] = [header]
+    names = {tensor.name for tensor in problem.graph.tensors}
+    for number, step in enumerate(report["facts"]["steps"], 1):
+        whole = [name for name in step["on_chip"] if name in names]
+        lines.append(
+            (
+                str(number),
+                shortened("+".join(step["operations"]), LONGEST),
+                step["order"],
+                f"{step['passes']:,}",
+                f"{step['pixels']:,}",
+                f"{step['loaded_bytes']:,}",
+                f"{step['saved_bytes']:,}",
+                f"{step['memory']:,}",
+                shortened(", ".join(whole), LONGEST) if whole else "",
+            )
+        )
+    return lines

@@ -1,0 +1,201 @@
+"""From what is on chip before a step to what is on chip after it: all the ways, each with its traffic."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import combinations, product
+from typing import NamedTuple
+
+from tilewright.residency.costs import Shape
+from tilewright.residency.graph import Graph, members
+from tilewright.residency.passes import Group
+from tilewright.residency.staircase import Stair, staircase
+
+
+class State(NamedTuple):
+    """What there is between two steps, as bit masks.
+
+    Attributes
+    ----------
+    done
+        Operations that have been executed.
+    on_chip, in_dram
+        Tensors that are still to be read, where they are: in one place or in both.
+    """
+
+    done: int
+    on_chip: int
+    in_dram: int
+
+
+class Choice(NamedTuple):
+    """A step, in numbers: see `tilewright.residency.plan.Step`.
+
+    Attributes
+    ----------
+    group
+        Bit mask of its operations; the others are of tensors.
+    in_place
+        Number of a tensor, or -1.
+    """
+
+    group: int
+    dropped: int
+    fetched: int
+    resident: int
+    written: int
+    in_place: int
+    shape: Shape
+
+
+class Move(NamedTuple):
+    """A step with the elements that it moves and takes, and what there is after it."""
+
+    moved: int
+    memory: int
+    choice: Choice
+    after: State
+
+
+class Transitions:
+    """The steps that are possible in a memory.
+
+    Parameters
+    ----------
+    capacity
+        Elements of the memory.
+    worst
+        Most elements that a step is worth moving again.
+    groups
+        Where groups that are known already are found, and others are kept.
+    """
+
+    def __init__(
+        self, graph: Graph, capacity: int, worst: int = 2**60, groups: dict[int, Group] | None = None
+    ) -> None:
+        self.graph, self.capacity, self.worst = graph, capacity, worst
+        self.sizes = [tensor.size for tensor in graph.tensors]
+        self._groups: dict[int, Group] = {} if groups is None else groups
+        self._stairs: dict[tuple[int, frozenset[int], int], tuple[list[int], list[Stair]]] = {}
+        self._least: dict[int, int] = {}
+
+    def start(self) -> State:
+        """Return what there is before the first step."""
+        graph = self.graph
+        read = sum(1 << number for number, readers in enumerate(graph.readers) if readers)
+        return State(graph.begin, 0, graph.given & read)
+
+    def group(self, mask: int) -> Group:
+        """Return the group of a bit mask, always the same."""
+        if mask not in self._groups:
+            self._groups[mask] = Group.of(self.graph, mask)
+        return self._groups[mask]
+
+    def least(self, mask: int) -> int:
+        """Return what a group takes at least, whatever is on chip as a whole; more operations take more."""
+        if mask not in self._least:
+            group = self.group(mask)
+            held = group.held(1)
+            self._least[mask] = sum(
+                held[tensor] * self.graph.tensors[tensor].channels
+                for tensor in group.computed
+                if tensor in held
+            ) + sum(operation.block(1) for operation in group.operations)
+        return self._least[mask]
+
+    def size(self, mask: int) -> int:
+        """Return the elements of some tensors."""
+        return sum(self.sizes[number] for number in members(mask))
+
+    def moves(self, state: State, mask: int) -> Iterator[Move]:
+        """Return the ways to execute a group next: for each, what moves least in the memory that remains."""
+        group = self.group(mask)
+        sources = sum(1 << tensor for tensor in group.sources)
+        done = state.done | mask
+        live = self._live(done)
+        keeps = list(self.outputs(group, live))
+        for dropped in subsets(state.on_chip & state.in_dram):
+            there = state.on_chip & ~dropped
+            if self.size(there) > self.capacity:
+                continue
+            for fetched in subsets(sources & ~there):
+                on_chip = there | fetched
+                taken = self.size(on_chip)
+                if taken > self.capacity:
+                    continue
+                streamed = sources & ~on_chip
+                for resident, written in keeps:
+                    after = State(
+                        done,
+                        (on_chip | resident) & live,
+                        (state.in_dram | written) & live,
+                    )
+                    total = taken + self.size(resident)
+                    moved = self.size(fetched) + self.size(written)
+                    for in_place in self._places(group, on_chip, resident, state.done):
+                        room = self.capacity - total + (self.sizes[in_place] if in_place >= 0 else 0)
+                        stair = self.best(group, on_chip | resident, streamed, room)
+                        if stair is None:
+                            continue
+                        if in_place >= 0 and in_place not in group.replaceable(
+                            stair.shape.pixels, state.done
+                        ):
+                            continue
+                        weights = sum(operation.weights for operation in group.operations)
+                        yield Move(
+                            moved + weights + self.size(streamed) + stair.again,
+                            self.capacity - room + stair.memory,
+                            Choice(mask, dropped, fetched, resident, written, in_place, stair.shape),
+                            after,
+                        )
+
+    def _live(self, done: int) -> int:
+        """Return the tensors that are still to be read."""
+        return sum(1 << number for number, readers in enumerate(self.graph.readers) if readers & ~done)
+
+    def outputs(self, group: Group, live: int) -> Iterator[tuple[int, int]]:
+        """Return where the outputs of a group may go: those that stay on chip, those that are written.
+
+        What only one more operation reads is never worth being in both places: it is needed in that one
+        where it is read from.
+        """
+        ways = []
+        for tensor in group.outputs:
+            bit = 1 << tensor
+            if not self.graph.readers[tensor]:
+                ways.append([(0, bit)])
+                continue
+            if not live & bit:
+                ways.append([(0, 0)])
+                continue
+            several = (self.graph.readers[tensor] & ~group.mask).bit_count() > 1
+            ways.append([(bit, 0), (0, bit), *([(bit, bit)] if several else [])])
+        for way in product(*ways):
+            yield sum(each[0] for each in way), sum(each[1] for each in way)
+
+    def _places(self, group: Group, on_chip: int, resident: int, done: int) -> list[int]:
+        """Return the tensors whose place the output may take, and -1 for a place of its own."""
+        if not resident >> group.output & 1:
+            return [-1]
+        found = [tensor for tensor in group.replaceable(1, done) if on_chip >> tensor & 1]
+        return [*found, -1]
+
+    def best(self, group: Group, whole: int, streamed: int, room: int) -> Stair | None:
+        """Return how to cut up a group so that least is moved again in some room; None if it does not fit."""
+        seen = frozenset(tensor for tensor in {*group.lines, group.output} if whole >> tensor & 1)
+        key = (group.mask, seen, streamed)
+        if key not in self._stairs:
+            stairs = staircase(group, seen, self.size(streamed), self.capacity, self.worst)
+            self._stairs[key] = [stair.memory for stair in stairs], stairs
+        memories, stairs = self._stairs[key]
+        place = bisect_right(memories, room)
+        return stairs[place - 1] if place else None
+
+
+def subsets(mask: int) -> Iterator[int]:
+    """Return the subsets of a bit mask, the empty one first."""
+    bits = [1 << number for number in members(mask)]
+    for count in range(len(bits) + 1):
+        for chosen in combinations(bits, count):
+            yield sum(chosen)

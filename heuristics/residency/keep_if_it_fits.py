@@ -1,0 +1,19 @@
+"""Keep if it fits: layer by layer, but a map stays on chip if all that is left to do fits beside it."""
+
+from __future__ import annotations
+
+from tilewright.residency import Plan, Problem
+from tilewright.residency.greedy import chosen, one, safe
+
+
+def plan(problem: Problem) -> Plan:
+    """Execute each operation alone, and keep what may be kept."""
+    return chosen(
+        problem,
+        one,
+        safe(problem),
+        lambda steps, move: (
+            move.moved + steps.size(move.after.in_dram & ~move.after.on_chip),
+            move.memory,
+        ),
+    )

@@ -1,0 +1,139 @@
+"""The search of the room residency agrees with enumeration, and its plans survive in the memory."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from conftest import examples, thorough
+from residency_cases import enumerated, problem_of, random_network
+
+from tilewright.core import catalogue
+from tilewright.core.context import RunContext
+from tilewright.residency import Problem, best_bound, objective, simulate, violation
+from tilewright.residency.exact.best import least_memory, least_traffic
+from tilewright.residency.exact.search import Search
+from tilewright.residency.transitions import Transitions
+from tilewright.run import instance
+from tilewright.spec.errors import InputError
+
+NEVER = float("inf")
+SAMPLE = {
+    "layers": [
+        {"name": "a", "input": [2, 6, 6], "kernels": 3, "kernel": [3, 3]},
+        {"name": "b", "input": [3, 4, 4], "kernels": 4, "kernel": [3, 3]},
+    ]
+}
+
+
+def ignore(_told: Any) -> None:
+    """Take what is told of a search."""
+
+
+def random_problem(rng: random.Random, most: int = 4, **rest: Any) -> Problem:
+    """Return a problem with a memory between the least and that of everything."""
+    while True:
+        network = random_network(rng, most)
+        try:
+            whole = problem_of(network, 10_000)
+        except InputError:
+            continue
+        least = max(whole.least.values())
+        everything = sum(tensor.size for tensor in whole.graph.tensors)
+        return problem_of(network, rng.randint(least, least + max(1, everything // 2)), **rest)
+
+
+def agrees(problem: Problem) -> None:
+    """Compare with enumeration, and execute the plan."""
+    found = next(Search(Transitions(problem.graph, problem.machine.capacity)).paths())
+    assert found.moved == enumerated(problem)
+    answer = least_traffic(problem, NEVER, ignore, ignore)
+    assert answer.bound == found.moved
+    if answer.plan is not None:
+        survives(problem, answer.plan)
+        assert objective(problem, answer.plan) >= answer.bound >= best_bound(problem).value
+
+
+def survives(problem: Problem, plan: Any) -> None:
+    """Execute a plan; its cost must be that of the closed form."""
+    assert violation(problem, plan) is None
+    report = simulate(problem, plan, numeric=True)
+    assert report.violation is None and report.numeric is True
+    assert report.facts[problem.minimise] == objective(problem, plan)
+
+
+@pytest.mark.parametrize("seed", range(examples(80)))
+def test_the_search_agrees_with_enumeration(seed: int) -> None:
+    rng = random.Random(seed)
+    agrees(random_problem(rng, 3))
+
+
+@thorough
+@pytest.mark.parametrize("seed", range(1000, 1060))
+def test_the_search_agrees_with_enumeration_of_more(seed: int) -> None:
+    agrees(random_problem(random.Random(seed), 4))
+
+
+@pytest.mark.parametrize("seed", range(examples(200)))
+def test_plans_of_larger_networks_survive(seed: int) -> None:
+    rng = random.Random(10_000 + seed)
+    problem = random_problem(rng, 9)
+    answer = least_traffic(problem, NEVER, ignore, ignore)
+    assert answer.plan is not None
+    survives(problem, answer.plan)
+
+
+@pytest.mark.parametrize("seed", range(examples(50)))
+def test_less_memory_never_moves_less(seed: int) -> None:
+    """The curve falls, and the least memory for a point of it is where it begins to be as low."""
+    rng = random.Random(20_000 + seed)
+    problem = random_problem(rng, 5)
+    least = max(problem.least.values())
+    sizes = sorted({least, least + 1, *(rng.randint(least, problem.machine.capacity) for _ in range(8))})
+
+    def moved(capacity: int) -> int:
+        found = next(Search(Transitions(problem.graph, capacity)).paths(), None)
+        return 0 if found is None else found.moved
+
+    assert moved(least) and not moved(least - 1)
+    curve = [moved(capacity) for capacity in sizes]
+    assert curve == sorted(curve, reverse=True)
+    wanted = rng.choice(curve)
+    answer = least_memory(
+        problem.with_(objective={"minimise": "memory", "most_traffic": wanted}), NEVER, ignore
+    )
+    assert moved(answer.bound) <= wanted and (answer.bound == least or moved(answer.bound - 1) > wanted)
+    assert answer.plan is not None
+    assert objective(problem, answer.plan) <= wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "traffic"), [("mb28-64k", 59_520), ("resnet8-64k", 80_788), ("vww-32k", 238_500)]
+)
+def test_only_what_must_be_is_moved(name: str, traffic: int) -> None:
+    problem = instance.read(name).problem
+    answer = least_traffic(problem, NEVER, ignore, ignore)
+    assert answer.bound == best_bound(problem).value == traffic
+    assert answer.plan is not None
+    survives(problem, answer.plan)
+
+
+def test_no_memory_is_enough_for_less_traffic_than_there_must_be() -> None:
+    problem = problem_of(SAMPLE, 400, objective={"minimise": "memory", "most_traffic": 250})
+    method = catalogue.formulation("residency", "states")
+    assert method.solve(problem, RunContext()).status == "optimal"
+    assert method.solve(problem.with_(machine={"memory_bytes": 100}), RunContext()).status == "infeasible"
+    assert method.solve(problem.with_(objective={"most_traffic": 20}), RunContext()).status == "infeasible"
+
+
+@pytest.mark.parametrize("name", catalogue.heuristics("residency"))
+@pytest.mark.parametrize("seed", range(examples(40)))
+def test_rules_give_plans_that_survive(name: str, seed: int) -> None:
+    problem = random_problem(random.Random(40_000 + seed), 6)
+    plan = catalogue.heuristic("residency", name).plan(problem)
+    survives(problem, plan)
+    bound = least_traffic(problem, NEVER, ignore, ignore).bound
+    assert objective(problem, plan) >= bound
+    if name == "layer_by_layer":
+        assert objective(problem, plan) == sum(problem.layer_by_layer.values())
