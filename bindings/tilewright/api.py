@@ -39,6 +39,8 @@ from tilewright.run.journal import opened as _journal
 from tilewright.run.result import Result
 from tilewright.run.solve import solve
 from tilewright.run.sweep import Point, Sweep
+from tilewright.scheduling import Plan as SchedulingPlan
+from tilewright.scheduling import Problem as SchedulingProblem
 from tilewright.simulator import Report
 from tilewright.spec.errors import (
     Disagreement,
@@ -86,6 +88,8 @@ __all__ = [
     "ResidencyProblem",
     "Result",
     "RunContext",
+    "SchedulingPlan",
+    "SchedulingProblem",
     "SolverMissingError",
     "Sweep",
     "TilewrightError",

@@ -35,20 +35,26 @@ def check(
 ) -> None:
     """Verify a RESULT anew: plan, numbers, objective, report, bound and status.
 
+    Of room scheduling it may be a solution of the MLSys 2026 contest: plan and latencies are verified.
+
     Each finding is ok, WRONG, NOT VERIFIED (in time, or for want of a solver), or told: the author's word.
 
     Exit status: 0 if all is well, 1 if something is wrong, 2 bad input, 5 if nothing is wrong but something
     could not be verified.
     """
+    from tilewright.run import contest
     from tilewright.run.result import Result
     from tilewright.run.verify import check as run
     from tilewright.run.verify import exit_status
 
     problem = opened(instance, changes)
-    answer = Result.read(result, problem.problem)
-    findings = run(
-        problem, answer, time_limit=time_limit, started=arguments.STARTED, on_compile=note_compiling
-    )
+    if problem.room == "scheduling" and contest.is_solution(result):
+        findings = contest.check(problem, result)
+    else:
+        answer = Result.read(result, problem.problem)
+        findings = run(
+            problem, answer, time_limit=time_limit, started=arguments.STARTED, on_compile=note_compiling
+        )
     with printing():
         if as_json:
             click.echo(json.dumps([finding.to_json() for finding in findings]))

@@ -60,6 +60,13 @@ PLOT_SECONDS = 3.0
     metavar="FILE",
     help="Write a page about the plan, for people: .html.",
 )
+@click.option(
+    "--contest",
+    type=click.Path(),
+    default=None,
+    metavar="FILE",
+    help="Of room scheduling: write the plan as the MLSys 2026 contest wants it, too.",
+)
 @on_instances
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON and nothing else.")
 def solve(
@@ -72,6 +79,7 @@ def solve(
     outputs: tuple[str, ...],
     plot: str | None,
     report: str | None,
+    contest: str | None,
     as_json: bool,
     changes: Mapping[str, Any],
 ) -> None:
@@ -82,8 +90,11 @@ def solve(
     from tilewright.run.solve import solve as run
 
     problem = opened(instance, changes)
-    check_outputs(outputs, plot, problem.room, inputs=problem.files)
-    check_report(report, inputs=problem.files, others=(*outputs, plot))
+    if contest is not None and problem.room != "scheduling":
+        raise InputError("--contest", contest, f"is for room scheduling; the instance is of {problem.room}")
+    written = (*outputs, *(() if contest is None else (contest,)))
+    check_outputs(written, plot, problem.room, inputs=problem.files)
+    check_report(report, inputs=problem.files, others=(*written, plot))
     with _Progress(time_limit, enabled=not as_json) as progress:
         result = run(
             problem,
@@ -100,6 +111,8 @@ def solve(
         )
     saving = Saving()
     notes = [line for output in outputs for line in _write(saving, result, output)]
+    if contest is not None:
+        notes += _write_solution(saving, problem, result, contest)
     with printing():
         # What has been found is told before it is drawn, which may take its time.
         click.echo(json.dumps(result.to_json(), allow_nan=False) if as_json else result.summary())
@@ -132,6 +145,16 @@ def _write(saving: Saving, result: Result, output: str) -> list[str]:
             held = f"a plan of this instance, objective {shown(known.objective)}"
             return [f"kept: {output} holds {held}; this run has found none"]
     saving.save(output, lambda: result.write(output))
+    return []
+
+
+def _write_solution(saving: Saving, problem: Instance, result: Result, path: str) -> list[str]:
+    """Write the plan as the contest wants it, unless there is none; say so."""
+    from tilewright.run import contest
+
+    if result.plan is None:
+        return [f"not written: {path} would be a plan, and there is none"]
+    saving.save(path, lambda: contest.write(problem.problem, result.plan, path))
     return []
 
 

@@ -19,7 +19,7 @@ from tilewright.core.packages import INSTALL_CPSAT, ORTOOLS, installed
 from tilewright.core.room import Room, room_of
 from tilewright.spec.errors import InputError, SolverMissingError, UnknownNameError
 
-ROOMS = ("grouping", "tiling", "allocation", "fusion", "bitwidth", "addresses", "residency")
+ROOMS = ("grouping", "tiling", "allocation", "fusion", "bitwidth", "addresses", "scheduling", "residency")
 
 
 def folders(kind: str, room: str) -> list[Path]:

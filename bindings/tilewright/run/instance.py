@@ -15,6 +15,7 @@ from typing import Any
 from tilewright.addresses import buffer_file
 from tilewright.core import catalogue
 from tilewright.core.files import exists, read_text
+from tilewright.run import json_file
 from tilewright.run.machines import with_own_machine
 from tilewright.spec.errors import InputError, did_you_mean, like
 from tilewright.spec.validation import validated
@@ -22,9 +23,15 @@ from tilewright.spec.validation import validated
 MAX_BYTES = 1_000_000
 """Largest instance file that is read."""
 
+MAX_GRAPH_BYTES = 20_000_000
+"""Largest graph that is read."""
+
+GRAPH_SUFFIX = ".json"
+"""Of graphs of the MLSys 2026 contest, which stand in files of their own."""
+
 LONG_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]+[ \t]*\.[ \t]*){32}""")
 
-TABLES = ("layer", "machine", "network", "templates")
+TABLES = ("graph", "layer", "machine", "network", "templates")
 """Tables that may stand in a file of their own, named by a relative path."""
 
 
@@ -126,7 +133,10 @@ def _read_text(path: Path) -> str:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Read a TOML file, guarded against what is no instance at all."""
+    """Read a TOML file, guarded against what is no instance at all; or a graph in the contest's JSON."""
+    if path.suffix.lower() == GRAPH_SUFFIX and path.is_file():
+        graph = json_file.load(path, MAX_GRAPH_BYTES)
+        return {"room": "scheduling", "name": path.stem, "graph": graph}
     text = _read_text(path)
     if LONG_KEY.search(text):
         # The parser of the standard library takes quadratic time for them.
@@ -179,13 +189,15 @@ def _text(table: dict[str, Any], key: str, default: str | None) -> str:
 
 
 def _included(name: str, key: str, path: Path | None) -> dict[str, Any]:
-    if path is None or Path(name).is_absolute() or Path(name).suffix != ".toml":
-        raise InputError(key, name, "must be a table, or the relative path of a .toml file that holds it")
+    suffix = GRAPH_SUFFIX if key == "graph" else ".toml"
+    if path is None or Path(name).is_absolute() or Path(name).suffix != suffix:
+        raise InputError(key, name, f"must be a table, or the relative path of a {suffix} file that holds it")
     file = path.parent / name
     if not exists(file) or not file.is_file():
         told = "is not a file" if exists(file) else "no such file"
         raise InputError(key, name, f"{told}; it is looked for at {_short(file)}")
-    return load(file)
+    found = load(file)
+    return found["graph"] if key == "graph" else found
 
 
 def _list_of(table: dict[str, Any], key: str) -> Any:

@@ -608,7 +608,36 @@ class Residency(Executed):
     """By the names of their operations, joined with +, in order."""
 
 
-Measures = Grouping | Tilings | Pipeline | Fusion | Bits | Addressed | Residency
+class ScheduledSubgraph(Table):
+    """A subgraph; times are in the instance's unit, elements those of fast memory."""
+
+    operations: Counts
+    granularity: list[int]
+    """Width and height of a tile, and products that a step adds up."""
+    retained: Counts
+    """Tensors that stay for the next subgraph."""
+    order: str
+    """Of the tiles."""
+    latency: NonNegative
+    compute: NonNegative
+    """What computing alone takes."""
+    transfer: NonNegative
+    """What transfers alone take."""
+    steps: Count
+    steps_bound_by_transfer: Count
+    """Steps in which moving takes longer than computing."""
+    peak_elements: Count
+
+
+class Scheduling(InCycles):
+    """Of a graph of operations on a small memory."""
+
+    latency: NonNegative
+    """Of all subgraphs together."""
+    subgraphs: list[ScheduledSubgraph]
+
+
+Measures = Grouping | Tilings | Pipeline | Fusion | Bits | Addressed | Residency | Scheduling
 
 
 # Reports --------------------------------------------------------------------------------------------

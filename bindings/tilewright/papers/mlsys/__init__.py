@@ -1,0 +1,51 @@
+"""The MLSys 2026 contest on graph scheduling: its best latencies and ours, with what is proven of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tilewright.core import catalogue
+from tilewright.papers.figures import Say
+from tilewright.run.instance import Instance, digest, read
+from tilewright.run.solve import solve
+
+FIGURES = {
+    "mlsys-2026": "the graph scheduling contest: its five released benchmarks beside ours, each in its time",
+}
+"""What `reproduce` makes."""
+
+HEADER = ("benchmark", "operations", "limit", "winner", "best", "ours", "bound", "gap", "time")
+
+
+def reproduce(figure: str, *, time_limit: float, folder: Path, say: Say) -> None:
+    """Solve each benchmark in its time limit, or a shorter one, and print a line of a Markdown table for it.
+
+    The thirteenth is solved twice: with operations connected by a tensor that they only read, and without.
+    """
+    published: list[dict[str, Any]] = catalogue.shared("published", "mlsys-2026")["benchmarks"]
+    for cells in (HEADER, tuple("---" for _ in HEADER)):
+        say(f"| {' | '.join(cells)} |")
+    for row in published:
+        instance = read(row["name"])
+        _solved(instance, row, row["name"], time_limit, folder, say)
+        flow = instance.problem.with_(limits={"connected": "flow"})
+        if row["name"] == "mlsys-2026-13":
+            other = Instance(instance.room, instance.name, "", flow, digest(instance.room, flow))
+            _solved(other, row, f"{row['name']}, connected by flow", time_limit, folder, say)
+
+
+def _solved(
+    instance: Instance, row: dict[str, Any], name: str, time_limit: float, folder: Path, say: Say
+) -> None:
+    seconds = min(row["seconds"], time_limit)
+    result = solve(instance, time_limit=seconds)
+    result.write(folder / f"{name.replace(', ', '-').replace(' ', '-')}.json")
+    gap = "optimal" if result.status == "optimal" else "none"
+    if result.status == "feasible" and result.objective is not None and result.bound is not None:
+        gap = f"{1 - result.bound / max(1, result.objective):.1%}"
+    numbers = (row["winner"], row["best"], result.objective, result.bound)
+    shown = ["none" if number is None else f"{number:,}" for number in numbers]
+    operations = len(instance.problem.graph.inputs)
+    cells = (name, str(operations), f"{seconds:g} s", *shown, gap, f"{result.seconds:.1f} s")
+    say(f"| {' | '.join(cells)} |")

@@ -1,0 +1,78 @@
+"""Scheduling: which operations of a graph run as one subgraph, in which order, tiles and steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilewright.core.room import Room, register
+from tilewright.scheduling.cost import Pricer, ticks
+from tilewright.scheduling.evaluation import (
+    best_bound,
+    measured_objective,
+    most_values,
+    numeric_elements,
+    objective,
+    portfolio,
+    simulation_seconds,
+)
+from tilewright.scheduling.lowering import simulate
+from tilewright.scheduling.overview import overview
+from tilewright.scheduling.plan import Plan
+from tilewright.scheduling.problem import Problem
+from tilewright.scheduling.rules import violation
+from tilewright.scheduling.summary import rows, table
+
+__all__ = [
+    "ROOM",
+    "Plan",
+    "Problem",
+    "best_bound",
+    "measured_objective",
+    "numeric_elements",
+    "objective",
+    "portfolio",
+    "simulate",
+    "simulation_seconds",
+    "violation",
+]
+
+
+class Scheduling(Room[Problem, Plan]):
+    """The room as the rest of tilewright knows it."""
+
+    name = "scheduling"
+    decides = (
+        "Scheduling: which operations of a graph run as one subgraph, in which order, tiles and steps, and "
+        "what stays in fast memory."
+    )
+    problem_type = Problem
+    plan_type = Plan
+    layer_kinds = ()
+
+    best_bound = staticmethod(best_bound)
+    violation = staticmethod(violation)
+    objective = staticmethod(objective)
+    measured_objective = staticmethod(measured_objective)
+    simulate = staticmethod(simulate)
+    simulation_seconds = staticmethod(simulation_seconds)
+    numeric_elements = staticmethod(numeric_elements)
+    most_values = staticmethod(most_values)
+    portfolio = staticmethod(portfolio)
+    rows = staticmethod(rows)
+    table = staticmethod(table)
+    overview = staticmethod(overview)
+
+    def records(self, problem: Problem, report: dict[str, Any]) -> list[dict[str, Any]]:
+        return list(report["measures"]["subgraphs"])
+
+    def compile_kernels(self, bundled: Callable[[str], Problem]) -> None:
+        problem = bundled("mlsys-example5")
+        pricer = Pricer(problem)
+        ops = frozenset((0,))
+        choice, needs = pricer.best(ops), pricer.structure(ops)
+        assert choice is not None and not isinstance(needs, str)
+        ticks(problem.graph, needs, (choice.width, choice.height, choice.depth), choice.order)
+
+
+ROOM = register(Scheduling())

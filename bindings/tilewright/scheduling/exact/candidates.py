@@ -1,0 +1,171 @@
+"""All sets of operations that may be a subgraph, and what each costs at least, whatever is beside it."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.scheduling.bounds import least_compute
+from tilewright.scheduling.cost import Pricer
+from tilewright.scheduling.graph import Graph
+from tilewright.scheduling.problem import Problem
+from tilewright.scheduling.structure import Structure, sinks
+
+MOST_SETS = 60_000
+"""Beyond so many sets the search gives up."""
+
+UNKNOWN = -1
+
+
+def connected_sets(
+    problem: Problem, most: int = MOST_SETS, deadline: float = float("inf")
+) -> list[int] | None:
+    """Return all connected sets of operations with one grid, as bits; None where they are too many.
+
+    Left out are sets in which a Pointwise operation feeds a MatMul that is too deep for any tile: adding
+    operations does not help them.
+    """
+    graph, flow = problem.graph, problem.limits.connected == "flow"
+    count = len(graph.inputs)
+    near, bad = [0] * count, [0] * count
+    for tensor in range(len(graph.widths)):
+        maker = graph.maker.get(tensor)
+        readers = graph.readers.get(tensor, ())
+        touching = [*readers, *(() if maker is None else (maker,))]
+        for one in touching:
+            if flow:
+                others = readers if one == maker else () if maker is None else (maker,)
+            else:
+                others = tuple(touching)
+            for other in others:
+                if other != one:
+                    near[one] |= 1 << other
+                    near[other] |= 1 << one
+        if maker is not None and graph.op_types[maker] == "Pointwise":
+            for reader in readers:
+                if graph.op_types[reader] == "MatMul" and _too_deep(graph, tensor, reader):
+                    bad[maker] |= 1 << reader
+                    bad[reader] |= 1 << maker
+    found: list[int] = []
+    for start in range(count):
+        before = (1 << start) - 1
+        stack = [(1 << start, near[start] & ~before & ~bad[start], before | bad[start])]
+        while stack:
+            ops, border, barred = stack.pop()
+            found.append(ops)
+            if len(found) > most or (len(found) % 1024 == 0 and time.monotonic() > deadline):
+                return None
+            while border:
+                bit = border & -border
+                border ^= bit
+                op = bit.bit_length() - 1
+                barred |= bit
+                if bad[op] & ops:
+                    continue
+                wider = (border | near[op]) & ~barred & ~ops & ~bad[op]
+                stack.append((ops | bit, wider, barred | bad[op]))
+    return found
+
+
+def _too_deep(graph: Graph, tensor: int, reader: int) -> bool:
+    """Whether no tile is large enough for a Pointwise operation in front of a MatMul."""
+    left, right = graph.inputs[reader]
+    width, height = graph.native_granularity
+    depth = graph.depth(reader)
+    return (tensor == left and depth > width) or (tensor == right and depth > height)
+
+
+class Candidates:
+    """Sets of operations with lower bounds on what they cost as a subgraph, better ones when asked for.
+
+    Attributes
+    ----------
+    has : bool, shape (sets, operations)
+    ticks : int, shape (sets,)
+        A lower bound for each; `exact` tells for which it is the least of all surroundings.
+    """
+
+    def __init__(self, pricer: Pricer, bits: list[int]) -> None:
+        self.pricer, self.graph = pricer, pricer.graph
+        graph, count = self.graph, len(self.graph.inputs)
+        length = -(-count // 8)
+        packed = np.frombuffer(b"".join(one.to_bytes(length, "little") for one in bits), dtype=np.uint8)
+        has = np.unpackbits(packed.reshape(-1, length), axis=1, count=count, bitorder="little").astype(
+            np.bool_
+        )
+        fitting = np.flatnonzero(self._one_size(has))
+        self.bits = [bits[row] for row in fitting]
+        self.has: NDArray[np.bool_] = has[fitting]
+        self.sets = [frozenset(np.flatnonzero(row).tolist()) for row in self.has]
+        self.may_stay = {
+            tensor
+            for tensor in graph.made
+            if tensor in graph.readers and graph.elements(tensor) < graph.fast_memory_capacity
+        }
+        deep = self._on_tiles()
+        compute = self.has @ np.array([least_compute(graph, op) for op in range(count)], dtype=np.int64)
+        moved = np.zeros(len(self.bits), dtype=np.int64)
+        for tensor in range(len(graph.widths)):
+            if tensor in self.may_stay:
+                continue
+            maker, readers = graph.maker.get(tensor), list(graph.readers.get(tensor, ()))
+            loads = np.zeros(len(self.bits), dtype=np.int64)
+            for reader in readers:
+                often = deep.get(reader, (1, 1))[graph.inputs[reader].index(tensor)] if reader in deep else 1
+                loads = np.maximum(loads, self.has[:, reader] * often)
+            if maker is not None:
+                makes = self.has[:, maker]
+                loads = np.where(makes, loads == 0, loads)  # what is made and not read is written
+            moved += loads * graph.elements(tensor)
+        self.ticks: NDArray[np.int64] = np.maximum(compute, moved * graph.unit)
+        self.exact = np.zeros(len(self.bits), dtype=np.bool_)
+
+    def _on_tiles(self) -> dict[int, tuple[int, int]]:
+        """Return MatMuls that always add up on the tile, in several steps, and how often they load operands.
+
+        No slice of these stays from one tile to the next.
+        """
+        graph, found = self.graph, {}
+        width, height = graph.native_granularity
+        inside: set[int] = set()  # operations that may make a slice for a MatMul
+        for op in reversed(graph.order):
+            for reader in graph.readers.get(graph.made[op], ()):
+                if graph.op_types[reader] == "MatMul" or reader in inside:
+                    inside.add(op)
+        for op, tensor in enumerate(graph.made):
+            if op not in inside and graph.depth(op) > graph.native_depth:
+                found[op] = -(-graph.widths[tensor] // width), -(-graph.heights[tensor] // height)
+        return found
+
+    def _one_size(self, has: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Tell of which sets all outputs have the same size."""
+        graph = self.graph
+        there: dict[tuple[int, int], NDArray[np.bool_]] = {}
+        for op, tensor in enumerate(graph.made):
+            ends = has[:, op].copy()
+            for reader in graph.readers.get(tensor, ()):
+                ends &= ~has[:, reader]
+            shape = graph.widths[tensor], graph.heights[tensor]
+            there[shape] = there[shape] | ends if shape in there else ends
+        sizes: NDArray[np.bool_] = np.sum(list(there.values()), axis=0) == 1
+        return sizes
+
+    def price(self, row: int) -> None:
+        """Make the bound of a set what it takes in the best surroundings: all that may stay has, for free."""
+        if self.exact[row]:
+            return
+        self.exact[row] = True
+        ops = self.sets[row]
+        graph = self.graph
+        read = {tensor for op in ops for tensor in graph.inputs[op]}
+        made = {graph.made[op] for op in ops}
+        resident = frozenset((read - made) & self.may_stay)
+        kept = frozenset(set(sinks(graph, ops)) & self.may_stay)
+        found = self.pricer.structure(ops, resident, kept)
+        if not isinstance(found, Structure):
+            self.ticks[row] = 2**61
+            return
+        choice = self.pricer.fastest(ops, found, graph.fast_memory_capacity)
+        self.ticks[row] = 2**61 if choice is None else max(self.ticks[row], choice.ticks)

@@ -1,0 +1,240 @@
+"""Shortest paths from nothing to all results: A* over what lies in slow memory and what has been kept.
+
+A state is the set of tensors in slow memory and the set that the last subgraph has kept. A step runs any
+subgraph that finds what it reads, with any tensors that it may keep. What is left costs at least the prices
+of the operations that must still be run, which is never more than it does cost and shrinks by no more than a
+step costs. So the first time that all results lie in slow memory, nothing is faster. Operations may run
+twice.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.scheduling.arrangement import Block, Kept
+from tilewright.scheduling.cost import Pricer
+from tilewright.scheduling.exact.candidates import MOST_SETS, Candidates, connected_sets
+from tilewright.scheduling.exact.prices import best_prices
+from tilewright.spec.errors import OutOfTimeError
+
+MOST_KEPT = 10
+"""Most tensors of a subgraph of which all sets are tried to be kept."""
+
+Steps = list[tuple[Block, Kept]]
+State = tuple[int, Kept]
+
+
+@dataclass
+class Answer:
+    """What the search found.
+
+    Attributes
+    ----------
+    ticks, steps
+        Of the fastest plan, where it is faster than asked for.
+    bound
+        No plan takes fewer ticks.
+    proven
+        Whether the search has come to its end.
+    """
+
+    bound: int
+    ticks: int | None = None
+    steps: Steps = field(default_factory=list)
+    proven: bool = False
+
+
+def search(
+    pricer: Pricer,
+    below: int,
+    deadline: float = float("inf"),
+    on_bound: Callable[[int], None] = lambda _bound: None,
+    *,
+    results: Iterable[int] | None = None,
+    most_sets: int = MOST_SETS,
+) -> Answer | None:
+    """Look for the fastest plan of fewer than `below` ticks.
+
+    Parameters
+    ----------
+    results
+        Tensors that must lie in slow memory in the end; by default those that nothing reads.
+    most_sets
+        Beyond so many sets of operations nothing is looked for.
+
+    Returns
+    -------
+    None where there are too many sets of operations to look at, or prices take too long.
+    """
+    bits = connected_sets(pricer.problem, most_sets, deadline)
+    if bits is None:
+        return None
+    try:
+        candidates = Candidates(pricer, bits)
+        if not candidates.has.any(axis=0).all():
+            return Answer(2**61, proven=True)
+        prices = best_prices(candidates, deadline)
+    except OutOfTimeError:
+        return None
+    bound = int(prices.sum())
+    on_bound(bound)
+    wanted = pricer.graph.results if results is None else results
+    return _Search(pricer, candidates, prices, below, deadline, on_bound, wanted).answer()
+
+
+class _Search:
+    """The search itself."""
+
+    def __init__(
+        self,
+        pricer: Pricer,
+        candidates: Candidates,
+        prices: NDArray[np.int64],
+        below: int,
+        deadline: float,
+        on_bound: Callable[[int], None],
+        results: Iterable[int],
+    ) -> None:
+        self.pricer, self.graph, self.below, self.deadline = pricer, pricer.graph, below, deadline
+        self.candidates, self.prices, self.on_bound = candidates, prices, on_bound
+        graph = self.graph
+        self.results = sum(1 << graph.maker[tensor] for tensor in set(results))
+        self.before = [
+            sum(1 << graph.maker[tensor] for tensor in set(graph.inputs[op]) if tensor in graph.maker)
+            for op in range(len(graph.inputs))
+        ]
+        spare = candidates.ticks - candidates.has @ prices
+        self.rows = np.flatnonzero(spare + int(prices.sum()) < below)
+        self.needs: dict[int, int] = {}
+        self.ends: dict[int, int] = {}
+        for row in map(int, self.rows):
+            ops = candidates.bits[row]
+            needs = ends = 0
+            for op in candidates.sets[row]:
+                needs |= self.before[op]
+                readers = graph.readers.get(graph.made[op], ())
+                if not any(ops >> reader & 1 for reader in readers):
+                    ends |= 1 << op
+            self.needs[row], self.ends[row] = needs & ~ops, ends
+        self.has = candidates.has[self.rows]
+        self.options: dict[int, list[Kept]] = {}
+        self.complete = True
+
+    def left(self, there: int) -> tuple[int, int]:
+        """Return the operations that must still be run, as bits, and their prices together."""
+        found, waiting = 0, self.results & ~there
+        while waiting:
+            bit = waiting & -waiting
+            waiting ^= bit
+            found |= bit
+            waiting |= self.before[bit.bit_length() - 1] & ~there & ~found
+        total, rest = 0, found
+        while rest:
+            bit = rest & -rest
+            rest ^= bit
+            total += int(self.prices[bit.bit_length() - 1])
+        return found, total
+
+    def keeping(self, row: int) -> list[Kept]:
+        """Return the sets of tensors that a subgraph may keep."""
+        if row not in self.options:
+            graph, ops = self.graph, self.candidates.bits[row]
+            may = [
+                graph.made[op]
+                for op in sorted(self.candidates.sets[row])
+                if graph.made[op] in self.candidates.may_stay
+                and any(not ops >> reader & 1 for reader in graph.readers[graph.made[op]])
+            ]
+            if len(may) > MOST_KEPT:
+                self.complete = False
+                may = may[:MOST_KEPT]
+            sets = [
+                frozenset(some)
+                for many in range(len(may) + 1)
+                for some in combinations(may, many)
+                if sum(map(graph.elements, some)) < graph.fast_memory_capacity
+            ]
+            block = self.candidates.sets[row]
+            self.options[row] = [
+                kept for kept in sets if not isinstance(self.pricer.structure(block, frozenset(), kept), str)
+            ]
+        return self.options[row]
+
+    def answer(self) -> Answer:
+        """Run until the end, or until time is up."""
+        graph, candidates = self.graph, self.candidates
+        count = len(graph.inputs)
+        powers = [1 << op for op in range(count)]
+        start: State = (0, frozenset())
+        best: dict[State, int] = {start: 0}
+        came: dict[State, tuple[State, Block, Kept]] = {}
+        lefts: dict[int, tuple[int, int]] = {}
+        rest = self.left(0)
+        lefts[0] = rest
+        heap: list[tuple[int, int, int, State]] = [(rest[1], 0, 0, start)]
+        told, number, bound = rest[1], 0, rest[1]
+        done: set[State] = set()
+        while heap:
+            least, _, _, state = heapq.heappop(heap)
+            if state in done:
+                continue
+            done.add(state)
+            bound = max(bound, least)
+            if bound > told + graph.scale:
+                told = bound
+                self.on_bound(bound)
+            written, resident = state
+            spent = best[state]
+            if self.results & ~written == 0:
+                return Answer(spent, spent, self._steps(came, state), self.complete)
+            if time.monotonic() > self.deadline:
+                return Answer(min(bound, self.below))
+            there = written | sum(1 << graph.maker[tensor] for tensor in resident)
+            needed, ahead = lefts.get(there) or self.left(there)
+            lefts[there] = needed, ahead
+            wanted = np.array([bool(needed & power) for power in powers])
+            saved = self.has @ (self.prices * wanted)
+            lows = spent + candidates.ticks[self.rows] + ahead - saved
+            for place in np.flatnonzero((lows < self.below) & (self.has & wanted).any(axis=1)):
+                row = int(self.rows[place])
+                if self.needs[row] & ~there:
+                    continue
+                if not candidates.exact[row]:
+                    candidates.price(row)
+                    if spent + int(candidates.ticks[row]) + ahead - int(saved[place]) >= self.below:
+                        continue
+                block = candidates.sets[row]
+                for kept in self.keeping(row):
+                    choice = self.pricer.best(block, resident, kept)
+                    if choice is None:
+                        continue
+                    keeps = sum(1 << graph.maker[tensor] for tensor in kept)
+                    after: State = (written | self.ends[row] & ~keeps, kept)
+                    total = spent + choice.ticks
+                    if total >= best.get(after, self.below) or after in done:
+                        continue
+                    reach = after[0] | keeps
+                    if reach not in lefts:
+                        lefts[reach] = self.left(reach)
+                    whole = total + lefts[reach][1]
+                    if whole >= self.below:
+                        continue
+                    best[after] = total
+                    came[after] = state, block, kept
+                    number += 1
+                    heapq.heappush(heap, (max(whole, least), -total, number, after))
+        return Answer(self.below, proven=self.complete)
+
+    def _steps(self, came: dict[State, tuple[State, Block, Kept]], state: State) -> Steps:
+        steps = []
+        while state in came:
+            state, block, kept = came[state]
+            steps.append((block, kept))
+        return steps[::-1]

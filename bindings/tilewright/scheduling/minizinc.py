@@ -1,0 +1,70 @@
+"""Scheduling and MiniZinc: the data of ``models/scheduling/core.mzn``, and plans from its solutions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tilewright.scheduling.cover import Cover, takes
+from tilewright.scheduling.plan import Plan
+from tilewright.scheduling.problem import Problem
+
+__all__ = ["data", "decisions", "plan", "relax", "scale", "size", "start", "suits"]
+
+
+def suits(problem: Problem, _formulation: Path) -> bool:
+    """Whether the formulations take a problem."""
+    return takes(problem)
+
+
+def size(problem: Problem) -> int:
+    """Return about how many constraints a formulation gives: some for each link of a subgraph."""
+    found = Cover(problem)
+    return sum(len(needs) * (1 + len(ends)) for needs, ends in zip(found.needs, found.ends, strict=True))
+
+
+def relax(problem: Problem) -> int:
+    """Return 0: sets of subgraphs have no neighbourhood of use, as most of them do not cover anything."""
+    return 0
+
+
+def scale(problem: Problem) -> tuple[int, int]:
+    """Return (offset, unit): the objective of the formulation is the time."""
+    return 0, 1
+
+
+def data(problem: Problem) -> dict[str, Any]:
+    """Return the parameters that core.mzn declares, all but those of the search."""
+    cover = Cover(problem)
+
+    def counted(sets: list[Any]) -> list[set[int]]:
+        return [{op + 1 for op in one} for one in sets]
+
+    return {
+        "n_operations": len(problem.graph.inputs),
+        "n_blocks": len(cover.blocks),
+        "members": counted(cover.blocks),
+        "needs": counted(cover.needs),
+        "ends": counted(cover.ends),
+        "amount": cover.amounts,
+        "per_unit": cover.per_unit,
+        "results": {op + 1 for op in cover.results},
+        "worst": cover.worst,
+    }
+
+
+def start(problem: Problem, plan: Plan) -> list[int] | None:
+    """Return a plan as values of the decisions; None for one that keeps tensors or runs what has no price."""
+    cover = Cover(problem)
+    numbers = cover.numbers(plan)
+    return None if numbers is None else [int(block in numbers) for block in range(len(cover.blocks))]
+
+
+def decisions(_problem: Problem, solution: Any) -> list[int]:
+    """Return whether each subgraph is chosen in a solution, in the order of `start`."""
+    return list(solution.chosen)
+
+
+def plan(problem: Problem, solution: Any) -> Plan:
+    """Return the plan of a solution of core.mzn."""
+    return Cover(problem).plan([block for block, chosen in enumerate(solution.chosen) if chosen])

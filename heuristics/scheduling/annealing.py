@@ -1,0 +1,69 @@
+"""Annealing: from the greedy partition, or that of a plan, subgraphs are changed at random until time is up.
+
+Begins anew from the best partition, each time for longer; in between, the exact search solves windows of it.
+"""
+
+from __future__ import annotations
+
+import time
+
+from tilewright.core.context import RunContext
+from tilewright.scheduling import Plan, Problem, objective
+from tilewright.scheduling.arrangement import Arrangement, plan_of
+from tilewright.scheduling.cost import Pricer
+from tilewright.scheduling.merging import Annealing, Partition, Steps, greedy
+from tilewright.scheduling.windows import Windows
+
+FIRST_SECONDS = 1.0
+"""How long the first round takes; each one takes twice as long as the one before."""
+
+IDLE_ROUNDS = 12
+"""Rounds after which nothing more is expected of a graph, if none has found anything."""
+
+
+def plan(problem: Problem, search: RunContext) -> Plan:
+    """Improve a plan until the deadline."""
+    pricer = Pricer(problem)
+    best: Plan | None = search.start
+    value = objective(problem, best) if best is not None else None
+    partition = greedy(pricer, search.deadline - 0.3 * search.remaining())
+    given = _partition(pricer, best) if best is not None else None
+    if given is not None:
+        arrangement = Arrangement(pricer)
+        ours, theirs = arrangement.arranged(partition.blocks), arrangement.arranged(given.blocks)
+        if ours is None or (theirs is not None and theirs[0] < ours[0]):
+            partition = given
+    top = dict(partition.of)
+
+    def better(_total: int, steps: Steps) -> None:
+        nonlocal best, value, top
+        top = {op: block for block, _ in steps for op in block}
+        found = plan_of(pricer, steps)
+        cost = objective(problem, found)
+        if value is None or cost < value:
+            best, value = found, cost
+            search.on_plan(found)
+
+    seconds, idle, rounds = FIRST_SECONDS, 0, 0
+    while time.monotonic() < search.deadline and idle < IDLE_ROUNDS:
+        if value is not None and search.bound is not None and value <= search.bound:
+            break
+        before, partition.of = value, dict(top)
+        Annealing(pricer, search.seed + rounds).run(partition, seconds, search.deadline, better)
+        partition.of = dict(top)
+        Windows(pricer, search.seed + rounds).run(partition, seconds, search.deadline, better)
+        rounds += 1
+        idle = idle + 1 if value == before else 0
+        seconds *= 2
+    assert best is not None, "auto begins with a plan of a constructive heuristic"
+    return best
+
+
+def _partition(pricer: Pricer, plan: Plan) -> Partition | None:
+    """Return the partition of a plan that runs no operation twice."""
+    partition = Partition(pricer)
+    if sum(len(step.operations) for step in plan.subgraphs) != len(partition.of):
+        return None
+    for step in plan.subgraphs:
+        partition.put(frozenset(step.operations))
+    return partition

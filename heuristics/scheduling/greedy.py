@@ -1,0 +1,18 @@
+"""Greedy fusion: subgraphs are merged as long as that wins time, those first that win most."""
+
+from __future__ import annotations
+
+from tilewright.scheduling import Plan, Problem
+from tilewright.scheduling.arrangement import Arrangement, plan_of
+from tilewright.scheduling.cost import Pricer
+from tilewright.scheduling.merging import greedy
+from tilewright.spec.errors import InputError
+
+
+def plan(problem: Problem) -> Plan:
+    """Merge from single operations on."""
+    pricer = Pricer(problem)
+    found = Arrangement(pricer).arranged(greedy(pricer).blocks)
+    if found is None:
+        raise InputError("graph.fast_memory_capacity", problem.graph.fast_memory_capacity, "is too small")
+    return plan_of(pricer, found[1])

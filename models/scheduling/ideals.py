@@ -1,0 +1,66 @@
+"""The room's own exact method: shortest paths over what lies in slow memory and what has been kept.
+
+Why nothing is lost is argued in the module that it stands on: ``tilewright.scheduling.exact.search``.
+"""
+
+from __future__ import annotations
+
+from tilewright.core.context import Outcome, RunContext, Status
+from tilewright.scheduling import Plan, Problem, objective
+from tilewright.scheduling.arrangement import plan_of
+from tilewright.scheduling.cost import Pricer
+from tilewright.scheduling.exact.pieces import pieces_bound
+from tilewright.scheduling.exact.search import search as find
+from tilewright.scheduling.lowering import whole
+from tilewright.scheduling.merging import Annealing, Steps, greedy
+
+IN_PROCESS = True
+
+FIRST_SECONDS = 0.3
+"""How long plans are improved at random before the search, at most."""
+
+LAST_SHARE = 0.2
+"""Share of the time for improving plans at random where the search does not come to its end."""
+
+LONGEST = 2**61
+"""Ticks that no plan takes."""
+
+
+def solve(problem: Problem, search: RunContext) -> Outcome:
+    """Find and prove the optimum, or a bound."""
+    pricer, scale = Pricer(problem), problem.graph.scale
+    best: Plan | None = search.start
+    value = objective(problem, best) if best is not None else None
+
+    def better(_total: int, steps: Steps) -> None:
+        nonlocal best, value
+        found = plan_of(pricer, steps)
+        cost = objective(problem, found)
+        if value is None or cost < value:
+            best, value = found, cost
+            search.on_plan(found)
+
+    def bounded(ticks: int) -> None:
+        search.on_bound(_bound(ticks, value, scale))
+
+    partition = greedy(pricer, search.deadline - 0.8 * search.remaining())
+    annealing = Annealing(pricer, search.seed)
+    annealing.run(partition, min(0.05 * search.remaining(), FIRST_SECONDS), search.deadline, better)
+    pieces = pieces_bound(problem.graph, search.deadline - 0.5 * search.remaining())
+    bounded(pieces)
+    # A plan is better if it is in whole units of time.
+    below = LONGEST if value is None else (value - 1) * scale + 1
+    answer = find(pricer, below, search.deadline - LAST_SHARE * search.remaining(), bounded)
+    if answer is not None and answer.ticks is not None:
+        better(answer.ticks, answer.steps)
+    if answer is not None and answer.proven:
+        return Outcome("infeasible") if best is None else Outcome("optimal", best, value)
+    annealing.run(partition, search.remaining(), search.deadline, better)
+    status: Status = "unknown" if best is None else "feasible"
+    return Outcome(status, best, _bound(max(pieces, 0 if answer is None else answer.bound), value, scale))
+
+
+def _bound(ticks: int, value: int | None, scale: int) -> int:
+    """Return a bound in whole units of time, at most the cost of a known plan."""
+    bound = whole(ticks, scale)
+    return bound if value is None else min(bound, value)

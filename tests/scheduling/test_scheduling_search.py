@@ -1,0 +1,62 @@
+"""The exact search against all plans of tiny graphs; heuristics never beat it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from conftest import thorough
+from graphs_at_random import least_ticks, problem_at_random
+
+from tilewright.core import catalogue
+from tilewright.core.context import RunContext
+from tilewright.models.scheduling import ideals
+from tilewright.scheduling import best_bound, measured_objective, objective, simulate, violation
+from tilewright.scheduling.arrangement import plan_of
+from tilewright.scheduling.cost import Pricer
+from tilewright.scheduling.exact.pieces import pieces_bound
+from tilewright.scheduling.exact.search import search
+from tilewright.scheduling.rules import latencies
+
+
+def check(seed: int, operations: int, most: int) -> None:
+    problem = problem_at_random(seed, operations, most=most, native=3)
+    expected = least_ticks(problem)
+    answer = search(Pricer(problem), 2**61)
+    assert answer is not None
+    assert answer.proven
+    assert answer.ticks == expected, (seed, answer, expected)
+    if expected is None:
+        context = RunContext(deadline=time.monotonic() + 600)
+        assert ideals.solve(problem, context).status == "infeasible"
+        return
+    plan = plan_of(Pricer(problem), answer.steps)
+    assert violation(problem, plan) is None
+    assert sum(latencies(problem, plan)) == expected
+    report = simulate(problem, plan, numeric=True, seed=seed)
+    assert report.numeric
+    assert measured_objective(problem, report) == objective(problem, plan)
+    bound = best_bound(problem)
+    assert bound.impossible is None
+    assert bound.value <= objective(problem, plan)
+    assert pieces_bound(problem.graph) <= expected
+    outcome = ideals.solve(problem, RunContext(deadline=time.monotonic() + 600))
+    assert (outcome.status, outcome.bound) == ("optimal", objective(problem, plan))
+    for name in ("one_by_one", "greedy"):
+        try:
+            found = catalogue.heuristic("scheduling", name).plan(problem)
+        except ValueError:
+            continue
+        assert violation(problem, found) is None
+        assert sum(latencies(problem, found)) >= expected
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_search_finds_the_best_of_all_plans(seed: int) -> None:
+    check(seed, 3, 4)
+
+
+@thorough
+@pytest.mark.parametrize("seed", range(10, 200))
+def test_the_search_finds_the_best_of_all_plans_of_more(seed: int) -> None:
+    check(seed, 3 + seed % 2, 6)
