@@ -18,7 +18,7 @@ from conftest import processor_time, thinned, thorough
 from tilewright.cli.solve import _Progress
 from tilewright.core import catalogue
 from tilewright.core.context import CONSTRUCT
-from tilewright.run import compiling
+from tilewright.run import compiling, second_route
 from tilewright.run.methods import PartInHand
 
 ROOT = Path(__file__).parents[2]
@@ -322,8 +322,9 @@ def test_infeasible_is_proven_checked_and_exits_1(tilewright, tmp_path, method):
 
 @pytest.mark.parametrize("method", ["auto", "lives@highs", "ordered@gecode", "gaps@cpsat"])
 def test_infeasible_without_a_bound_that_says_so_is_confirmed_by_a_second_method(
-    tilewright, tmp_path, method
+    tilewright, tmp_path, method, monkeypatch
 ):
+    monkeypatch.setattr(second_route, "INFEASIBLE_SECONDS", 60.0)  # on a busy machine, too
     # Nine patches in pairs, no pixel loaded twice: the room's own bounds leave that open.
     text = SLOW.replace("14, 14", "5, 5").replace("group_size = 3", "group_size = 2")
     (tmp_path / "pairs.toml").write_text(text + "[limits]\nreloads = 1\n")

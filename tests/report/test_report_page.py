@@ -99,6 +99,8 @@ CASES = {
     "fusion": ("squeezenet-fire", "layerwise"),
     "bitwidth": (BITS, "merging"),
     "residency": ("mb28-64k", "layer_by_layer"),
+    "addresses": ("minimalloc-example", "greedy_by_size"),
+    "scheduling": ("mlsys-example5", "greedy"),
 }
 CHARTS = {
     "network on a DSP": ["tiles", "timeline", "roofline", "traffic", "layers", "graph"],
@@ -111,6 +113,9 @@ CHARTS = {
     "allocation": ["picture"],
     "fusion": ["picture"],
     "bitwidth": ["picture"],
+    "residency": ["picture"],
+    "addresses": ["picture"],
+    "scheduling": ["picture"],
 }
 
 SOLVED: dict[str, tuple[Instance, Result]] = {}

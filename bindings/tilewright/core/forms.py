@@ -6,7 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-RoomName = Literal["grouping", "tiling", "allocation", "fusion", "bitwidth", "addresses", "scheduling", "residency"]
+RoomName = Literal[
+    "grouping", "tiling", "allocation", "fusion", "bitwidth", "addresses", "scheduling", "residency"
+]
 Count = Annotated[int, Field(ge=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 Amounts = dict[str, Count]

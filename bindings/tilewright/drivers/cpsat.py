@@ -219,6 +219,8 @@ class _Solve:
             If the model has no solution with the decisions of a start that is valid.
         """
         model = self.built.model
+        if not len(model.proto.solution_hint.vars):
+            return  # the formulation has nothing that stands for this start
         seconds = self.run.search.remaining()
         solver = self._solver(
             seconds if seconds == float("inf") else START_SHARE * seconds,

@@ -74,6 +74,7 @@ def computed(
     weights: Values,
     pixels: tuple[int, int],
     channels: tuple[int, int],
+    numeric: bool = True,
 ) -> Values:
     """Return some output pixels and channels, shape (pixels, channels).
 
@@ -83,13 +84,18 @@ def computed(
         Shapes of the operands, which `read` takes by their place.
     weights
         Of these channels, flat.
+    numeric
+        Whether to compute; else all that is needed is read, and zeros are returned.
     """
     spec, count = operation.op.spec, channels[1] - channels[0]
+    nothing = np.zeros((pixels[1] - pixels[0], count), dtype=np.int64)
     if is_whole(operation):
         operands = [
             read(place, np.arange(shape[1] * shape[2]), 0, shape[0]).T.reshape(shape)
             for place, shape in enumerate(planes)
         ]
+        if not numeric:
+            return nothing
         if not isinstance(spec, NamedLayer):
             whole: Values = whole_output(operation, operands, weights).reshape(spec.output[0], -1)
             return whole[slice(*channels), slice(*pixels)].T
@@ -111,6 +117,8 @@ def computed(
     seen = window_pixels(spec, wanted)
     needed = np.unique(seen[seen >= 0])
     values = small(_joined(planes, read, needed, first, last))
+    if not numeric:
+        return nothing
     border = _LEAST if isinstance(spec, Pool) and spec.op == "max" else 0
     padded = np.concatenate([values, np.full((1, values.shape[1]), border)])
     under: Values = padded[np.where(seen >= 0, np.searchsorted(needed, seen), len(needed))]

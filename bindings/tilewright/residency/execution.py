@@ -211,6 +211,8 @@ class _Executed:
         self.ends = self.group.ends(self.shape.pixels)
         self.channels = 0, 0
         self.footprint: dict[str, int] = {}
+        # Weights are looked at when they are first used after a load, and once more at the end of the step.
+        self.weights: dict[int, tuple[Numbers, Values]] = {}
 
     def run(self) -> None:
         """Execute the step."""
@@ -234,6 +236,8 @@ class _Executed:
                 if operation.number in self.shape.kept:
                     self._load_weights(operation, (0, operation.units))
             self._passes(None, None)
+        for number, (span, _) in self.weights.items():
+            self._fetch_weights(self.graph.operations[number], span)
         done = self.told.before.done
         for tensor in [tensor for tensor in run.where if self.group.dying(tensor, done)]:
             run.where.pop(tensor)
@@ -309,7 +313,7 @@ class _Executed:
         def read(place: int, wanted: Numbers, first: int, last: int) -> Values:
             return self._read(sources[place], wanted, first, last, blocked, offsets[place])
 
-        values = computed(operation, planes, read, weights, pixels, channels)
+        values = computed(operation, planes, read, weights, pixels, channels, self.run_.numeric)
         self.run_.macs += (
             operation.op.macs
             * (pixels[1] - pixels[0])
@@ -417,6 +421,7 @@ class _Executed:
 
     def _load_weights(self, operation: Operation, block: tuple[int, int]) -> None:
         span = self._weights_span(operation, block)
+        self.weights.pop(operation.number, None)
         if span.size:
             numbers = self.run_.elements.of(self.run_._weights(operation), span)
             cells = self.step.addresses[f"weights of {operation.name}"] + np.arange(len(span))
@@ -427,6 +432,13 @@ class _Executed:
         span = self._weights_span(operation, block)
         if not span.size:
             return np.zeros(0, dtype=np.int64)
+        if operation.number in self.weights:
+            return self.weights[operation.number][1]
+        values = self._fetch_weights(operation, span)
+        self.weights[operation.number] = span, values
+        return values
+
+    def _fetch_weights(self, operation: Operation, span: Numbers) -> Values:
         numbers = self.run_.elements.of(self.run_._weights(operation), span)
         cells = self.step.addresses[f"weights of {operation.name}"] + np.arange(len(span))
         return self.chip.fetch(cells, numbers)

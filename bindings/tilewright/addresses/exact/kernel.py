@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.addresses.exact.ways import FULLEST, LOWEST
 from tilewright.core import jit
 
 Numbers = NDArray[np.int64]
@@ -32,10 +33,7 @@ INFEASIBLE, FEASIBLE, PAUSED, CRAMPED = -1, 1, 0, 2
 FAR = 2**62
 """Larger than any offset."""
 
-LOWEST_FIRST, TIGHTEST_AMONG_LOWEST = 0, 1
-"""What is taken first: of the lowest places, by priority; or in the section with the least room to spare."""
-
-LOW, TOP, FLOOR = 0, 1, 2
+LOW, TOP, FLOOR, FULLNESS = 0, 1, 2, 3
 """Kinds of entries of the trail."""
 
 DEPTH, PART, PARTS, TRAIL, WAITING, STARTED, WORK = range(7)
@@ -58,8 +56,9 @@ class Search(NamedTuple):
         The buffers that overlap each one in time: ``neighbours[begins[i]:begins[i + 1]]``.
     members, opens
         The buffers of each section, sorted by `low` as they were when its bounds were last renewed.
-    offset, low, top : shape (buffers,)
-        Where a buffer lies, -1 unless it is placed; its least offset; the end of all placed below it.
+    offset, low, top, fullness : shape (buffers,)
+        Where a buffer lies, -1 unless it is placed; its least offset; the end of all placed below it; the
+        largest `total` of its sections when its part was made.
     floor, total, cut, spare : shape (sections,)
         The end of what is placed in it; sizes to be placed; buffers to be placed that live in it and in the
         next one, too; room that is left at least unused.
@@ -93,6 +92,7 @@ class Search(NamedTuple):
     offset: Numbers
     low: Numbers
     top: Numbers
+    fullness: Numbers
     floor: Numbers
     total: Numbers
     cut: Numbers
@@ -230,13 +230,29 @@ def _choice(search: Search, part: int, rule: int) -> int:
                 fits = False
                 break
             spare = min(spare, search.spare[section])
-        if rule == LOWEST_FIRST:
+        if rule == FULLEST:
+            spare = -search.fullness[buffer]
+        elif rule == LOWEST:
             spare = 0
         if not fits or (offset == best_offset and spare > best_spare):
             continue
         if offset < best_offset or spare < best_spare or search.priority[buffer] < search.priority[best]:
             best, best_offset, best_spare = buffer, offset, spare
     return best
+
+
+@jit.lean
+def _lift(search: Search, chosen: int) -> bool:
+    """Raise least offsets to the lowest place of those to be placed; return whether any was less."""
+    part, offset, lifted = search.at[PART], search.top[chosen], False
+    for place in range(search.parts[BEGIN, part], search.parts[END, part]):
+        buffer = search.order[place]
+        if search.offset[buffer] < 0 and search.low[buffer] < offset:
+            _note(search, LOW, buffer, search.low[buffer])
+            search.low[buffer] = offset
+            _wake(search, buffer)
+            lifted = True
+    return lifted
 
 
 @jit.lean
@@ -251,6 +267,8 @@ def _undo(search: Search) -> None:
             search.floor[index] = value
         elif kind == TOP:
             search.top[index] = value
+        elif kind == FULLNESS:
+            search.fullness[index] = value
         else:
             search.low[index] = value
             for section in range(search.first[index], search.last[index]):
@@ -339,6 +357,11 @@ def _split(search: Search, part: int, begin: int, made: int) -> None:
             if search.first[buffer] <= section:
                 order[place], order[end] = order[end], buffer
                 end += 1
+                _note(search, FULLNESS, buffer, search.fullness[buffer])
+                most = 0
+                for own in range(search.first[buffer], search.last[buffer]):
+                    most = max(most, search.total[own])
+                search.fullness[buffer] = most
         if end > begin:
             new = search.at[PARTS]
             search.at[PARTS] = new + 1
@@ -386,7 +409,7 @@ def advance(search: Search, rule: int, work: int, most_raises: int) -> int:
     search
         Begun by `packing`; it is changed, and goes on from there the next time.
     rule
-        What is taken first.
+        What is taken first; see `ways`.
     work
         About how many buffers are looked at before it pauses: it takes time in proportion.
     most_raises
@@ -398,7 +421,10 @@ def advance(search: Search, rule: int, work: int, most_raises: int) -> int:
         `INFEASIBLE`, `FEASIBLE`, `PAUSED` or `CRAMPED`.
     """
     at = search.at
+    needed = 2 * most_raises + 5 * len(search.size) + len(search.floor)
     if at[STARTED] == 0:
+        if needed > search.trail.shape[1]:
+            return CRAMPED
         at[STARTED] = 1
         for buffer in range(len(search.size)):
             if search.most[buffer] < 0:
@@ -411,13 +437,14 @@ def advance(search: Search, rule: int, work: int, most_raises: int) -> int:
         _split(search, 0, 0, 0)
         at[PART] = 1
     until = at[WORK] + work
-    needed = 2 * most_raises + 3 * len(search.size) + len(search.floor)
     while at[WORK] < until:
         if at[TRAIL] + needed > search.trail.shape[1]:
             return CRAMPED
         chosen = -1
         if _renew_waiting(search, most_raises):
             chosen = _choice(search, at[PART], rule)
+            if chosen >= 0 and _lift(search, chosen):
+                continue
         if chosen < 0:
             if not _fail(search):
                 return INFEASIBLE

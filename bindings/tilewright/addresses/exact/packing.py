@@ -11,27 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tilewright.addresses.exact.ways import WAYS
 from tilewright.addresses.sections import Sections
 
 Numbers = NDArray[np.int64]
 
-ORDERS = (
-    "total length area",
-    "area total length",
-    "total area length",
-    "length area total",
-    "size length area",
-)
-"""What is preferred among places of the same offset: the most of these, one after the other.
-
-The first four are MiniMalloc's (Moffitt 2023); no single one is good everywhere.
-"""
-
-FIRST_WORK, MOST_WORK = 1_000_000, 16_000_000
-"""Work of a search before the next one has its turn, at first and at most: up to about 0.2 seconds."""
-
-RAISES_PER_BUFFER = 4
-"""Most offsets raised between two decisions, for each buffer: bounds can chase each other for long."""
+WORK, FIRST_TURNS, MOST_TURNS = 2_000_000, 6, 96
+"""Work of a search between two looks at the clock, about 0.1 seconds; how many times of it make a turn."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +124,7 @@ def least_height(
     for turn in count():
         if bound > ceiling or time.monotonic() >= deadline:
             break
-        searches = lowest if turn % 2 == 0 else highest
+        searches = lowest if turn % 2 == 0 or bound == ceiling else highest  # of one height only one
         searches.advance()
         if searches.answer is None:
             continue
@@ -216,30 +202,23 @@ class _Searches:
         from tilewright.addresses.exact import kernel  # start-up time
 
         task = self.task
-        most_raises = RAISES_PER_BUFFER * len(task.size) + 1
-        searches: list[tuple[Any, int]] = []
+        searches = [_begun(task, self.capacity, way.order) for way in WAYS]
         for round_ in count():
-            if round_ == 0:
-                pairs = [(order, rule) for rule in RULES for order in ORDERS]
-            for place in range(len(pairs)):
-                if round_ == 0:
-                    order, rule = pairs[place]
-                    searches.append((_begun(task, self.capacity, order), rule))
-                search, rule = searches[place]
-                work = min(MOST_WORK, FIRST_WORK * 2 ** min(round_, 10))
-                status = kernel.advance(search, rule, work, most_raises)
-                while status == kernel.CRAMPED:
-                    search = search._replace(trail=np.hstack([search.trail, np.zeros_like(search.trail)]))
-                    searches[place] = search, rule
-                    status = kernel.advance(search, rule, work, most_raises)
-                if status == kernel.FEASIBLE:
-                    yield True, search.offset * task.unit
-                elif status == kernel.INFEASIBLE:
-                    yield False, None
-                yield None, None
-
-
-RULES = (1, 0)
+            for place, way in enumerate(WAYS):
+                most_raises = int(way.raises * len(task.size)) + 1
+                for _ in range(min(MOST_TURNS, FIRST_TURNS * 2**round_)):
+                    search = searches[place]
+                    status = kernel.advance(search, way.rule, WORK, most_raises)
+                    while status == kernel.CRAMPED:
+                        longer = np.hstack([search.trail, np.zeros_like(search.trail)])
+                        search = search._replace(trail=longer)
+                        searches[place] = search
+                        status = kernel.advance(search, way.rule, WORK, most_raises)
+                    if status == kernel.FEASIBLE:
+                        yield True, search.offset * task.unit
+                    elif status == kernel.INFEASIBLE:
+                        yield False, None
+                    yield None, None
 
 
 def _begun(task: _Task, capacity: int, order: str) -> Any:
@@ -282,6 +261,7 @@ def _begun(task: _Task, capacity: int, order: str) -> Any:
         offset=np.full(number, -1, dtype=np.int64),
         low=zeros(number),
         top=zeros(number),
+        fullness=zeros(number),
         floor=zeros(sections.number),
         total=task.totals.copy(),
         cut=cut,

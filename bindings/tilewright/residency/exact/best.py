@@ -182,7 +182,7 @@ def least_memory(problem: Problem, deadline: float, on_bound: Callable[[int], No
         return Answer(None, low * width)
     plan, capacity = None, high
     while plan is None and capacity <= problem.machine.capacity and time.monotonic() < deadline:
-        plan = planned(problem.graph, best.choices, capacity, deadline, exact=True)
+        plan = addressed(problem, best, capacity, deadline)
         capacity += max(1, capacity // 100)
     return Answer(plan, low * width)
 

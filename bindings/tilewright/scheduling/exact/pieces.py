@@ -152,7 +152,7 @@ class _Pieces:
         resident: frozenset[int],
         load_others: bool,
     ) -> tuple[Floats, Floats]:
-        """Return the same where some tensors have been kept, and take their whole place; others are loaded."""
+        """Return the same where some tensors have been kept, at their whole size; others are loaded."""
         graph = self.graph
         native_width, native_height = graph.native_granularity
         w = np.array(sizes(found.width, native_width), dtype=np.float64)[None, :]
