@@ -163,6 +163,12 @@ def test_what_is_no_graph_is_refused(tmp_path: Path, field: str, value: object, 
     assert caught.value.file == str(path)
 
 
+def test_a_result_in_place_of_an_instance_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "r.json").write_text('{"format": 1, "room": "grouping"}')
+    with pytest.raises(InputError, match="is a result, not an instance"):
+        read(tmp_path / "r.json")
+
+
 def test_what_is_no_json_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "graph.json"
     for text, told in (

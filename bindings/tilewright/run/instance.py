@@ -136,6 +136,9 @@ def load(path: Path) -> dict[str, Any]:
     """Read a TOML file, guarded against what is no instance at all; or a graph in the contest's JSON."""
     if path.suffix.lower() == GRAPH_SUFFIX and path.is_file():
         graph = json_file.load(path, MAX_GRAPH_BYTES)
+        if "room" in graph:
+            limit = "is a result, not an instance; `tilewright check INSTANCE RESULT` takes both"
+            raise InputError("instance", path.name, limit, str(path))
         return {"room": "scheduling", "name": path.stem, "graph": graph}
     text = _read_text(path)
     if LONG_KEY.search(text):
