@@ -107,6 +107,14 @@ def test_a_proof_counts_from_when_plan_and_bound_met() -> None:
     assert none.proof_seconds == 9.0 and none.columns()["primal_integral_seconds"] is None
 
 
+def test_a_method_for_other_problems_leaves_something_to_share() -> None:
+    """It fails on two of three; one that fails on half of its runs takes part."""
+    rows = [run("good", 10, [[1.0, 10, 10]], instance=name) for name in "abc"]
+    other = [failed("other", "a"), failed("other", "b"), run("other", 10, [[1.0, 10, 10]], instance="c")]
+    assert shared(scores(rows + other, LIMIT)) == ["a", "b", "c"]
+    assert shared(scores(rows[1:] + other[1:], LIMIT)) == ["c"]
+
+
 def test_who_fails_stays_and_counts_as_the_worst() -> None:
     rows = [
         run("good", 10, [[1.0, 10, 10]], status="optimal", bound=10),

@@ -130,7 +130,8 @@ def counts(found: Sequence[Score]) -> str:
     instances = len({score.row["instance"] for score in found})
     known = len({score.row["instance"] for score in found if score.reference_known})
     return (
-        f"Of {instances} instances, {len(shared(found))} are solved by all methods with any plan (shared). "
+        f"Of {instances} instances, {len(shared(found))} are solved by all methods (shared), but for those "
+        "without any plan and those that fail on more than half. "
         f"The reference is the best known objective of {known}, the best of these runs of the others."
     )
 

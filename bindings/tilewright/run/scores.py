@@ -230,8 +230,16 @@ def by_method(found: Iterable[Score]) -> dict[str, list[Score]]:
 
 
 def shared(found: Sequence[Score]) -> list[str]:
-    """Return the instances on which every method has a plan with every seed, of those that have any plan."""
-    methods = {name for name, own in by_method(found).items() if any(score.has_plan for score in own)}
+    """Return the instances on which every method has a plan with every seed, of those that take part.
+
+    A method takes part if it has any plan and does not fail on more than half of its runs, as one that is
+    for another kind of problem does: nothing would be left to compare the others on.
+    """
+    methods = {
+        name
+        for name, own in by_method(found).items()
+        if any(score.has_plan for score in own) and 2 * sum(score.failed for score in own) <= len(own)
+    }
     lacking = {score.row["instance"] for score in found if score.method in methods and not score.has_plan}
     run: dict[str, set[str]] = {}
     for score in found:
