@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from math import prod
 from typing import Any
 
 Json = dict[str, Any]
@@ -31,7 +32,13 @@ def window(rng: random.Random, shape: Shape, dilated: bool = True) -> tuple[Json
 
 
 def network(
-    rng: random.Random, most: int, side: int, channels: int = 3, kinds: str = "cccpda", twice: bool = True
+    rng: random.Random,
+    most: int,
+    side: int,
+    channels: int = 3,
+    kinds: str = "cccpda",
+    twice: bool = True,
+    back: int = 2,
 ) -> list[Json]:
     """Return up to `most` layers.
 
@@ -40,25 +47,50 @@ def network(
     side, channels
         Largest plane and number of channels of the input, and kernels of a convolution.
     kinds
-        A letter for each kind, as often as it is likely: convolution, pool, depthwise, addition.
+        A letter for each kind, as often as it is likely: convolution, pool, depthwise, addition; also
+        multiplication, fully connected, softmax, rectification of the network's input, join (a concatenation
+        by itself).
     twice
         Whether an addition may read the same map twice.
+    back
+        How many of the latest maps are read first.
     """
     shapes: dict[str, Shape] = {
         "input": (rng.randint(1, channels), rng.choice([1, rng.randint(1, side)]), rng.randint(1, side))
     }
     layers: list[Json] = []
     for number in range(rng.randint(1, most)):
-        name, source = f"l{number}", rng.choice([*shapes][-2:])
+        name, source = f"l{number}", rng.choice([*shapes][-back:])
         shape = shapes[source]
-        alike = [other for other in shapes if shapes[other] == shape]
-        beside = [other for other in shapes if shapes[other][1:] == shape[1:] and other != source]
         kind = rng.choice(kinds)
+        alike = [
+            each
+            for each in shapes
+            if shapes[each] == shape or (kind, shapes[each]) == ("m", (shape[0], 1, 1))
+        ]
+        beside = [other for other in shapes if shapes[other][1:] == shape[1:] and other != source]
         table: Json = {"name": name, "inputs": [source]}
-        if kind == "a" and len(alike) > 1:
+        if kind in "am" and len(alike) > 1:
             other = rng.choice([each for each in alike if twice or each != source])
-            table |= {"kind": "add", "inputs": [source, other], "input": list(shape)}
+            table |= {"kind": {"a": "add", "m": "mul"}[kind], "inputs": [source, other]}
             shapes[name] = shape
+            layers.append(table | {"input": list(shape)})
+            continue
+        if kind == "f" and (layers or shape[1:] == (1, 1)):  # the first layer's input is the network's
+            outputs = rng.randint(1, channels)
+            table |= {"kind": "fc", "input": [prod(shape), 1, 1], "kernels": outputs, "kernel": [1, 1]}
+            shapes[name] = (outputs, 1, 1)
+            layers.append(table | {"bias": rng.random() < 0.3})
+            continue
+        if kind in "sr":
+            read, op = (source, "softmax") if kind == "s" else ("input", "relu")
+            shapes[name] = shapes[read]
+            layers.append(table | {"kind": "map", "op": op, "inputs": [read], "input": list(shapes[read])})
+            continue
+        if kind == "j" and beside:
+            other = rng.choice(beside)
+            shapes[name] = (shape[0] + shapes[other][0], *shape[1:])
+            table |= {"kind": "concat", "inputs": [source, other], "input": list(shapes[name])}
             layers.append(table)
             continue
         if beside and kind in "cp" and rng.random() < 0.25:

@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Callable
 from fnmatch import fnmatch
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -262,13 +263,13 @@ def _explained(result: Result) -> bool:
 def _in_process(room: str, method: str, rng: random.Random) -> Callable[[Any, RunContext], Outcome]:
     """Return a method in this process, by its own name; now and then without a formulation's extras."""
     name, _, solver = method.partition("@")
-    extras = not solver or rng.random() < 0.75
+    formulation = catalogue.formulation(room, name) if solver else None
+    extras = not _has_extras(formulation) or rng.random() < 0.75
 
     def run(problem: Any, context: RunContext) -> Outcome:
         listener = Listener(lambda _versions: None, lambda _failure: None)
         if extras or catalogue.room(room).parts(problem)[0][1] is not problem:
             return run_method(method, problem, context, listener)
-        formulation = catalogue.formulation(room, name)
         if not catalogue.suits(formulation, problem):
             raise InputError("method", method, "does not suit")
         found: Outcome = drivers.load(solver).solve(problem, formulation, context, extras=False)
@@ -276,3 +277,9 @@ def _in_process(room: str, method: str, rng: random.Random) -> Callable[[Any, Ru
 
     run.__name__ = method
     return run
+
+
+def _has_extras(formulation: Any) -> bool:
+    """Whether there is something to leave out, as in all files of MiniZinc."""
+    build = getattr(formulation, "build", None)
+    return formulation is not None and (build is None or "extras" in signature(build).parameters)

@@ -69,6 +69,31 @@ def test_the_search_agrees_with_enumeration(seed: int) -> None:
     agrees(random_problem(rng, 3))
 
 
+def test_a_sum_may_take_the_place_of_an_operand_and_be_written_at_once() -> None:
+    """What is written needs a block of its own, for which three elements have no room."""
+    pool = {"kind": "pool", "kernel": [1, 1]}
+    layers = [
+        {"name": "a", "input": [2, 2, 1], "stride": [3, 1], **pool},
+        {"name": "b", "input": [2, 1, 1], **pool},
+        {"name": "c", "input": [2, 1, 1], "kind": "add", "inputs": ["b", "a"]},
+        {"name": "d", "input": [2, 1, 1], "kernels": 2, "kernel": [1, 1], "groups": 2},
+    ]
+    problem = problem_of({"layers": layers}, 3)
+    agrees(problem)
+    answer = least_traffic(problem, NEVER, ignore, ignore)
+    assert answer.plan is not None and objective(problem, answer.plan) == answer.bound == 18
+
+
+def test_each_number_of_rows_may_be_the_best_one() -> None:
+    """Rows 1 to 3 and row 4 take fewer lines at a time than two rows and two rows."""
+    layer = {"name": "a", "input": [3, 4, 2], "kernels": 5, "kernel": [3, 1], "padding": [2, 0, 0, 0]}
+    problem = problem_of({"layers": [layer]}, 33)
+    agrees(problem)
+    answer = least_traffic(problem, NEVER, ignore, ignore)
+    assert answer.plan is not None and objective(problem, answer.plan) == answer.bound == 24 + 2 * 45 + 40
+    assert answer.plan.steps[0].pixels == 3 * 2
+
+
 @thorough
 @pytest.mark.parametrize("seed", range(1000, 1060))
 def test_the_search_agrees_with_enumeration_of_more(seed: int) -> None:

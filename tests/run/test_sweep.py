@@ -6,7 +6,10 @@ import importlib
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,12 +21,14 @@ import pytest
 from conftest import Run
 
 import tilewright as tw
+from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.run import remembering, sweep
 from tilewright.run.executors import Processes, Threads
 from tilewright.run.instance import digest
 from tilewright.run.journal import Journal
 from tilewright.run.methods import Listener, run_method
+from tilewright.run.shared_answers import SharedAnswers
 from tilewright.run.tasks import Answer, OnAnswer, Task, perform, perform_all
 
 EXAMPLE, SIZE = "s1-example2", "machine.group_size"
@@ -217,3 +222,116 @@ def test_a_layer_that_has_been_proven_is_not_searched_again(monkeypatch: pytest.
     remembering._known.clear()
     assert [p.status for p in tw.sweep(problem, points=points, method="exhaustive").points] == ["optimal"] * 2
     assert remembering._known
+
+
+LAYERS = [
+    {"name": "first", "input": [2, 6, 6], "kernels": 3, "kernel": [3, 3]},
+    {"name": "second", "input": [3, 4, 4], "kernel": [1, 1], "kernels": 4},
+    {"name": "third", "input": [4, 4, 4], "kernel": [3, 3], "kernels": 2},
+]
+SEVERAL = tw.TilingProblem.model_validate(
+    {"network": {"layers": LAYERS}, "machine": {"kind": "dsp", "memory_bytes": 600}}
+)
+
+
+def searched(path: Path) -> list[str]:
+    """Return the keys of the layers that processes have searched, each line a search."""
+    return [json.loads(line)["key"] for line in path.read_text().splitlines()]
+
+
+def test_processes_search_equal_layers_once_and_so_does_a_later_sweep(tmp_path: Path) -> None:
+    axes = {"network.layers.second.kernels": [4, 5, 6, 7]}
+    alone = tw.sweep(SEVERAL, axes, method="exhaustive")
+    journal, parts = tmp_path / "journal", tmp_path / "journal.parts"
+    swept = tw.sweep(SEVERAL, axes, method="exhaustive", jobs=2, journal=journal)
+    answers = [(p.result.objective, p.result.plan) for p in swept.points if p.result]
+    assert answers == [(p.result.objective, p.result.plan) for p in alone.points if p.result]
+    assert len(set(searched(parts))) == len(searched(parts)) == 2 + 4
+    journal.unlink()  # so that no point is known, but all layers are except one
+    axes = {"network.layers.second.kernels": [4, 5, 6, 7, 8]}
+    again = tw.sweep(SEVERAL, axes, method="exhaustive", jobs=2, journal=journal)
+    assert answers == [(p.result.objective, p.result.plan) for p in again.points[:4] if p.result]
+    assert len(searched(parts)) == 2 + 5
+
+
+def test_a_damaged_file_of_layers_is_no_harm(tmp_path: Path) -> None:
+    remembering._known.clear()
+    axes = {"network.layers.second.kernels": [4, 5]}
+    journal, parts = tmp_path / "journal", tmp_path / "journal.parts"
+    swept = tw.sweep(SEVERAL, axes, method="exhaustive", journal=journal)
+    lines = parts.read_text().splitlines()
+    assert len(lines) == 4
+    lie = json.loads(lines[0])
+    lie["objective"] = lie["bound"] = lie["objective"] - 1
+    parts.write_text("\n".join([json.dumps(lie), "[1]", "{}", lines[1][:-9], lines[2], lines[3][:40]]))
+    remembering._known.clear()
+    journal.unlink()
+    again = tw.sweep(SEVERAL, axes, method="exhaustive", journal=journal)
+    assert [(p.status, p.record()["objective"]) for p in again.points] == [
+        (p.status, p.record()["objective"]) for p in swept.points
+    ]
+    assert len(parts.read_text().splitlines()) == 6 + 3  # what was lost was searched again
+    parts.unlink()
+    parts.mkdir()  # nothing can be kept there
+    journal.unlink()
+    remembering._known.clear()
+    assert tw.sweep(SEVERAL, axes, method="exhaustive", journal=journal).points[0].status == "optimal"
+
+
+def test_what_is_not_proven_serves_those_with_as_little_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layer that was given up is not tried again but with more time, or another seed."""
+    searched: list[Any] = []
+    exhaustive = importlib.import_module("tilewright.models.tiling.exhaustive")
+    search = exhaustive.solve
+
+    def gives_up(part: Any, context: Any) -> Any:
+        searched.append(part)
+        outcome = search(part, context)
+        return replace(outcome, status="feasible", bound=1) if part.layer.kernel == (1, 1) else outcome
+
+    monkeypatch.setattr(exhaustive, "solve", gives_up)
+    monkeypatch.setattr(remembering, "_known", OrderedDict())
+    listener = Listener(lambda _versions: None, lambda _message: None)
+
+    def run(seconds: float, seed: int = 0) -> tuple[int, str, int]:
+        plans: list[Any] = []
+        searched.clear()
+        deadline = time.monotonic() + seconds
+        context = RunContext(remember=True, seed=seed, deadline=deadline, on_plan=plans.append)
+        outcome = run_method("exhaustive", SEVERAL, context, listener)
+        return len(searched), outcome.status, catalogue.room("tiling").objective(SEVERAL, plans[-1])
+
+    first = run(20.0)
+    assert first[:2] == (3, "feasible")
+    assert run(20.0) == (0, *first[1:]) == run(10.0)
+    assert run(40.0) == (1, *first[1:])
+    assert run(20.0, seed=1) == first
+
+
+def test_a_claim_ends_with_its_process(tmp_path: Path) -> None:
+    path, key = tmp_path / "answers", "0123456789abcdef"
+    code = (
+        "import sys, time\nfrom tilewright.run.shared_answers import SharedAnswers\n"
+        f"with SharedAnswers({str(path)!r}).claimed({key!r}, time.monotonic() + 60):\n"
+        "    print('claimed', flush=True)\n    time.sleep(60)\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert child.stdout is not None and child.stdout.readline() == b"claimed\n"
+    answers = SharedAnswers(path)
+    began = time.monotonic()
+    with answers.claimed("f" + key, began + 60), answers.claimed(key, began + 0.1):
+        assert 0.1 <= time.monotonic() - began < 30  # not that of another key
+    child.kill()
+    child.wait()
+    with answers.claimed(key, time.monotonic() + 60):
+        answers.append(key, {"answer": 1})
+    with path.open("ab") as file:
+        file.write(b'{"format": 1, "key": "cut o')
+    other = SharedAnswers(path)
+    assert other.get(key) == {"format": 1, "key": key, "answer": 1} and other.get("else") is None
+    other.append("else", {"answer": 2})
+    answers.append(key, {"answer": 3})
+    assert answers.get("else") == {"format": 1, "key": "else", "answer": 2}
+    assert other.get(key) == {"format": 1, "key": key, "answer": 3}
+    path.unlink()
+    assert other.get(key) is None

@@ -40,7 +40,8 @@ class RunContext:
     part_bounds
         Of a problem whose parts are solved one by one, the bounds on each that are known already.
     remember
-        Whether parts are not solved again that equal one which this process has solved to the optimum.
+        Whether parts are not solved again that equal one which this process has solved; or the file in which
+        it and others keep them, too.
     on_plan, on_bound
         Called with every better plan and every better proven bound, as soon as it is known. A bound may come
         with a sentence on what proves it.
@@ -55,7 +56,7 @@ class RunContext:
     threads: int = 1
     bound: int | None = None
     part_bounds: tuple[int, ...] = ()
-    remember: bool = False
+    remember: bool | str = False
     on_plan: Callable[[Any], None] = _ignore
     on_bound: Callable[..., None] = _ignore
     on_phase: Callable[..., None] = _ignore

@@ -78,13 +78,19 @@ def _by_pixels(group: Group, whole: frozenset[int], most: int, worst: int) -> It
         return
     cheapest = min(operation.weights for operation in weighty)
     width = group.graph.tensors[group.output].shape[2]
-    for rows in pass_sizes(group.pixels // width):
+    too_many: list[int] = []
+    # Of those that lead to as many passes any number of rows may be the best: padding, and the last pass,
+    # which has what remains, make buffers smaller. Only multiples of a number never take less than it.
+    for rows in range(1, group.pixels // width + 1):
         if (group.passes(rows * width) - 1) * cheapest > worst:
+            continue
+        if any(rows % fewer == 0 for fewer in too_many):
             continue
         least = Shape("pixels", rows * width, 1)
         sizes = {buffer[:2]: buffer.size for buffer in buffers(group, least, whole)}
         if sum(sizes.values()) > most:
-            break  # more rows take more
+            too_many.append(rows)
+            continue
         active = group.active(rows * width)
         fixed = sum(size for (what, _), size in sizes.items() if what != "weights")
         ways = [(fixed, 0, frozenset[int]())]

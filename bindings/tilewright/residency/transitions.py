@@ -158,7 +158,7 @@ class Transitions:
         """Return where the outputs of a group may go: those that stay on chip, those that are written.
 
         What only one more operation reads is never worth being in both places: it is needed in that one
-        where it is read from.
+        where it is read from. But what takes the place of an operand needs no memory while it is written.
         """
         ways = []
         for tensor in group.outputs:
@@ -170,7 +170,8 @@ class Transitions:
                 ways.append([(0, 0)])
                 continue
             several = (self.graph.readers[tensor] & ~group.mask).bit_count() > 1
-            ways.append([(bit, 0), (0, bit), *([(bit, bit)] if several else [])])
+            both = several or (tensor == group.output and group.last.pixelwise)
+            ways.append([(bit, 0), (0, bit), *([(bit, bit)] if both else [])])
         for way in product(*ways):
             yield sum(each[0] for each in way), sum(each[1] for each in way)
 

@@ -20,7 +20,7 @@ from tilewright.core import catalogue
 from tilewright.core.context import CONSTRUCT, Outcome, RunContext, Status
 from tilewright.core.failures import told
 from tilewright.core.room import Room, room_of
-from tilewright.run.remembering import remembered
+from tilewright.run.remembering import Memory
 from tilewright.spec.errors import (
     Disagreement,
     InputError,
@@ -182,6 +182,7 @@ def _run_method(method: str, problem: Any, context: RunContext, listener: Listen
     proven = proves(room.name, method)
     threads = context.threads if catalogue.side_by_side(room.name, method) else 1
     whole = _Parts(room, parts, context, proven, listener.on_part, threads)
+    memory = Memory(context)
 
     def run(part: Any, share: RunContext) -> Outcome:
         name = room.only_method(part) or method
@@ -191,9 +192,10 @@ def _run_method(method: str, problem: Any, context: RunContext, listener: Listen
 
         if not (share.remember and proves(room.name, name) and is_tested(name)):
             return search(part, share)
-        return remembered(name, part, share, search)
+        return memory.solve(name, part, share, search)
 
     outcome = whole.run(run)
+    memory.end(whole.found)
     if proven and outcome.status == "unknown":
         # What was proven of some layers is not lost because others got no plan.
         whole.complete(lambda part, share: _run_on_part(CONSTRUCT, part, share, listener))
@@ -397,6 +399,11 @@ class _Parts:
         for key, part in self.distinct.items():
             if self.plans[key] is None:
                 method(part, replace(self.context, start=None, on_plan=partial(self._found, key)))
+
+    def found(self, part: Any) -> tuple[Any, int | None, int]:
+        """Return the plan of a layer, what it costs, and the bound."""
+        key = id(part)
+        return self.plans[key], self.costs[key], self.bounds[key]
 
     def _found(self, key: int, plan: Any) -> None:
         part = self.distinct[key]

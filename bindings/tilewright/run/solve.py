@@ -213,7 +213,7 @@ def solve(
     stop: threading.Event | None = None,
     started: float | None = None,
     confirm: bool = True,
-    remember: bool = False,
+    remember: bool | str = False,
 ) -> Result:
     """Solve a problem or an instance.
 
@@ -252,7 +252,8 @@ def solve(
         Whether a claim that rests on one solver, or that nothing is feasible, is put to a second method for a
         part of the time that is left.
     remember
-        Whether layers need no search that equal one which the same process has solved to the optimum.
+        Whether layers need no search that equal one which the same process has solved; or the file in which
+        it and others keep them, too.
 
     Returns
     -------
@@ -348,7 +349,8 @@ class _Run:
         self.on_part = on_part
         self.deadline = float("inf")
         self.part_bounds: tuple[int, ...] = ()
-        self.optional = self.alone = self.remember = False
+        self.optional = self.alone = False
+        self.remember: bool | str = False
         self.failures: list[str] = []
         self.warm_start: str | None = None
         self.confirmed_by: str | None = None

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
 import re
+import tempfile
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
@@ -207,12 +210,36 @@ def sweep(
     TilewrightError
         If the executor is lost, when all that it has answered is in the journal.
     """
+    with _file_of_parts(journal) as parts:
+        return _swept(
+            points,
+            lambda values: Task(make(values), method, time_limit, threads, seed, remember=parts),
+            executor,
+            name=name,
+            method=method,
+            journal=journal,
+            on_point=on_point,
+            on_compile=on_compile,
+        )
+
+
+def _swept(
+    points: Sequence[Values],
+    task_of: Callable[[Values], Task],
+    executor: Executor,
+    *,
+    name: str,
+    method: str,
+    journal: Journal | None,
+    on_point: Callable[[Point], None],
+    on_compile: compiling.Tell | None,
+) -> Sweep:
     refused: dict[int, Point] = {}
     tasks: list[Task] = []
     numbers: list[int] = []
     for number, values in enumerate(points):
         try:
-            tasks.append(Task(make(values), method, time_limit, threads, seed, remember=True))
+            tasks.append(task_of(values))
             numbers.append(number)
         except InputError as error:
             refused[number] = Point(values, None, error)
@@ -230,6 +257,16 @@ def sweep(
     } | refused
     fields = tuple(dict.fromkeys(field for values in points for field in values))
     return Sweep(name, method, fields, tuple(done[number] for number in range(len(points))))
+
+
+@contextlib.contextmanager
+def _file_of_parts(journal: Journal | None) -> Iterator[str]:
+    """Give the file in which processes keep what they find of layers: beside the journal, if there is one."""
+    if journal is not None:
+        yield os.path.abspath(journal.path) + ".parts"
+        return
+    with tempfile.TemporaryDirectory(prefix="tilewright-sweep-") as folder:
+        yield os.path.join(folder, "parts")
 
 
 def _point(values: Values, answer: Answer) -> Point:

@@ -36,7 +36,7 @@ class Task:
     warm
         Whether processes are started and files imported before the clock runs, so that times are comparable.
     remember
-        Whether layers need no search that equal one which the same process has solved, as `solve` says.
+        Whether layers need no search that equal one which has been solved, as `solve` says.
     """
 
     instance: Instance
@@ -45,7 +45,7 @@ class Task:
     threads: int = 1
     seed: int = 0
     warm: bool = False
-    remember: bool = False
+    remember: bool | str = False
 
     @cached_property
     def key(self) -> str:
