@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 from tilewright.addresses import Plan, Problem, objective, simulate, violation
 from tilewright.core import catalogue
 from tilewright.core.room import room_of
+from tilewright.importing.assembly import Changes, assembled
 from tilewright.run.instance import parse, read
 from tilewright.run.solve import solve
 from tilewright.spec.errors import InputError
@@ -34,6 +37,29 @@ def test_a_file_of_buffers_is_an_instance(tmp_path: Path) -> None:
     assert read(path).problem.size.tolist() == [4]
 
 
+def test_other_names_of_columns_are_known_as_well(tmp_path: Path) -> None:
+    """An ``end`` is the last time of a life, an ``upper`` the first one after it."""
+    old = "buffer_id,start,end,size,alignment\nb1,0,2,4,8\nb2,3,8,4,8\nb3,0,8,4,8\nb4,9,20,4,8\nb5,0,20,4,8\n"
+    (path := tmp_path / "old.40.csv").write_text(old)
+    assert read(path).problem == example(40, 8)
+
+
+def test_capacity_and_alignment_can_be_set(tmp_path: Path) -> None:
+    (path := tmp_path / "input.12.csv").write_text(EXAMPLE)
+    values = (("memory.capacity", 40), ("memory.alignment", 8))
+    assert assembled(str(path), Changes(values=values)).problem == example(40, 8)
+
+
+def test_a_plan_is_written_as_minimalloc_writes_it(tmp_path: Path) -> None:
+    result = solve(read("minimalloc-example"), "canonical", time_limit=60)
+    written = csv.DictReader(io.StringIO(result.csv()))
+    assert written.fieldnames == ["id", "lower", "upper", "size", "offset"]
+    rows = list(written)
+    before = list(csv.DictReader(io.StringIO(EXAMPLE)))
+    assert [{name: row[name] for name in before[0]} for row in rows] == before
+    assert Plan(tuple(int(row["offset"]) for row in rows)) == result.plan
+
+
 @pytest.mark.parametrize(
     ("text", "field", "limit"),
     [
@@ -41,6 +67,17 @@ def test_a_file_of_buffers_is_an_instance(tmp_path: Path) -> None:
         ("id,lower,upper,size\n", "buffers", "1 to"),
         ("id,lower,upper\nb,0,1\n", "line 1: size", "missing"),
         ("id,lower,upper,sise\nb,0,1,1\n", "line 1", "did you mean size"),
+        ("id,lower,upper,size,offset\nb,0,1,1,0\n", "line 1", "given offsets"),
+        ("id,lower,upper,size,gaps\nb,0,1,1,\n", "line 1", "gaps in their lives"),
+        ("id,lower,start,upper,size\nb,0,0,1,1\n", "line 1", "each once"),
+        ("id,lower,upper,size,alignment\nb,0,1,1,0\n", "line 2: alignment", "from 1"),
+        ("id,lower,upper,size,alignment\nb,0,1,1,8\nc,0,1,1,4\n", "line 3: alignment", "the lines before, 8"),
+        ("id,lower,upper,size\nb,x,1,1\n", "line 2: lower", "integer"),
+        ("id,lower,upper,size\nb,0,1e3,1\n", "line 2: upper", "integer"),
+        ("id,lower,end,size\nb,0,,1\n", "line 2: end", "integer"),
+        ("id,lower,upper,size\n,0,1,1\n", "buffers[0].id", "1"),
+        ("id,lower,upper,size\nb,0,1,2147483648\n", "line 2: size", "to 2147483647"),
+        ("id,lower,upper,size\nb,0,2147483648,1\n", "buffers[0].upper", "2147483647"),
         ("id,lower,upper,size,size\nb,0,1,1,1\n", "line 1", "each once"),
         ("id,lower,upper,size\nb,0,1\n", "line 2", "4 columns"),
         ("id,lower,upper,size\nb,0,1,x\n", "line 2: size", "integer"),

@@ -2,46 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 
 import numpy as np
 import pytest
+from buffers_at_random import at_random, enumerated, problem_of
 from conftest import thorough
 
-from tilewright.addresses import Memory, Problem, least_height, objective, pack, violation
+from tilewright.addresses import Problem, least_height, pack, violation
 from tilewright.addresses.exact import packing
 from tilewright.addresses.exact.ways import WAYS, Way
 from tilewright.addresses.plan import Plan
-from tilewright.core import catalogue
 from tilewright.run.instance import read
 
 ENOUGH_SECONDS = 120
 """Each instance takes about a second or less of processor time, once the search is compiled."""
-
-
-def at_random(rng: np.random.Generator, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    lower = rng.integers(0, 6, number)
-    return lower, lower + rng.integers(1, 5, number), rng.integers(1, 7, number)
-
-
-def enumerated(lower: np.ndarray, upper: np.ndarray, size: np.ndarray, alignment: int) -> int:
-    """Return the least height of all orders in which buffers are put as low as those before them allow."""
-    best = 2**62
-    for order in itertools.permutations(range(len(size))):
-        offsets: dict[int, int] = {}
-        for one in order:
-            beside = [o for o in offsets if lower[o] < upper[one] and lower[one] < upper[o]]
-            top = max((offsets[o] + int(size[o]) for o in beside), default=0)
-            offsets[one] = -(-top // alignment) * alignment
-        best = min(best, max(offsets[one] + int(size[one]) for one in order))
-    return best
-
-
-def problem_of(lower: np.ndarray, upper: np.ndarray, size: np.ndarray, **memory: int) -> Problem:
-    rows = zip(lower.tolist(), upper.tolist(), size.tolist(), strict=True)
-    buffers = [{"id": f"b{i}", "lower": a, "upper": b, "size": c} for i, (a, b, c) in enumerate(rows)]
-    return Problem(buffers=buffers, memory=Memory(**memory))
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -116,19 +91,3 @@ def test_all_challenging_instances_of_minimalloc_are_planned(letter: str) -> Non
 def test_less_than_what_lives_at_one_time_is_refused_with_what_would_do() -> None:
     found = pack([0, 1], [2, 3], [4, 5], 8)
     assert found.offsets is None and found.proven and found.bound == 9
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_integer_program_agrees(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    buffers = at_random(rng, 5)
-    problem = problem_of(*buffers, alignment=2)
-    module = catalogue.formulation("addresses", "stacking")
-    least = enumerated(*buffers, 2)
-    import pyomo.environ as pyo
-
-    for extras in (True, False):
-        model = module.build(problem, extras)  # type: ignore[union-attr]
-        pyo.SolverFactory("appsi_highs").solve(model)
-        plan = module.read(model)  # type: ignore[union-attr]
-        assert violation(problem, plan) is None and objective(problem, plan) == least

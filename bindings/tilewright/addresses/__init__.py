@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tilewright.addresses.buffer_file import lines
 from tilewright.addresses.evaluation import (
     best_bound,
     measured_objective,
@@ -59,6 +60,7 @@ class Addresses(Room[Problem, Plan]):
     most_values = staticmethod(most_values)
     portfolio = staticmethod(portfolio)
     rows = staticmethod(rows)
+    lines = staticmethod(lines)
     decisions = staticmethod(decisions)
 
     def compile_kernels(self, bundled: Callable[[str], Problem]) -> None:

@@ -58,3 +58,8 @@ def by_breadth(problem: Problem) -> list[int]:
     for one in np.argsort(-(live * problem.size).sum(axis=1), kind="stable").tolist():
         order |= dict.fromkeys(buffer for buffer in largest_first if live[one, buffer])
     return list(order)
+
+
+def pushed_down(problem: Problem, plan: Plan) -> Plan:
+    """Return a plan in which no buffer fits any lower, and which is no higher than a valid one."""
+    return place_in_order(problem, np.argsort(plan.offsets, kind="stable").tolist())

@@ -19,6 +19,9 @@ MOST_BUFFERS = 5000
 LATEST, LARGEST = 2**31 - 1, 2**31 - 1
 """Last time, and most addresses of a buffer or a memory."""
 
+MOST_ALIGNMENT = 2**20
+"""Largest alignment."""
+
 
 class Buffer(Spec):
     """What lies at one place of the memory for a while.
@@ -53,7 +56,7 @@ class Memory(Spec):
     table_name: ClassVar[str] = "memory"
 
     capacity: Annotated[int, Field(ge=1, le=LARGEST)] | None = None
-    alignment: Annotated[int, Field(ge=1, le=2**20)] = 1
+    alignment: Annotated[int, Field(ge=1, le=MOST_ALIGNMENT)] = 1
 
 
 class Problem(Spec):

@@ -63,7 +63,8 @@ def emit(
 
     C is a loop nest with calls to get and put data by DMA. A warning says where its buffers, whose sums are
     wider than the plan counts, exceed the memory. A project is a whole network in C that can be run: see
-    docs/emit.md, and docs/emit-fusion.md for plans of fusion.
+    docs/emit.md, and docs/emit-fusion.md for plans of fusion. Of
+    addresses, C is a header with the offsets.
     """
     problem, answer = read_both(instance, changes, result)
     check_outputs(output, None, inputs=[*problem.files, result])
@@ -125,6 +126,10 @@ def _save(path: Path, content: bytes) -> None:
 def _emit_c(problem: Instance, plan: Any, output: str | None, as_json: bool) -> None:
     from tilewright import codegen
 
+    if problem.room == "addresses":
+        header = codegen.offsets(problem.name, problem.source, problem.problem, plan)
+        _emit_text(problem, header, output, as_json)
+        return
     source = codegen.emit(problem.name, problem.source, problem.problem, plan)
     memory = codegen.memory(problem.problem, plan)
     warning = memory.warning()
@@ -143,6 +148,10 @@ def _emit_halide(problem: Instance, plan: Any, output: str | None, as_json: bool
     from tilewright import codegen
 
     source = codegen.halide(problem.name, problem.source, problem.problem, plan)
+    _emit_text(problem, source, output, as_json)
+
+
+def _emit_text(problem: Instance, source: str, output: str | None, as_json: bool) -> None:
     saving = _saved(output, source)
     _print(saving, source, {"instance": problem.name, "source": source} if as_json else None)
     saving.finish()

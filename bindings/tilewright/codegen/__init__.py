@@ -10,6 +10,7 @@ from tilewright.codegen.c_layer import PlannedLayer
 from tilewright.codegen.c_memory import CMemory
 from tilewright.codegen.c_text import identifier
 from tilewright.codegen.halide import pipelines
+from tilewright.codegen.offsets import header as offsets
 from tilewright.codegen.project import Values, network_project
 from tilewright.codegen.stream import stream_project
 from tilewright.core.room import room_of
@@ -20,7 +21,7 @@ from tilewright.tiling.dsp import nest_of
 from tilewright.tiling.dsp.plan import REUSES, DspPlan
 from tilewright.tiling.problem import Part
 
-__all__ = ["EMITTED", "CMemory", "Values", "emit", "halide", "memory", "numbers", "project"]
+__all__ = ["EMITTED", "CMemory", "Values", "emit", "halide", "memory", "numbers", "offsets", "project"]
 
 EMITTED = ("none", "tile", "halo")
 """Kinds of reuse that there is a loop nest for."""

@@ -138,6 +138,10 @@ class Room(Protocol[ProblemT, PlanT]):
         """Return a table of what a plan decides, from it and the summary of its report, or None."""
         return None
 
+    def lines(self, problem: ProblemT, plan: PlanT) -> list[dict[str, Any]] | None:
+        """Return the lines of a plan as a table; None where they are what was measured of its parts."""
+        return None
+
     def records(self, problem: ProblemT, report: dict[str, Any]) -> list[dict[str, Any]]:
         """Return the numbers of each part of a plan, from the summary of its report; else of the plan."""
         layers: list[dict[str, Any]] = report.get("layers") or [report]

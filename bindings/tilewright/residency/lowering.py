@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tilewright.residency.costs import Shape, buffers, moved
 from tilewright.residency.graph import Graph, members
 from tilewright.residency.passes import Group, pass_sizes
-from tilewright.residency.placement import items, placed
+from tilewright.residency.placement import Item, items, placed
 from tilewright.residency.plan import Plan
 from tilewright.residency.reading import told_of
 from tilewright.residency.transitions import Choice
@@ -26,6 +26,13 @@ def planned(
     addresses = placed(found, capacity, deadline, exact=exact)
     if addresses is None:
         return None
+    return with_addresses(graph, choices, found, addresses)
+
+
+def with_addresses(
+    graph: Graph, choices: Sequence[Choice], found: Sequence[Item], addresses: Sequence[int]
+) -> Plan:
+    """Return the plan of some steps and of the addresses of all that they place."""
     at: list[dict[str, int]] = [{} for _ in choices]
     for item, address in zip(found, addresses, strict=True):
         for number, name in item.names:

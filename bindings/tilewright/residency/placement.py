@@ -62,6 +62,13 @@ def items(graph: Graph, choices: Sequence[Choice]) -> list[Item]:
     return found
 
 
+def most_live(found: Sequence[Item]) -> int:
+    """Return the elements of all that is on chip at a time, at most."""
+    return max(
+        sum(other.size for other in found if other.begin <= item.begin < other.end) for item in found
+    )
+
+
 def placed(found: Sequence[Item], capacity: int, deadline: float, *, exact: bool = False) -> list[int] | None:
     """Return addresses for all, or None if none are found.
 

@@ -188,8 +188,13 @@ class Result:
     def csv(self) -> str | None:
         """Return the measures of each layer, group or point of a front as CSV, None where there are none.
 
-        A plan without parts has one line. Columns are the measures' names (docs/formats.md, Measures).
+        A plan without parts has one line. Columns are the measures' names (docs/formats.md, Measures). In
+        rooms whose plans are tables themselves, it is the plan.
         """
+        if self.plan is not None and self.problem is not None:
+            lines = room_of(self.problem).lines(self.problem, self.plan)
+            if lines is not None:
+                return csv_text(lines)
         measures = (self.report or {}).get("measures")
         if measures is None:
             return None

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,7 @@ def pack(
     Packing
         Offsets, or None and `proven` if there are none, or None and not `proven` if time was too short.
     """
-    task = _Task(lower, upper, size, alignment)
+    task = Task(lower, upper, size, alignment)
     searches = _Searches(task, capacity)
     while searches.answer is None and time.monotonic() < deadline:
         searches.advance()
@@ -114,7 +115,7 @@ def least_height(
         The best offsets, `start` among them; None where none were found, and `proven` if there are none
         within the capacity.
     """
-    task = _Task(lower, upper, size, alignment)
+    task = Task(lower, upper, size, alignment)
     best = None if start is None else np.asarray(start, dtype=np.int64)
     bound = max(bound, task.bound)
     ceiling = task.anything if capacity is None else capacity
@@ -145,17 +146,28 @@ def least_height(
 
 def height_bound(lower: ArrayLike, upper: ArrayLike, size: ArrayLike, alignment: int = 1) -> int:
     """Return the height that buffers which live at the same time need at least."""
-    return _Task(lower, upper, size, alignment).bound
+    return Task(lower, upper, size, alignment).bound
 
 
-class _Task:
-    """Buffers in units: of what all offsets are multiples of in a plan that is pushed down."""
+class Task:
+    """Buffers in units: of what all offsets are multiples of in a plan that is pushed down.
+
+    Attributes
+    ----------
+    unit
+        Addresses of one.
+    units : shape (buffers,)
+        What each buffer takes from those that lie above it.
+    step
+        Addresses that all heights are multiples of in a plan that is pushed down.
+    """
 
     def __init__(self, lower: ArrayLike, upper: ArrayLike, size: ArrayLike, alignment: int) -> None:
         self.lower, self.upper, self.size = (np.asarray(one, dtype=np.int64) for one in (lower, upper, size))
         rounded = -(-self.size // alignment)
         self.unit = alignment * int(np.gcd.reduce(rounded)) if len(rounded) else alignment
         self.units = -(-self.size // self.unit)
+        self.step = gcd(self.unit, *self.size.tolist())
         self.sections = Sections.of(self.lower, self.upper)
         self.totals = self.sections.totals(self.units)
         # Of a section's buffers only the highest need not end at a multiple of the unit.
@@ -188,7 +200,7 @@ class _Searches:
         Whether there are offsets; None as long as that is not known.
     """
 
-    def __init__(self, task: _Task, capacity: int) -> None:
+    def __init__(self, task: Task, capacity: int) -> None:
         self.task, self.capacity = task, capacity
         self.answer: bool | None = None
         self.offsets: Numbers | None = None
@@ -221,7 +233,7 @@ class _Searches:
                     yield None, None
 
 
-def _begun(task: _Task, capacity: int, order: str) -> Any:
+def _begun(task: Task, capacity: int, order: str) -> Any:
     """Return a search that has not begun yet."""
     from tilewright.addresses.exact import kernel  # start-up time
 

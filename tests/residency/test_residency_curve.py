@@ -1,0 +1,148 @@
+"""The curve of traffic over memory: what single solves say at its corners, beside them and between."""
+
+from __future__ import annotations
+
+import random
+import time
+from itertools import pairwise
+
+import pytest
+from conftest import examples
+from residency_cases import problem_of, random_network
+
+from tilewright.residency import Problem, objective, simulate, violation
+from tilewright.residency.curve import Curve, traffic_curve
+from tilewright.residency.exact import best
+from tilewright.run.instance import read
+from tilewright.spec.errors import InputError
+
+PLENTY = 2**30
+
+
+def random_problem(rng: random.Random) -> Problem:
+    while True:
+        try:
+            return problem_of(random_network(rng, 4), PLENTY, limits={"order": rng.choice(["any", "given"])})
+        except InputError:
+            continue
+
+
+def in_memory(problem: Problem, memory: int) -> Problem:
+    return problem.with_(machine={"memory_bytes": memory})
+
+
+def solved(problem: Problem, memory: int) -> tuple[int, int]:
+    """Return what the best plan for a memory moves, and the bound."""
+    there = in_memory(problem, memory)
+    answer = best.least_traffic(there, float("inf"), lambda _bound: None, lambda _plan: None)
+    assert answer.plan is not None
+    return objective(there, answer.plan), answer.bound
+
+
+@pytest.mark.parametrize("seed", range(examples(60)))
+def test_the_curve_is_what_solves_say_size_by_size(seed: int) -> None:
+    rng = random.Random(seed)
+    problem = random_problem(rng)
+    curve = traffic_curve(problem)
+    sizes = [corner.memory_bytes for corner in curve.corners]
+    least = sizes[0]
+    assert least == max(problem.least.values()) and curve.traffic(least - 1) is None
+    asked = {*sizes, *(size - 1 for size in sizes[1:])} | {rng.randint(least, 2 * sizes[-1]) for _ in "123"}
+    for memory in sorted(asked)[:40]:
+        moved, bound = solved(problem, memory)
+        assert curve.bound(memory) == bound
+        assert curve.traffic(memory) == moved or not curve.proven
+    assert curve.proven
+    check(problem, curve)
+
+
+def check(problem: Problem, curve: Curve, *, executed: bool = True) -> None:
+    """Check that all corners have plans that run in their memory, and that the staircases go down."""
+    for corner in curve.corners:
+        there = in_memory(problem, corner.memory_bytes)
+        assert violation(there, corner.plan) is None
+        assert objective(there, corner.plan) == corner.traffic_bytes
+        if executed:
+            report = simulate(there, corner.plan)
+            assert report.valid and report.facts["traffic"] == corner.traffic_bytes
+            assert report.facts["memory"] <= corner.memory_bytes
+        assert curve.bound(corner.memory_bytes) <= corner.traffic_bytes
+        if corner.proven:
+            assert curve.bound(corner.memory_bytes) == corner.traffic_bytes
+    for known in ([corner[:2] for corner in curve.corners], curve.bounds):
+        assert all(one[0] < two[0] and one[1] > two[1] for one, two in pairwise(known))
+
+
+@pytest.fixture(scope="module")
+def of_two_blocks() -> list[Curve]:
+    """Return what is known of the curve of `mb28` after each size."""
+    seen: list[Curve] = []
+    whole = traffic_curve(read("mb28-64k").problem, on_step=seen.append)
+    assert seen[-1] == whole
+    return seen
+
+
+def test_the_curve_of_two_blocks_has_the_corners_that_are_known(of_two_blocks: list[Curve]) -> None:
+    curve = of_two_blocks[-1]
+    assert curve.proven and len(curve.corners) == 28
+    assert curve.corners[0][:2] == (385, 8_714_880) and curve.corners[-1][:2] == (42_000, 59_520)
+    assert curve.traffic(32_768) == curve.bound(32_768) == 97_152
+    assert curve.traffic(PLENTY) == curve.bound(PLENTY) == curve.compulsory_bytes == 59_520
+    check(read("mb28-64k").problem, curve, executed=False)
+
+
+def test_a_curve_out_of_time_holds_as_far_as_it_goes(of_two_blocks: list[Curve]) -> None:
+    whole = of_two_blocks[-1]
+    assert len(of_two_blocks) > 10 and not of_two_blocks[2].proven
+    for curve in of_two_blocks:
+        for memory in range(385, 60_000, 1_013):
+            exact = whole.bound(memory)
+            assert curve.bound(memory) <= exact <= (curve.traffic(memory) or exact)
+    none = traffic_curve(read("mb28-64k").problem, time.monotonic() - 1)
+    assert none.corners == () and not none.proven and none.bound(385) == 59_520
+
+
+def test_elements_of_several_bytes_make_all_of_it_larger() -> None:
+    problem = problem_of(random_network(random.Random(3)), PLENTY)
+    wide = problem.with_(machine={"element_bytes": 4})
+    once, four = traffic_curve(problem), traffic_curve(wide)
+    assert [(4 * memory, 4 * moved) for memory, moved, *_ in once.corners] == [
+        corner[:2] for corner in four.corners
+    ]
+    assert four.proven
+
+
+def test_what_was_asked_of_the_problem_plays_no_part() -> None:
+    problem = problem_of(random_network(random.Random(1), 2), PLENTY)
+    curve = traffic_curve(problem)
+    least = curve.corners[0].memory_bytes
+    for objective_ in ({"minimise": "memory"}, {"minimise": "memory", "most_traffic": 2**40}):
+        other = problem.with_(machine={"memory_bytes": least}, objective=objective_)
+        assert traffic_curve(other) == curve
+
+
+def test_where_addresses_need_more_than_what_lives_the_curve_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = problem_of(random_network(random.Random(1), 2), PLENTY)
+    exact = traffic_curve(problem)
+    monkeypatch.setattr("tilewright.residency.curve.planned", lambda *_: None)
+    again = traffic_curve(problem)
+    assert [corner[:2] for corner in again.corners] == [corner[:2] for corner in exact.corners]
+    assert len(exact.corners) == 4 and again.proven
+    monkeypatch.setattr("tilewright.residency.curve.least_height", higher)
+    worse = traffic_curve(problem)
+    check(problem, worse)
+    for memory in range(exact.corners[0].memory_bytes, 2 * exact.corners[-1].memory_bytes):
+        known = exact.traffic(memory)
+        assert known is not None
+        assert worse.bound(memory) <= known <= (worse.traffic(memory) or known)
+    (_, moved), *_ = [corner[:2] for corner in worse.corners]
+    assert moved == exact.corners[0].traffic_bytes
+
+
+def higher(*buffers: object, **_options: object) -> object:
+    """Return offsets with an element left free below all."""
+    from tilewright.addresses import Packing, least_height
+
+    found = least_height(*buffers)  # type: ignore[arg-type]
+    assert found.offsets is not None
+    return Packing(found.offsets + 1, False)
