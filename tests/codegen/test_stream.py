@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Mapping
-from math import prod
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,13 +13,13 @@ import numpy as np
 import pytest
 from compiled import CHECKED, Compiled
 from conftest import THOROUGH
-from fusion_at_random import AnyGroups, Table, machine, network, output, problem, randoms, scaled
+from fusion_at_random import AnyGroups, excited, machine, network, output, problem, randoms, rectified, scaled
 from fusion_at_random import plan as any_plan
 from hypothesis import assume, given, settings
 
 from tilewright import codegen, fusion
-from tilewright.codegen.stream import stream_project
-from tilewright.codegen.stream.numbers import Numbers
+from tilewright.codegen.made_numbers import Numbers
+from tilewright.codegen.stream import numbers_of, stream_project
 from tilewright.core import catalogue
 from tilewright.fusion import Plan, Problem, execution
 from tilewright.fusion.evaluation import computed_groups
@@ -77,49 +76,6 @@ def issued(fused: FusedGroup, tile: Tile) -> list[str | None]:
     return [each.engine for each in GroupSchedule(fused, tile).instructions()]
 
 
-def rectified(random: Random, layers: Table) -> Table:
-    """Return a random network whose functions are rectifiers, often with a classifier."""
-    for each in layers["layers"]:
-        if each.get("op") == "fused":
-            del each["parameters"]
-            if len(each["inputs"]) == 1:
-                each["op"] = "relu"
-            else:
-                del each["op"]
-                each["kind"] = "concat"
-    if random.random() < 0.4:
-        size = prod(output(layers["layers"][-1]))
-        layers["layers"].append({"name": "fc", "kind": "fc", "inputs": size, "outputs": 3})
-        if random.random() < 0.5:
-            layers["layers"].append({"name": "soft", "kind": "map", "op": "softmax", "input": [3, 1, 1]})
-    return layers
-
-
-def excited(random: Random) -> Table:
-    """Return two branches that are read side by side and added up, and a product with a pixel."""
-    channels, side = random.randint(1, 5), random.randint(2, 8)
-    plane = [channels, side, side]
-    conv = {"kernels": channels, "kernel": [1, 1], "bias": True}
-    around = {"kernel": [3, 3], "padding": [1, 1, 1, 1]}
-    return {
-        "layers": [
-            {"name": "left", "input": plane, **conv},
-            {"name": "right", "inputs": ["input"], "input": plane, **conv, **around},
-            {
-                "name": "both",
-                "inputs": ["left", "right"],
-                "input": [2 * channels, side, side],
-                **conv,
-                **around,
-            },
-            {"name": "sum", "kind": "add", "inputs": ["left", "right", "left"], "input": plane},
-            {"name": "pixel", "kind": "pool", "op": "average", "input": plane, "kernel": [side, side]},
-            {"name": "excite", "input": [channels, 1, 1], **conv},
-            {"name": "product", "kind": "mul", "inputs": ["both", "excite"], "input": plane},
-        ]
-    }
-
-
 def assert_any_is_right(random: Random) -> None:
     """A random plan of a random network, of any groups and tiles, is executed right."""
     layers = random.choice([network, network, excited])(random)
@@ -133,7 +89,7 @@ def assert_any_is_right(random: Random) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(execution, "violation", lambda problem, plan: None)
         assert_right(
-            Built(Path(folder), files, *CHECKED, "-DON_CHIP(buffer)="), made, plan, Numbers(made, seed)
+            Built(Path(folder), files, *CHECKED, "-DON_CHIP(buffer)="), made, plan, numbers_of(made, seed)
         )
 
 
@@ -166,7 +122,7 @@ def test_fire_modules(tmp_path: Path, size: int) -> None:
     plan = catalogue.heuristic("fusion", "greedy").plan(problem)
     assert any(len(group.nodes) > 2 for group in plan.groups)
     built = Built(tmp_path, codegen.project("fire", "", problem, plan, None, 5), "-O1")
-    numbers = Numbers(problem, 5)
+    numbers = numbers_of(problem, 5)
     assert_right(built, problem, plan, numbers)
     for name, form in numbers.forms.items():
         if form.shift:
@@ -210,7 +166,7 @@ def test_what_has_no_stream_is_refused() -> None:
             shape = list(output(tables[-1]))
         one = Problem.model_validate({"network": {"layers": tables}, "machine": machine(Random(1))})
         with pytest.raises(InputError, match=f"layer {layer}: there is no C for it"):
-            Numbers(one)
+            numbers_of(one)
     relu = {"name": "relu", "kind": "map", "op": "relu", "input": [2, 4, 4]}
     for kind in ("add", "mul"):
         itself = {"name": "itself", "kind": kind, "inputs": ["relu", "c"], "input": [2, 4, 4]}
@@ -218,10 +174,10 @@ def test_what_has_no_stream_is_refused() -> None:
             {"network": {"layers": [conv, relu, itself]}, "machine": machine(Random(1))}
         )
         with pytest.raises(InputError, match="layer itself: reads a value and functions of it; there is no"):
-            Numbers(one)
+            numbers_of(one)
     tables = [{"name": "m", "kind": "mul", "inputs": ["input"] * 9, "input": [2, 4, 4]}]
     one = Problem.model_validate(
         {"network": {"layers": tables}, "machine": machine(Random(1), element_bytes=1)}
     )
     with pytest.raises(InputError, match="multiplies 9 values"):
-        Numbers(one)
+        numbers_of(one)

@@ -95,6 +95,49 @@ def _layer(random: Random, shapes: dict[str, Shape], source: str, host: bool) ->
     return table | {"bias": random.random() < 0.5}
 
 
+def rectified(random: Random, layers: Table) -> Table:
+    """Return a random network whose functions are rectifiers, often with a classifier."""
+    for each in layers["layers"]:
+        if each.get("op") == "fused":
+            del each["parameters"]
+            if len(each["inputs"]) == 1:
+                each["op"] = "relu"
+            else:
+                del each["op"]
+                each["kind"] = "concat"
+    if random.random() < 0.4:
+        size = prod(output(layers["layers"][-1]))
+        layers["layers"].append({"name": "fc", "kind": "fc", "inputs": size, "outputs": 3})
+        if random.random() < 0.5:
+            layers["layers"].append({"name": "soft", "kind": "map", "op": "softmax", "input": [3, 1, 1]})
+    return layers
+
+
+def excited(random: Random) -> Table:
+    """Return two branches that are read side by side and added up, and a product with a pixel."""
+    channels, side = random.randint(1, 5), random.randint(2, 8)
+    plane = [channels, side, side]
+    conv = {"kernels": channels, "kernel": [1, 1], "bias": True}
+    around = {"kernel": [3, 3], "padding": [1, 1, 1, 1]}
+    return {
+        "layers": [
+            {"name": "left", "input": plane, **conv},
+            {"name": "right", "inputs": ["input"], "input": plane, **conv, **around},
+            {
+                "name": "both",
+                "inputs": ["left", "right"],
+                "input": [2 * channels, side, side],
+                **conv,
+                **around,
+            },
+            {"name": "sum", "kind": "add", "inputs": ["left", "right", "left"], "input": plane},
+            {"name": "pixel", "kind": "pool", "op": "average", "input": plane, "kernel": [side, side]},
+            {"name": "excite", "input": [channels, 1, 1], **conv},
+            {"name": "product", "kind": "mul", "inputs": ["both", "excite"], "input": plane},
+        ]
+    }
+
+
 def machine(random: Random, **changes: Any) -> Table:
     """Return an accelerator of a few MACs, with buffers for everything."""
     return {

@@ -63,8 +63,8 @@ def emit(
 
     C is a loop nest with calls to get and put data by DMA. A warning says where its buffers, whose sums are
     wider than the plan counts, exceed the memory. A project is a whole network in C that can be run: see
-    docs/emit.md, and docs/emit-fusion.md for plans of fusion. Of
-    addresses, C is a header with the offsets.
+    docs/emit.md, docs/emit-fusion.md for plans of fusion, and docs/emit-residency.md for plans of residency,
+    whose memory is one array of exactly the planned size. Of addresses, C is a header with the offsets.
     """
     problem, answer = read_both(instance, changes, result)
     check_outputs(output, None, inputs=[*problem.files, result])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright import bitwidth, fusion
+from tilewright import bitwidth, fusion, residency
+from tilewright.codegen.addressed import addressed_project
 from tilewright.codegen.c_file import emit_layer, emit_network
 from tilewright.codegen.c_layer import PlannedLayer
 from tilewright.codegen.c_memory import CMemory
@@ -76,12 +77,13 @@ def project(
     Raises
     ------
     InputError
-        Where there is nothing to write: in another room than tiling and fusion, for a single layer, for
-        tiling on another machine than a DSP, for a front, for a plan that is not valid; for numbers of
-        another network, or that are wider than the machine's elements; for layers that there is no C for.
+        Where there is nothing to write: in another room than tiling, fusion and residency, for a single
+        layer, for tiling on another machine than a DSP, for a front, for a plan that is not valid; for
+        numbers of another network, or that are wider than the machine's elements; for layers, and steps of
+        residency, that there is no C for.
     """
-    if isinstance(problem, fusion.Problem):
-        return _stream(name, source, problem, plan, values, seed)
+    if isinstance(problem, fusion.Problem | residency.Problem):
+        return _numbered(name, source, problem, plan, values, seed)
     _checked(problem, plan, REUSES)
     if problem.network is None:
         raise InputError("network", None, "a project is of a network; one layer is emitted as C")
@@ -94,15 +96,19 @@ def project(
     return network_project(problem, plan.layers, values, name, source)
 
 
-def _stream(
-    name: str, source: str, problem: fusion.Problem, plan: fusion.Plan, values: Values | None, seed: int
+def _numbered(
+    name: str, source: str, problem: Any, plan: Any, values: Values | None, seed: int
 ) -> dict[str, bytes]:
+    """Return the project of a room whose numbers are made."""
+    room = room_of(problem)
     if values is not None:
-        raise InputError("room", "fusion", "its numbers are made from a seed; none can be given")
-    broken = fusion.violation(problem, plan)
+        raise InputError("room", room.name, "its numbers are made from a seed; none can be given")
+    broken = room.violation(problem, plan)
     if broken is not None:
-        raise InputError("plan", "fusion", f"is not valid: {broken}")
-    return stream_project(problem, plan, seed, name, source)
+        raise InputError("plan", room.name, f"is not valid: {broken}")
+    emitting: Any = stream_project if isinstance(problem, fusion.Problem) else addressed_project
+    files: dict[str, bytes] = emitting(problem, plan, seed, name, source)
+    return files
 
 
 def halide(name: str, source: str, problem: Any, plan: Any) -> str:
@@ -147,7 +153,7 @@ def _checked(problem: Any, plan: Any, reuses: tuple[str, ...] = EMITTED) -> list
     """Return the plan of each layer, or say why there is no loop nest to write."""
     if not isinstance(problem, Problem):
         room, limit = room_of(problem).name, "its plans are no loop nests, so there is nothing to emit"
-        if isinstance(problem, fusion.Problem):
+        if isinstance(problem, fusion.Problem | residency.Problem):
             limit = "its plans are no loop nests; a project can be emitted: -o FOLDER/"
         raise InputError("room", room, limit)
     if problem.machine.kind != "dsp":

@@ -1,4 +1,4 @@
-"""Random loop nests as C: no warning, no report of sanitizers, the numbers of the reference."""
+"""Random loop nests, and plans of residency, as C: no warning, no report of sanitizers, the right numbers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from tests.codegen import residency_in_c
 from tests.codegen import test_emit as codegen
 from tests.fuzz.trials import Skip, Wrong
 
@@ -66,9 +67,20 @@ def case(rng: random.Random) -> codegen.Case:
 
 
 def trial(rng: random.Random, scratch: Path) -> None:
-    """Emit, compile and run a few layers."""
+    """Emit, compile and run a few layers, or a network in one memory."""
     if not codegen.COMPILERS:
         raise Skip
+    if rng.random() < 0.5:
+        layers(rng, scratch)
+        return
+    try:
+        residency_in_c.assert_any_is_right(rng, scratch, NAMES)
+    except (AssertionError, subprocess.SubprocessError) as error:
+        raise Wrong(str(error)) from error
+
+
+def layers(rng: random.Random, scratch: Path) -> None:
+    """Emit, compile and run a few layers."""
     cases = [case(rng) for _ in range(CASES)]
     texts, names = [], []
     for number, each in enumerate(cases):

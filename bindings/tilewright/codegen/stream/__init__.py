@@ -9,21 +9,20 @@ from itertools import accumulate
 import numpy as np
 
 from tilewright.codegen.c_text import identifier, origin_lines, safe_text
+from tilewright.codegen.made_numbers import NARROW, Numbers
 from tilewright.codegen.project import Files
 from tilewright.codegen.project.text import comment
 from tilewright.codegen.stream.groups import GroupText, Tables, host_tables, planned_tables
-from tilewright.codegen.stream.numbers import Numbers, left_out
 from tilewright.core.version import __version__
 from tilewright.fusion import Plan, Problem
-from tilewright.fusion.machine import BUFFERS
+from tilewright.fusion.graph import Op
+from tilewright.fusion.machine import BUFFERS, HOST
 from tilewright.simulator.fixed_point import Integers
 from tilewright.spec.errors import InputError
+from tilewright.spec.network import Map
 
-RUNTIME = ("engine.h", "engine.c", "network.h", "main.c")
+RUNTIME = ("engine.h", "engine.c", "network.h", "numbers.h", "main.c")
 """Sources that are the same for every network."""
-
-WIDEST = 2
-"""Most bytes of an element, of which a product fits the accumulators."""
 
 
 def stream_project(problem: Problem, plan: Plan, seed: int, name: str, source: str) -> Files:
@@ -35,16 +34,31 @@ def stream_project(problem: Problem, plan: Plan, seed: int, name: str, source: s
         For an operation that there is no C for, and for elements that are too wide.
     """
     size = problem.machine.element_bytes
-    if size > WIDEST:
-        limit = f"C is emitted for elements of at most {WIDEST} bytes"
+    if size > NARROW:
+        limit = f"C is emitted for elements of at most {NARROW} bytes"
         raise InputError("machine.element_bytes", size, limit)
-    return _Project(Numbers(problem, seed), plan, name, source).files()
+    return _Project(problem, numbers_of(problem, seed), plan, name, source).files()
+
+
+def numbers_of(problem: Problem, seed: int = 0) -> Numbers:
+    """Return the numbers of a project, made from a seed."""
+    skipped = [op.name for op in problem.ops if left_out(problem, op)]
+    machine = problem.machine
+    return Numbers(
+        problem.network, problem.graph, machine.element_bytes, machine.arrays, seed, left_out=skipped
+    )
+
+
+def left_out(problem: Problem, op: Op) -> bool:
+    """Return whether an operation is left out: a softmax whose output is the network's."""
+    is_softmax = isinstance(op.spec, Map) and op.spec.op == "softmax"
+    return op.engine == HOST and is_softmax and not problem.consumers[op.number]
 
 
 class _Project:
-    def __init__(self, numbers: Numbers, plan: Plan, name: str, source: str) -> None:
-        self._numbers, self._title, self._source = numbers, name, source
-        self._machine = numbers.problem.machine
+    def __init__(self, problem: Problem, numbers: Numbers, plan: Plan, name: str, source: str) -> None:
+        self._problem, self._numbers, self._title, self._source = problem, numbers, name, source
+        self._machine = problem.machine
         self._groups = self._tables(plan)
         parameters = [form.parameters.ravel() for form in numbers.forms.values()]
         begins = dict(zip(numbers.forms, _begins(parameters), strict=True))
@@ -59,14 +73,14 @@ class _Project:
 
     def _tables(self, plan: Plan) -> list[Tables]:
         """Return the tables of all groups but what is left out."""
-        ops = {op.name: op for op in self._numbers.problem.ops}
+        ops = {op.name: op for op in self._problem.ops}
         found = []
         for group in plan.groups:
             if group.tile is not None:
-                found.append(planned_tables(self._numbers, group))
+                found.append(planned_tables(self._problem, group))
                 continue
             (op,) = (ops[name] for name in group.nodes)
-            if op.producers and not left_out(self._numbers.problem, op):
+            if op.producers and not left_out(self._problem, op):
                 found.append(host_tables(self._numbers, op))
         return found
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from math import prod
 
 from tilewright.codegen.c_text import block_comment, quoted, safe_text
+from tilewright.codegen.made_numbers import Numbers
 from tilewright.codegen.project.text import braced
-from tilewright.codegen.stream.numbers import Numbers
+from tilewright.fusion import Problem
 from tilewright.fusion.addresses import Addressed, Addresses, Area
 from tilewright.fusion.fused_group import Part
 from tilewright.fusion.graph import Op
@@ -57,9 +58,8 @@ class Tables:
     accumulators: int
 
 
-def planned_tables(numbers: Numbers, group: Group) -> Tables:
+def planned_tables(problem: Problem, group: Group) -> Tables:
     """Return the tables of a group that the accelerator computes."""
-    problem = numbers.problem
     places = {op.name: op.number for op in problem.ops}
     assert group.tile is not None
     schedule = GroupSchedule(problem.fused([places[name] for name in group.nodes]), group.tile)

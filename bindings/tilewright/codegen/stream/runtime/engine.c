@@ -2,9 +2,6 @@
 
 #include <string.h>
 
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
-#define MAX(a, b) ((a) > (b) ? (a) : (b))
-
 counts_t counts;
 
 /* The memory on chip, as large as the plan says. */
@@ -14,24 +11,6 @@ ON_CHIP(parameter_buffer) element_t parameter_buffer[SOME(PARAMETER_BUFFER)];
 
 /* Registers of the convolution array: sums that are not complete. */
 static uint32_t accumulators[SOME(ACCUMULATORS)];
-
-/* Numbers ---------------------------------------------------------------------------------------------- */
-
-/* Divide by 2^shift, halves away from zero, and keep within an element. */
-static element_t scaled(int64_t value, int shift)
-{
-    if (shift > 0) {
-        const int64_t half = (int64_t)1 << (shift - 1);
-        value = value < 0 ? -((half - value) >> shift) : (value + half) >> shift;
-    }
-    return (element_t)MAX(ELEMENT_MIN, MIN(ELEMENT_MAX, value));
-}
-
-/* Divide, halves away from zero. */
-static int64_t divided(int64_t value, int64_t by)
-{
-    return value < 0 ? -((2 * -value + by) / (2 * by)) : (2 * value + by) / (2 * by);
-}
 
 /* Places ----------------------------------------------------------------------------------------------- */
 
@@ -123,15 +102,6 @@ typedef struct {
     int each; /* parameters of an output channel */
 } work_t;
 
-/* The range of window positions that lie inside a map: of `kernel`, with the first at `from`. */
-static range_t inside(int from, int dilation, int kernel, int extent)
-{
-    range_t range = {from < 0 ? (-from + dilation - 1) / dilation : 0, kernel};
-    if (from + (kernel - 1) * dilation >= extent)
-        range.end = from >= extent ? 0 : (extent - 1 - from) / dilation + 1;
-    return range;
-}
-
 /* Add up an output value's products with one input channel; sums wrap around as an accumulator does. */
 static uint32_t channel_sum(const work_t *w, view_t view, const map_t *map, int image, int channel,
                             const element_t *weights, int y, int x)
@@ -188,7 +158,7 @@ static void convolve(const work_t *w)
                         sum = accumulators[place] = sum + (first ? 0 : accumulators[place]);
                     if (last) {
                         const int32_t value = (int32_t)sum;
-                        *at(w->result, image, k, y, x) = scaled(o->relu ? MAX(value, 0) : value, o->shift);
+                        *at(w->result, image, k, y, x) = (element_t)scaled(o->relu ? MAX(value, 0) : value, o->shift);
                     }
                 }
         }
@@ -250,7 +220,7 @@ static void combine(const work_t *w, kind_t kind)
                     const int64_t value = kind == MAX_POOL || kind == AVERAGE_POOL
                                               ? pooled(w, kind, image, c, y, x)
                                               : combined(w, kind, image, c, y, x);
-                    *at(w->result, image, c, y, x) = scaled(o->relu ? MAX(value, 0) : value, o->shift);
+                    *at(w->result, image, c, y, x) = (element_t)scaled(o->relu ? MAX(value, 0) : value, o->shift);
                 }
 }
 

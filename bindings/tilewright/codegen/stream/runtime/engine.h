@@ -8,14 +8,10 @@
 #include <stdint.h>
 
 #include "machine.h" /* element_t, IMAGES, and the elements of the buffers */
+#include "numbers.h"
 
 /* What instructions do; each kind runs on one engine. */
 typedef enum { LOAD, FETCH, SAVE, CONV, MAX_POOL, AVERAGE_POOL, ADD, MULTIPLY, COPY, KINDS } kind_t;
-
-/* Half-open: the first, and the one after the last. */
-typedef struct {
-    int begin, end;
-} range_t;
 
 /* A part of a map that lies in external memory, side by side with the others. */
 typedef struct {

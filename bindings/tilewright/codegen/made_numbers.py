@@ -1,17 +1,15 @@
-"""A network of the fusion room in integers: made from a seed, and executed operation by operation."""
+"""A coarse network in integers: its numbers made from a seed, and executed operation by operation."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import reduce
 from math import ceil, log2, prod, sqrt
 from typing import NamedTuple
 
 import numpy as np
 
-from tilewright.fusion import Problem
-from tilewright.fusion.graph import Op
-from tilewright.fusion.machine import HOST
+from tilewright.fusion.graph import Op, OpGraph
 from tilewright.simulator.fixed_point import Format, Integers, wrap
 from tilewright.simulator.integer_network import scaled
 from tilewright.simulator.reference import addition, convolution, pooling
@@ -27,13 +25,20 @@ from tilewright.spec.network import (
     Map,
     Mul,
     NamedLayer,
+    Network,
     Padding,
     Pool,
     Reshape,
 )
 
-SUM_BITS = 32
-"""Bits of the accumulators of the convolution engine."""
+MOST_BYTES = 3
+"""Most bytes of a value, however wide the elements are, so that sums and products fit 64 bits."""
+
+NARROW = 2
+"""Most bytes of a value whose sums are kept in 32 bits, and wrap around there."""
+
+SUM_BITS, WIDE_SUM_BITS = 32, 62
+"""Bits of the sums of narrow values, and of others, which never leave them."""
 
 SATURATED = 0.01
 """Share of the values of an output that may be saturated, at most."""
@@ -64,12 +69,27 @@ class Form(NamedTuple):
 
 
 class Numbers:
-    """The numbers of a network, all of them as wide as the machine's elements.
+    """The numbers of a network, all of them as wide as elements are.
+
+    Parameters
+    ----------
+    network
+        As it is in its file.
+    graph
+        What it becomes, operation by operation.
+    element_bytes
+        Of a value and a parameter, of which `MOST_BYTES` are used at most.
+    images
+        How many are made.
+    left_out
+        Names of operations that are not executed.
 
     Attributes
     ----------
     format
         Of all values.
+    sum_bits
+        Of the accumulators.
     forms
         Of each operation that is executed, by name.
     maps : shape (images, C, H, W)
@@ -81,41 +101,51 @@ class Numbers:
         For an operation that has no form in integers; names the layer.
     """
 
-    def __init__(self, problem: Problem, seed: int = 0) -> None:
-        self.problem = problem
-        self.format = Format(8 * problem.machine.element_bytes, 0)
+    def __init__(
+        self,
+        network: Network,
+        graph: OpGraph,
+        element_bytes: int,
+        images: int = 1,
+        seed: int = 0,
+        left_out: Collection[str] = (),
+    ) -> None:
+        self.graph, self._images, self._left_out = graph, images, left_out
+        size = min(element_bytes, MOST_BYTES)
+        self.format = Format(8 * size, 0)
+        self.sum_bits = SUM_BITS if size <= NARROW else WIDE_SUM_BITS
         self._rng = np.random.default_rng(seed)
-        self._places = {layer.name: place for place, layer in enumerate(problem.network.layers)}
-        for layer in problem.network.layers:
+        self._places = {layer.name: place for place, layer in enumerate(network.layers)}
+        for layer in network.layers:
             if isinstance(layer, Reshape) and layer.op in PERMUTES:
-                raise self._refused(layer)
-        self._graph = stages(problem.network)[-1].graph
+                raise self.refused(layer)
+        self._stage = stages(network)[-1].graph
         self.forms: dict[str, Form] = {}
-        self.maps: dict[str, Integers] = {OWN_INPUT: self._drawn(problem.ops[0].spec.input)}
-        for op in problem.ops:
+        self.maps: dict[str, Integers] = {OWN_INPUT: self._drawn(graph.ops[0].spec.input)}
+        for op in graph.ops:
             if not op.producers:
                 self.maps[op.name] = self._drawn(op.spec.output)
-            elif not left_out(problem, op):
+            elif op.name not in left_out:
                 self._add(op)
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """Names of the network's inputs."""
-        return (OWN_INPUT, *(op.name for op in self.problem.ops if not op.producers))
+        return (OWN_INPUT, *(op.name for op in self.graph.ops if not op.producers))
 
     @property
     def outputs(self) -> tuple[str, ...]:
         """Names of the operations whose outputs are the network's."""
         found: dict[str, None] = {}
-        for op in self.problem.ops:
-            if not self.problem.consumers[op.number]:
-                found |= dict.fromkeys(self.sources(op) if left_out(self.problem, op) else (op.name,))
+        for op in self.graph.ops:
+            if not self.graph.consumers[op.number]:
+                found |= dict.fromkeys(self.sources(op) if op.name in self._left_out else (op.name,))
         return tuple(name for name in found if name in self.forms)
 
     def sources(self, op: Op) -> tuple[str, ...]:
         """Return the names of what an operation reads."""
         return tuple(
-            OWN_INPUT if producer < 0 else self.problem.ops[producer].name for producer in op.producers
+            OWN_INPUT if producer < 0 else self.graph.ops[producer].name for producer in op.producers
         )
 
     # Forms ----------------------------------------------------------------------------------------------
@@ -124,7 +154,7 @@ class Numbers:
         """Choose the numbers of an operation, and execute it."""
         spec, inputs = op.spec, [self.maps[name] for name in self.sources(op)]
         if isinstance(spec, Mul) and len(inputs) * (self.format.bits - 1) > 62:
-            raise self._refused(spec, f"multiplies {len(inputs)} values, which 64 bits do not hold")
+            raise self.refused(spec, f"multiplies {len(inputs)} values, which 64 bits do not hold")
         parameters, bias_shift = np.zeros((spec.output[0], 0), dtype=np.int64), 0
         if isinstance(spec, NamedLayer):
             parameters, bias_shift = self._parameters(spec)
@@ -145,14 +175,16 @@ class Numbers:
             return "MAX_POOL" if spec.op == "max" else "AVERAGE_POOL"
         if isinstance(spec, Add | Mul):
             return "ADD" if isinstance(spec, Add) else "MULTIPLY"
-        if isinstance(spec, Concat | Reshape) or (isinstance(spec, Map) and spec.op in ("relu", *UNCHANGED)):
+        last = not self.graph.consumers[op.number]  # where a softmax does not change the class
+        passed = ("relu", *UNCHANGED, *(["softmax"] if last else []))
+        if isinstance(spec, Concat | Reshape) or (isinstance(spec, Map) and spec.op in passed):
             return "COPY"
-        raise self._refused(spec)
+        raise self.refused(spec)
 
     def _rectified(self, op: Op) -> bool:
         """Return whether a rectifier is part of an operation; refuse other functions."""
         relu = isinstance(op.spec, Map) and op.spec.op == "relu"
-        for layer in self._graph.nodes[op.name]["operation"].folded:
+        for layer in self._stage.nodes[op.name]["operation"].folded:
             if isinstance(layer, Map) and layer.op == "relu":
                 relu = True
                 continue
@@ -161,12 +193,13 @@ class Numbers:
             if isinstance(layer, Map):
                 free = layer.op in UNCHANGED or (within and layer.op in AFFINE)
             if isinstance(layer, Add | Mul):
-                raise self._refused(layer, "reads a value and functions of it; there is no C for it")
+                raise self.refused(layer, "reads a value and functions of it; there is no C for it")
             if not free:
-                raise self._refused(layer)
+                raise self.refused(layer)
         return relu
 
-    def _refused(self, layer: AnyLayer, reason: str = "there is no C for it") -> InputError:
+    def refused(self, layer: AnyLayer, reason: str = "there is no C for it") -> InputError:
+        """Return what says that a layer cannot be executed."""
         what = getattr(layer, "op", layer.kind)
         return InputError(
             f"network.layers[{self._places[layer.name]}]", what, f"layer {layer.name}: {reason}"
@@ -176,13 +209,12 @@ class Numbers:
 
     def _drawn(self, shape: Sequence[int]) -> Integers:
         least, largest = self.format.range
-        images = self.problem.machine.arrays
-        return self._rng.integers(least, largest + 1, (images, *shape), dtype=np.int64)
+        return self._rng.integers(least, largest + 1, (self._images, *shape), dtype=np.int64)
 
     def _parameters(self, layer: NamedLayer) -> tuple[Integers, int]:
         """Return parameters with which no sum leaves the accumulators, and the biases' shift."""
         bits, deep = self.format.bits, layer.macs_per_output
-        wide = max(2, min(bits, SUM_BITS - bits - ceil(log2(deep))))
+        wide = max(2, min(bits, self.sum_bits - bits - ceil(log2(deep))))
         half = 1 << (wide - 1)
         kernels = self._rng.integers(-half, half, (layer.kernels, deep), dtype=np.int64)
         if layer.weights is not None:
@@ -214,11 +246,5 @@ class Numbers:
             sums = convolution(layer, joined, form.parameters[:, bias:].reshape(layer.kernels_shape))
             if bias:
                 sums += form.parameters[:, 0, None, None] << form.bias_shift
-            return wrap(sums, SUM_BITS)
+            return wrap(sums, self.sum_bits)
         return joined.reshape(images, *spec.output)
-
-
-def left_out(problem: Problem, op: Op) -> bool:
-    """Return whether an operation is left out: a softmax whose output is the network's."""
-    is_softmax = isinstance(op.spec, Map) and op.spec.op == "softmax"
-    return op.engine == HOST and is_softmax and not problem.consumers[op.number]

@@ -1,0 +1,320 @@
+"""A residency plan as a C project: steps, pass by pass, in a byte array of exactly the planned size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import resources
+from itertools import accumulate
+
+import numpy as np
+
+from tilewright.codegen.addressed.steps import OperationInStep, StepInMemory, in_a_row, steps_in_memory
+from tilewright.codegen.c_text import identifier, origin_lines, quoted, safe_text
+from tilewright.codegen.c_types import C_BITS
+from tilewright.codegen.made_numbers import NARROW, Numbers
+from tilewright.codegen.project import Files
+from tilewright.codegen.project.machine import packed
+from tilewright.codegen.project.text import braced, comment
+from tilewright.core.version import __version__
+from tilewright.residency import Plan, Problem
+from tilewright.residency.evaluation import taken
+from tilewright.residency.graph import Operation, Tensor
+from tilewright.residency.reading import told
+from tilewright.simulator.fixed_point import Integers
+from tilewright.spec.errors import InputError
+from tilewright.spec.layer import Window
+from tilewright.spec.network import NamedLayer
+
+RUNTIME = {
+    "addressed": ("dma.h", "dma.c", "engine.h", "engine.c", "network.h", "main.c"),
+    "project": ("bits.h",),
+    "stream": ("numbers.h",),
+}
+"""Sources that are the same for every network, and what other projects have, too."""
+
+
+def addressed_project(problem: Problem, plan: Plan, seed: int, name: str, source: str) -> Files:
+    """Return the files of a project that computes a network as planned, by their paths.
+
+    Raises
+    ------
+    InputError
+        For an operation, or a kind of step, that there is no C for.
+    """
+    return _Project(problem, plan, seed, name, source).files()
+
+
+def numbers_of(problem: Problem, seed: int = 0) -> Numbers:
+    """Return the numbers of a project, made from a seed."""
+    for operation in problem.graph.operations:
+        _refuse_shapes(problem, operation)
+    return Numbers(problem.network, problem.graph.ops, problem.machine.element_bytes, seed=seed)
+
+
+def _refuse_shapes(problem: Problem, operation: Operation) -> None:
+    """Refuse what reads maps in another shape than they are stored in, or in groups of single values."""
+    spec = operation.op.spec
+    place = next(at for at, layer in enumerate(problem.network.layers) if layer.name == spec.name)
+    field, limit = f"network.layers[{place}]", f"layer {spec.name}: there is no C for "
+    if isinstance(spec, NamedLayer) and spec.kind == "fc" and spec.groups > 1:
+        raise InputError(f"{field}.groups", spec.groups, f"{limit}groups of a fully connected layer")
+    if in_a_row(operation):
+        return
+    planes = {problem.graph.tensors[producer + 1].shape[1:] for producer in operation.op.producers}
+    allowed = {spec.input[1:], *([(1, 1)] if spec.kind == "mul" else [])}
+    if not planes <= allowed:
+        raise InputError(f"{field}.input", list(spec.input), f"{limit}reading maps in another shape")
+
+
+class _Project:
+    def __init__(self, problem: Problem, plan: Plan, seed: int, name: str, source: str) -> None:
+        self._problem, self._graph, self._title, self._source = problem, problem.graph, name, source
+        self._size = problem.machine.element_bytes
+        self._steps = steps_in_memory(problem, plan)
+        self._numbers = numbers_of(problem, seed)
+        self._elements = taken(problem, plan, told(problem, plan))
+        tensors = enumerate(self._graph.tensors)
+        self._inputs = [number for number, tensor in tensors if tensor.given and tensor.readers]
+        tensors = enumerate(self._graph.tensors)
+        self._outputs = [number for number, tensor in tensors if not tensor.given and not tensor.readers]
+        weighty = [operation for operation in self._graph.operations if operation.weights]
+        begins = accumulate((operation.weights for operation in weighty), initial=0)
+        self._weights = {operation.number: begin for operation, begin in zip(weighty, begins, strict=False)}
+        self._names, self._arrays = self._named()
+
+    def _named(self) -> tuple[dict[int, str], list[str]]:
+        """Return what C calls the tensors that are ever in DRAM, and arrays for those between steps."""
+        found: dict[int, str] = {}
+        for array, numbers in (("network_input", self._inputs), ("network_output", self._outputs)):
+            begin = 0
+            for number in numbers:
+                found[number] = f"{array} + {begin * self._size}"
+                begin += self._graph.tensors[number].size
+        arrays: list[str] = []
+        taken: set[str] = set()
+        for each in (each for step in self._steps for each in step.maps if each.written):
+            if each.number not in found:
+                tensor = self._graph.tensors[each.number]
+                found[each.number] = identifier(tensor.name, taken)
+                taken.add(found[each.number])
+                arrays.append(f"static unsigned char {found[each.number]}[{tensor.size * self._size}];")
+        return found, arrays
+
+    # Files ----------------------------------------------------------------------------------------------
+
+    def files(self) -> Files:
+        """Return all files."""
+        codegen = resources.files("tilewright.codegen")
+        found = {
+            f"src/{name}": (codegen / folder / "runtime" / name).read_bytes()
+            for folder, names in RUNTIME.items()
+            for name in names
+        }
+        found["Makefile"] = (codegen / "stream" / "runtime" / "Makefile").read_bytes()
+        readme = (codegen / "addressed" / "runtime" / "README.md").read_text(encoding="utf-8")
+        texts = {
+            "src/machine.h": self._machine_text(),
+            "src/network.c": self._network(),
+            "README.md": self._readme(readme),
+        }
+        found |= {path: text.encode("ascii") for path, text in texts.items()}
+        found["data/input.bin"] = self._maps(self._inputs)
+        found["data/weights.bin"] = self._packed([self._parameters(number) for number in self._weights])
+        found["data/reference.bin"] = self._maps(self._outputs)
+        return dict(sorted(found.items()))
+
+    def _packed(self, arrays: Sequence[Integers]) -> bytes:
+        return packed(np.concatenate(arrays), 8 * self._size) if arrays else b""
+
+    def _maps(self, numbers: Sequence[int]) -> bytes:
+        """Return tensors pixel by pixel."""
+        maps = self._numbers.maps
+        shown = (maps[self._graph.tensors[number].name][0] for number in numbers)
+        return self._packed([values.transpose(1, 2, 0).reshape(-1) for values in shown])
+
+    def _parameters(self, number: int) -> Integers:
+        """Return the weights of an operation."""
+        operation = self._graph.operations[number]
+        found = self._numbers.forms[operation.name].parameters.reshape(-1)
+        assert found.size == operation.weights
+        return found
+
+    def _machine_text(self) -> str:
+        size, (least, largest) = self._size, self._numbers.format.range
+        wide = 32 if size <= NARROW else 64
+        planned = self._elements * size
+        told = [
+            f"The machine: {self._problem.machine.memory_bytes:,} bytes on chip, of which the plan takes "
+            f"{planned:,}."
+        ]
+        moved = {
+            "LOADED_BYTES": sum(step.loaded for step in self._steps),
+            "SAVED_BYTES": sum(step.saved for step in self._steps),
+        }
+        tensors = self._graph.tensors
+        sizes = {
+            "INPUT_BYTES": sum(tensors[number].size for number in self._inputs),
+            "WEIGHT_BYTES": sum(self._graph.operations[number].weights for number in self._weights),
+            "OUTPUT_BYTES": sum(tensors[number].size for number in self._outputs),
+        }
+        return "\n".join(
+            [
+                comment(told),
+                "#ifndef MACHINE_H",
+                "#define MACHINE_H",
+                "",
+                "#include <stdint.h>",
+                "",
+                "/* Elements, one after the other without gaps. */",
+                f"#define ELEMENT_BYTES {size}",
+                f"#define ELEMENT_BITS {8 * size}",
+                f"#define PACKED {int(8 * size not in C_BITS)} /* whether they are no integers of C */",
+                "",
+                "/* Values, which saturate. */",
+                f"#define ELEMENT_MIN ({least})",
+                f"#define ELEMENT_MAX {largest}",
+                "",
+                "/* Sums, which wrap around. */",
+                f"typedef uint{wide}_t sum_t;",
+                f"typedef int{wide}_t signed_sum_t;",
+                "",
+                "/* The memory on chip, exactly as planned. */",
+                f"#define MEMORY_BYTES {planned}",
+                "",
+                f"#define STEPS {len(self._steps)}",
+                f"#define MOST_MAPS {max(len(step.maps) for step in self._steps)} /* of a step */",
+                "",
+                "/* What is in DRAM before and after. */",
+                *(f"#define {name} {elements * size}" for name, elements in sizes.items()),
+                "",
+                "/* What the plan moves. */",
+                *(f"#define {name} {elements * size}LL" for name, elements in moved.items()),
+                "",
+                "/* C has no arrays of none. */",
+                "#define SOME(bytes) ((bytes) ? (bytes) : 1)",
+                "",
+                "/* Where the memory on chip is. */",
+                "#ifndef ON_CHIP",
+                '#define ON_CHIP(buffer) __attribute__((section(".on_chip." #buffer)))',
+                "#endif",
+                "",
+                "#endif",
+                "",
+            ]
+        )
+
+    def _network(self) -> str:
+        title = safe_text(self._title) or "A network"
+        lines = [
+            comment([f"{title}, written by tilewright {__version__}.", *origin_lines(self._source)]),
+            '#include "network.h"',
+            "",
+            "#include <stddef.h>",
+            "",
+            "unsigned char network_input[SOME(INPUT_BYTES)];",
+            "unsigned char network_weights[SOME(WEIGHT_BYTES)];",
+            "unsigned char network_output[SOME(OUTPUT_BYTES)];",
+            *self._arrays,
+            "",
+            "static const tensor_t tensors[] = {",
+            *map(self._tensor, range(len(self._graph.tensors))),
+            "};",
+        ]
+        for number, step in enumerate(self._steps, 1):
+            lines += ["", *self._tables(f"step{number}", step)]
+        lines += [
+            "",
+            "const step_t steps[STEPS] = {",
+            *(self._described(f"step{number}", step) for number, step in enumerate(self._steps, 1)),
+            "};",
+            "",
+        ]
+        return "\n".join(lines)
+
+    def _tensor(self, number: int) -> str:
+        shown = braced((self._names.get(number, "NULL"), *self._graph.tensors[number].shape))
+        return f"    {shown}, /* {self._told(number)} */"
+
+    def _tables(self, name: str, step: StepInMemory) -> list[str]:
+        """Return the tables of a step."""
+        lines = [
+            f"/* {safe_text(', '.join(step.step.operations))} */",
+            f"static const map_t {name}_maps[] = {{",
+        ]
+        for each in step.maps:
+            place = each.address, each.pixels, each.channels
+            flags = map(int, (each.block, each.fetched, each.streamed, each.written))
+            shown = braced((f"tensors + {each.number}", *place, *flags))
+            lines.append(f"    {shown}, /* {self._told(each.number)} */")
+        lines += ["};", f"static const part_t {name}_parts[] = {{"]
+        for operation in step.operations:
+            lines += [f"    {braced((p.place, p.first, int(p.whole)))}," for p in operation.parts]
+        lines += ["};", f"static const operation_t {name}_operations[] = {{"]
+        first = 0
+        for operation in step.operations:
+            lines += [f"    {line}" for line in self._operation(name, operation, first)]
+            first += len(operation.parts)
+        return [*lines, "};"]
+
+    def _told(self, number: int) -> str:
+        return safe_text(self._graph.tensors[number].name)
+
+    def _operation(self, name: str, each: OperationInStep, first: int) -> list[str]:
+        operation, spec = each.operation, each.operation.op.spec
+        form = self._numbers.forms[operation.name]
+        window = [(1, 1), (1, 1), (0, 0), (1, 1)]
+        if isinstance(spec, Window):
+            window = [spec.kernel, spec.stride, (spec.padding[0], spec.padding[2]), spec.dilation]
+        kernel, stride, padding, dilation = map(braced, window)
+        groups = spec.groups if isinstance(spec, NamedLayer) else 1
+        bias = int(isinstance(spec, NamedLayer) and spec.bias)
+        weights = "NULL"
+        if operation.weights:
+            weights = f"network_weights + {self._weights[operation.number] * self._size}"
+        return [
+            f"{{ /* {safe_text(operation.name)} */",
+            f"    .kind = {form.kind}, .map = {each.output},",
+            f"    .parts = {name}_parts + {first}, .part_count = {len(each.parts)}, "
+            f".in_a_row = {int(in_a_row(operation))},",
+            f"    .input_channels = {spec.input[0]}, .groups = {groups},",
+            f"    .kernel = {kernel}, .stride = {stride}, .padding = {padding}, .dilation = {dilation},",
+            f"    .units = {operation.units}, .channelwise = {int(operation.channelwise)},",
+            f"    .weights = {weights}, .weight_count = {operation.weights}, "
+            f".each = {-(-operation.weights // operation.units)},",
+            f"    .address = {each.address}, .kept = {int(each.kept)},",
+            f"    .has_bias = {bias}, .bias_shift = {form.bias_shift},",
+            f"    .relu = {int(form.relu)}, .shift = {form.shift},",
+            "},",
+        ]
+
+    def _described(self, name: str, step: StepInMemory) -> str:
+        planned = step.step
+        fields = (
+            quoted(" + ".join(planned.operations)),
+            planned.order.upper(),
+            planned.pixels,
+            planned.kernels,
+            f"{name}_maps",
+            len(step.maps),
+            f"{name}_operations",
+            len(step.operations),
+        )
+        return f"    {braced(fields)},"
+
+    def _readme(self, text: str) -> str:
+        return text.format(
+            title=safe_text(self._title) or "A network",
+            version=__version__,
+            memory=f"{self._elements * self._size:,}",
+            inputs=self._listed(self._inputs),
+            outputs=self._listed(self._outputs),
+        )
+
+    def _listed(self, numbers: Sequence[int]) -> str:
+        """Return tensors with their shapes."""
+        return ", ".join(_shown(self._graph.tensors[number]) for number in numbers)
+
+
+def _shown(tensor: Tensor) -> str:
+    rows_first = tensor.shape[1], tensor.shape[2], tensor.shape[0]
+    return f"{safe_text(tensor.name)} ({'x'.join(map(str, rows_first))})"

@@ -1,0 +1,85 @@
+/*
+ * Steps of a plan, executed pass by pass in one memory on chip. Whole maps, line buffers, blocks and weights lie
+ * at the addresses that the plan gives them, which count elements.
+ */
+#ifndef ENGINE_H
+#define ENGINE_H
+
+#include <stdint.h>
+
+#include "machine.h" /* ELEMENT_BITS, sum_t, MEMORY_ELEMENTS */
+#include "numbers.h"
+
+/* In DRAM: [rows][columns][channels]. */
+typedef struct {
+    unsigned char *dram; /* none of what never leaves the chip */
+    int channels, rows, columns;
+} tensor_t;
+
+/*
+ * A tensor in a step, and where it lies on chip: pixel p, row by row, channel c at
+ *   address + (p % pixels) * channels + c - first,
+ * where a buffer for blocks of channels begins with channel `first` of the block; else it is 0.
+ */
+typedef struct {
+    const tensor_t *tensor;
+    long address;
+    int pixels;   /* of the whole tensor, of a line buffer, or of a pass */
+    int channels; /* all, or those of a block */
+    int block;    /* whether it holds a block of output channels, as they are computed */
+    int fetched;  /* loaded before the first pass */
+    int streamed; /* loaded pass by pass */
+    int written;  /* saved as it is computed */
+} map_t;
+
+/* What an operation reads. */
+typedef struct {
+    int map;   /* of the step */
+    int first; /* of the operation's input: the channel at which it begins; the value, if values are in a row */
+    int whole; /* whether each output needs all of it */
+} part_t;
+
+typedef enum { CONV, MAX_POOL, AVERAGE_POOL, ADD, MULTIPLY, COPY } kind_t;
+
+/* What computes a map. */
+typedef struct {
+    kind_t kind;
+    int map;
+    const part_t *parts;
+    int part_count;
+    int in_a_row; /* whether it takes values in the order [parts][channels][rows][columns] */
+    int input_channels, groups;
+    int kernel[2], stride[2], padding[2], dilation[2]; /* rows, columns; padding above and to the left */
+    int units;       /* output channels that can be computed apart; 1 if none can */
+    int channelwise; /* whether an output channel needs no other input channel than its own */
+    const unsigned char *weights; /* in DRAM: for each unit the bias, then [channels][rows][columns] */
+    long weight_count;            /* of all units */
+    long each;                    /* of a unit */
+    long address;                 /* on chip, of all or of a block */
+    int kept;                     /* whether they are loaded once and stay */
+    int has_bias, bias_shift;     /* a bias is multiplied by 2^bias_shift */
+    int relu;
+    int shift; /* results are divided by 2^shift, rounded, halves away from zero, and saturated */
+} operation_t;
+
+/* The outer loop: over the pixels of the last map, or of one operation over blocks of its output channels. */
+typedef enum { PIXELS, KERNELS } order_t;
+
+/* Operations that are executed together. */
+typedef struct {
+    const char *name;
+    order_t order;
+    int pixels;  /* of the last map, that a pass computes */
+    int kernels; /* output channels of which weights are on chip at a time, if they are not kept */
+    const map_t *maps;
+    int map_count;
+    const operation_t *operations; /* the last one computes the last map */
+    int operation_count;
+} step_t;
+
+/* The memory on chip. */
+extern unsigned char memory[MEMORY_BYTES];
+
+void run_step(const step_t *step);
+
+#endif

@@ -1,0 +1,223 @@
+"""Residency plans as C projects: any network and plan, compiled, run, and compared with the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+from tests.compiled import CHECKED, Compiled
+from tests.fusion.fusion_at_random import excited, network, rectified
+from tests.residency.residency_cases import random_network
+
+from tilewright import codegen
+from tilewright.codegen.addressed import numbers_of
+from tilewright.core import catalogue
+from tilewright.core.context import RunContext
+from tilewright.residency import Plan, Problem, Step, reading, simulate, violation
+from tilewright.residency.graph import members
+from tilewright.residency.passes import Group, group_mask
+from tilewright.residency.placement import items, placed
+from tilewright.residency.reading import WrongError
+from tilewright.residency.transitions import State
+from tilewright.spec.errors import InputError
+
+Table = dict[str, Any]
+
+METHODS = ("states", *catalogue.heuristics("residency"))
+
+AMPLE = 100_000
+"""Bytes in which everything fits at once."""
+
+
+class Built(Compiled):
+    """The project of a plan."""
+
+    def __init__(self, folder: Path, files: Mapping[str, bytes], *flags: str) -> None:
+        super().__init__(folder, files, *flags)
+        self.moved = [(int(row[1]), int(row[2])) for row in self.lines[1:-1]]
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the memory on chip in the compiled object."""
+        return self.sections("src/engine.c")[".on_chip.memory"]
+
+
+def assert_right(
+    folder: Path, problem: Problem, plan: Plan, seed: int, *flags: str, names: Sequence[str] = ("net", "")
+) -> Built:
+    """The program computes what the network does, moves what is simulated, and takes what is planned.
+
+    Parameters
+    ----------
+    names
+        Name and source of the instance.
+    """
+    assert violation(problem, plan) is None
+    files = codegen.project(*names, problem, plan, None, seed)
+    report = simulate(problem, plan)
+    assert report.valid
+    built = Built(folder, files, *flags)
+    facts = report.facts
+    rows = [*facts["steps"], facts, facts]  # in all, and as it was planned
+    assert built.moved == [(row["loaded_bytes"], row["saved_bytes"]) for row in rows]
+    assert f"#define MEMORY_BYTES {facts['memory']}\n".encode() in files["src/machine.h"]
+    numbers = numbers_of(problem, seed)
+    maps = [numbers.maps[name][0].transpose(1, 2, 0).ravel() for name in numbers.outputs]
+    assert (folder / "data" / "output.bin").read_bytes() == encoded(problem, np.concatenate(maps))
+    return built
+
+
+def encoded(problem: Problem, values: Any) -> bytes:
+    """Return values as they lie in memory."""
+    size = problem.machine.element_bytes
+    return b"".join(int(value).to_bytes(size, "little", signed=True) for value in values)
+
+
+# At random ------------------------------------------------------------------------------------------------
+
+
+def any_network(random: Random) -> Table:
+    """Return a small network that there is C for, or nearly so."""
+    kind = random.choice(["chain", "fusion", "excited"])
+    if kind == "chain":
+        layers = random_network(random, 7)
+        for layer in layers["layers"]:
+            if layer.get("op") == "softmax" and random.random() < 0.8:
+                layer["op"] = "relu"
+        return layers
+    return rectified(random, excited(random) if kind == "excited" else network(random))
+
+
+def any_problem(random: Random, names: Sequence[str] = ()) -> Problem:
+    """Return a problem of a small network that there is C for, whose layers perhaps begin with some names."""
+    while True:
+        machine = {"memory_bytes": AMPLE, "element_bytes": random.choice([1, 1, 2, 3, 4, 8])}
+        layers = renamed(any_network(random), names)
+        try:
+            problem = Problem.model_validate({"network": layers, "machine": machine})
+            numbers_of(problem)
+        except InputError:
+            continue
+        return problem
+
+
+def renamed(layers: Table, names: Sequence[str]) -> Table:
+    """Return a network whose layers have other names, as far as there are any."""
+    new = {
+        layer["name"]: f"{name}{number}"
+        for number, (layer, name) in enumerate(zip(layers["layers"], names, strict=False))
+    }
+    for layer in layers["layers"]:
+        layer["name"] = new.get(layer["name"], layer["name"])
+        if "inputs" in layer and not isinstance(layer["inputs"], int):
+            layer["inputs"] = [new.get(name, name) for name in layer["inputs"]]
+    return layers
+
+
+def tight(random: Random, problem: Problem) -> Problem:
+    """Return a problem with a memory between the least and that of everything."""
+    size = problem.machine.element_bytes
+    least = max(problem.least.values())
+    everything = sum(tensor.size for tensor in problem.graph.tensors)
+    memory = size * random.randint(least, least + max(1, everything // 2))
+    return problem.with_(machine={"memory_bytes": memory})
+
+
+def any_plan(random: Random, problem: Problem) -> Plan:
+    """Return a plan of any valid steps, good or bad."""
+    graph = problem.graph
+    read = sum(1 << number for number, readers in enumerate(graph.readers) if readers)
+    state = State(graph.begin, 0, graph.given & read)
+    steps: list[Step] = []
+    choices = []
+    while state.done != graph.all:
+        step, told = _any_step(random, problem, state)
+        done = state.done | told.choice.group
+        live = sum(1 << number for number, readers in enumerate(graph.readers) if readers & ~done)
+        state = State(done, told.on_chip & live, (state.in_dram | told.choice.written) & live)
+        steps.append(step)
+        choices.append(told.choice)
+    found = items(graph, choices)
+    addresses = placed(found, problem.machine.capacity, float("inf"))
+    assert addresses is not None
+    at: list[dict[str, int]] = [{} for _ in steps]
+    for item, address in zip(found, addresses, strict=True):
+        for number, name in item.names:
+            at[number][name] = address
+    return Plan(tuple(step.at(each) for step, each in zip(steps, at, strict=True)))
+
+
+def _any_step(random: Random, problem: Problem, state: State) -> tuple[Step, Any]:
+    graph = problem.graph
+    numbers = {operation.name: operation.number for operation in graph.operations}
+    tensors = {tensor.name: number for number, tensor in enumerate(graph.tensors)}
+    while True:
+        last = random.choice(members(graph.all & ~state.done))
+        group = Group.of(graph, group_mask(graph, state.done, last))
+        step = _drawn(random, problem, state, group)
+        try:
+            return step, reading._step(problem, step, state, numbers, tensors)
+        except WrongError:
+            continue
+
+
+def _drawn(random: Random, problem: Problem, state: State, group: Group) -> Step:
+    graph = problem.graph
+
+    def some(mask: int, share: float) -> tuple[str, ...]:
+        return tuple(graph.tensors[each].name for each in members(mask) if random.random() < share)
+
+    outputs = [(graph.tensors[each].name, bool(graph.readers[each])) for each in group.outputs]
+    ways = {name: random.choice([(1, 0), (0, 1), (1, 1)]) if read else (0, 1) for name, read in outputs}
+    sources = sum(1 << number for number in group.sources)
+    kernels = len(group.operations) == 1 and random.random() < 0.5
+    weighty = [each.name for each in group.operations if each.weights]
+    share = random.choice([0, 0.5, 1])
+    width = graph.tensors[group.output].shape[2]
+    pixels = random.choice(
+        [random.randint(1, group.pixels), width * random.randint(1, group.pixels // width)]
+    )
+    return Step(
+        tuple(operation.name for operation in group.operations),
+        "kernels" if kernels else "pixels",
+        pixels,
+        random.randint(1, max(operation.units for operation in group.operations)),
+        () if kernels else tuple(name for name in weighty if random.random() < share),
+        some(state.on_chip & state.in_dram, 0.3),
+        some(sources & state.in_dram, 0.3),
+        tuple(name for name, (kept, _) in ways.items() if kept),
+        tuple(name for name, (_, written) in ways.items() if written),
+        random.choice([None, None, *some(sources, 1)]),
+    )
+
+
+def assert_any_is_right(random: Random, folder: Path, names: Sequence[str] = ()) -> None:
+    """A random plan of a random network, or that of a method, is executed right.
+
+    Parameters
+    ----------
+    names
+        Some of which the instance and its layers get.
+    """
+    shown = random.sample(names, len(names)) if names else ["", ""]
+    problem = any_problem(random, shown[2:])
+    if random.random() < 0.6:
+        plan = any_plan(random, problem)
+    else:
+        problem = tight(random, problem)
+        plan = found(problem, random.choice(METHODS))
+    seed = random.getrandbits(32)
+    assert_right(folder, problem, plan, seed, "-O1", *CHECKED, "-DON_CHIP(buffer)=", names=shown[:2])
+
+
+def found(problem: Problem, method: str) -> Plan:
+    """Return the plan of a method."""
+    if method != "states":
+        plan: Plan = catalogue.heuristic("residency", method).plan(problem)
+        return plan
+    plan = catalogue.formulation("residency", "states").solve(problem, RunContext()).plan
+    assert plan is not None
+    return plan

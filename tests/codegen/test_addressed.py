@@ -1,0 +1,170 @@
+"""Residency plans as C projects: compiled with sanitizers, run, compared with report and reference."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from compiled import CHECKED
+from conftest import THOROUGH, thorough
+from residency_cases import problem_of
+from tests.codegen.residency_in_c import Built, assert_any_is_right, assert_right, found
+
+from tilewright import codegen
+from tilewright.codegen.addressed import addressed_project, numbers_of, steps
+from tilewright.residency import Plan, Problem, simulate
+from tilewright.residency.costs import Buffer
+from tilewright.run import instance
+from tilewright.spec.errors import InputError
+
+needs_compiler = pytest.mark.skipif(not shutil.which("gcc"), reason="no C compiler")
+
+SANITIZED = ("-O1", *CHECKED, "-DON_CHIP(buffer)=")
+
+BUNDLED = ("mb28-64k", "resnet8-64k", "vww-32k", "ds-cnn-16k")
+
+AROUND = {"kernel": [3, 3], "padding": [1, 1, 1, 1]}
+
+NETWORK = {
+    "layers": [
+        {"name": "a", "input": [2, 6, 5], "kernels": 4, "bias": True, **AROUND},
+        {"name": "relu", "kind": "map", "op": "relu", "input": [4, 6, 5]},
+        {"name": "b", "input": [4, 6, 5], "kernels": 2, "groups": 2, **AROUND},
+        {"name": "sum", "kind": "add", "input": [2, 6, 5], "inputs": ["b", "input"]},
+        {
+            "name": "pool",
+            "kind": "pool",
+            "op": "average",
+            "input": [2, 6, 5],
+            "kernel": [2, 2],
+            "stride": [2, 1],
+        },
+        {"name": "flat", "kind": "reshape", "op": "flatten", "input": [2, 3, 4], "output": [24, 1, 1]},
+        {"name": "fc", "kind": "fc", "inputs": 24, "outputs": 5},
+        {"name": "soft", "kind": "map", "op": "softmax", "input": [5, 1, 1]},
+    ]
+}
+"""A residual block and a classifier."""
+
+
+def small(**machine: Any) -> Problem:
+    """Return the block in a memory in which it is executed in a few passes."""
+    return problem_of(NETWORK, 130).with_(machine=machine)
+
+
+@needs_compiler
+@pytest.mark.parametrize("seed", range(200 if THOROUGH else 3))
+def test_any_plan_computes_what_the_network_does(seed: int, tmp_path: Path) -> None:
+    assert_any_is_right(Random(seed), tmp_path)
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["ds-cnn-16k", *[pytest.param(each, marks=thorough) for each in BUNDLED]])
+def test_bundled_instances(name: str, tmp_path: Path) -> None:
+    problem = instance.read(name).problem
+    plan = found(problem, "states")
+    built = assert_right(tmp_path, problem, plan, 3, "-O2")
+    assert built.memory == simulate(problem, plan).facts["memory"]
+    if THOROUGH:
+        assert_right(tmp_path, problem, plan, 3, *SANITIZED)
+
+
+@needs_compiler
+def test_a_wrong_address_or_weight_is_noticed(tmp_path: Path) -> None:
+    problem = small()
+    plan = found(problem, "states")
+    built = assert_right(tmp_path, problem, plan, 0)
+    weights = tmp_path / "data" / "weights.bin"
+    right = weights.read_bytes()
+    weights.write_bytes(bytes([right[0] ^ 64]) + right[1:])
+    with pytest.raises(AssertionError):
+        built.run()
+    weights.write_bytes(right)
+    assert built.run() == built.lines
+    source = tmp_path / "src" / "network.c"
+    text = source.read_text()
+    row = re.compile(r"(\{tensors \+ \d+, )(\d+), (\d+)(, \d+, 0, 0, [01], 0\})")
+    place = max(row.finditer(text), key=lambda each: int(each[3]))
+    # The largest line buffer is made a pixel too short, then moved.
+    for address, pixels in ((int(place[2]), int(place[3]) - 1), (int(place[2]) ^ 1, int(place[3]))):
+        changed = f"{place[1]}{address}, {pixels}{place[4]}"
+        source.write_text(text[: place.start()] + changed + text[place.end() :])
+        with pytest.raises(AssertionError):
+            Built(tmp_path, {})
+
+
+@needs_compiler
+def test_traffic_that_is_not_as_planned_is_noticed(tmp_path: Path) -> None:
+    problem = small()
+    built = assert_right(tmp_path, problem, found(problem, "layer_by_layer"), 0)
+    machine = tmp_path / "src" / "machine.h"
+    text = machine.read_text()
+    machine.write_text(re.sub(r"SAVED_BYTES (\d+)", lambda found: f"SAVED_BYTES {int(found[1]) + 1}", text))
+    assert machine.read_text() != text
+    with pytest.raises(AssertionError):
+        Built(tmp_path, {})
+    assert built.memory == simulate(problem, found(problem, "layer_by_layer")).facts["memory"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 8])
+def test_values_fill_their_range(size: int) -> None:
+    numbers = numbers_of(small(element_bytes=size, memory_bytes=130 * size), 1)
+    least, largest = numbers.format.range
+    for name, form in numbers.forms.items():
+        assert numbers.maps[name].min() >= least and numbers.maps[name].max() <= largest
+        if form.kind == "CONV":
+            assert np.abs(numbers.maps[name]).max() >= largest // 4
+
+
+def test_what_has_no_c_is_refused() -> None:
+    problem = small()
+    plan = found(problem, "states")
+    with pytest.raises(InputError, match="is not valid: "):
+        codegen.project("net", "", problem, Plan(plan.steps[1:]))
+    values: Any = object()
+    with pytest.raises(InputError, match="numbers are made from a seed"):
+        codegen.project("net", "", problem, plan, values)
+    with pytest.raises(InputError, match="a project can be emitted"):
+        codegen.emit("net", "", problem, plan)
+    conv = {"name": "c", "input": [2, 4, 4], "kernels": 2, "kernel": [1, 1]}
+    for layer in (
+        {"name": "x", "kind": "map", "op": "lrn", "input": [2, 4, 4]},
+        {"name": "x", "kind": "pad", "input": [2, 4, 4], "padding": [3, 0, 0, 0]},
+        {"name": "x", "kind": "opaque", "op": "nms", "input": [2, 4, 4], "output": [1, 1, 1]},
+        {"name": "x", "kind": "map", "op": "softmax", "input": [2, 4, 4]},
+        {"name": "x", "kind": "fc", "input": [32, 1, 1], "kernels": 2, "kernel": [1, 1], "groups": 2},
+    ):
+        after = [conv | {"name": "after"}] if layer.get("op") == "softmax" else []
+        one = problem_of({"layers": [conv, layer, *after]}, 1000)
+        with pytest.raises(InputError, match=r"network\.layers\[1\].*layer x: there is no C for"):
+            addressed_project(one, found(one, "layer_by_layer"), 0, "net", "")
+
+
+def test_steps_of_other_kinds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a plan may come to say later is not silently left out."""
+    problem = small()
+    plan = found(problem, "states")
+    with monkeypatch.context() as patch:
+        patch.setattr(steps, "ORDERS", ("kernels",))
+        with pytest.raises(InputError, match=r"plan\.steps\[\d\]\.order = 'pixels': there is no C for"):
+            addressed_project(problem, plan, 0, "net", "")
+    with monkeypatch.context() as patch:
+        patch.setattr(steps, "ENTRIES", tuple(set(steps.ENTRIES) - {"pixels"}))
+        with pytest.raises(
+            InputError, match=r"plan\.steps\[\d\]\.pixels = \d+: there is no C for such steps"
+        ):
+            addressed_project(problem, plan, 0, "net", "")
+    more = steps.buffers
+
+    def with_sums(*given: Any) -> list[Buffer]:
+        return [*more(*given), Buffer("sums", 1, 4)]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(steps, "buffers", with_sums)
+        with pytest.raises(InputError, match=r"sums of a.*: there is no C for steps that place this"):
+            addressed_project(problem, plan, 0, "net", "")
