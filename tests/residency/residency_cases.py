@@ -11,6 +11,7 @@ from tilewright.residency import Problem, reading
 from tilewright.residency.graph import Graph, members
 from tilewright.residency.passes import Group
 from tilewright.residency.plan import Step
+from tilewright.residency.strips import widths
 from tilewright.residency.transitions import State
 
 
@@ -78,13 +79,28 @@ def shapes_of(group: Group) -> Iterator[dict[str, Any]]:
     """Return all ways to cut up a step."""
     weighty = [operation for operation in group.operations if operation.weights]
     most = max(operation.units for operation in group.operations)
+    if len(group.operations) == 1:
+        yield from shapes_in_blocks(group)
     for pixels in range(1, group.pixels + 1):
         if len(group.operations) == 1:
             for kernels in range(1, most + 1):
                 yield {"order": "kernels", "pixels": pixels, "kernels": kernels}
         for kept in subsets([operation.name for operation in weighty]):
-            for kernels in range(1, most + 1):
-                yield {"order": "pixels", "pixels": pixels, "kernels": kernels, "kept": kept}
+            for kernels, columns in product(range(1, most + 1), [None, *widths(group)]):
+                yield {"order": "pixels", "pixels": pixels, "kernels": kernels, "kept": kept} | (
+                    {"columns": columns} if columns else {}
+                )
+
+
+def shapes_in_blocks(group: Group) -> Iterator[dict[str, Any]]:
+    """Return all ways to add up blocks of input channels."""
+    height, width = group.graph.tensors[group.output].shape[1:]
+    depth = sum(group.graph.tensors[reading.tensor].channels for reading in group.last.readings)
+    for kernels, channels in product(range(1, group.last.units + 1), range(1, depth + 1)):
+        blocks = {"kernels": kernels, "channels": channels}
+        for rows, columns in product(range(1, height + 1), range(1, width + 1)):
+            yield {"order": "tiles", "pixels": rows * columns, "columns": columns, **blocks}
+        yield {"order": "channels", "pixels": 1, **blocks}
 
 
 def all_steps(graph: Graph, state: State) -> Iterator[Step]:

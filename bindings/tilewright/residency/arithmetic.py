@@ -72,7 +72,7 @@ def computed(
     planes: Sequence[tuple[int, int, int]],
     read: Read,
     weights: Values,
-    pixels: tuple[int, int],
+    wanted: NDArray[np.int64],
     channels: tuple[int, int],
     numeric: bool = True,
 ) -> Values:
@@ -84,11 +84,13 @@ def computed(
         Shapes of the operands, which `read` takes by their place.
     weights
         Of these channels, flat.
+    wanted
+        The pixels.
     numeric
         Whether to compute; else all that is needed is read, and zeros are returned.
     """
     spec, count = operation.op.spec, channels[1] - channels[0]
-    nothing = np.zeros((pixels[1] - pixels[0], count), dtype=np.int64)
+    nothing = np.zeros((len(wanted), count), dtype=np.int64)
     if is_whole(operation):
         operands = [
             read(place, np.arange(shape[1] * shape[2]), 0, shape[0]).T.reshape(shape)
@@ -98,13 +100,12 @@ def computed(
             return nothing
         if not isinstance(spec, NamedLayer):
             whole: Values = whole_output(operation, operands, weights).reshape(spec.output[0], -1)
-            return whole[slice(*channels), slice(*pixels)].T
+            return whole[slice(*channels), wanted].T
         rows = weights.reshape(count, -1)
         bias = int(spec.bias)
         joined = np.concatenate([small(each).reshape(-1) for each in operands])
         values: Values = rows[:, bias:] @ joined + (rows[:, 0] if bias else 0)
         return values[None]
-    wanted = np.arange(*pixels)
     if isinstance(spec, Add | Mul):
         parts = []
         for place, shape in enumerate(planes):
@@ -142,6 +143,40 @@ def computed(
     if bias:
         result += rows[:, 0]
     return result
+
+
+def added(
+    operation: Operation,
+    planes: Sequence[tuple[int, int, int]],
+    read: Read,
+    weights: Values,
+    pixels: NDArray[np.int64],
+    inputs: tuple[int, int],
+    numeric: bool = True,
+) -> Values:
+    """Return what some input channels of a convolution add to some pixels, shape (pixels, channels).
+
+    Parameters
+    ----------
+    weights
+        Of the output channels, shape (channels, input channels times window).
+    inputs
+        The input channels, first and end.
+    """
+    spec = operation.op.spec
+    assert isinstance(spec, NamedLayer)
+    plane = np.arange(prod(planes[0][1:]))[None]
+    seen = plane if is_whole(operation) else window_pixels(spec, pixels)
+    needed = np.unique(seen[seen >= 0])
+    values = small(_joined(planes, read, needed, *inputs))
+    if not numeric:
+        return np.zeros((len(pixels), len(weights)), dtype=np.int64)
+    padded = np.concatenate([values, np.zeros((1, values.shape[1]), dtype=np.int64)])
+    under = padded[np.where(seen >= 0, np.searchsorted(needed, seen), len(needed))]
+    terms = under.transpose(0, 2, 1).reshape(len(pixels), -1)
+    kind = exact(terms, weights, terms.shape[1])
+    found: Values = (terms.astype(kind) @ weights.T.astype(kind)).astype(np.int64)
+    return found
 
 
 def _joined(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tilewright.residency.costs import Shape
+from tilewright.residency.costs import Shape, replaceable
 from tilewright.residency.graph import members
 from tilewright.residency.lowering import planned
 from tilewright.residency.passes import Group, group_mask
@@ -13,6 +13,7 @@ from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
 from tilewright.residency.reading import told
 from tilewright.residency.staircase import staircase
+from tilewright.residency.strips import widths
 from tilewright.residency.transitions import Choice, Transitions, subsets
 
 MOST_OPERATIONS = 12
@@ -129,11 +130,20 @@ class Columns:
                 for resident, written in steps.outputs(group, live):
                     whole = needs | fetched | resident
                     held = frozenset(n for n in {*group.lines, group.output} if whole >> n & 1)
-                    stairs = staircase(group, held, steps.size(streamed), capacity, self.worst)
-                    for stair in stairs:
-                        replaced = group.replaceable(stair.shape.pixels, done)
-                        places = [t for t in replaced if (needs | fetched) >> t & 1 and resident]
-                        for in_place in [-1, *(places if resident >> group.output & 1 else [])]:
+                    for in_place in steps.places(group, needs | fetched, resident, done):
+
+                        def fitting(shape: Shape, place: int = in_place, group: Group = group) -> bool:
+                            return place < 0 or place in replaceable(group, shape, done)
+
+                        for stair in staircase(
+                            group,
+                            held,
+                            steps.size(streamed),
+                            capacity,
+                            self.worst,
+                            [None, *widths(group)],
+                            fitting,
+                        ):
                             memory = stair.memory + steps.size(whole)
                             memory -= steps.sizes[in_place] if in_place >= 0 else 0
                             if memory <= capacity:

@@ -6,8 +6,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tilewright.residency import tiles
 from tilewright.residency.graph import Graph, Operation
 from tilewright.residency.passes import Group
+from tilewright.residency.strips import Cut, cut
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,8 @@ class Shape:
     pixels: int
     kernels: int
     kept: frozenset[int] = frozenset()
+    columns: int | None = None
+    channels: int | None = None
 
 
 class Buffer(NamedTuple):
@@ -49,14 +53,16 @@ def buffers(group: Group, shape: Shape, whole: Collection[int]) -> list[Buffer]:
     whole
         Tensors of the step that are on chip as a whole.
     """
+    if shape.order in tiles.SUMMED:
+        return _of_sums(group, shape, whole)
     graph, found = group.graph, []
-    held = group.held(shape.pixels)
+    lines = held(group, shape)
     for tensor in group.lines:
         if tensor not in whole:
             channels = graph.tensors[tensor].channels
             if shape.order == "kernels" and group.last.channelwise:
                 channels = min(channels, shape.kernels)
-            found.append(Buffer("lines", tensor, held[tensor] * channels))
+            found.append(Buffer("lines", tensor, lines[tensor] * channels))
     for operation in group.operations:
         if operation.weights:
             size = operation.weights if operation.number in shape.kept else operation.block(shape.kernels)
@@ -65,6 +71,70 @@ def buffers(group: Group, shape: Shape, whole: Collection[int]) -> list[Buffer]:
         channels = graph.tensors[group.output].channels
         at_once = channels if computed_whole(group.last, shape) else min(channels, shape.kernels)
         found.append(Buffer("block", group.output, min(shape.pixels, group.pixels) * at_once))
+    return found
+
+
+def _of_sums(group: Group, shape: Shape, whole: Collection[int]) -> list[Buffer]:
+    """Return what an operation places that adds up blocks of input channels."""
+    graph, operation = group.graph, group.last
+    assert shape.channels is not None
+    kernels = min(shape.kernels, operation.units)
+    each, bias = tiles.taps(graph, operation)
+    found = []
+    for reading in operation.readings:
+        if reading.tensor not in whole:
+            channels = min(shape.channels, graph.tensors[reading.tensor].channels)
+            found.append(Buffer("lines", reading.tensor, channels * held(group, shape)[reading.tensor]))
+    found.append(Buffer("weights", operation.number, kernels * (shape.channels * each + bias)))
+    if group.output not in whole:
+        pixels = shape.pixels if shape.order == "tiles" else group.pixels
+        found.append(Buffer("block", group.output, kernels * pixels))
+    return found
+
+
+def held(group: Group, shape: Shape) -> dict[int, int]:
+    """Return the pixels of each tensor's line buffer."""
+    if shape.order == "tiles":
+        rows, columns = tile(shape)
+        return {r.tensor: tiles.largest(r, rows, columns) for r in group.last.readings}
+    return area(group, shape).held(shape.pixels)
+
+
+def area(group: Group, shape: Shape) -> Group | Cut:
+    """Return what passes go over: whole planes or strips of them."""
+    return group if shape.columns is None or shape.order == "tiles" else cut(group, shape.columns)
+
+
+def replaceable(group: Group, shape: Shape, done: int) -> tuple[int, ...]:
+    """Return the sources whose place the output can take; see `Group.replaceable`.
+
+    In strips, only those that no other operation reads: the next strip may need what has been overwritten.
+    """
+    if shape.columns is None:
+        return group.replaceable(shape.pixels, done)
+    others = {reading.tensor for operation in group.operations[:-1] for reading in operation.readings}
+    return tuple(tensor for tensor in group.replaceable(1, done) if tensor not in others)
+
+
+def tile(shape: Shape) -> tuple[int, int]:
+    """Return rows and columns of a tile."""
+    assert shape.columns is not None
+    return shape.pixels // shape.columns, shape.columns
+
+
+def passes(group: Group, shape: Shape) -> int:
+    """Return how many tiles there are, or passes over the output."""
+    if shape.order == "tiles":
+        (height, width), (rows, columns) = group.graph.tensors[group.output].shape[1:], tile(shape)
+        return tiles.parts(height, rows) * tiles.parts(width, columns)
+    return area(group, shape).passes(shape.pixels)
+
+
+def rounds(group: Group, shape: Shape) -> int:
+    """Return how often all passes are executed: for each block of channels."""
+    found = 1 if shape.order == "pixels" else blocks(group.last, shape)
+    if shape.channels is not None:
+        found *= tiles.parts(tiles.depth(group.graph, group.last), shape.channels)
     return found
 
 
@@ -84,9 +154,11 @@ def blocks(operation: Operation, shape: Shape) -> int:
 
 def weights_moved(group: Group, shape: Shape) -> int:
     """Return the elements of weights that a step loads."""
-    if shape.order == "kernels":
+    if shape.order in ("kernels", "channels"):
         return group.last.weights
-    active = group.active(shape.pixels)
+    if shape.order == "tiles":
+        return passes(group, shape) * group.last.weights
+    active = area(group, shape).active(shape.pixels)
     return sum(
         operation.weights * (1 if operation.number in shape.kept else active[operation.number])
         for operation in group.operations
@@ -97,7 +169,17 @@ def readings(group: Group, shape: Shape) -> int:
     """Return how often a tensor in DRAM is read: in each block, where all its channels are needed."""
     if shape.order == "pixels" or group.last.channelwise:
         return 1
+    if shape.order == "tiles" and shape.channels == tiles.depth(group.graph, group.last):
+        return 1
     return blocks(group.last, shape)
+
+
+def read_once(group: Group, shape: Shape, tensor: int) -> int:
+    """Return the elements that all passes read of a tensor: strips read some columns again."""
+    whole = group.graph.tensors[tensor]
+    if shape.columns is None:
+        return whole.size
+    return cut(group, shape.columns).read(tensor) * whole.shape[0] * whole.shape[1]
 
 
 def moved(group: Group, shape: Shape, streamed: Collection[int], written: Collection[int]) -> int:
@@ -111,5 +193,13 @@ def moved(group: Group, shape: Shape, streamed: Collection[int], written: Collec
         Outputs that are written to DRAM.
     """
     sizes = group.graph.tensors
-    read = readings(group, shape) * sum(sizes[tensor].size for tensor in streamed)
+    if shape.order == "tiles":
+        once = sum(
+            sizes[reading.tensor].channels * tiles.read_in_tiles(reading, *tile(shape))
+            for reading in group.last.readings
+            if reading.tensor in streamed
+        )
+    else:
+        once = sum(read_once(group, shape, tensor) for tensor in streamed)
+    read = readings(group, shape) * once
     return weights_moved(group, shape) + read + sum(sizes[tensor].size for tensor in written)

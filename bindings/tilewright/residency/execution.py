@@ -8,14 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.residency import tiles
 from tilewright.residency.arithmetic import computed, reference_network
-from tilewright.residency.costs import blocks, buffers, computed_whole
+from tilewright.residency.costs import area, blocks, buffers, computed_whole, held, passes, rounds
 from tilewright.residency.evaluation import too_much
 from tilewright.residency.graph import Operation, members
 from tilewright.residency.measures import measures
+from tilewright.residency.passes import Group
 from tilewright.residency.plan import Plan, Step
 from tilewright.residency.problem import Problem
 from tilewright.residency.reading import Told, WrongError, told
+from tilewright.residency.strips import Cut
+from tilewright.residency.tile_execution import InBlocks
 from tilewright.simulator import Report, Violation
 from tilewright.simulator.addressed import AddressedMemory, Dram, Elements, LostError
 from tilewright.simulator.program import Values
@@ -68,9 +72,12 @@ class _Run:
         self.problem, self.graph, self.plan, self.steps = problem, problem.graph, plan, steps
         self.numeric, self.deadline = numeric, deadline
         graph = self.graph
-        sizes = [tensor.size for tensor in graph.tensors] + [op.weights for op in graph.operations]
+        outputs = [tensor.size for tensor in graph.tensors[1:]]
+        sizes = [graph.tensors[0].size, *outputs, *(op.weights for op in graph.operations), *outputs]
         names = [tensor.name for tensor in graph.tensors]
-        self.elements = Elements([*names, *(f"weights of {op.name}" for op in graph.operations)], sizes)
+        for what in ("weights", "partial sums"):
+            names += [f"{what} of {op.name}" for op in graph.operations]
+        self.elements = Elements(names, sizes)
         self.chip = AddressedMemory(problem.machine.capacity, self.elements)
         self.dram = Dram(self.elements)
         self.tensors: list[Values] = []
@@ -167,7 +174,7 @@ class _Run:
                     "order": step.order,
                     "pixels": step.pixels,
                     "kernels": step.kernels,
-                    "passes": read.group.passes(step.pixels) * _rounds(read),
+                    "passes": passes(read.group, read.choice.shape) * rounds(read.group, read.choice.shape),
                     "loaded_bytes": loaded,
                     "saved_bytes": written,
                     "memory": sum(footprint.values()),
@@ -188,11 +195,6 @@ class _Run:
         }
 
 
-def _rounds(step: Told) -> int:
-    """Return how often all passes of a step are executed: once, or for each block of output channels."""
-    return blocks(step.group.last, step.choice.shape) if step.choice.shape.order == "kernels" else 1
-
-
 class _Executed:
     """The execution of one step.
 
@@ -206,10 +208,11 @@ class _Executed:
         self.run_, self.step, self.told = run, step, told
         self.graph, self.group, self.shape = run.graph, told.group, told.choice.shape
         self.chip, self.dram = run.chip, run.dram
+        strips = area(self.group, self.shape)
+        self.cut = strips if isinstance(strips, Cut) else None
         self.whole = frozenset(members(told.on_chip))
-        self.held = self.group.held(self.shape.pixels)
-        self.ends = self.group.ends(self.shape.pixels)
-        self.channels = 0, 0
+        self.held = held(self.group, self.shape)
+        self.strip = 0
         self.footprint: dict[str, int] = {}
         # Weights are looked at when they are first used after a load, and once more at the end of the step.
         self.weights: dict[int, tuple[Numbers, Values]] = {}
@@ -226,7 +229,11 @@ class _Executed:
         self._count_footprint()
         for tensor in members(choice.fetched):
             self._load(tensor, np.arange(graph.tensors[tensor].pixels))
-        if self.shape.order == "kernels":
+        if self.shape.order in tiles.SUMMED:
+            number = self.group.last.number
+            weights = run._weights(self.group.last)
+            InBlocks(run, step, self.told, len(graph.tensors) + len(graph.operations) + number, weights).run()
+        elif self.shape.order == "kernels":
             operation, size = self.group.last, self.shape.kernels
             for begin in range(0, operation.units, size):
                 block = begin, min(begin + size, operation.units)
@@ -261,22 +268,53 @@ class _Executed:
         group = self.group
         if block is not None:
             self._load_weights(group.last, block)
+        if self.cut is None:
+            self._over(group, self.shape.pixels, channels, block)
+            return
+        for place, strip in enumerate(self.cut.strips):
+            self.strip = place
+            self._over(strip, self.cut.own(strip, self.shape.pixels), channels, block)
+
+    def _over(
+        self, group: Group, size: int, channels: tuple[int, int] | None, block: tuple[int, int] | None
+    ) -> None:
+        """Execute the passes over whole planes or over a strip."""
+        ends = group.ends(size)
         streamed = [tensor for tensor in group.sources if tensor not in self.whole]
-        for number in range(group.passes(self.shape.pixels)):
+        for number in range(group.passes(size)):
             if time.monotonic() > self.run_.deadline:
                 raise OutOfTimeError
             for tensor in streamed:
-                pixels = np.arange(self.ends[tensor][number], self.ends[tensor][number + 1])
+                pixels = self._pixels(tensor, ends[tensor][number], ends[tensor][number + 1])
                 self._load(tensor, pixels, channels if group.last.channelwise else None)
-            for operation in group.operations:
-                span = self.ends[operation.number + 1][number : number + 2]
-                if span[0] < span[1]:
-                    self._compute(operation, (int(span[0]), int(span[1])), channels, block)
+            for operation in self.group.operations:
+                first, end = ends[operation.number + 1][number : number + 2]
+                if first < end:
+                    self._compute(operation, self._pixels(operation.number + 1, first, end), channels, block)
+
+    def _columns(self, tensor: int) -> tuple[int, int, int]:
+        """Return the first column and the end of what the strip has of a tensor, and the columns of all."""
+        width = self.graph.tensors[tensor].shape[2]
+        if self.cut is None:
+            return 0, width, width
+        return int(self.cut.begins[tensor][self.strip]), int(self.cut.ends[tensor][self.strip]), width
+
+    def _pixels(self, tensor: int, first: int, end: int) -> Numbers:
+        """Return the pixels that have some numbers in the strip."""
+        low, high, width = self._columns(tensor)
+        rows, columns = np.divmod(np.arange(first, end), high - low)
+        return rows * width + columns + low
+
+    def _new(self, tensor: int, pixels: Numbers) -> NDArray[np.bool_]:
+        """Whether no earlier strip has computed them."""
+        before = self.cut.ends[tensor][self.strip - 1] if self.cut is not None and self.strip else 0
+        new: NDArray[np.bool_] = pixels % self.graph.tensors[tensor].shape[2] >= before
+        return new
 
     def _compute(
         self,
         operation: Operation,
-        pixels: tuple[int, int],
+        pixels: Numbers,
         channels: tuple[int, int] | None,
         block: tuple[int, int] | None,
     ) -> None:
@@ -300,7 +338,7 @@ class _Executed:
     def _block(
         self,
         operation: Operation,
-        pixels: tuple[int, int],
+        pixels: Numbers,
         channels: tuple[int, int],
         block: tuple[int, int],
     ) -> None:
@@ -316,21 +354,22 @@ class _Executed:
         values = computed(operation, planes, read, weights, pixels, channels, self.run_.numeric)
         self.run_.macs += (
             operation.op.macs
-            * (pixels[1] - pixels[0])
+            * len(pixels)
             * (channels[1] - channels[0])
             // (max(1, self.graph.tensors[operation.number + 1].size))
         )
         tensor = operation.number + 1
-        wanted, span = np.arange(*pixels), np.arange(*channels)
-        numbers = self._numbers(tensor, wanted, *channels)
+        span = np.arange(*channels)
+        numbers = self._numbers(tensor, pixels, *channels)
         if tensor == self.group.output and tensor not in self.whole:
-            local = np.arange(len(wanted))[:, None] * len(span) + np.arange(len(span))
+            local = np.arange(len(pixels))[:, None] * len(span) + np.arange(len(span))
             cells = self.step.addresses[f"block of {self.graph.tensors[tensor].name}"] + local
         else:
-            cells = self._cells(tensor, wanted, *channels, None, 0)
+            cells = self._cells(tensor, pixels, *channels, None, 0)
         self.chip.store(cells, numbers, values)
         if self.told.choice.written >> tensor & 1:
-            self.dram.write(numbers, self.chip.fetch(cells, numbers))
+            new = self._new(tensor, pixels)
+            self.dram.write(numbers[new], self.chip.fetch(cells[new], numbers[new]))
             self.run_.transfers += 1
 
     # Where things are --------------------------------------------------------------------------------
@@ -374,7 +413,9 @@ class _Executed:
         begin = 0
         if blocked is not None:
             begin, channels = max(0, blocked[0] - offset), min(channels, self.shape.kernels)
-        slots = pixels % self.held[tensor]
+        low, high, width = self._columns(tensor)
+        rows, columns = np.divmod(pixels, width)
+        slots = (rows * (high - low) + columns - low) % self.held[tensor]
         return base + slots[:, None] * channels + np.arange(first - begin, last - begin)
 
     def _read(

@@ -56,8 +56,8 @@ class Reading:
         if self.extent is None:
             return np.where(pixel < prod(self.output), 0, self.pixels)
         row, column = np.divmod(pixel, self.output[1])
-        own = self._begin(row, 0) * self.plane[1] + self._begin(column, 1)
-        below = self._begin(row + 1, 0) * self.plane[1]
+        own = self.begin(row, 0) * self.plane[1] + self.begin(column, 1)
+        below = self.begin(row + 1, 0) * self.plane[1]
         first = np.where(row + 1 < self.output[0], np.minimum(own, below), own)
         return np.where(row < self.output[0], first, self.pixels)
 
@@ -66,15 +66,17 @@ class Reading:
         if self.extent is None:
             return np.where(pixel > 0, self.pixels, 0)
         row, column = np.divmod(pixel - 1, self.output[1])
-        own = self._last(row, 0) * self.plane[1] + self._last(column, 1) + 1
-        above = (self._last(row - 1, 0) + 1) * self.plane[1]
+        own = self.last(row, 0) * self.plane[1] + self.last(column, 1) + 1
+        above = (self.last(row - 1, 0) + 1) * self.plane[1]
         return np.where(pixel > 0, np.where(row > 0, np.maximum(own, above), own), 0)
 
-    def _begin(self, place: Counts, axis: int) -> Counts:
+    def begin(self, place: Counts, axis: int) -> Counts:
+        """Return the first row (axis 0) or column (1) that is read for one of the output."""
         first = place * self.stride[axis] - self.before[axis]
         return np.minimum(np.maximum(first, 0), self.plane[axis] - 1)
 
-    def _last(self, place: Counts, axis: int) -> Counts:
+    def last(self, place: Counts, axis: int) -> Counts:
+        """Return the last row or column that is read for one of the output."""
         assert self.extent is not None
         last = place * self.stride[axis] - self.before[axis] + self.extent[axis] - 1
         return np.minimum(np.maximum(last, 0), self.plane[axis] - 1)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from tilewright.residency.costs import Shape, buffers, moved
+from tilewright.residency.costs import Shape, buffers, moved, replaceable
 from tilewright.residency.graph import Graph, members
 from tilewright.residency.passes import Group, pass_sizes
 from tilewright.residency.placement import Item, items, placed
 from tilewright.residency.plan import Plan
 from tilewright.residency.reading import told_of
+from tilewright.residency.tiles import depth
 from tilewright.residency.transitions import Choice
 
 
@@ -66,22 +68,31 @@ def _wider(graph: Graph, choice: Choice, alive: int, room: int, done: int) -> Sh
         return (
             sum(buffer.size for buffer in buffers(group, shape, whole)) <= room
             and cost(shape) <= most
-            and (choice.in_place < 0 or choice.in_place in group.replaceable(shape.pixels, done))
+            and (choice.in_place < 0 or choice.in_place in replaceable(group, shape, done))
         )
 
     best, most = choice.shape, cost(choice.shape)
+    if best.channels is not None:  # whole sums are simpler, and as good where there is room
+        every = frozenset([group.last.number])
+        whole_sums = (Shape("pixels", 1, 1, every), Shape("kernels", 1, 1))
+        best = next((shape for shape in whole_sums if fits(shape)), best)
     units = max(operation.units for operation in group.operations)
     for kernels in reversed(pass_sizes(units)):
-        wider = Shape(best.order, best.pixels, kernels, best.kept)
+        wider = replace(best, kernels=kernels)
         if fits(wider):
             best = wider
             break
-    width = graph.tensors[group.output].shape[2]
-    rows = [size * width for size in pass_sizes(group.pixels // width)]
+    width = best.columns or graph.tensors[group.output].shape[2]
+    rows = [size * width for size in pass_sizes(graph.tensors[group.output].shape[1])]
     parts = [size for size in pass_sizes(width) if size < width]
     for pixels in reversed([*parts, *rows]):
-        wider = Shape(best.order, pixels, best.kernels, best.kept)
-        if pixels > best.pixels and fits(wider):
+        wider = replace(best, pixels=pixels)
+        if pixels > best.pixels and best.order != "tiles" and fits(wider):
             best = wider
             break
+    if best.channels is not None:
+        for channels in reversed(pass_sizes(depth(graph, group.last))):
+            wider = replace(best, channels=channels)
+            if channels > best.channels and fits(wider):
+                return wider
     return best

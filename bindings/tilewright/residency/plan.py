@@ -10,7 +10,7 @@ from tilewright.spec.errors import InputError
 from tilewright.spec.layer import MAX_CHANNELS, MAX_PLANE
 from tilewright.spec.network import MAX_LAYERS
 
-ORDERS = ("pixels", "kernels")
+ORDERS = ("pixels", "kernels", "tiles", "channels")
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,13 @@ class Step:
     ----------
     operations
         Names, in the order of the file.
-    order : {"pixels", "kernels"}
+    order : {"pixels", "kernels", "tiles", "channels"}
         The outer loop: over the pixels of the last operation's output; or, of one operation, over blocks of
-        its output channels.
+        its output channels. Of one operation whose input channels are added up block by block, over tiles of
+        its output, or over blocks of its output channels.
     pixels
-        Pixels of the last operation's output that are computed in a pass: row by row, from left to right.
+        Pixels of the last operation's output that are computed in a pass: row by row, from left to right; or
+        in a tile.
     kernels
         Output channels of which weights are on chip at a time, where they are not kept.
     kept
@@ -38,6 +40,10 @@ class Step:
         Outputs of the step that stay on chip whole, and that are written to DRAM.
     in_place
         Tensor on chip whose place the last operation's output takes, pixel by pixel.
+    columns
+        Columns of a tile (order ``tiles``).
+    channels
+        Input channels that are added up at a time (orders ``tiles`` and ``channels``).
     addresses
         First element of everything that is placed in this step: ``NAME`` of a whole tensor,
         ``lines of NAME`` for its line buffer, ``weights of NAME``, ``block of NAME`` for the part of an
@@ -55,6 +61,8 @@ class Step:
     written: tuple[str, ...] = ()
     in_place: str | None = None
     addresses: dict[str, int] = field(default_factory=dict)
+    columns: int | None = None
+    channels: int | None = None
 
     def at(self, addresses: dict[str, int]) -> Step:
         """Return the step with addresses."""
@@ -63,6 +71,8 @@ class Step:
 
 _NAMES = ("operations", "kept", "dropped", "fetched", "resident", "written")
 _KEYS = ("order", "pixels", "kernels", "in_place", "addresses")
+_OPTIONAL = {"columns": MAX_PLANE, "channels": MAX_CHANNELS}
+"""Numbers that only some steps have, and the most that they can be."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +97,12 @@ class Plan:
 def _told(step: Step) -> dict[str, Any]:
     names = {key: list(getattr(step, key)) for key in _NAMES}
     rest = {key: getattr(step, key) for key in ("order", "pixels", "kernels", "in_place")}
-    return {**names, **rest, "addresses": dict(step.addresses)}
+    more = {key: getattr(step, key) for key in _OPTIONAL if getattr(step, key) is not None}
+    return {**names, **rest, **more, "addresses": dict(step.addresses)}
 
 
 def _step(data: Any, field: str, file: str | None) -> Step:
-    if not isinstance(data, dict) or set(data) != {*_NAMES, *_KEYS}:
+    if not isinstance(data, dict) or set(data) - set(_OPTIONAL) != {*_NAMES, *_KEYS}:
         raise InputError(field, data, f"must be an object with {', '.join((*_NAMES, *_KEYS))}", file)
     for key in _NAMES:
         names = data[key]
@@ -99,7 +110,8 @@ def _step(data: Any, field: str, file: str | None) -> Step:
             raise InputError(f"{field}.{key}", names, "must be a list of names", file)
     if data["order"] not in ORDERS:
         raise InputError(f"{field}.order", data["order"], f"must be one of: {', '.join(ORDERS)}", file)
-    for key, most in (("pixels", MAX_PLANE), ("kernels", MAX_CHANNELS)):
+    numbers = {"pixels": MAX_PLANE, "kernels": MAX_CHANNELS}
+    for key, most in (numbers | {key: most for key, most in _OPTIONAL.items() if key in data}).items():
         if type(data[key]) is not int or not 1 <= data[key] <= most:
             raise InputError(f"{field}.{key}", data[key], f"must be an integer from 1 to {most}", file)
     if data["in_place"] is not None and type(data["in_place"]) is not str:

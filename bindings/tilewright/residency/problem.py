@@ -8,6 +8,7 @@ from tilewright.residency.graph import Graph
 from tilewright.residency.machine import OneMemory, ResidencyLimits, ResidencyObjective
 from tilewright.residency.passes import Group
 from tilewright.residency.staircase import Stair, staircase
+from tilewright.residency.strips import widths
 from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import Network
@@ -101,5 +102,8 @@ class Problem(Spec):
         for operation in graph.numbers(graph.all & ~graph.begin):
             group = Group(graph, (operation,))
             streamed = sum(graph.tensors[tensor].size for tensor in group.sources)
-            found[operation.number] = staircase(group, frozenset(), streamed, MOST_ELEMENTS, MOST_ELEMENTS**2)
+            cuts = [None, *widths(group)]
+            found[operation.number] = staircase(
+                group, frozenset(), streamed, MOST_ELEMENTS, MOST_ELEMENTS**2, cuts
+            )
         return found

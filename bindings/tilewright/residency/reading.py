@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tilewright.residency.costs import Shape, buffers, moved
+from tilewright.residency import tiles
+from tilewright.residency.costs import Shape, buffers, moved, replaceable
 from tilewright.residency.graph import Graph, members
 from tilewright.residency.passes import Group, group_mask
 from tilewright.residency.placement import Item, items
 from tilewright.residency.plan import Plan, Step
 from tilewright.residency.problem import Problem
+from tilewright.residency.strips import widths
 from tilewright.residency.transitions import Choice, State
 
 
@@ -107,10 +109,7 @@ def _step(
     in_place = -1
     if step.in_place is not None:
         in_place = tensors.get(step.in_place, -1)
-        if (
-            in_place not in group.replaceable(shape.pixels, state.done)
-            or not (there | fetched) >> in_place & 1
-        ):
+        if in_place not in replaceable(group, shape, state.done) or not (there | fetched) >> in_place & 1:
             raise WrongError(f"in place: its output cannot take the place of {step.in_place}")
         if not resident >> group.output & 1:
             raise WrongError("in place: its output does not stay on chip")
@@ -170,12 +169,43 @@ def _shape(step: Step, group: Group, numbers: dict[str, int]) -> Shape:
     most = max(operation.units for operation in group.operations)
     if step.kernels > most:
         raise WrongError(f"kernels: has blocks of {step.kernels} output channels, there are {most}")
+    if step.order in tiles.SUMMED:
+        return _of_sums(step, group)
+    if step.channels is not None:
+        raise WrongError(f"channels: has blocks, which only the orders {' and '.join(tiles.SUMMED)} have")
+    if step.columns is not None:
+        if step.order == "kernels":
+            raise WrongError("columns: has strips, which the order kernels has not")
+        if step.columns not in widths(group):
+            raise WrongError(f"columns: strips of {step.columns} are not the narrowest of their number")
+        if step.pixels > step.columns and step.pixels % step.columns:
+            raise WrongError(f"pixels: {step.pixels} are no whole rows of {step.columns} columns")
     if step.order == "kernels":
         if len(group.operations) > 1 or kept:
             raise WrongError("order: only one operation, whose weights are not kept, has the order kernels")
-    elif kept != weighty and step.pixels % group.graph.tensors[group.output].shape[2]:
+    elif kept != weighty and step.pixels % (step.columns or group.graph.tensors[group.output].shape[2]):
         raise WrongError("pixels: loads weights for each pass, which then must be of whole rows")
-    return Shape(step.order, step.pixels, step.kernels, kept)
+    return Shape(step.order, step.pixels, step.kernels, kept, step.columns)
+
+
+def _of_sums(step: Step, group: Group) -> Shape:
+    """Return the shape of a step that adds up blocks of input channels."""
+    operation = group.last
+    depth = tiles.depth(group.graph, operation)
+    if len(group.operations) > 1 or step.kept or not operation.weights:
+        raise WrongError(
+            f"order: only one operation with weights that are not kept has the order {step.order}"
+        )
+    if step.channels is None or not 1 <= step.channels <= depth:
+        raise WrongError(f"channels: adds up blocks of {step.channels} input channels, there are {depth}")
+    if (step.order == "tiles") != (step.columns is not None):
+        raise WrongError("columns: tiles have them, and nothing else")
+    if step.columns is not None:
+        height, width = group.graph.tensors[group.output].shape[1:]
+        rows, rest = divmod(step.pixels, step.columns)
+        if rest or step.columns > width or rows > height:
+            raise WrongError(f"columns: {step.pixels} pixels are no tile of {step.columns} columns")
+    return Shape(step.order, step.pixels, step.kernels, frozenset(), step.columns, step.channels)
 
 
 def overlap(problem: Problem, plan: Plan, steps: list[Told]) -> str | None:
@@ -237,6 +267,8 @@ def told_of(graph: Graph, choices: list[Choice], addresses: list[dict[str, int]]
                 names(choice.written),
                 graph.tensors[choice.in_place].name if choice.in_place >= 0 else None,
                 at,
+                choice.shape.columns,
+                choice.shape.channels,
             )
             for choice, at in zip(choices, addresses, strict=True)
         )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from tilewright.residency.costs import Shape, blocks, buffers, computed_whole
+from tilewright.residency.costs import Shape, area, blocks, buffers, computed_whole, read_once
 from tilewright.residency.passes import Group, pass_sizes
+from tilewright.residency.tile_stairs import in_blocks
 
 
 class Stair(NamedTuple):
@@ -25,7 +26,16 @@ class Stair(NamedTuple):
     shape: Shape
 
 
-def staircase(group: Group, whole: frozenset[int], streamed: int, most: int, worst: int) -> list[Stair]:
+def staircase(
+    group: Group,
+    whole: frozenset[int],
+    streamed: int,
+    most: int,
+    worst: int,
+    cuts: Sequence[int | None] = (None,),
+    fitting: Callable[[Shape], bool] = lambda _shape: True,
+    known: Iterable[Stair] = (),
+) -> list[Stair]:
     """Return the ways to cut up a step of which none takes less memory and moves no more than another.
 
     Parameters
@@ -38,15 +48,26 @@ def staircase(group: Group, whole: frozenset[int], streamed: int, most: int, wor
         Elements that buffers may take.
     worst
         Most elements that may be moved again.
+    cuts
+        Columns of strips that are looked at; None for whole rows.
+    fitting
+        Whether a shape may be taken.
+    known
+        Other ways.
 
     Returns
     -------
     Least memory first.
     """
-    found = list(_by_pixels(group, whole, most, worst))
-    if len(group.operations) == 1:
+    found = list(known)
+    for columns in cuts:
+        found += _by_pixels(group, whole, most, worst, columns)
+    if len(group.operations) == 1 and None in cuts:
         found += _by_kernels(group, whole, streamed)
-    return pareto([stair for stair in found if stair.memory <= most and stair.again <= worst])
+        found += [Stair(*way) for way in in_blocks(group, whole, most, worst)]
+    return pareto(
+        [stair for stair in found if stair.memory <= most and stair.again <= worst and fitting(stair.shape)]
+    )
 
 
 def pareto(stairs: Iterable[Stair]) -> list[Stair]:
@@ -68,32 +89,46 @@ def _by_kernels(group: Group, whole: frozenset[int], streamed: int) -> Iterable[
         yield Stair(memory, again, shape)
 
 
-def _by_pixels(group: Group, whole: frozenset[int], most: int, worst: int) -> Iterable[Stair]:
+def _by_pixels(
+    group: Group, whole: frozenset[int], most: int, worst: int, columns: int | None
+) -> Iterable[Stair]:
     weighty = [operation for operation in group.operations if operation.weights]
     every = frozenset(operation.number for operation in weighty)
-    # With all weights kept nothing moves again, and buffers are smallest with one pixel.
-    shape = Shape("pixels", 1, 1, every)
-    yield Stair(sum(buffer.size for buffer in buffers(group, shape, whole)), 0, shape)
-    if not weighty or not worst:
+    # With all weights kept only strips read something again, and buffers are smallest with one pixel.
+    shape = Shape("pixels", 1, 1, every, columns)
+    where = area(group, shape)
+    reread = sum(
+        read_once(group, shape, tensor) - group.graph.tensors[tensor].size
+        for tensor in group.sources
+        if tensor not in whole
+    )
+    if reread > worst:
         return
-    cheapest = min(operation.weights for operation in weighty)
-    width = group.graph.tensors[group.output].shape[2]
+    weights = sum(operation.weights for operation in weighty)
+    if weights <= most:
+        yield Stair(sum(buffer.size for buffer in buffers(group, shape, whole)), reread, shape)
+    if not weighty or worst == reread:
+        return
+    # At least these are loaded for each pass.
+    loaded = max(weights - most, min(operation.weights for operation in weighty))
+    _, height, width = group.graph.tensors[group.output].shape
+    width = columns or width
     too_many: list[int] = []
     # Of those that lead to as many passes any number of rows may be the best: padding, and the last pass,
     # which has what remains, make buffers smaller. Only multiples of a number never take less than it.
-    for rows in range(1, group.pixels // width + 1):
-        if (group.passes(rows * width) - 1) * cheapest > worst:
-            continue
+    for rows in range(1, height + 1):
         if any(rows % fewer == 0 for fewer in too_many):
             continue
-        least = Shape("pixels", rows * width, 1)
+        if reread + (min(where.active(rows * width).values()) - 1) * loaded > worst:
+            continue
+        least = Shape("pixels", rows * width, 1, frozenset(), columns)
         sizes = {buffer[:2]: buffer.size for buffer in buffers(group, least, whole)}
         if sum(sizes.values()) > most:
             too_many.append(rows)
             continue
-        active = group.active(rows * width)
+        active = where.active(rows * width)
         fixed = sum(size for (what, _), size in sizes.items() if what != "weights")
-        ways = [(fixed, 0, frozenset[int]())]
+        ways = [(fixed, reread, frozenset[int]())]
         for operation in weighty:
             number = operation.number
             small, again = sizes["weights", number], (active[number] - 1) * operation.weights
@@ -107,7 +142,7 @@ def _by_pixels(group: Group, whole: frozenset[int], most: int, worst: int) -> It
                 large += (group.graph.tensors[group.output].channels - 1) * rows * width
             ways = _merged(ways, number, (small, again), large, most, worst)
         for memory, again, kept in ways:
-            yield Stair(memory, again, Shape("pixels", rows * width, 1, kept))
+            yield Stair(memory, again, Shape("pixels", rows * width, 1, kept, columns))
 
 
 Way = tuple[int, int, frozenset[int]]

@@ -7,10 +7,15 @@ from collections.abc import Iterator
 from itertools import combinations, product
 from typing import NamedTuple
 
-from tilewright.residency.costs import Shape
+from tilewright.residency.costs import Shape, replaceable
 from tilewright.residency.graph import Graph, members
 from tilewright.residency.passes import Group
 from tilewright.residency.staircase import Stair, staircase
+from tilewright.residency.strips import cut, widths
+from tilewright.residency.tiles import depth
+
+Key = tuple[int, frozenset[int], int, int, bool]
+"""Group, tensors on chip, those that are streamed, the one whose place is taken, and whether in strips."""
 
 
 class State(NamedTuple):
@@ -77,7 +82,7 @@ class Transitions:
         self.graph, self.capacity, self.worst = graph, capacity, worst
         self.sizes = [tensor.size for tensor in graph.tensors]
         self._groups: dict[int, Group] = {} if groups is None else groups
-        self._stairs: dict[tuple[int, frozenset[int], int], tuple[list[int], list[Stair]]] = {}
+        self._stairs: dict[Key, tuple[list[int], list[Stair]]] = {}
         self._least: dict[int, int] = {}
 
     def start(self) -> State:
@@ -96,7 +101,11 @@ class Transitions:
         """Return what a group takes at least, whatever is on chip as a whole; more operations take more."""
         if mask not in self._least:
             group = self.group(mask)
-            held = group.held(1)
+            if len(group.operations) == 1 and depth(self.graph, group.last):
+                self._least[mask] = 0  # a few elements, in blocks of channels
+                return 0
+            narrowest = widths(group)[-1:]
+            held = cut(group, narrowest[0]).held(1) if narrowest else group.held(1)
             self._least[mask] = sum(
                 held[tensor] * self.graph.tensors[tensor].channels
                 for tensor in group.computed
@@ -133,14 +142,10 @@ class Transitions:
                     )
                     total = taken + self.size(resident)
                     moved = self.size(fetched) + self.size(written)
-                    for in_place in self._places(group, on_chip, resident, state.done):
+                    for in_place in self.places(group, on_chip, resident, state.done):
                         room = self.capacity - total + (self.sizes[in_place] if in_place >= 0 else 0)
-                        stair = self.best(group, on_chip | resident, streamed, room)
+                        stair = self.best(group, on_chip | resident, streamed, room, in_place, state.done)
                         if stair is None:
-                            continue
-                        if in_place >= 0 and in_place not in group.replaceable(
-                            stair.shape.pixels, state.done
-                        ):
                             continue
                         weights = sum(operation.weights for operation in group.operations)
                         yield Move(
@@ -175,23 +180,50 @@ class Transitions:
         for way in product(*ways):
             yield sum(each[0] for each in way), sum(each[1] for each in way)
 
-    def _places(self, group: Group, on_chip: int, resident: int, done: int) -> list[int]:
+    def places(self, group: Group, on_chip: int, resident: int, done: int) -> list[int]:
         """Return the tensors whose place the output may take, and -1 for a place of its own."""
         if not resident >> group.output & 1:
             return [-1]
         found = [tensor for tensor in group.replaceable(1, done) if on_chip >> tensor & 1]
         return [*found, -1]
 
-    def best(self, group: Group, whole: int, streamed: int, room: int) -> Stair | None:
-        """Return how to cut up a group so that least is moved again in some room; None if it does not fit."""
+    def best(
+        self, group: Group, whole: int, streamed: int, room: int, in_place: int = -1, done: int = 0
+    ) -> Stair | None:
+        """Return how to cut up a group so that least is moved again in some room; None if it does not fit.
+
+        Strips are looked at where whole rows move something again.
+
+        Parameters
+        ----------
+        in_place
+            Tensor whose place the output takes, or -1.
+        done
+            Bit mask of what has been executed before.
+        """
+        if len(group.operations) == 1:
+            in_place = -1  # any shape will do
         seen = frozenset(tensor for tensor in {*group.lines, group.output} if whole >> tensor & 1)
-        key = (group.mask, seen, streamed)
-        if key not in self._stairs:
-            stairs = staircase(group, seen, self.size(streamed), self.capacity, self.worst)
-            self._stairs[key] = [stair.memory for stair in stairs], stairs
-        memories, stairs = self._stairs[key]
-        place = bisect_right(memories, room)
-        return stairs[place - 1] if place else None
+        found = None
+        for strips in (False, True):
+            key = (group.mask, seen, streamed, in_place, strips)
+            if key not in self._stairs:
+
+                def fitting(shape: Shape) -> bool:
+                    return in_place < 0 or in_place in replaceable(group, shape, done)
+
+                known = self._stairs[*key[:4], False][1] if strips else ()
+                cuts = widths(group) if strips else [None]
+                stairs = staircase(
+                    group, seen, self.size(streamed), self.capacity, self.worst, cuts, fitting, known
+                )
+                self._stairs[key] = [stair.memory for stair in stairs], stairs
+            memories, stairs = self._stairs[key]
+            place = bisect_right(memories, room)
+            found = stairs[place - 1] if place else None
+            if found is not None and not found.again:
+                break
+        return found
 
 
 def subsets(mask: int) -> Iterator[int]:

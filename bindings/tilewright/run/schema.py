@@ -573,8 +573,9 @@ class Addressed(InCycles):
 class ResidencyStep(Table):
     """A step of a residency plan."""
 
-    order: Literal["pixels", "kernels"]
-    """The outer loop: over pixels of the last operation's output, or over blocks of output channels."""
+    order: Literal["pixels", "kernels", "tiles", "channels"]
+    """The outer loop: over pixels of the last operation's output, or over blocks of output channels. Where
+    input channels are added up block by block: over tiles, or over blocks of output channels."""
     pixels: Count
     """Of the last operation's output, computed in a pass."""
     kernels: Count

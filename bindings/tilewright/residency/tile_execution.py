@@ -1,0 +1,252 @@
+"""The execution of one operation in tiles and blocks of input channels, with partial sums in the memory.
+
+A cell that holds a partial sum holds another element than one that holds the output, so that neither is
+taken for the other.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.residency import tiles
+from tilewright.residency.arithmetic import added
+from tilewright.residency.costs import held, tile
+from tilewright.residency.graph import Graph, members
+from tilewright.residency.plan import Step
+from tilewright.residency.reading import Told
+from tilewright.simulator.addressed import AddressedMemory, Dram, Elements
+from tilewright.simulator.program import Values
+from tilewright.spec.errors import OutOfTimeError
+
+Numbers = NDArray[np.int64]
+Span = tuple[int, int]
+
+
+class Machine(Protocol):
+    """What a step is executed on.
+
+    Attributes
+    ----------
+    where
+        Addresses of tensors that are on chip as a whole.
+    """
+
+    graph: Graph
+    chip: AddressedMemory
+    dram: Dram
+    elements: Elements
+    where: dict[int, int]
+    numeric: bool
+    deadline: float
+    macs: int
+    transfers: int
+
+
+class InBlocks:
+    """The execution of one step.
+
+    Parameters
+    ----------
+    partial
+        Number of the partial sums among the elements.
+    weights
+        Number of the weights among the elements.
+    """
+
+    def __init__(self, machine: Machine, step: Step, told: Told, partial: int, weights: int) -> None:
+        self.machine, self.step, self.told = machine, step, told
+        self.group, self.shape, self.graph = told.group, told.choice.shape, machine.graph
+        self.operation = told.group.last
+        self.partial, self.weights = partial, weights
+        self.whole = frozenset(members(told.on_chip))
+        self.depth = tiles.depth(self.graph, self.operation)
+        self.held = held(self.group, self.shape)
+        self.output = self.group.output
+        self.name = self.graph.tensors[self.output].name
+
+    def run(self) -> None:
+        """Execute all blocks."""
+        if self.shape.order == "tiles":
+            self._tiles()
+        else:
+            self._channels()
+
+    def _blocks(self, length: int, size: int | None) -> list[Span]:
+        assert size is not None
+        return [(begin, min(begin + size, length)) for begin in range(0, length, size)]
+
+    def _tiles(self) -> None:
+        (height, width), (rows, columns) = self.graph.tensors[self.output].shape[1:], tile(self.shape)
+        reading = self.operation.readings[0]
+        across = self._blocks(width, columns)
+        spans = [
+            zip(*(each.tolist() for each in tiles.spans(reading, axis, size)), strict=True)
+            for axis, size in enumerate((rows, columns))
+        ]
+        seen_rows, seen_columns = map(list, spans)
+        for part, (top, bottom) in enumerate(self._blocks(height, rows)):
+            for place, (left, right) in enumerate(across):
+                pixels = _rectangle((top, bottom), (left, right), width)
+                seen = _rectangle(seen_rows[part], seen_columns[place], reading.plane[1])
+                slots = np.arange(len(pixels))
+                first = True
+                for kernels in self._blocks(self.operation.units, self.shape.kernels):
+                    for inputs in self._blocks(self.depth, self.shape.channels):
+                        if first or self.shape.channels != self.depth:
+                            self._load(seen, np.arange(len(seen)), inputs)
+                        self._load_weights(kernels, inputs)
+                        self._compute(pixels, slots, kernels, inputs, seen)
+                        first = False
+
+    def _channels(self) -> None:
+        ends = self.group.ends(self.shape.pixels)
+        reading = self.operation.readings[0]
+        for kernels in self._blocks(self.operation.units, self.shape.kernels):
+            for inputs in self._blocks(self.depth, self.shape.channels):
+                self._load_weights(kernels, inputs)
+                for number in range(self.group.passes(self.shape.pixels)):
+                    new = np.arange(ends[reading.tensor][number], ends[reading.tensor][number + 1])
+                    self._load(new, new % self.held[reading.tensor], inputs)
+                    pixels = np.arange(ends[self.output][number], ends[self.output][number + 1])
+                    self._compute(pixels, pixels, kernels, inputs, None)
+
+    def _compute(
+        self, pixels: Numbers, slots: Numbers, kernels: Span, inputs: Span, seen: Numbers | None
+    ) -> None:
+        """Add what some input channels give to the sums of some pixels and output channels.
+
+        Parameters
+        ----------
+        slots
+            Places of the pixels in the block that the output has, if it does not stay.
+        seen
+            Pixels of the sources in the order of their buffers; None where these are circular.
+        """
+        machine, operation = self.machine, self.operation
+        if time.monotonic() > machine.deadline:
+            raise OutOfTimeError
+        offsets = self._offsets()
+
+        def read(place: int, wanted: Numbers, first: int, last: int) -> Values:
+            tensor = operation.op.producers[place] + 1
+            where = wanted % self.held[tensor] if seen is None else np.searchsorted(seen, wanted)
+            cells = self._cells(tensor, wanted, where, (first, last), inputs, offsets[place])
+            return machine.chip.fetch(cells, self._numbers(tensor, tensor, wanted, (first, last)))
+
+        planes = [self.graph.tensors[producer + 1].shape for producer in operation.op.producers]
+        weights, biases = self._read_weights(kernels, inputs)
+        values = added(operation, planes, read, weights, pixels, inputs, machine.numeric)
+        cells = self._output_cells(pixels, slots, kernels)
+        if inputs[0]:
+            values = values + machine.chip.fetch(
+                cells, self._numbers(self.partial, self.output, pixels, kernels)
+            )
+        else:
+            values = values + biases
+        last = inputs[1] == self.depth
+        numbers = self._numbers(self.output if last else self.partial, self.output, pixels, kernels)
+        machine.chip.store(cells, numbers, values)
+        machine.macs += (
+            operation.op.macs
+            * len(pixels)
+            * (kernels[1] - kernels[0])
+            * (inputs[1] - inputs[0])
+            // (self.graph.tensors[self.output].size * self.depth)
+        )
+        if last and self.told.choice.written >> self.output & 1:
+            machine.dram.write(numbers, machine.chip.fetch(cells, numbers))
+            machine.transfers += 1
+
+    # Where things are --------------------------------------------------------------------------------
+
+    def _offsets(self) -> list[int]:
+        """Return the first input channel of each operand."""
+        found, total = [], 0
+        for producer in self.operation.op.producers:
+            found.append(total)
+            total += self.graph.tensors[producer + 1].channels
+        return found
+
+    def _numbers(self, elements: int, tensor: int, pixels: Numbers, channels: Span) -> Numbers:
+        width = self.graph.tensors[tensor].channels
+        return self.machine.elements.of(elements, pixels[:, None] * width + np.arange(*channels))
+
+    def _output_cells(self, pixels: Numbers, slots: Numbers, kernels: Span) -> Numbers:
+        where = self.machine.where.get(self.output)
+        if where is not None:
+            width = self.graph.tensors[self.output].channels
+            return where + pixels[:, None] * width + np.arange(*kernels)
+        base, width = (
+            self.step.addresses[f"block of {self.name}"],
+            min(self.shape.kernels, self.operation.units),
+        )
+        return base + slots[:, None] * width + np.arange(kernels[1] - kernels[0])
+
+    def _cells(
+        self, tensor: int, pixels: Numbers, slots: Numbers, channels: Span, inputs: Span, offset: int
+    ) -> Numbers:
+        """Return the addresses of some pixels and channels of a source.
+
+        Parameters
+        ----------
+        slots
+            Places of the pixels in its buffer, if it is not on chip as a whole.
+        inputs
+            Input channels of the block.
+        offset
+            Number of the source's first channel among these.
+        """
+        width = self.graph.tensors[tensor].channels
+        if tensor in self.machine.where:
+            return self.machine.where[tensor] + pixels[:, None] * width + np.arange(*channels)
+        assert self.shape.channels is not None
+        first, width = max(0, inputs[0] - offset), min(width, self.shape.channels)
+        base = self.step.addresses[f"lines of {self.graph.tensors[tensor].name}"]
+        return base + slots[:, None] * width + np.arange(channels[0] - first, channels[1] - first)
+
+    def _load(self, pixels: Numbers, slots: Numbers, inputs: Span) -> None:
+        """Load some pixels of a block of input channels."""
+        for producer, offset in zip(self.operation.op.producers, self._offsets(), strict=True):
+            tensor = producer + 1
+            low = max(0, inputs[0] - offset)
+            high = min(self.graph.tensors[tensor].channels, inputs[1] - offset)
+            if tensor in self.whole or low >= high or not pixels.size:
+                continue
+            numbers = self._numbers(tensor, tensor, pixels, (low, high))
+            cells = self._cells(tensor, pixels, slots, (low, high), inputs, offset)
+            self.machine.chip.store(cells, numbers, self.machine.dram.load(numbers))
+            self.machine.transfers += 1
+
+    def _weights(self, kernels: Span, inputs: Span) -> tuple[Numbers, Numbers]:
+        """Return addresses and numbers of a block of weights; the first block has the biases before them."""
+        each, bias = tiles.taps(self.graph, self.operation)
+        own = np.arange(bias + inputs[0] * each, bias + inputs[1] * each)
+        if not inputs[0]:
+            own = np.concatenate([np.arange(bias), own])
+        places = np.arange(*kernels)[:, None] * (bias + self.depth * each) + own
+        base = self.step.addresses[f"weights of {self.operation.name}"]
+        return base + np.arange(places.size).reshape(places.shape), self.machine.elements.of(
+            self.weights, places
+        )
+
+    def _load_weights(self, kernels: Span, inputs: Span) -> None:
+        cells, numbers = self._weights(kernels, inputs)
+        self.machine.chip.store(cells, numbers, self.machine.dram.load(numbers))
+        self.machine.transfers += 1
+
+    def _read_weights(self, kernels: Span, inputs: Span) -> tuple[Values, Values]:
+        """Return the weights of a block, and the biases, which are zeros in all blocks but the first."""
+        values = self.machine.chip.fetch(*self._weights(kernels, inputs))
+        _, bias = tiles.taps(self.graph, self.operation)
+        if inputs[0] or not bias:
+            return values, np.zeros(kernels[1] - kernels[0], dtype=np.int64)
+        return values[:, bias:], values[:, 0]
+
+
+def _rectangle(rows: Span, columns: Span, width: int) -> Numbers:
+    """Return the pixels of some rows and columns of a plane, ascending."""
+    return (np.arange(*rows)[:, None] * width + np.arange(*columns)).reshape(-1)
