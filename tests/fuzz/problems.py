@@ -49,6 +49,9 @@ LARGEST = 10**6
 UNSUITED = ("method = ", "the declarative formulations do")
 """What refusals of a method say that does not suit a problem."""
 
+GIVEN_UP = ("is too small", "has no place for all buffers")
+"""What rules say for which a memory is too small."""
+
 
 def attack(rng: random.Random, scratch: Path, room: str, table: Json, oracle: ModuleType) -> list[str]:
     """Solve a problem with several methods and compare each answer with the oracle's.
@@ -68,7 +71,7 @@ def attack(rng: random.Random, scratch: Path, room: str, table: Json, oracle: Mo
     try:
         instance = parse({"room": room, **table})
     except InputError as error:
-        return _refused(room, table, oracle, error)
+        return refused(room, table, oracle, error)
     problem = instance.problem.model_dump(mode="json")
     try:
         best = oracle.best(problem)
@@ -98,11 +101,13 @@ GENEROUS: Json = {
         "parameter_bytes": 1 << 30, "memory": None, "buffer_bytes": None, "array": [32, 32],
     },
     "objective": {"frames_per_second": None},
+    "memory": {"capacity": 1 << 30},
+    "graph": {"fast_memory_capacity": 1 << 30},
 }  # fmt: skip
 """With these values no machine is too small, and no rate too high."""
 
 
-def _refused(room: str, table: Json, oracle: ModuleType, error: InputError) -> list[str]:
+def refused(room: str, table: Json, oracle: ModuleType, error: InputError) -> list[str]:
     """Judge the refusal of a problem: it must be one that has no plan.
 
     A register file that holds no tile and a template that matches nothing are refused for other reasons.
@@ -123,7 +128,7 @@ def _refused(room: str, table: Json, oracle: ModuleType, error: InputError) -> l
         problem = parse({"room": room, **ample}).problem.model_dump(mode="json")
     except InputError as again:
         raise Wrong(f"refused whatever there is: {again}; {told}") from error
-    for name, values in GENEROUS.items():
+    for name, values in [(part, GENEROUS[part]) for part in GENEROUS.keys() & table.keys()]:
         problem[name] |= {key: table[name][key] for key in values.keys() & table.get(name, {}).keys()}
     try:
         best = oracle.best(problem)
@@ -169,7 +174,8 @@ class Attempt:
         except SolverMissingError as error:
             raise Skip from error
         except TilewrightError as error:
-            if any(words in str(error) for words in UNSUITED):
+            given_up = () if method == "auto" or proves(room, method) else GIVEN_UP
+            if any(words in str(error) for words in (*UNSUITED, *given_up)):
                 return False
             raise
         spent = time.monotonic() - began

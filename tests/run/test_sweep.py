@@ -235,47 +235,77 @@ SEVERAL = tw.TilingProblem.model_validate(
 
 
 def searched(path: Path) -> list[str]:
-    """Return the keys of the layers that processes have searched, each line a search."""
-    return [json.loads(line)["key"] for line in path.read_text().splitlines()]
+    """Return the keys of the layers that processes have searched to the optimum, each line a search."""
+    answers = [json.loads(line) for line in path.read_text().splitlines()]
+    return [answer["key"] for answer in answers if answer["seconds"] is None]
 
 
-def test_processes_search_equal_layers_once_and_so_does_a_later_sweep(tmp_path: Path) -> None:
-    axes = {"network.layers.second.kernels": [4, 5, 6, 7]}
-    alone = tw.sweep(SEVERAL, axes, method="exhaustive")
-    journal, parts = tmp_path / "journal", tmp_path / "journal.parts"
-    swept = tw.sweep(SEVERAL, axes, method="exhaustive", jobs=2, journal=journal)
-    answers = [(p.result.objective, p.result.plan) for p in swept.points if p.result]
-    assert answers == [(p.result.objective, p.result.plan) for p in alone.points if p.result]
+def test_processes_search_equal_layers_once(tmp_path: Path) -> None:
+    """Two processes solve four problems, in opposite orders; all have two layers in common."""
+    parts = tmp_path / "parts"
+    code = f"""
+import sys
+import tilewright as tw
+from tilewright.core.context import RunContext
+from tilewright.run.methods import Listener, run_method
+
+problem = tw.TilingProblem.model_validate_json({SEVERAL.model_dump_json()!r})
+listener = Listener(lambda _versions: None, lambda _message: None)
+print("ready", flush=True)
+sys.stdin.readline()
+for kernels in [4, 5, 6, 7][:: int(sys.argv[1])]:
+    layers = [layer.model_dump() for layer in problem.network.layers]
+    layers[1]["kernels"] = kernels
+    other, context = problem.with_(network={{"layers": layers}}), RunContext(remember={str(parts)!r})
+    outcome = run_method("exhaustive", other, context, listener)
+    assert outcome.status == "optimal"
+"""
+    both = [
+        subprocess.Popen([sys.executable, "-c", code, step], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for step in ("1", "-1")
+    ]
+    for process in both:
+        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+    for process in both:
+        process.communicate(b"go\n")
+        assert process.returncode == 0
     assert len(set(searched(parts))) == len(searched(parts)) == 2 + 4
-    journal.unlink()  # so that no point is known, but all layers are except one
-    axes = {"network.layers.second.kernels": [4, 5, 6, 7, 8]}
-    again = tw.sweep(SEVERAL, axes, method="exhaustive", jobs=2, journal=journal)
-    assert answers == [(p.result.objective, p.result.plan) for p in again.points[:4] if p.result]
-    assert len(searched(parts)) == 2 + 5
+
+
+def test_a_later_sweep_has_the_layers_of_one_before(tmp_path: Path) -> None:
+    axes = {"network.layers.second.kernels": [4, 5]}
+    journal, parts = tmp_path / "journal", tmp_path / "journal.parts"
+    answers = []
+    for _ in range(2):
+        swept = tw.sweep(SEVERAL, axes, method="exhaustive", jobs=2, journal=journal)
+        answers.append([(p.status, p.record()["objective"]) for p in swept.points])
+        assert answers[0] == answers[-1] and {status for status, _ in answers[0]} == {"optimal"}
+        assert len(set(searched(parts))) == len(searched(parts))
+        journal.unlink()
 
 
 def test_a_damaged_file_of_layers_is_no_harm(tmp_path: Path) -> None:
-    remembering._known.clear()
-    axes = {"network.layers.second.kernels": [4, 5]}
-    journal, parts = tmp_path / "journal", tmp_path / "journal.parts"
-    swept = tw.sweep(SEVERAL, axes, method="exhaustive", journal=journal)
+    parts = tmp_path / "parts"
+    listener = Listener(lambda _versions: None, lambda _message: None)
+
+    def objective() -> int:
+        plans: list[Any] = []
+        remembering._known.clear()
+        context = RunContext(remember=str(parts), on_plan=plans.append)
+        assert run_method("exhaustive", SEVERAL, context, listener).status == "optimal"
+        return catalogue.room("tiling").objective(SEVERAL, plans[-1])
+
+    right = objective()
     lines = parts.read_text().splitlines()
-    assert len(lines) == 4
+    assert len(searched(parts)) == 3
     lie = json.loads(lines[0])
     lie["objective"] = lie["bound"] = lie["objective"] - 1
-    parts.write_text("\n".join([json.dumps(lie), "[1]", "{}", lines[1][:-9], lines[2], lines[3][:40]]))
-    remembering._known.clear()
-    journal.unlink()
-    again = tw.sweep(SEVERAL, axes, method="exhaustive", journal=journal)
-    assert [(p.status, p.record()["objective"]) for p in again.points] == [
-        (p.status, p.record()["objective"]) for p in swept.points
-    ]
-    assert len(parts.read_text().splitlines()) == 6 + 3  # what was lost was searched again
+    parts.write_text("\n".join([json.dumps(lie), "[1]", "{}", lines[1], lines[2][:-9]]))
+    assert objective() == right
+    assert len(parts.read_text().splitlines()) == 5 + 2  # what was lost has been searched again
     parts.unlink()
     parts.mkdir()  # nothing can be kept there
-    journal.unlink()
-    remembering._known.clear()
-    assert tw.sweep(SEVERAL, axes, method="exhaustive", journal=journal).points[0].status == "optimal"
+    assert objective() == right
 
 
 def test_what_is_not_proven_serves_those_with_as_little_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,8 +349,8 @@ def test_a_claim_ends_with_its_process(tmp_path: Path) -> None:
     assert child.stdout is not None and child.stdout.readline() == b"claimed\n"
     answers = SharedAnswers(path)
     began = time.monotonic()
-    with answers.claimed("f" + key, began + 60), answers.claimed(key, began + 0.1):
-        assert 0.1 <= time.monotonic() - began < 30  # not that of another key
+    with answers.claimed("f" + key, began + 60) as free, answers.claimed(key, began + 0.1) as also:
+        assert free and not also and 0.1 <= time.monotonic() - began < 30
     child.kill()
     child.wait()
     with answers.claimed(key, time.monotonic() + 60):

@@ -10,7 +10,6 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from threading import Lock
 from typing import Any, NamedTuple
@@ -76,10 +75,12 @@ class Memory:
         key = _key(method, part, self.conditions[0])
         known = self._recall(key, part)
         if known is None:
-            with nullcontext() if self.file is None else self.file.claimed(key, context.deadline):
-                known = self._recall(key, part) if self.file is not None else None
+            if self.file is None:
+                return self._search(key, part, context, run)
+            with self.file.claimed(key, context.deadline) as free:
+                known = self._recall(key, part)
                 if known is None:
-                    return self._search(key, part, context, run)
+                    return self._search(key, part, context, run) if free else Outcome("unknown")
         context.on_plan(known.plan)
         if known.seconds is None:
             return Outcome("optimal", known.plan, known.objective)

@@ -85,26 +85,31 @@ class SharedAnswers:
                 fcntl.lockf(self._file, fcntl.LOCK_UN, 1, WRITING)
 
     @contextlib.contextmanager
-    def claimed(self, key: str, deadline: float) -> Iterator[None]:
-        """Be the only process that looks for the answer to a key; wait for another one that does until then.
+    def claimed(self, key: str, deadline: float) -> Iterator[bool]:
+        """Be the only process that looks for the answer to a key; wait for another one that does.
 
-        A claim ends with its process. Past the deadline, and between threads of one process, there is none.
+        A claim ends with its process. Threads of one process do not wait for each other.
 
         Parameters
         ----------
         deadline
-            Of ``time.monotonic()``.
+            ``time.monotonic()`` up to which to wait.
+
+        Yields
+        ------
+        bool
+            Whether no other process is at it, as far as can be known.
         """
         place = CLAIMS + int(key[:12], 16)
-        has = False
+        free = True
         with contextlib.suppress(OSError):
             with self._inside:
                 self._opened(create=True)
-            has = self._wait(place, deadline)
+            free = self._wait(place, deadline)
         try:
-            yield
+            yield free
         finally:
-            if has and self._file is not None:
+            if free and self._file is not None:
                 with contextlib.suppress(OSError):
                     fcntl.lockf(self._file, fcntl.LOCK_UN, 1, place)
 

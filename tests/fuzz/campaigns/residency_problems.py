@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import random
 from pathlib import Path
 from typing import Any
 
 from tests.fuzz.networks import network
-from tests.fuzz.oracles import residency
-from tests.fuzz.problems import attack
+from tests.fuzz.oracles import Refused, residency
+from tests.fuzz.problems import attack, refused
+from tests.fuzz.trials import Wrong
 
+from tilewright.core import catalogue
+from tilewright.core.context import RunContext
 from tilewright.run.instance import parse
+from tilewright.spec.errors import InputError
 
-IN_CI = 24
+IN_CI = 40
+
+ALL_WAYS = 0.15
+"""How often problems are solved by all methods as users do, and not by those of the room alone."""
+
+CHANGES = 5
+"""Mistakes of plans, one after the other."""
+
+room = catalogue.room("residency")
 
 PLENTY = 2**20
 
@@ -45,4 +59,87 @@ def trial(rng: random.Random, scratch: Path) -> list[str]:
             low, high = (graph.least_traffic(size) for size in (least + everything, least))
             assert low is not None and high is not None
             table["objective"]["most_traffic"] = rng.randint(low - 1, max(low, high)) * width or 1
-    return attack(rng, scratch, "residency", table, residency)
+    if rng.random() < ALL_WAYS:
+        return attack(rng, scratch, "residency", table, residency)
+    try:
+        problem = parse({"room": "residency", **table}).problem
+    except InputError as error:
+        return refused("residency", table, residency, error)
+    try:
+        return ["states", *compared(rng, problem)]
+    except AssertionError as error:
+        raise Wrong(f"{error}\n{json.dumps({'room': 'residency', **table})}") from error
+
+
+def compared(rng: random.Random, problem: Any) -> list[str]:
+    """Compare the search and the rules with the oracle, and so plans with something changed."""
+    told = problem.model_dump(mode="json")
+    best = residency.best(told)
+    plans: list[Any] = []
+    bounds: list[int] = []
+    context = RunContext(on_plan=plans.append, on_bound=lambda bound, *_: bounds.append(bound))
+    outcome = catalogue.formulation("residency", "states").solve(problem, context)  # type: ignore[union-attr]
+    bounds += [room.best_bound(problem).value, *([outcome.bound] if outcome.bound is not None else [])]
+    assert best is not None or outcome.status == "infeasible", f"{outcome.status}, but there is no plan"
+    if best is None:
+        return []
+    assert outcome.status in ("optimal", "feasible"), f"{outcome.status}, but a plan costs {best}"
+    assert max(bounds) == best, f"bound {max(bounds)}, the least is {best}"
+    costs = [judged(problem, told, plan) for plan in plans]
+    assert None not in costs and min(costs) >= best, f"plans of {costs}, the least is {best}"
+    assert (min(costs) == best) == (outcome.status == "optimal"), f"{outcome.status}, {costs}, {best}"
+    names = catalogue.heuristics("residency")
+    for name in names:
+        try:
+            plan = catalogue.heuristic("residency", name).plan(problem)
+        except InputError:
+            continue
+        cost = judged(problem, told, plan)
+        assert cost is None or cost >= best, f"{name}: {cost}, the least is {best}"
+        plans.append(plan)
+    for plan in plans:
+        changed = plan.to_json()
+        for _ in range(CHANGES):
+            mistake(changed, rng)
+            with contextlib.suppress(InputError):
+                judged(problem, told, room.plan_type.from_json(json.loads(json.dumps(changed))))
+    return [*names, *(["(no addresses)"] if outcome.status == "feasible" else [])]
+
+
+def judged(problem: Any, told: Any, plan: Any) -> int | None:
+    """Return the cost of a plan, None for one that is not valid; oracle, room and simulator must agree."""
+    shown = json.dumps(plan.to_json())
+    try:
+        cost = residency.cost(told, plan.to_json())
+    except (Refused, KeyError):
+        cost = None
+    broken = room.violation(problem, plan)
+    assert (broken is None) == (cost is not None), f"{broken or 'valid'}, the oracle: {cost}: {shown}"
+    report = room.simulate(problem, plan, numeric=True)
+    if cost is None:
+        return None
+    assert report.violation is None and report.numeric is True, f"{report.violation}: {shown}"
+    found = room.objective(problem, plan), room.measured_objective(problem, report)
+    assert found == (cost, cost), f"costs {found}, the oracle: {cost}: {shown}"
+    return int(cost)
+
+
+def mistake(plan: Any, rng: random.Random) -> None:
+    """Change a number, a name or the order of something in a plan."""
+    step = rng.choice(plan["steps"])
+    names = sorted({name for each in plan["steps"] for name in each["operations"]} | {"input"})
+    key = rng.choice(list(step))
+    value = step[key]
+    if key in ("pixels", "kernels"):
+        step[key] = max(1, value + rng.choice([-1, 1, 2, value]))
+    elif key == "order":
+        step[key] = rng.choice(["pixels", "kernels"])
+    elif key == "in_place":
+        step[key] = rng.choice([None, *names])
+    elif key == "addresses" and value:
+        name = rng.choice(list(value))
+        value[name] = max(0, value[name] + rng.choice([-1, 1, -value[name]]))
+    elif value and rng.random() < 0.5:
+        value.pop(rng.randrange(len(value)))
+    elif key != "addresses":
+        value.append(rng.choice(names))

@@ -467,7 +467,10 @@ class _Walk:
     def step(self, step: Json) -> None:
         """Execute a step."""
         graph, state = self.graph, self.state
-        mask = frozenset(self.numbers[name] - 1 for name in step["operations"])
+        listed = [self.numbers[name] - 1 for name in step["operations"]]
+        mask = frozenset(listed)
+        if listed != sorted(mask) or len(set(step["kept"])) < len(step["kept"]):
+            raise Refused("names twice, or in no order")
         group = next((g for g in graph.groups(state.done) if g.mask == mask), None)
         if group is None:
             raise Refused("operations")

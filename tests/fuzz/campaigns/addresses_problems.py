@@ -1,0 +1,30 @@
+"""A few buffers in a memory, placed by every method."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+from tests.fuzz.oracles import addresses
+from tests.fuzz.problems import attack
+
+IN_CI = 40
+
+
+def trial(rng: random.Random, scratch: Path) -> list[str]:
+    """Solve one problem."""
+    count, times, sizes = rng.randint(1, 7), rng.choice([1, 2, 4, 6, 9]), rng.choice([1, 2, 3, 7, 20])
+    buffers = []
+    for number in range(count):
+        lower = rng.randrange(times)
+        upper = rng.randint(lower + 1, min(times, lower + rng.choice([1, 2, times])))
+        buffers.append({"id": f"b{number}", "lower": lower, "upper": upper, "size": rng.randint(1, sizes)})
+    memory: dict[str, Any] = {"capacity": None, "alignment": rng.choice([1, 1, 1, 2, 3, 4, 8])}
+    least = addresses.best({"buffers": buffers, "memory": memory})
+    assert least is not None
+    capacity = rng.choice([None, least, least, max(1, least - 1), rng.randint(1, 2 * least)])
+    del memory["capacity"]
+    if capacity is not None:
+        memory["capacity"] = capacity
+    return attack(rng, scratch, "addresses", {"buffers": buffers, "memory": memory}, addresses)

@@ -1,0 +1,28 @@
+"""A few operations on a small array and a small memory, scheduled by every method."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+from tests.fuzz.oracles import scheduling
+from tests.fuzz.problems import attack
+from tests.scheduling.graphs_at_random import problem_at_random
+
+IN_CI = 12
+
+
+def trial(rng: random.Random, scratch: Path) -> list[str]:
+    """Solve one problem."""
+    operations = rng.choice([1, 2, 2, 3, 3, 4])
+    side = rng.choice([2, 3, 4]) if operations > 2 else rng.choice([2, 4, 6])
+    native = rng.choice([2, 2, 3]) if operations < 4 else 2
+    table: dict[str, Any] = problem_at_random(rng.randrange(10**6), operations, side, native).model_dump(
+        mode="json"
+    )
+    graph = table["graph"]
+    graph["native_granularity"] = [rng.randint(1, native), rng.randint(1, native)]
+    graph["base_costs"] = [rng.choice([0, rng.randint(0, 8), cost]) for cost in graph["base_costs"]]
+    graph["fast_memory_capacity"] = rng.randint(2, 2 * graph["fast_memory_capacity"])
+    return attack(rng, scratch, "scheduling", table, scheduling)
