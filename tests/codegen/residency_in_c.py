@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 from tests.compiled import CHECKED, Compiled
 from tests.fusion.fusion_at_random import excited, network, rectified
+from tests.numbered import numbers as integers
+from tests.numbered import tables
 from tests.residency.residency_cases import random_network
 
 from tilewright import codegen
+from tilewright.codegen import Values
 from tilewright.codegen.addressed import numbers_of
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
@@ -28,6 +31,8 @@ Table = dict[str, Any]
 
 METHODS = ("states", *catalogue.heuristics("residency"))
 
+SANITIZED = ("-O1", *CHECKED, "-DON_CHIP(buffer)=")
+
 AMPLE = 100_000
 """Bytes in which everything fits at once."""
 
@@ -37,7 +42,7 @@ class Built(Compiled):
 
     def __init__(self, folder: Path, files: Mapping[str, bytes], *flags: str) -> None:
         super().__init__(folder, files, *flags)
-        self.moved = [(int(row[1]), int(row[2])) for row in self.lines[1:-1]]
+        self.moved = [(int(row[1]), int(row[2])) for row in self.lines[1:] if len(row) == 3]
 
     @property
     def memory(self) -> int:
@@ -46,7 +51,13 @@ class Built(Compiled):
 
 
 def assert_right(
-    folder: Path, problem: Problem, plan: Plan, seed: int, *flags: str, names: Sequence[str] = ("net", "")
+    folder: Path,
+    problem: Problem,
+    plan: Plan,
+    seed: int,
+    *flags: str,
+    names: Sequence[str] = ("net", ""),
+    values: Values | None = None,
 ) -> Built:
     """The program computes what the network does, moves what is simulated, and takes what is planned.
 
@@ -54,19 +65,22 @@ def assert_right(
     ----------
     names
         Name and source of the instance.
+    values
+        Given numbers.
     """
     assert violation(problem, plan) is None
-    files = codegen.project(*names, problem, plan, None, seed)
+    files = codegen.project(*names, problem, plan, values, seed)
     report = simulate(problem, plan)
     assert report.valid
     built = Built(folder, files, *flags)
     facts = report.facts
-    rows = [*facts["steps"], facts, facts]  # in all, and as it was planned
+    rows = [*facts["steps"], facts, facts]  # in all, and as planned
     assert built.moved == [(row["loaded_bytes"], row["saved_bytes"]) for row in rows]
     assert f"#define MEMORY_BYTES {facts['memory']}\n".encode() in files["src/machine.h"]
-    numbers = numbers_of(problem, seed)
-    maps = [numbers.maps[name][0].transpose(1, 2, 0).ravel() for name in numbers.outputs]
-    assert (folder / "data" / "output.bin").read_bytes() == encoded(problem, np.concatenate(maps))
+    maps = numbers_of(problem, seed, values).maps
+    found = [maps[each.name] for each in problem.graph.tensors if not each.given and not each.readers]
+    pixels = np.hstack([each.transpose(0, 2, 3, 1).reshape(len(each), -1) for each in found])
+    assert (folder / "data" / "output.bin").read_bytes() == encoded(problem, pixels.ravel())
     return built
 
 
@@ -81,7 +95,9 @@ def encoded(problem: Problem, values: Any) -> bytes:
 
 def any_network(random: Random) -> Table:
     """Return a small network that there is C for, or nearly so."""
-    kind = random.choice(["chain", "fusion", "excited"])
+    kind = random.choice(["chain", "chain", "fusion", "fusion", "excited", "reshaped"])
+    if kind == "reshaped":
+        return reshaped(random)
     if kind == "chain":
         layers = random_network(random, 7)
         for layer in layers["layers"]:
@@ -89,6 +105,26 @@ def any_network(random: Random) -> Table:
                 layer["op"] = "relu"
         return layers
     return rectified(random, excited(random) if kind == "excited" else network(random))
+
+
+def reshaped(random: Random) -> Table:
+    """Return two maps whose values are read in another shape, which is an operation of its own."""
+    channels, rows, columns = (random.randint(1, 4) for _ in range(3))
+    shape = [channels, rows, columns]
+    conv = {"kernel": [1, 1], "kernels": channels, "bias": True}
+    both = random.random() < 0.5
+    deep = channels * (1 + both)
+    return {
+        "layers": [
+            {"name": "a", "input": shape, **conv},
+            {"name": "b", "input": shape, "inputs": ["a"], **conv},
+            {"name": "other", "kind": "reshape", "inputs": ["a", "b"][: 1 + both]}
+            | {"input": [deep, rows, columns], "output": [columns, deep, rows]},
+            {"name": "c", "input": [columns, deep, rows], "kernel": [1, 1], "kernels": 2},
+            {"name": "d", "kind": "pool", "op": "max", "inputs": ["c"], "input": [2, deep, rows]}
+            | {"kernel": [1, rows]},
+        ]
+    }
 
 
 def any_problem(random: Random, names: Sequence[str] = ()) -> Problem:
@@ -210,7 +246,37 @@ def assert_any_is_right(random: Random, folder: Path, names: Sequence[str] = ())
         problem = tight(random, problem)
         plan = found(problem, random.choice(METHODS))
     seed = random.getrandbits(32)
-    assert_right(folder, problem, plan, seed, "-O1", *CHECKED, "-DON_CHIP(buffer)=", names=shown[:2])
+    assert_right(folder, problem, plan, seed, *SANITIZED, names=shown[:2])
+
+
+def assert_given_is_right(random: Random, folder: Path) -> None:
+    """A random plan of a random network with numbers in random formats is executed right."""
+    while True:
+        problem, values = _given(random)
+        try:
+            numbers_of(problem, 0, values)
+        except InputError as error:
+            told = ("rounded", "last layer", "other layers", "another shape", "one input", "concatenations")
+            assert any(words in error.limit for words in told), error
+            continue
+        break
+    assert_right(folder, problem, any_plan(random, problem), 0, *SANITIZED, values=values)
+
+
+def _given(random: Random) -> tuple[Problem, Values]:
+    machine = {"memory_bytes": AMPLE, "element_bytes": random.choice([1, 1, 2, 3, 4])}
+    while True:
+        layers = {"layers": tables(random, ("relu",))}
+        try:
+            problem = Problem.model_validate({"network": layers, "machine": machine})
+        except InputError:
+            continue
+        break
+    network, _ = integers(random, problem.network)
+    drawn = np.random.default_rng(random.getrandbits(32))
+    images = network.quantise(drawn.normal(0, 2, (3, *problem.network.layers[0].input)))
+    labels = drawn.integers(0, 3, 3) if random.random() < 0.5 else None
+    return problem, Values(network, images, labels, "a test")
 
 
 def found(problem: Problem, method: str) -> Plan:

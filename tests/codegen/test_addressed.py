@@ -10,21 +10,28 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled import CHECKED
 from conftest import THOROUGH, thorough
+from numbered import numbers
 from residency_cases import problem_of
-from tests.codegen.residency_in_c import Built, assert_any_is_right, assert_right, found
+from tests.codegen.residency_in_c import (
+    SANITIZED,
+    Built,
+    assert_any_is_right,
+    assert_given_is_right,
+    assert_right,
+    found,
+)
 
 from tilewright import codegen
+from tilewright.codegen import Values
 from tilewright.codegen.addressed import addressed_project, numbers_of, steps
+from tilewright.core import catalogue
 from tilewright.residency import Plan, Problem, simulate
 from tilewright.residency.costs import Buffer
 from tilewright.run import instance
 from tilewright.spec.errors import InputError
 
 needs_compiler = pytest.mark.skipif(not shutil.which("gcc"), reason="no C compiler")
-
-SANITIZED = ("-O1", *CHECKED, "-DON_CHIP(buffer)=")
 
 BUNDLED = ("mb28-64k", "resnet8-64k", "vww-32k", "ds-cnn-16k")
 
@@ -58,9 +65,27 @@ def small(**machine: Any) -> Problem:
 
 
 @needs_compiler
-@pytest.mark.parametrize("seed", range(200 if THOROUGH else 3))
+@pytest.mark.parametrize("seed", range(200 if THOROUGH else 2))
 def test_any_plan_computes_what_the_network_does(seed: int, tmp_path: Path) -> None:
     assert_any_is_right(Random(seed), tmp_path)
+
+
+@needs_compiler
+@pytest.mark.parametrize("seed", range(60 if THOROUGH else 1))
+def test_given_numbers_are_those_of_the_integer_network(seed: int, tmp_path: Path) -> None:
+    assert_given_is_right(Random(seed), tmp_path)
+
+
+@needs_compiler
+@thorough
+def test_digits_are_classified_in_16_kilobytes(tmp_path: Path) -> None:
+    problem = instance.read("lenet5-32k").problem.with_(machine={"memory_bytes": 16384, "element_bytes": 1})
+    bits = instance.read("lenet5-bits").problem.with_(machine={"widths": list(range(2, 9))})  # of a byte
+    values = codegen.numbers("lenet5-bits", bits, catalogue.heuristic("bitwidth", "greedy").plan(bits))
+    plan = found(problem, "states")
+    built = assert_right(tmp_path, problem, plan, 0, "-O2", values=values)
+    assert built.lines[-1] == ["images in the right class", "193 of 200"]
+    assert built.memory == simulate(problem, plan).facts["memory"] <= 16384
 
 
 @needs_compiler
@@ -114,11 +139,12 @@ def test_traffic_that_is_not_as_planned_is_noticed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 8])
 def test_values_fill_their_range(size: int) -> None:
     numbers = numbers_of(small(element_bytes=size, memory_bytes=130 * size), 1)
-    least, largest = numbers.format.range
     for name, form in numbers.forms.items():
-        assert numbers.maps[name].min() >= least and numbers.maps[name].max() <= largest
+        assert form.bits == 8 * min(size, 3)
+        half = 1 << (form.bits - 1)
+        assert numbers.maps[name].min() >= -half and numbers.maps[name].max() < half
         if form.kind == "CONV":
-            assert np.abs(numbers.maps[name]).max() >= largest // 4
+            assert np.abs(numbers.maps[name]).max() >= half // 4
 
 
 def test_what_has_no_c_is_refused() -> None:
@@ -126,9 +152,6 @@ def test_what_has_no_c_is_refused() -> None:
     plan = found(problem, "states")
     with pytest.raises(InputError, match="is not valid: "):
         codegen.project("net", "", problem, Plan(plan.steps[1:]))
-    values: Any = object()
-    with pytest.raises(InputError, match="numbers are made from a seed"):
-        codegen.project("net", "", problem, plan, values)
     with pytest.raises(InputError, match="a project can be emitted"):
         codegen.emit("net", "", problem, plan)
     conv = {"name": "c", "input": [2, 4, 4], "kernels": 2, "kernel": [1, 1]}
@@ -143,6 +166,19 @@ def test_what_has_no_c_is_refused() -> None:
         one = problem_of({"layers": [conv, layer, *after]}, 1000)
         with pytest.raises(InputError, match=r"network\.layers\[1\].*layer x: there is no C for"):
             addressed_project(one, found(one, "layer_by_layer"), 0, "net", "")
+
+
+def test_numbers_that_do_not_fit_are_refused() -> None:
+    problem = small()
+    plan = found(problem, "states")
+    network, _ = numbers(Random(1), problem.network, (8, 16))
+    wide, _ = numbers(Random(2), problem.network, (30, 32))
+    images = np.zeros((1, 2, 6, 5), np.int64)
+    with pytest.raises(InputError, match=r"layer (a|b|fc): weights of \d+ bits do not fit its elements"):
+        codegen.project("net", "", problem, plan, Values(wide, images, None, "a test"))
+    other = problem_of({"layers": NETWORK["layers"][:1]}, 400)
+    with pytest.raises(InputError, match=r"is another network than that of the numbers \(a test\)"):
+        codegen.project("net", "", other, found(other, "states"), Values(network, images, None, "a test"))
 
 
 def test_steps_of_other_kinds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +200,16 @@ def test_steps_of_other_kinds_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
     def with_sums(*given: Any) -> list[Buffer]:
         return [*more(*given), Buffer("sums", 1, 4)]
 
+    def twice(*given: Any) -> list[Buffer]:
+        return [each._replace(size=2 * each.size) for each in more(*given)]
+
     with monkeypatch.context() as patch:
         patch.setattr(steps, "buffers", with_sums)
-        with pytest.raises(InputError, match=r"sums of a.*: there is no C for steps that place this"):
+        with pytest.raises(
+            InputError, match=r"sums of a, 4 elements'?: there is no C for steps that place this"
+        ):
+            addressed_project(problem, plan, 0, "net", "")
+    with monkeypatch.context() as patch:
+        patch.setattr(steps, "buffers", twice)
+        with pytest.raises(InputError, match=r"lines of .*: there is no C for steps that place this"):
             addressed_project(problem, plan, 0, "net", "")

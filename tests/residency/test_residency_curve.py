@@ -5,13 +5,15 @@ from __future__ import annotations
 import random
 import time
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
-from conftest import examples
+from conftest import Run, examples
 from residency_cases import problem_of, random_network
 
 from tilewright.residency import Problem, objective, simulate, violation
-from tilewright.residency.curve import Curve, traffic_curve
+from tilewright.residency.curve import Curve, point_of, traffic_curve
+from tilewright.residency.curve_plot import draw_curve, plot_curve
 from tilewright.residency.exact import best
 from tilewright.run.instance import read
 from tilewright.spec.errors import InputError
@@ -98,8 +100,49 @@ def test_a_curve_out_of_time_holds_as_far_as_it_goes(of_two_blocks: list[Curve])
         for memory in range(385, 60_000, 1_013):
             exact = whole.bound(memory)
             assert curve.bound(memory) <= exact <= (curve.traffic(memory) or exact)
-    none = traffic_curve(read("mb28-64k").problem, time.monotonic() - 1)
+    problem = read("mb28-64k").problem
+    none = traffic_curve(problem, time.monotonic() - 1)
     assert none.corners == () and not none.proven and none.bound(385) == 59_520
+    known = whole.corners[-1].plan
+    one = traffic_curve(problem, time.monotonic() - 1, plans=[known])
+    assert one.corners == ((42_000, 59_520, known, True),)
+
+
+def test_the_curve_is_drawn_with_what_was_asked_for(of_two_blocks: list[Curve], tmp_path: Path) -> None:
+    """Also while some of it is open."""
+    for number, curve in enumerate((of_two_blocks[-1], of_two_blocks[5])):
+        point = 65_536, 59_520
+        axes = plot_curve(curve, point=point, title="mb28")
+        texts = [text.get_text() for text in axes.get_legend().get_texts()]
+        assert ("all proven" in texts[0]) == curve.proven
+        assert f"{len(curve.corners)} steps" in texts[0]
+        assert "asked for: 65,536 bytes, 59,520 moved" in texts
+        line = next(each for each in axes.lines if each.get_label() == texts[0])
+        assert line.get_xydata()[:-1].tolist() == [list(corner[:2]) for corner in curve.corners]
+        draw_curve(curve, tmp_path / f"{number}.png", point=point)
+        assert (tmp_path / f"{number}.png").stat().st_size > 10_000
+    empty = traffic_curve(read("mb28-64k").problem, time.monotonic() - 1)
+    with pytest.raises(InputError, match="no plan of any memory"):
+        draw_curve(empty, tmp_path / "none.png")
+    one = traffic_curve(
+        read("mb28-64k").problem, time.monotonic() - 1, plans=[of_two_blocks[-1].corners[-1].plan]
+    )
+    draw_curve(one, tmp_path / "one.png", point=point)
+
+
+def test_a_point_is_where_a_plan_stands(of_two_blocks: list[Curve]) -> None:
+    problem, corner = read("mb28-64k").problem, of_two_blocks[-1].corners[-1]
+    assert point_of(problem, corner.plan) == (65_536, 59_520)
+    least = problem.with_(objective={"minimise": "memory"})
+    assert point_of(least, corner.plan) == (42_000, 59_520)
+
+
+def test_the_command_draws_it(tilewright: Run, tmp_path: Path) -> None:
+    done = tilewright("solve", "ds-cnn-16k", "--time-limit", "8", "--plot", "c.png", "--picture", "curve")
+    assert done.returncode == 0 and done.stdout.endswith("written: c.png\n")
+    assert (tmp_path / "c.png").exists()
+    done = tilewright("solve", "minimalloc-example", "--plot", "a.png", "--picture", "curve")
+    assert done.returncode == 2 and "is for room residency" in done.stderr
 
 
 def test_elements_of_several_bytes_make_all_of_it_larger() -> None:

@@ -61,10 +61,12 @@ def emit(
 ) -> None:
     """Write the plan of a RESULT for a compiler: as C, in Halide, or as a schedule that any program can read.
 
+    Of addresses, C is a header with the offsets of all buffers.
+
     C is a loop nest with calls to get and put data by DMA. A warning says where its buffers, whose sums are
     wider than the plan counts, exceed the memory. A project is a whole network in C that can be run: see
     docs/emit.md, docs/emit-fusion.md for plans of fusion, and docs/emit-residency.md for plans of residency,
-    whose memory is one array of exactly the planned size. Of addresses, C is a header with the offsets.
+    whose memory is one array of exactly the planned size.
     """
     problem, answer = read_both(instance, changes, result)
     check_outputs(output, None, inputs=[*problem.files, result])

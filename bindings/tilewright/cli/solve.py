@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 PLOT_SECONDS = 3.0
 """About how long a picture of a large layer takes."""
 
+CURVE_SHARE = 0.5
+"""Part of the time that is kept for a curve."""
+
 
 @click.command()
 @click.argument("instance")
@@ -52,6 +55,12 @@ PLOT_SECONDS = 3.0
 )
 @click.option(
     "--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the plan: .png, .svg, .pdf or .gif."
+)
+@click.option(
+    "--picture",
+    type=click.Choice(["plan", "curve"]),
+    default="plan",
+    help="What --plot draws; of room residency also the curve of traffic over memory. [plan]",
 )
 @click.option(
     "--report",
@@ -78,6 +87,7 @@ def solve(
     seed: int,
     outputs: tuple[str, ...],
     plot: str | None,
+    picture: str,
     report: str | None,
     contest: str | None,
     as_json: bool,
@@ -92,8 +102,10 @@ def solve(
     problem = opened(instance, changes)
     if contest is not None and problem.room != "scheduling":
         raise InputError("--contest", contest, f"is for room scheduling; the instance is of {problem.room}")
+    if picture != "plan" and problem.room != "residency":
+        raise InputError("--picture", picture, f"is for room residency; the instance is of {problem.room}")
     written = (*outputs, *(() if contest is None else (contest,)))
-    check_outputs(written, plot, problem.room, inputs=problem.files)
+    check_outputs(written, plot, problem.room if picture == "plan" else None, inputs=problem.files)
     check_report(report, inputs=problem.files, others=(*written, plot))
     with _Progress(time_limit, enabled=not as_json) as progress:
         result = run(
@@ -101,7 +113,7 @@ def solve(
             method,
             warm_start=warm_start,
             # The limit covers drawing, too.
-            time_limit=time_limit - (min(0.25 * time_limit, PLOT_SECONDS) if plot or report else 0.0),
+            time_limit=time_limit - _drawing_seconds(time_limit, plot, picture, report),
             threads=threads,
             seed=seed,
             progress=progress.show,
@@ -116,7 +128,9 @@ def solve(
     with printing():
         # What has been found is told before it is drawn, which may take its time.
         click.echo(json.dumps(result.to_json(), allow_nan=False) if as_json else result.summary())
-    if plot is not None and result.plan is not None:
+    if plot is not None and picture == "curve":
+        _draw_curve(saving, problem, result, plot, arguments.STARTED + time_limit - PLOT_SECONDS / 2)
+    elif plot is not None and result.plan is not None:
         notes += _draw(saving, problem, result, plot)
     if report is not None:
         notes += _report(saving, problem, result, report)
@@ -183,6 +197,24 @@ def _draw(saving: Saving, problem: Instance, result: Result, plot: str) -> list[
         ),
     )
     return []
+
+
+def _drawing_seconds(time_limit: float, plot: str | None, picture: str, report: str | None) -> float:
+    """Return what is left of a time limit for pictures; a curve takes searches of its own."""
+    if plot is not None and picture == "curve":
+        return CURVE_SHARE * time_limit
+    return min(0.25 * time_limit, PLOT_SECONDS) if plot or report else 0.0
+
+
+def _draw_curve(saving: Saving, problem: Instance, result: Result, plot: str, deadline: float) -> None:
+    """Draw least traffic over memory, as far as it is known by the deadline, and where the plan stands."""
+    from tilewright.residency.curve import point_of, traffic_curve
+    from tilewright.residency.curve_plot import draw_curve
+
+    plans = [] if result.plan is None else [result.plan]
+    curve = traffic_curve(problem.problem, deadline, plans=plans)
+    point = None if result.plan is None else point_of(problem.problem, result.plan)
+    saving.save(plot, lambda: draw_curve(curve, plot, point=point, title=problem.name))
 
 
 def _report(saving: Saving, problem: Instance, result: Result, report: str) -> list[str]:

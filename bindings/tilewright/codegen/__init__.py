@@ -71,8 +71,8 @@ def project(
     Parameters
     ----------
     values
-        Weights, formats and images, of the same network; made from the seed when left out. For plans of
-        tiling only.
+        Weights, formats and images, of the same network; made from the seed when left out. Not for plans of
+        fusion.
 
     Raises
     ------
@@ -99,16 +99,16 @@ def project(
 def _numbered(
     name: str, source: str, problem: Any, plan: Any, values: Values | None, seed: int
 ) -> dict[str, bytes]:
-    """Return the project of a room whose numbers are made."""
+    """Return the project of a plan of fusion, whose numbers are made, or of residency."""
     room = room_of(problem)
-    if values is not None:
+    if values is not None and isinstance(problem, fusion.Problem):
         raise InputError("room", room.name, "its numbers are made from a seed; none can be given")
     broken = room.violation(problem, plan)
     if broken is not None:
         raise InputError("plan", room.name, f"is not valid: {broken}")
-    emitting: Any = stream_project if isinstance(problem, fusion.Problem) else addressed_project
-    files: dict[str, bytes] = emitting(problem, plan, seed, name, source)
-    return files
+    if isinstance(problem, fusion.Problem):
+        return stream_project(problem, plan, seed, name, source)
+    return addressed_project(problem, plan, seed, name, source, values)
 
 
 def halide(name: str, source: str, problem: Any, plan: Any) -> str:

@@ -162,11 +162,21 @@ class GraphNode(NamedTuple):
 
 @dataclass(frozen=True)
 class Front:
-    """Points of a trade-off: what is traded for what, and how much of both."""
+    """Points of a trade-off: what is traded for what, and how much of both.
+
+    Attributes
+    ----------
+    marked
+        Where the plan that the report is about stands, if it is one among others.
+    about
+        What the points are; by default plans than which none is better in both.
+    """
 
     across: str
     up: str
     points: Sequence[tuple[float, float]]
+    marked: tuple[float, float] | None = None
+    about: str = ""
 
 
 @dataclass(frozen=True)

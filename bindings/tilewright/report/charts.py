@@ -375,21 +375,30 @@ def _memories(memories: Sequence[Moved]) -> Chart:
 
 
 def _front(front: Front) -> Chart:
-    values = [{"x": x, "y": y} for x, y in front.points]
-    scale = {"zero": False}
     encoding = {
-        "x": _field("x", title=front.across, axis=AMOUNTS, scale=scale),
-        "y": _field("y", title=front.up, axis=AMOUNTS, scale=scale),
+        "x": _field("x", title=front.across, axis=AMOUNTS, scale={"zero": False}),
+        "y": _field("y", title=front.up, axis=AMOUNTS, scale={"zero": False}),
         "tooltip": [_field("x", title=front.across, format=","), _field("y", title=front.up, format=",")],
     }
+    about = "Each point is a plan than which none is better in both: less of one costs more of the other."
+    if front.marked is not None:  # of a curve, which reaches over several powers of ten
+        for axis in ("x", "y"):
+            encoding[axis]["scale"] = {"type": "log"}  # type: ignore[index]
     mark = {
         "type": "line",
         "interpolate": "step-after",
         "color": "var(--series-1)",
         "point": {"size": 40, "color": "var(--series-1)"},
     }
-    about = "Each point is a plan than which none is better in both: less of one costs more of the other."
-    return Chart("front", "Trade-off", about, _spec(values, height=320, mark=mark, encoding=encoding))
+    spec = _spec([{"x": x, "y": y} for x, y in front.points], height=320)
+    line = {"mark": mark, "encoding": encoding}
+    if front.marked is None:
+        spec |= line
+    else:
+        x, y = front.marked
+        own = {"type": "point", "shape": "diamond", "size": 160, "filled": True, "color": "var(--series-2)"}
+        spec["layer"] = [line, {"data": {"values": [{"x": x, "y": y}]}, "mark": own, "encoding": encoding}]
+    return Chart("front", "Trade-off", front.about or about, spec)
 
 
 def _trace(trace: Sequence[tuple[float, int | None, int | None]], unit: str) -> Chart:

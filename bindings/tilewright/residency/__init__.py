@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.core.room import Room, register
+from tilewright.residency.curve import Corner, Curve, traffic_curve
 from tilewright.residency.evaluation import (
     best_bound,
     measured_objective,
@@ -24,6 +25,8 @@ from tilewright.residency.summary import rows, table
 
 __all__ = [
     "ROOM",
+    "Corner",
+    "Curve",
     "Plan",
     "Problem",
     "Step",
@@ -34,6 +37,7 @@ __all__ = [
     "portfolio",
     "simulate",
     "simulation_seconds",
+    "traffic_curve",
     "violation",
 ]
 

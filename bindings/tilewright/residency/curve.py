@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from math import isqrt, log
 from typing import NamedTuple
 
 from tilewright.addresses import least_height
-from tilewright.residency.evaluation import objective
+from tilewright.residency.evaluation import objective, taken
 from tilewright.residency.exact.best import FINENESS, least_traffic, search_of
 from tilewright.residency.exact.search import Found
 from tilewright.residency.lowering import planned, with_addresses
@@ -19,6 +19,7 @@ from tilewright.residency.machine import ResidencyObjective
 from tilewright.residency.placement import items, most_live
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
+from tilewright.residency.reading import told
 from tilewright.spec.base import unchecked_copy
 from tilewright.spec.errors import OutOfTimeError
 
@@ -33,6 +34,10 @@ COARSE = 1.25
 
 ADDRESS_SECONDS = 5.0
 """Longest time for the addresses of one plan."""
+
+
+Point = tuple[int, int]
+"""Bytes of a memory, and bytes that are moved."""
 
 
 class Corner(NamedTuple):
@@ -88,7 +93,11 @@ class Curve:
 
 
 def traffic_curve(
-    problem: Problem, deadline: float = float("inf"), on_step: Callable[[Curve], None] | None = None
+    problem: Problem,
+    deadline: float = float("inf"),
+    on_step: Callable[[Curve], None] | None = None,
+    *,
+    plans: Iterable[Plan] = (),
 ) -> Curve:
     """Return the least traffic of a network for every size of the memory, exactly or as far as time allows.
 
@@ -105,8 +114,13 @@ def traffic_curve(
         ``time.monotonic()`` at which to give up.
     on_step
         Called with what is known after each size.
+    plans
+        Valid plans of the problem that are known already.
     """
     known = _Known(problem, deadline)
+    for plan in plans:
+        memory_bytes, traffic_bytes = _taken(problem, plan)
+        known.take(memory_bytes // known.width, traffic_bytes // known.width, plan)
     memory: int | None = known.top
     while memory is not None and time.monotonic() < deadline:
         known.ask(memory)
@@ -114,6 +128,17 @@ def traffic_curve(
             on_step(known.curve())
         memory = known.next_memory()
     return known.curve()
+
+
+def point_of(problem: Problem, plan: Plan) -> Point:
+    """Return the memory that a plan is for, or that it takes where that was the question, and its traffic."""
+    memory, traffic = _taken(problem, plan)
+    return (memory if problem.minimise == "memory" else problem.machine.memory_bytes), traffic
+
+
+def _taken(problem: Problem, plan: Plan) -> Point:
+    steps, width = told(problem, plan), problem.machine.element_bytes
+    return width * taken(problem, plan, steps), width * sum(step.moved for step in steps)
 
 
 class _Known:
@@ -179,21 +204,22 @@ class _Known:
         plan = planned(graph, found.choices, need, until)
         if plan is None:
             begins, ends, sizes = ([item[column] for item in placed] for column in range(3))
-            least = least_height(
-                begins, ends, sizes, deadline=min(until, time.monotonic() + ADDRESS_SECONDS)
-            ).offsets
-            if least is not None:
-                need = int((least + sizes).max())
-                plan = with_addresses(graph, found.choices, placed, [int(offset) for offset in least])
+            soon = min(until, time.monotonic() + ADDRESS_SECONDS)
+            offsets = least_height(begins, ends, sizes, deadline=soon).offsets
+            if offsets is not None:
+                addresses = [int(offset) for offset in offsets]
+                need = max(at + item.size for at, item in zip(addresses, placed, strict=True))
+                plan = with_addresses(graph, found.choices, placed, addresses)
         if plan is not None and need <= memory:
-            self._take(need, found.moved, plan)
+            self.take(need, found.moved, plan)
             return
         problem = _in_memory(self.problem, memory * self.width)
         plan = least_traffic(problem, until, lambda _bound: None, lambda _plan: None).plan
         if plan is not None:
-            self._take(memory, objective(problem, plan) // self.width, plan)
+            self.take(memory, objective(problem, plan) // self.width, plan)
 
-    def _take(self, memory: int, moved: int, plan: Plan) -> None:
+    def take(self, memory: int, moved: int, plan: Plan) -> None:
+        """Take a plan that needs some memory."""
         if memory not in self.plans or moved < self.plans[memory][0]:
             self.plans[memory] = moved, plan
 
@@ -222,7 +248,12 @@ class _Known:
     def _open(self) -> Iterator[tuple[float, int]]:
         """Return areas between plans and bounds, and a size of each that has not been looked at."""
         corners, bounds = self._corners(), self._bounds()
-        ends = {self.least, self.top + 1, *(size for size, _, _ in corners), *(size + 1 for size, _ in bounds)}
+        ends = {
+            self.least,
+            self.top + 1,
+            *(size for size, _, _ in corners),
+            *(size + 1 for size, _ in bounds),
+        }
         worst = 2 * bounds[0][1]  # above all plans, where there is none yet
         for first, end in pairwise(sorted(ends)):
             moved = [moved for size, moved, _ in corners if size <= first]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
-from tilewright.core.overview import Overview, of_table
+from tilewright.core.overview import Front, Overview, of_table
+from tilewright.residency.curve import point_of, traffic_curve
 from tilewright.residency.problem import Problem
 from tilewright.residency.summary import table
 
@@ -16,6 +18,22 @@ ABOUT = (
 )
 
 
+CURVE = (
+    "The least traffic of any plan for every size of the memory, all of it proven. Each point is a memory "
+    "from which on less has to be moved; the diamond is the plan of this report."
+)
+
+CURVE_SECONDS = 5.0
+"""How long the curve may take to be shown: all of it or nothing."""
+
+
 def overview(problem: Problem, plan: Any, report: dict[str, Any]) -> Overview:
-    """Return the table of steps."""
-    return replace(of_table(table(problem, report)), what="step", about=ABOUT)
+    """Return the table of steps, and traffic over memory where that can be had within some seconds."""
+    curve = traffic_curve(problem, time.monotonic() + CURVE_SECONDS, plans=[plan])
+    front = None
+    if curve.proven:
+        points = [(corner.memory_bytes, corner.traffic_bytes) for corner in curve.corners]
+        marked = point_of(problem, plan)
+        end = 2 * max(points[-1][0], marked[0]), points[-1][1]
+        front = Front("bytes of memory", "bytes of traffic", [*points, end], marked, CURVE)
+    return replace(of_table(table(problem, report)), what="step", about=ABOUT, front=front)

@@ -64,9 +64,7 @@ def items(graph: Graph, choices: Sequence[Choice]) -> list[Item]:
 
 def most_live(found: Sequence[Item]) -> int:
     """Return the elements of all that is on chip at a time, at most."""
-    return max(
-        sum(other.size for other in found if other.begin <= item.begin < other.end) for item in found
-    )
+    return max(sum(other.size for other in found if other.begin <= item.begin < other.end) for item in found)
 
 
 def placed(found: Sequence[Item], capacity: int, deadline: float, *, exact: bool = False) -> list[int] | None:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, cycle
 from math import gcd
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tilewright.addresses.exact.ways import WAYS
+from tilewright.addresses.exact.ways import WAYS, Way
 from tilewright.addresses.sections import Sections
 
 Numbers = NDArray[np.int64]
 
 WORK, FIRST_TURNS, MOST_TURNS = 2_000_000, 6, 96
 """Work of a search between two looks at the clock, about 0.1 seconds; how many times of it make a turn."""
+
+LADDER, FINEST, FEW_TURNS = 8, 32, 4
+"""Heights below the ceiling that are tried as well, parts of the open range between them at least, and the
+turns that each has."""
 
 
 @dataclass(frozen=True)
@@ -122,10 +126,13 @@ def least_height(
     if best is not None:
         ceiling = min(ceiling, task.height(best) - 1)
     lowest, highest = _Searches(task, bound), _Searches(task, ceiling)
+    between = _between(task, bound, ceiling)
     for turn in count():
         if bound > ceiling or time.monotonic() >= deadline:
             break
-        searches = lowest if turn % 2 == 0 or bound == ceiling else highest  # of one height only one
+        searches = (lowest, highest)[turn % 3] if turn % 3 < 2 else next(between)
+        if bound == ceiling:
+            searches = lowest  # of one height only one
         searches.advance()
         if searches.answer is None:
             continue
@@ -136,12 +143,28 @@ def least_height(
             if on_offsets is not None:
                 on_offsets(best)
             highest = _Searches(task, ceiling)
-        else:
-            bound = max(bound, task.next_height(searches.capacity))
+        elif task.next_height(searches.capacity) > bound:
+            bound = task.next_height(searches.capacity)
             if on_bound is not None:
                 on_bound(bound)
             lowest = _Searches(task, bound)
+        between = _between(task, bound, ceiling)
     return Packing(best, bound > ceiling, min(bound, ceiling + 1) if best is not None else bound)
+
+
+def _between(task: Task, bound: int, ceiling: int) -> Iterator[_Searches]:
+    """Return searches at heights below the ceiling, each for a few turns.
+
+    Some heights are found at once that are far below one that is not: a search is a matter of luck, and each
+    height is a new one.
+    """
+    step = task.unit * max(1, (ceiling - bound) // (task.unit * FINEST))
+    for way in cycle(WAYS):
+        for number in range(1, LADDER + 1):
+            capacity = max(bound, ceiling - number * step)
+            searches = _Searches(task, capacity, (way,))
+            for _ in range(FEW_TURNS):
+                yield searches
 
 
 def height_bound(lower: ArrayLike, upper: ArrayLike, size: ArrayLike, alignment: int = 1) -> int:
@@ -200,8 +223,9 @@ class _Searches:
         Whether there are offsets; None as long as that is not known.
     """
 
-    def __init__(self, task: Task, capacity: int) -> None:
+    def __init__(self, task: Task, capacity: int, ways: Sequence[Way] | None = None) -> None:
         self.task, self.capacity = task, capacity
+        self.ways = WAYS if ways is None else ways
         self.answer: bool | None = None
         self.offsets: Numbers | None = None
         self._turns = self._in_turn()
@@ -214,9 +238,9 @@ class _Searches:
         from tilewright.addresses.exact import kernel  # start-up time
 
         task = self.task
-        searches = [_begun(task, self.capacity, way.order) for way in WAYS]
+        searches = [_begun(task, self.capacity, way.order) for way in self.ways]
         for round_ in count():
-            for place, way in enumerate(WAYS):
+            for place, way in enumerate(self.ways):
                 most_raises = int(way.raises * len(task.size)) + 1
                 for _ in range(min(MOST_TURNS, FIRST_TURNS * 2**round_)):
                     search = searches[place]

@@ -8,13 +8,15 @@ from itertools import accumulate
 
 import numpy as np
 
+from tilewright.codegen.addressed.numbers import NetworkNumbers, given, made
 from tilewright.codegen.addressed.steps import OperationInStep, StepInMemory, in_a_row, steps_in_memory
 from tilewright.codegen.c_text import identifier, origin_lines, quoted, safe_text
-from tilewright.codegen.c_types import C_BITS
-from tilewright.codegen.made_numbers import NARROW, Numbers
+from tilewright.codegen.c_types import C_BITS, c_bits
 from tilewright.codegen.project import Files
 from tilewright.codegen.project.machine import packed
 from tilewright.codegen.project.text import braced, comment
+from tilewright.codegen.project.values import Values
+from tilewright.codegen.runtime_files import runtime_files
 from tilewright.core.version import __version__
 from tilewright.residency import Plan, Problem
 from tilewright.residency.evaluation import taken
@@ -25,30 +27,34 @@ from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Window
 from tilewright.spec.network import NamedLayer
 
-RUNTIME = {
-    "addressed": ("dma.h", "dma.c", "engine.h", "engine.c", "network.h", "main.c"),
-    "project": ("bits.h",),
-    "stream": ("numbers.h",),
-}
-"""Sources that are the same for every network, and what other projects have, too."""
+RUNTIME = ("dma.h", "dma.c", "engine.h", "engine.c", "network.h", "main.c")
+"""Sources that are the same for every network."""
 
 
-def addressed_project(problem: Problem, plan: Plan, seed: int, name: str, source: str) -> Files:
+def addressed_project(
+    problem: Problem, plan: Plan, seed: int, name: str, source: str, values: Values | None = None
+) -> Files:
     """Return the files of a project that computes a network as planned, by their paths.
+
+    Parameters
+    ----------
+    values
+        Its numbers, and images to run it on; made from the seed when left out.
 
     Raises
     ------
     InputError
-        For an operation, or a kind of step, that there is no C for.
+        For an operation, or a kind of step, that there is no C for; for numbers of another network, or that
+        elements do not hold.
     """
-    return _Project(problem, plan, seed, name, source).files()
+    return _Project(problem, plan, numbers_of(problem, seed, values), name, source).files()
 
 
-def numbers_of(problem: Problem, seed: int = 0) -> Numbers:
-    """Return the numbers of a project, made from a seed."""
+def numbers_of(problem: Problem, seed: int = 0, values: Values | None = None) -> NetworkNumbers:
+    """Return the numbers of a project."""
     for operation in problem.graph.operations:
         _refuse_shapes(problem, operation)
-    return Numbers(problem.network, problem.graph.ops, problem.machine.element_bytes, seed=seed)
+    return made(problem, seed) if values is None else given(problem, values)
 
 
 def _refuse_shapes(problem: Problem, operation: Operation) -> None:
@@ -67,11 +73,11 @@ def _refuse_shapes(problem: Problem, operation: Operation) -> None:
 
 
 class _Project:
-    def __init__(self, problem: Problem, plan: Plan, seed: int, name: str, source: str) -> None:
+    def __init__(self, problem: Problem, plan: Plan, numbers: NetworkNumbers, name: str, source: str) -> None:
         self._problem, self._graph, self._title, self._source = problem, problem.graph, name, source
         self._size = problem.machine.element_bytes
         self._steps = steps_in_memory(problem, plan)
-        self._numbers = numbers_of(problem, seed)
+        self._numbers = numbers
         self._elements = taken(problem, plan, told(problem, plan))
         tensors = enumerate(self._graph.tensors)
         self._inputs = [number for number, tensor in tensors if tensor.given and tensor.readers]
@@ -105,11 +111,7 @@ class _Project:
     def files(self) -> Files:
         """Return all files."""
         codegen = resources.files("tilewright.codegen")
-        found = {
-            f"src/{name}": (codegen / folder / "runtime" / name).read_bytes()
-            for folder, names in RUNTIME.items()
-            for name in names
-        }
+        found = runtime_files(addressed=RUNTIME, project=("bits.h", "numbers.h"))
         found["Makefile"] = (codegen / "stream" / "runtime" / "Makefile").read_bytes()
         readme = (codegen / "addressed" / "runtime" / "README.md").read_text(encoding="utf-8")
         texts = {
@@ -121,27 +123,33 @@ class _Project:
         found["data/input.bin"] = self._maps(self._inputs)
         found["data/weights.bin"] = self._packed([self._parameters(number) for number in self._weights])
         found["data/reference.bin"] = self._maps(self._outputs)
+        labels = self._numbers.labels
+        found["data/labels.bin"] = b"" if labels is None else labels.astype("<i4").tobytes()
         return dict(sorted(found.items()))
 
     def _packed(self, arrays: Sequence[Integers]) -> bytes:
         return packed(np.concatenate(arrays), 8 * self._size) if arrays else b""
 
     def _maps(self, numbers: Sequence[int]) -> bytes:
-        """Return tensors pixel by pixel."""
-        maps = self._numbers.maps
-        shown = (maps[self._graph.tensors[number].name][0] for number in numbers)
-        return self._packed([values.transpose(1, 2, 0).reshape(-1) for values in shown])
+        """Return tensors, image by image, pixel by pixel."""
+        maps = [self._numbers.maps[self._graph.tensors[number].name] for number in numbers]
+        images = zip(*(each.transpose(0, 2, 3, 1) for each in maps), strict=True)
+        return self._packed([values.reshape(-1) for image in images for values in image])
+
+    @property
+    def _images(self) -> int:
+        return len(self._numbers.maps[self._graph.tensors[self._outputs[0]].name])
 
     def _parameters(self, number: int) -> Integers:
         """Return the weights of an operation."""
         operation = self._graph.operations[number]
-        found = self._numbers.forms[operation.name].parameters.reshape(-1)
+        found = self._numbers.forms[operation.name].parameters
         assert found.size == operation.weights
         return found
 
     def _machine_text(self) -> str:
-        size, (least, largest) = self._size, self._numbers.format.range
-        wide = 32 if size <= NARROW else 64
+        size = self._size
+        sums = [form.sum_bits for form in self._numbers.forms.values() if form.kind == "CONV"]
         planned = self._elements * size
         told = [
             f"The machine: {self._problem.machine.memory_bytes:,} bytes on chip, of which the plan takes "
@@ -170,24 +178,21 @@ class _Project:
                 f"#define ELEMENT_BITS {8 * size}",
                 f"#define PACKED {int(8 * size not in C_BITS)} /* whether they are no integers of C */",
                 "",
-                "/* Values, which saturate. */",
-                f"#define ELEMENT_MIN ({least})",
-                f"#define ELEMENT_MAX {largest}",
-                "",
-                "/* Sums, which wrap around. */",
-                f"typedef uint{wide}_t sum_t;",
-                f"typedef int{wide}_t signed_sum_t;",
+                "/* Sums, of which accumulators keep the last bits. */",
+                f"typedef uint{c_bits(max(32, *sums, 0))}_t sum_t;",
                 "",
                 "/* The memory on chip, exactly as planned. */",
                 f"#define MEMORY_BYTES {planned}",
                 "",
+                f"#define IMAGES {self._images}",
+                f"#define LABELS {int(self._numbers.labels is not None)} /* whether classes are known */",
                 f"#define STEPS {len(self._steps)}",
                 f"#define MOST_MAPS {max(len(step.maps) for step in self._steps)} /* of a step */",
                 "",
-                "/* What is in DRAM before and after. */",
+                "/* What is in DRAM before and after, for an image. */",
                 *(f"#define {name} {elements * size}" for name, elements in sizes.items()),
                 "",
-                "/* What the plan moves. */",
+                "/* What the plan moves for an image. */",
                 *(f"#define {name} {elements * size}LL" for name, elements in moved.items()),
                 "",
                 "/* C has no arrays of none. */",
@@ -206,7 +211,13 @@ class _Project:
     def _network(self) -> str:
         title = safe_text(self._title) or "A network"
         lines = [
-            comment([f"{title}, written by tilewright {__version__}.", *origin_lines(self._source)]),
+            comment(
+                [
+                    f"{title}, written by tilewright {__version__}.",
+                    *origin_lines(self._source),
+                    f"Numbers: {safe_text(self._numbers.origin)}.",
+                ]
+            ),
             '#include "network.h"',
             "",
             "#include <stddef.h>",
@@ -248,7 +259,9 @@ class _Project:
             lines.append(f"    {shown}, /* {self._told(each.number)} */")
         lines += ["};", f"static const part_t {name}_parts[] = {{"]
         for operation in step.operations:
-            lines += [f"    {braced((p.place, p.first, int(p.whole)))}," for p in operation.parts]
+            form = self._numbers.forms[operation.operation.name]
+            for part, read in zip(operation.parts, form.reads, strict=True):
+                lines.append(f"    {braced((part.place, part.first, int(part.whole), *read))},")
         lines += ["};", f"static const operation_t {name}_operations[] = {{"]
         first = 0
         for operation in step.operations:
@@ -282,8 +295,10 @@ class _Project:
             f"    .weights = {weights}, .weight_count = {operation.weights}, "
             f".each = {-(-operation.weights // operation.units)},",
             f"    .address = {each.address}, .kept = {int(each.kept)},",
-            f"    .has_bias = {bias}, .bias_shift = {form.bias_shift},",
-            f"    .relu = {int(form.relu)}, .shift = {form.shift},",
+            f"    .sum_bits = {form.sum_bits}, .has_bias = {bias}, .bias_shift = {form.bias_shift}, "
+            f".bias_within = {int(form.bias_within)},",
+            f"    .relu = {int(form.relu)}, .shift = {form.shift}, .divisor = {form.divisor}, "
+            f".bits = {form.bits},",
             "},",
         ]
 
@@ -306,9 +321,16 @@ class _Project:
             title=safe_text(self._title) or "A network",
             version=__version__,
             memory=f"{self._elements * self._size:,}",
+            images=self._told_images(),
             inputs=self._listed(self._inputs),
             outputs=self._listed(self._outputs),
         )
+
+    def _told_images(self) -> str:
+        told = "an image" if self._images == 1 else f"{self._images} images"
+        right = self._numbers.right
+        known = "" if right is None else f", of which {right} are put into the right class"
+        return f"{told}{known}. Numbers: {safe_text(self._numbers.origin)}"
 
     def _listed(self, numbers: Sequence[int]) -> str:
         """Return tensors with their shapes."""

@@ -135,8 +135,12 @@ class _Placing:
 
     def _known(self, buffer: Buffer) -> Buffer:
         if buffer.what not in BUFFERS:
-            raise InputError(self._field, buffer.name(self._graph), "there is no C for steps that place this")
+            raise self._refused(buffer)
         return buffer
+
+    def _refused(self, buffer: Buffer) -> InputError:
+        limit = "there is no C for steps that place this"
+        return InputError(self._field, f"{buffer.name(self._graph)}, {buffer.size} elements", limit)
 
     def _address(self, buffer: Buffer) -> int:
         return self._step.addresses[buffer.name(self._graph)]
@@ -162,12 +166,15 @@ class _Placing:
         if number == self._group.output:
             what, pixels = "block", min(self._shape.pixels, self._group.pixels)
         buffer = self._buffers[what, number]
+        channels, rest = divmod(buffer.size, pixels)
+        if rest or channels > tensor.channels:
+            raise self._refused(buffer)
         by_block = self._shape.order == "kernels" and self._group.last.channelwise
         return MapInStep(
             number,
             self._address(buffer),
             pixels,
-            buffer.size // pixels,
+            channels,
             by_block if what == "lines" else True,
             False,
             number in self._group.sources,

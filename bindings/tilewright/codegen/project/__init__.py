@@ -21,6 +21,7 @@ from tilewright.codegen.project.text import (
     scale,
 )
 from tilewright.codegen.project.values import Values
+from tilewright.codegen.runtime_files import runtime_files
 from tilewright.core.version import __version__
 from tilewright.simulator.integer_layer import BIAS_BITS
 from tilewright.spec.errors import InputError
@@ -32,7 +33,7 @@ from tilewright.tiling.widths import Widths
 
 __all__ = ["Values", "network_project"]
 
-RUNTIME = ("bits.h", "dma.h", "dma.c", "layers.h", "layers.c", "main.c")
+RUNTIME = ("bits.h", "dma.h", "dma.c", "layers.h", "layers.c", "main.c", "numbers.h")
 """Sources that are the same for every network."""
 
 RUN = (
@@ -85,7 +86,9 @@ class _Project:
         )
         if problem.batch is not None:
             self.batch = problem.batch
-        nodes = Nodes(problem, plans, self.values)
+        assert problem.network is not None
+        parts = {part.name: (part, plan) for part, plan in zip(problem.parts, plans, strict=True)}
+        nodes = Nodes(problem.network, parts, self.values)
         self.nodes = _named(nodes.nodes, self.image, self.bits)
         self._check_widths()
         before, now = values.network.formats, self.values.network.formats
@@ -123,7 +126,7 @@ class _Project:
     def files(self) -> Files:
         """Return all files."""
         folder = resources.files(__name__) / "runtime"
-        found = {f"src/{name}": (folder / name).read_bytes() for name in RUNTIME}
+        found = runtime_files(project=RUNTIME)
         found["Makefile"] = (folder / "Makefile").read_bytes()
         texts = {
             "src/machine.h": machine_text(self.machine, self.image, self.nodes, self.values.network),

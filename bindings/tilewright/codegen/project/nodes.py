@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -10,7 +10,18 @@ from tilewright.codegen.project.values import Values
 from tilewright.simulator.fixed_point import Format
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Layer
-from tilewright.spec.network import OWN_INPUT, Add, AnyLayer, Concat, Map, NamedLayer, Padding, Pool, Reshape
+from tilewright.spec.network import (
+    OWN_INPUT,
+    Add,
+    AnyLayer,
+    Concat,
+    Map,
+    NamedLayer,
+    Network,
+    Padding,
+    Pool,
+    Reshape,
+)
 from tilewright.tiling import Problem
 from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.operations.operation import VIEWS
@@ -68,6 +79,11 @@ class Node:
 class Nodes:
     """The nodes of a network with numbers and plans.
 
+    Parameters
+    ----------
+    parts
+        What is planned of it, by layer.
+
     Attributes
     ----------
     nodes
@@ -81,12 +97,8 @@ class Nodes:
         For a layer that there is no C for.
     """
 
-    def __init__(self, problem: Problem, plans: Sequence[Planned], values: Values) -> None:
-        assert problem.network is not None
-        self._network, self._integers = problem.network, values.network
-        self._parts: dict[str, tuple[Part, Planned]] = {
-            part.name: (part, plan) for part, plan in zip(problem.parts, plans, strict=True)
-        }
+    def __init__(self, network: Network, parts: Mapping[str, tuple[Part, Planned]], values: Values) -> None:
+        self._network, self._integers, self._parts = network, values.network, parts
         shape = self._network.layers[0].input
         own = Source(OWN_INPUT, shape, (self._integers.formats[OWN_INPUT],))
         self._tensors: dict[str, tuple[Source, ...]] = {OWN_INPUT: (own,)}

@@ -12,6 +12,7 @@ from tilewright.codegen.c_text import identifier, origin_lines, safe_text
 from tilewright.codegen.made_numbers import NARROW, Numbers
 from tilewright.codegen.project import Files
 from tilewright.codegen.project.text import comment
+from tilewright.codegen.runtime_files import runtime_files
 from tilewright.codegen.stream.groups import GroupText, Tables, host_tables, planned_tables
 from tilewright.core.version import __version__
 from tilewright.fusion import Plan, Problem
@@ -21,7 +22,7 @@ from tilewright.simulator.fixed_point import Integers
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import Map
 
-RUNTIME = ("engine.h", "engine.c", "network.h", "numbers.h", "main.c")
+RUNTIME = ("engine.h", "engine.c", "network.h", "main.c")
 """Sources that are the same for every network."""
 
 
@@ -109,7 +110,7 @@ class _Project:
     def files(self) -> Files:
         """Return all files."""
         folder = resources.files(__name__) / "runtime"
-        found = {f"src/{name}": (folder / name).read_bytes() for name in RUNTIME}
+        found = runtime_files(stream=RUNTIME, project=("numbers.h",))
         found["Makefile"] = (folder / "Makefile").read_bytes()
         texts = {"src/machine.h": self._machine_text(), "src/network.c": self._network()}
         texts["README.md"] = self._readme((folder / "README.md").read_text(encoding="utf-8"))
@@ -122,7 +123,7 @@ class _Project:
         return values.astype(f"<i{self._machine.element_bytes}").tobytes()
 
     def _machine_text(self) -> str:
-        machine, (least, largest) = self._machine, self._numbers.format.range
+        machine, (least, _) = self._machine, self._numbers.format.range
         held = [max(each) for each in zip(*(tables.elements for tables in self._groups), strict=True)]
         told = [
             f"The machine: images at a time: {machine.arrays}; bytes of an element: {machine.element_bytes}."
@@ -147,8 +148,8 @@ class _Project:
                 "#include <stdint.h>",
                 "",
                 f"typedef int{8 * machine.element_bytes}_t element_t;",
+                f"#define ELEMENT_BITS {8 * machine.element_bytes}",
                 f"#define ELEMENT_MIN ({least})",
-                f"#define ELEMENT_MAX {largest}",
                 "",
                 f"#define IMAGES {machine.arrays}",
                 f"#define GROUPS {len(self._groups)}",

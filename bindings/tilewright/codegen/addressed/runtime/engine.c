@@ -39,6 +39,12 @@ static int64_t element(long at)
     return load(memory, at * ELEMENT_BITS, ELEMENT_BITS);
 }
 
+/* An element that an operation reads. */
+static int64_t operand(const part_t *part, long at)
+{
+    return part->bits ? rescaled(element(at), part->shift, 1, part->bits) : element(at);
+}
+
 /* The channel of a part with which its buffer begins. */
 static int first_held(const work_t *w, const part_t *part)
 {
@@ -99,7 +105,7 @@ static sum_t connected(const work_t *w, const part_t *part, long weights)
     sum_t sum = 0;
     for (int p = 0; p < pixels; p++)
         for (int c = 0; c < map->tensor->channels; c++)
-            sum += (sum_t)(element(place(map, p, c, 0)) * element(weights + part->first + (long)c * pixels + p));
+            sum += (sum_t)(operand(part, place(map, p, c, 0)) * element(weights + part->first + (long)c * pixels + p));
     return sum;
 }
 
@@ -121,7 +127,7 @@ static sum_t windowed(const work_t *w, const part_t *part, range_t group, long w
             const long from = place(map, pixel, begin - part->first, first_held(w, part));
             const long weight = weights + (long)(begin - group.begin) * window + ky * o->kernel[1] + kx;
             for (int c = 0; c < end - begin; c++)
-                sum += (sum_t)(element(from + c) * element(weight + (long)c * window));
+                sum += (sum_t)(operand(part, from + c) * element(weight + (long)c * window));
         }
     return sum;
 }
@@ -134,11 +140,12 @@ static int64_t convolved(const work_t *w, int k, int y, int x)
     const int first = k / (s->maps[o->map].tensor->channels / o->groups) * deep;
     const range_t group = {first, first + deep};
     const long own = o->address + (k - w->first_unit) * o->each;
-    sum_t sum = o->has_bias ? (sum_t)element(own) << o->bias_shift : 0;
+    const int64_t bias = o->has_bias ? element(own) * ((int64_t)1 << o->bias_shift) : 0;
+    sum_t sum = o->bias_within ? (sum_t)bias : 0;
     for (int p = 0; p < o->part_count; p++)
         sum += o->in_a_row ? connected(w, &o->parts[p], own + o->has_bias)
                            : windowed(w, &o->parts[p], group, own + o->has_bias, y, x);
-    return (signed_sum_t)sum;
+    return wrapped(sum, o->sum_bits) + (o->bias_within ? 0 : bias);
 }
 
 /* The part that has an input channel, which becomes its channel. */
@@ -159,14 +166,14 @@ static int64_t pooled(const work_t *w, int c, int y, int x)
     const int top = y * o->stride[0] - o->padding[0], left = x * o->stride[1] - o->padding[1];
     const range_t down = inside(top, 1, o->kernel[0], map->tensor->rows);
     const range_t across = inside(left, 1, o->kernel[1], map->tensor->columns);
-    int64_t found = o->kind == MAX_POOL ? ELEMENT_MIN : 0;
+    int64_t found = o->kind == MAX_POOL ? INT64_MIN : 0;
     for (int ky = down.begin; ky < down.end; ky++)
         for (int kx = across.begin; kx < across.end; kx++) {
             const int pixel = (top + ky) * map->tensor->columns + left + kx;
-            const int64_t value = element(place(map, pixel, c, first_held(w, part)));
+            const int64_t value = operand(part, place(map, pixel, c, first_held(w, part)));
             found = o->kind == MAX_POOL ? MAX(found, value) : found + value;
         }
-    return o->kind == MAX_POOL ? found : divided(found, (int64_t)o->kernel[0] * o->kernel[1]);
+    return found;
 }
 
 static int64_t combined(const work_t *w, int c, int pixel)
@@ -176,7 +183,7 @@ static int64_t combined(const work_t *w, int c, int pixel)
     for (int p = 0; p < o->part_count; p++) {
         const part_t *part = &o->parts[p]; /* one of a single pixel has the same value everywhere */
         const long at = place(&w->run->step->maps[part->map], part->whole ? 0 : pixel, c, first_held(w, part));
-        found = o->kind == MULTIPLY ? found * element(at) : found + element(at);
+        found = o->kind == MULTIPLY ? found * operand(part, at) : found + operand(part, at);
     }
     return found;
 }
@@ -187,7 +194,7 @@ static int64_t copied(const work_t *w, int c, int pixel)
     const map_t *maps = w->run->step->maps;
     if (!o->in_a_row) {
         const part_t *part = part_of(w, &c);
-        return element(place(&maps[part->map], pixel, c, first_held(w, part)));
+        return operand(part, place(&maps[part->map], pixel, c, first_held(w, part)));
     }
     const part_t *part = o->parts;
     int value = c * pixels_of(maps[o->map].tensor) + pixel;
@@ -195,7 +202,7 @@ static int64_t copied(const work_t *w, int c, int pixel)
         part++;
     value -= part->first;
     const int each = pixels_of(maps[part->map].tensor);
-    return element(place(&maps[part->map], value % each, value / each, 0));
+    return operand(part, place(&maps[part->map], value % each, value / each, 0));
 }
 
 /* Execution -------------------------------------------------------------------------------------------- */
@@ -213,7 +220,7 @@ static void compute_block(const run_t *r, const operation_t *o, range_t channels
                             : o->kind == MAX_POOL || o->kind == AVERAGE_POOL ? pooled(&work, c, p / width, p % width)
                             : o->kind == COPY                                ? copied(&work, c, p)
                                                                              : combined(&work, c, p);
-            value = scaled(o->relu ? MAX(value, 0) : value, o->shift);
+            value = rescaled(o->relu ? MAX(value, 0) : value, o->shift, o->divisor, o->bits);
             store(memory, place(map, p, c, first) * ELEMENT_BITS, ELEMENT_BITS, value);
         }
     if (map->written)
@@ -245,11 +252,9 @@ static void compute(const run_t *r, const operation_t *o)
     }
 }
 
-/* The end of the pixels of a tensor that outputs before some pixel read. */
+/* The end of the pixels of a tensor that outputs before some pixel read, of which there are some. */
 static int end_of(const operation_t *o, const part_t *part, const tensor_t *t, const tensor_t *output, int pixel)
 {
-    if (pixel == 0)
-        return 0;
     if (part->whole)
         return pixels_of(t);
     const int row = (pixel - 1) / output->columns, column = (pixel - 1) % output->columns;

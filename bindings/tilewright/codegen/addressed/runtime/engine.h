@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "machine.h" /* ELEMENT_BITS, sum_t, MEMORY_ELEMENTS */
+#include "machine.h" /* ELEMENT_BITS, sum_t, MEMORY_BYTES */
 #include "numbers.h"
 
 /* In DRAM: [rows][columns][channels]. */
@@ -37,6 +37,8 @@ typedef struct {
     int map;   /* of the step */
     int first; /* of the operation's input: the channel at which it begins; the value, if values are in a row */
     int whole; /* whether each output needs all of it */
+    int shift; /* values are divided by 2^shift as they are read, rounded, */
+    int bits;  /* and saturate at so many bits; 0 if they are read as they are stored */
 } part_t;
 
 typedef enum { CONV, MAX_POOL, AVERAGE_POOL, ADD, MULTIPLY, COPY } kind_t;
@@ -57,9 +59,11 @@ typedef struct {
     long each;                    /* of a unit */
     long address;                 /* on chip, of all or of a block */
     int kept;                     /* whether they are loaded once and stay */
+    int sum_bits;                 /* of the accumulator, in which sums wrap around */
     int has_bias, bias_shift;     /* a bias is multiplied by 2^bias_shift */
+    int bias_within;              /* and added in the accumulator, or outside */
     int relu;
-    int shift; /* results are divided by 2^shift, rounded, halves away from zero, and saturated */
+    int shift, divisor, bits; /* results are divided by 2^shift and a divisor, rounded once, and saturate at so many bits */
 } operation_t;
 
 /* The outer loop: over the pixels of the last map, or of one operation over blocks of its output channels. */

@@ -1,8 +1,9 @@
-/* Run the network on the input of data/, tell what each step moves, and compare its output with the reference. */
+/* Run the network on the images of data/, tell what each step moves, and compare its outputs with the reference. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "bits.h"
 #include "dma.h"
 #include "network.h"
 
@@ -12,41 +13,83 @@ static void fail(const char *path, const char *what)
     exit(1);
 }
 
-/* Read a file of a known size. */
-static void fill(const char *path, unsigned char *bytes, size_t size)
+static FILE *opened(const char *path, const char *mode)
 {
-    FILE *file = fopen(path, "rb");
+    FILE *file = fopen(path, mode);
     if (!file)
-        fail(path, "cannot be read");
-    if (fread(bytes, 1, size, file) != size || fgetc(file) != EOF)
-        fail(path, "has another size than the network needs");
+        fail(path, *mode == 'r' ? "cannot be read" : "cannot be written");
+    return file;
+}
+
+/* Read what is next in a file. */
+static void fill(FILE *file, const char *path, unsigned char *bytes, size_t size)
+{
+    if (fread(bytes, 1, size, file) != size)
+        fail(path, "is too short");
+}
+
+static void finish(FILE *file, const char *path)
+{
+    if (fgetc(file) != EOF)
+        fail(path, "is too long");
     fclose(file);
+}
+
+/* Run all steps; tell what they move. */
+static void run(int told)
+{
+    for (int s = 0; s < STEPS; s++) {
+        const dma_counts_t before = dma_counts;
+        run_step(&steps[s]);
+        if (told)
+            printf("%s\t%lld\t%lld\n", steps[s].name, dma_counts.loaded_bytes - before.loaded_bytes,
+                   dma_counts.saved_bytes - before.saved_bytes);
+    }
+}
+
+/* The largest value of the output. */
+static long largest(void)
+{
+    long best = 0;
+    for (long i = 1; i < OUTPUT_BYTES / ELEMENT_BYTES; i++)
+        if (load(network_output, i * ELEMENT_BITS, ELEMENT_BITS) > load(network_output, best * ELEMENT_BITS, ELEMENT_BITS))
+            best = i;
+    return best;
 }
 
 int main(void)
 {
-    static unsigned char reference[SOME(OUTPUT_BYTES)];
-    fill("data/input.bin", network_input, INPUT_BYTES);
-    fill("data/weights.bin", network_weights, WEIGHT_BYTES);
-    fill("data/reference.bin", reference, OUTPUT_BYTES);
+    static const char *const paths[] = {"data/input.bin", "data/reference.bin", "data/labels.bin", "data/output.bin"};
+    static unsigned char reference[SOME(OUTPUT_BYTES)], label[4];
+    FILE *weights = opened("data/weights.bin", "rb"), *files[4];
+    long wrong = 0, right = 0;
+    fill(weights, "data/weights.bin", network_weights, WEIGHT_BYTES);
+    finish(weights, "data/weights.bin");
+    for (int i = 0; i < 4; i++)
+        files[i] = opened(paths[i], i < 3 ? "rb" : "wb");
     memset(memory, 0xa5, sizeof memory); /* what is on chip before is no zeros */
     printf("step\tbytes loaded\tbytes saved\n");
-    for (int s = 0; s < STEPS; s++) {
-        const dma_counts_t before = dma_counts;
-        run_step(&steps[s]);
-        printf("%s\t%lld\t%lld\n", steps[s].name, dma_counts.loaded_bytes - before.loaded_bytes,
-               dma_counts.saved_bytes - before.saved_bytes);
+    for (int image = 0; image < IMAGES; image++) {
+        fill(files[0], paths[0], network_input, INPUT_BYTES);
+        fill(files[1], paths[1], reference, OUTPUT_BYTES);
+        run(image == 0);
+        if (fwrite(network_output, 1, OUTPUT_BYTES, files[3]) != OUTPUT_BYTES)
+            fail(paths[3], "cannot be written");
+        for (long i = 0; i < OUTPUT_BYTES; i++)
+            wrong += network_output[i] != reference[i];
+        if (LABELS) {
+            fill(files[2], paths[2], label, sizeof label);
+            right += largest() == (long)load(label, 0, 32);
+        }
     }
-    const int as_planned = dma_counts.loaded_bytes == LOADED_BYTES && dma_counts.saved_bytes == SAVED_BYTES;
-    printf("all steps\t%lld\t%lld\n", dma_counts.loaded_bytes, dma_counts.saved_bytes);
+    for (int i = 0; i < 3; i++)
+        finish(files[i], paths[i]);
+    if (fclose(files[3]))
+        fail(paths[3], "cannot be written");
+    printf("all steps, for an image\t%lld\t%lld\n", dma_counts.loaded_bytes / IMAGES, dma_counts.saved_bytes / IMAGES);
     printf("planned\t%lld\t%lld\n", LOADED_BYTES, SAVED_BYTES);
-    FILE *file = fopen("data/output.bin", "wb");
-    const size_t written = file ? fwrite(network_output, 1, OUTPUT_BYTES, file) : 0;
-    if (!file || written != OUTPUT_BYTES || fclose(file))
-        fail("data/output.bin", "cannot be written");
-    long wrong = 0;
-    for (long i = 0; i < OUTPUT_BYTES; i++)
-        wrong += network_output[i] != reference[i];
-    printf("bytes of the output that are wrong\t%ld of %ld\n", wrong, (long)OUTPUT_BYTES);
-    return wrong || !as_planned;
+    printf("bytes of outputs that are wrong\t%ld of %ld\n", wrong, (long)OUTPUT_BYTES * IMAGES);
+    if (LABELS)
+        printf("images in the right class\t%ld of %d\n", right, IMAGES);
+    return wrong || dma_counts.loaded_bytes != LOADED_BYTES * IMAGES || dma_counts.saved_bytes != SAVED_BYTES * IMAGES;
 }

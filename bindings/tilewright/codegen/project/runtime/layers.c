@@ -2,32 +2,16 @@
 
 #include "bits.h"
 #include "dma.h"
-
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
-#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#include "numbers.h"
 
 /* The memory on chip: as much as the plan takes of it, for all layers and operations in turn. */
 ON_CHIP static unsigned char memory[MEMORY_BYTES];
 
 /* Numbers ---------------------------------------------------------------------------------------------- */
 
-/* What an accumulator of some bits keeps of a sum. */
-static int64_t wrapped(uint64_t sum, int bits)
-{
-    const uint64_t half = (uint64_t)1 << (bits - 1), mask = (half << 1) - 1;
-    return (int64_t)((sum + half) & mask) - (int64_t)half;
-}
-
 static int64_t scaled(int64_t value, const scale_t *scale)
 {
-    const int64_t most = ((int64_t)1 << (scale->bits - 1)) - 1, divisor = scale->divisor;
-    if (scale->relu)
-        value = MAX(value, 0);
-    if (scale->shift < 0) /* what is beyond the bits stays so */
-        value = MAX((-most - 1) * divisor, MIN(most * divisor, value)) * ((int64_t)1 << -scale->shift);
-    const int64_t by = divisor * ((int64_t)1 << MAX(scale->shift, 0));
-    value = value < 0 ? -((by - 2 * value) / (2 * by)) : (2 * value + by) / (2 * by);
-    return MAX(-most - 1, MIN(most, value));
+    return rescaled(scale->relu ? MAX(value, 0) : value, scale->shift, scale->divisor, scale->bits);
 }
 
 /* Tiles of a layer ------------------------------------------------------------------------------------- */
@@ -39,11 +23,6 @@ typedef struct {
     int at[LOOPS];
     int copy[OPERANDS];
 } tile_t;
-
-/* Half-open. */
-typedef struct {
-    int begin, end;
-} range_t;
 
 typedef struct {
     const layer_t *layer;

@@ -12,6 +12,12 @@ ON_CHIP(parameter_buffer) element_t parameter_buffer[SOME(PARAMETER_BUFFER)];
 /* Registers of the convolution array: sums that are not complete. */
 static uint32_t accumulators[SOME(ACCUMULATORS)];
 
+/* A result as it is stored. */
+static element_t stored(const operation_t *o, int64_t value, int64_t divisor)
+{
+    return (element_t)rescaled(o->relu ? MAX(value, 0) : value, o->shift, divisor, ELEMENT_BITS);
+}
+
 /* Places ----------------------------------------------------------------------------------------------- */
 
 /* A view of a map: on chip, or whole in external memory. */
@@ -158,7 +164,7 @@ static void convolve(const work_t *w)
                         sum = accumulators[place] = sum + (first ? 0 : accumulators[place]);
                     if (last) {
                         const int32_t value = (int32_t)sum;
-                        *at(w->result, image, k, y, x) = (element_t)scaled(o->relu ? MAX(value, 0) : value, o->shift);
+                        *at(w->result, image, k, y, x) = stored(o, value, 1);
                     }
                 }
         }
@@ -190,7 +196,7 @@ static int64_t pooled(const work_t *w, kind_t kind, int image, int c, int y, int
             const element_t value = *at(w->views[p], image, c, top + ky, left + kx);
             found = kind == MAX_POOL ? MAX(found, value) : found + value;
         }
-    return kind == MAX_POOL ? found : divided(found, o->kernel[0] * o->kernel[1]);
+    return found;
 }
 
 static int64_t combined(const work_t *w, kind_t kind, int image, int c, int y, int x)
@@ -213,6 +219,7 @@ static int64_t combined(const work_t *w, kind_t kind, int image, int c, int y, i
 static void combine(const work_t *w, kind_t kind)
 {
     const operation_t *o = w->operation;
+    const int64_t divisor = kind == AVERAGE_POOL ? (int64_t)o->kernel[0] * o->kernel[1] : 1;
     for (int image = 0; image < IMAGES; image++)
         for (int c = w->channels.begin; c < w->channels.end; c++)
             for (int y = w->rows.begin; y < w->rows.end; y++)
@@ -220,7 +227,7 @@ static void combine(const work_t *w, kind_t kind)
                     const int64_t value = kind == MAX_POOL || kind == AVERAGE_POOL
                                               ? pooled(w, kind, image, c, y, x)
                                               : combined(w, kind, image, c, y, x);
-                    *at(w->result, image, c, y, x) = (element_t)scaled(o->relu ? MAX(value, 0) : value, o->shift);
+                    *at(w->result, image, c, y, x) = stored(o, value, divisor);
                 }
 }
 
