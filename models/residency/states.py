@@ -1,30 +1,38 @@
 """The room's own exact method: A* over what is executed and what is where.
 
-Why nothing is lost is argued in the module that it stands on: ``tilewright.residency.exact.search``.
+Why nothing is lost is argued in the modules that it stands on: ``tilewright.residency.exact.search``, and for
+time, energy and lists ``tilewright.residency.exact.labels``.
 """
 
 from __future__ import annotations
 
 from tilewright.core.context import Outcome, RunContext
 from tilewright.residency import Problem, best_bound, objective
-from tilewright.residency.exact.best import least_memory, least_traffic
+from tilewright.residency.exact.objectives import best, stages
+from tilewright.spec.errors import OutOfTimeError
 
 IN_PROCESS = True
 
 
 def solve(problem: Problem, search: RunContext) -> Outcome:
-    """Find and prove the optimum."""
-    impossible = best_bound(problem).impossible
-    if impossible is not None:
+    """Find and prove the optimum, of a list that of its last objective when those before it are proven."""
+    if best_bound(problem).impossible is not None:
         return Outcome("infeasible")
-    if problem.minimise == "memory":
-        plan, bound, none = least_memory(problem, search.deadline, search.on_bound)
-        if none:
+    last, proven = problem, True
+    if problem.before:
+        try:
+            stage, proven = stages(problem, search.deadline)
+        except OutOfTimeError:
+            return Outcome("unknown")
+        if stage is None:
             return Outcome("infeasible")
-    else:
-        plan, bound, _ = least_traffic(problem, search.deadline, search.on_bound, search.on_plan)
+        last = stage
+    plan, bound, none = best(last, search.deadline, search.on_bound, search.on_plan)
+    if none:
+        return Outcome("infeasible" if proven else "unknown")
     if plan is None:
         return Outcome("unknown", bound=bound)
     search.on_plan(plan)
     search.on_bound(bound)
-    return Outcome("optimal" if objective(problem, plan) <= bound else "feasible", plan, bound)
+    optimal = proven and objective(last, plan) <= bound
+    return Outcome("optimal" if optimal else "feasible", plan, bound)

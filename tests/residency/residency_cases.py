@@ -103,8 +103,14 @@ def shapes_in_blocks(group: Group) -> Iterator[dict[str, Any]]:
         yield {"order": "channels", "pixels": 1, **blocks}
 
 
-def all_steps(graph: Graph, state: State) -> Iterator[Step]:
-    """Return the steps that may come next: all orders, groups, residencies and ways to cut them up."""
+def all_steps(graph: Graph, state: State, *, doubled: bool = False) -> Iterator[Step]:
+    """Return the steps that may come next: all orders, groups, residencies and ways to cut them up.
+
+    Parameters
+    ----------
+    doubled
+        Whether with second buffers, too.
+    """
     for last in members(graph.all & ~state.done):
         needed = graph.ops.ancestors[last] & ~state.done
         group = Group.of(graph, needed | 1 << last)
@@ -120,7 +126,7 @@ def all_steps(graph: Graph, state: State) -> Iterator[Step]:
             for fetched in subsets(names(sources & ~there & state.in_dram)):
                 for resident, written in product(subsets(outputs), subsets(outputs)):
                     for in_place in [None, *(names(sources) if resident else [])]:
-                        for shape in shapes_of(group):
+                        for shape, twice in product(shapes_of(group), [False, True] if doubled else [False]):
                             yield Step(
                                 tuple(operation.name for operation in group.operations),
                                 dropped=dropped,
@@ -128,6 +134,7 @@ def all_steps(graph: Graph, state: State) -> Iterator[Step]:
                                 resident=resident,
                                 written=written,
                                 in_place=in_place,
+                                double_buffering=twice,
                                 **shape,
                             )
 

@@ -16,6 +16,7 @@ from tilewright.residency.evaluation import (
     simulation_seconds,
     violation,
 )
+from tilewright.residency.exact.objectives import recheck
 from tilewright.residency.execution import simulate
 from tilewright.residency.machine import machine_from
 from tilewright.residency.overview import overview
@@ -63,6 +64,7 @@ class Residency(Room[Problem, Plan]):
     rows = staticmethod(rows)
     table = staticmethod(table)
     overview = staticmethod(overview)
+    recheck = staticmethod(recheck)
 
     def records(self, problem: Problem, report: dict[str, Any]) -> list[dict[str, Any]]:
         return list(report["facts"]["steps"])

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tilewright.residency import tiles
+from tilewright.residency import second_buffers, tiles
 from tilewright.residency.graph import Graph, Operation
 from tilewright.residency.passes import Group
 from tilewright.residency.strips import Cut, cut
@@ -22,6 +22,7 @@ class Shape:
     kept: frozenset[int] = frozenset()
     columns: int | None = None
     channels: int | None = None
+    doubled: bool = False
 
 
 class Buffer(NamedTuple):
@@ -56,7 +57,12 @@ def buffers(group: Group, shape: Shape, whole: Collection[int]) -> list[Buffer]:
     if shape.order in tiles.SUMMED:
         return _of_sums(group, shape, whole)
     graph, found = group.graph, []
-    lines = held(group, shape)
+    copies = 2 if shape.doubled else 1
+    lines = (
+        second_buffers.held(group, shape.pixels, rounds(group, shape), whole)
+        if shape.doubled
+        else held(group, shape)
+    )
     for tensor in group.lines:
         if tensor not in whole:
             channels = graph.tensors[tensor].channels
@@ -65,12 +71,13 @@ def buffers(group: Group, shape: Shape, whole: Collection[int]) -> list[Buffer]:
             found.append(Buffer("lines", tensor, lines[tensor] * channels))
     for operation in group.operations:
         if operation.weights:
-            size = operation.weights if operation.number in shape.kept else operation.block(shape.kernels)
+            kept = operation.number in shape.kept
+            size = operation.weights if kept else copies * operation.block(shape.kernels)
             found.append(Buffer("weights", operation.number, size))
     if group.output not in whole:
         channels = graph.tensors[group.output].channels
         at_once = channels if computed_whole(group.last, shape) else min(channels, shape.kernels)
-        found.append(Buffer("block", group.output, min(shape.pixels, group.pixels) * at_once))
+        found.append(Buffer("block", group.output, copies * min(shape.pixels, group.pixels) * at_once))
     return found
 
 

@@ -7,24 +7,31 @@ from tilewright.core.context import CONSTRUCT
 from tilewright.core.portfolio import Portfolio
 from tilewright.residency.placement import items
 from tilewright.residency.plan import Plan
+from tilewright.residency.prices import Spent
 from tilewright.residency.problem import Problem
 from tilewright.residency.reading import Told, WrongError, overlap, told
 from tilewright.simulator import Report
 
+NEEDED = {"traffic": "bytes are moved", "cycles": "cycles are needed", "energy": "fJ are needed"}
+"""What is said of amounts."""
+
 
 def best_bound(problem: Problem) -> Bound:
-    """Return what every plan moves, or the memory that an operation takes at least."""
+    """Return what every plan moves, takes or needs, or the memory that an operation takes at least."""
     width = problem.machine.element_bytes
+    spent = problem.spent(problem.least_spent)
+    impossible = next(
+        (
+            f"{spent[name]:,} {NEEDED[name]} in any case, objective.most_{name} allows {limit:,}"
+            for name, limit in problem.objective.limits.items()
+            if limit < spent[name]
+        ),
+        None,
+    )
     if problem.minimise == "memory":
-        least = max(problem.least.values()) * width
-        limit, compulsory = problem.objective.most_traffic, problem.graph.compulsory * width
-        impossible = None
-        if limit is not None and limit < compulsory:
-            impossible = (
-                f"{compulsory:,} bytes are moved in any case, objective.most_traffic allows {limit:,}"
-            )
-        return Bound("largest operation", least, 1, impossible)
-    return Bound("compulsory traffic", problem.graph.compulsory * width)
+        return Bound("largest operation", max(problem.least.values()) * width, 1, impossible)
+    name = "compulsory traffic" if problem.minimise == "traffic" else "compulsory traffic and all work"
+    return Bound(name, spent[problem.minimise], 1, impossible)
 
 
 def violation(problem: Problem, plan: Plan) -> str | None:
@@ -37,21 +44,28 @@ def violation(problem: Problem, plan: Plan) -> str | None:
 
 
 def too_much(problem: Problem, steps: list[Told]) -> str | None:
-    """Say by how much a plan of little memory moves too much."""
-    limit = problem.objective.most_traffic
-    moved = sum(step.moved for step in steps) * problem.machine.element_bytes
-    if limit is not None and moved > limit:
-        return f"traffic: {moved:,} bytes are moved, at most {limit:,} are allowed"
+    """Say by how much a plan spends too much of what is limited."""
+    spent = total(problem, steps)
+    for name, limit in problem.objective.limits.items():
+        if spent[name] > limit:
+            return f"{name}: {spent[name]:,} {NEEDED[name]}, at most {limit:,} are allowed"
     return None
+
+
+def total(problem: Problem, steps: list[Told]) -> dict[str, int]:
+    """Return what steps spend in all, by objective."""
+    spent = Spent()
+    for step in steps:
+        spent = spent.plus(step.spent)
+    return problem.spent(spent)
 
 
 def objective(problem: Problem, plan: Plan) -> int:
     """Return the cost of a valid plan by the closed form; the simulator must find the same."""
     steps = told(problem, plan)
-    width = problem.machine.element_bytes
     if problem.minimise == "memory":
-        return width * taken(problem, plan, steps)
-    return width * sum(step.moved for step in steps)
+        return problem.machine.element_bytes * taken(problem, plan, steps)
+    return total(problem, steps)[problem.minimise]
 
 
 def taken(problem: Problem, plan: Plan, steps: list[Told]) -> int:
@@ -86,5 +100,7 @@ def most_values(problem: Problem) -> int:
 
 
 def portfolio(problem: Problem) -> Portfolio:
-    """Return what ``auto`` runs: the heuristics and the exact search."""
+    """Return what ``auto`` runs: the heuristics and the exact search; for a list, the latter alone."""
+    if problem.before:
+        return Portfolio("states", "states", alone=True)
     return Portfolio(CONSTRUCT, "states")

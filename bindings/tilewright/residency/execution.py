@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.residency import tiles
+from tilewright.residency import second_buffers, tiles
 from tilewright.residency.arithmetic import computed, reference_network
 from tilewright.residency.costs import area, blocks, buffers, computed_whole, held, passes, rounds
 from tilewright.residency.evaluation import too_much
@@ -16,10 +16,12 @@ from tilewright.residency.graph import Operation, members
 from tilewright.residency.measures import measures
 from tilewright.residency.passes import Group
 from tilewright.residency.plan import Plan, Step
+from tilewright.residency.prices import Spent
 from tilewright.residency.problem import Problem
 from tilewright.residency.reading import Told, WrongError, told
 from tilewright.residency.strips import Cut
 from tilewright.residency.tile_execution import InBlocks
+from tilewright.residency.work import Work, of_value
 from tilewright.simulator import Report, Violation
 from tilewright.simulator.addressed import AddressedMemory, Dram, Elements, LostError
 from tilewright.simulator.program import Values
@@ -44,7 +46,8 @@ def simulate(
     numeric
         Also compute with random integers and compare the network's outputs with the reference.
     overlapped
-        Plays no part: nothing is timed.
+        Plays no part: a plan says which of its steps have second buffers, so that engines work beside each
+        other.
     deadline
         ``time.monotonic()`` at which to give up with an ``OutOfTimeError``.
     """
@@ -92,6 +95,7 @@ class _Run:
             self.dram.give(self._weights(operation), weights.get(operation.number))
         self.where: dict[int, int] = {}  # addresses of tensors that are on chip as a whole
         self.macs = 0
+        self.work = Work()
         self.transfers = 0
 
     def _weights(self, operation: Operation) -> int:
@@ -104,7 +108,7 @@ class _Run:
         rows: list[dict[str, Any]] = []
         violation = None
         for number, (step, read) in enumerate(zip(self.plan.steps, self.steps, strict=True)):
-            self.dram.loaded, self.dram.written, self.macs = {}, {}, 0
+            self.dram.loaded, self.dram.written, self.macs, self.work = {}, {}, 0, Work()
             executed = _Executed(self, step, read)
             try:
                 executed.run()
@@ -118,6 +122,7 @@ class _Run:
                     "written": dict(self.dram.written),
                     "footprint": executed.footprint,
                     "macs": self.macs,
+                    "spent": executed.spent(),
                 }
             )
             if violation is not None:
@@ -126,7 +131,7 @@ class _Run:
         if violation is None:
             if self.numeric:
                 report.numeric = self._right()
-            report.facts = self._facts(report)
+            report.facts = self._facts(report, [row["spent"] for row in rows])
             report.measures = measures(report)
         return report
 
@@ -154,7 +159,7 @@ class _Run:
                 return False
         return True
 
-    def _facts(self, report: Report) -> dict[str, Any]:
+    def _facts(self, report: Report, spent: list[Spent]) -> dict[str, Any]:
         width = self.problem.machine.element_bytes
         graph = self.graph
         steps: list[dict[str, Any]] = []
@@ -179,6 +184,7 @@ class _Run:
                     "saved_bytes": written,
                     "memory": sum(footprint.values()),
                     "on_chip": footprint,
+                    **self._timed(spent[number], step.double_buffering),
                 }
             )
         loaded, saved = (sum(step[key] for step in steps) for key in ("loaded_bytes", "saved_bytes"))
@@ -192,6 +198,27 @@ class _Run:
             "layer_by_layer": sum(self.problem.layer_by_layer.values()) * width,
             "weights_bytes": weights * width,
             "steps": steps,
+            **self._in_all(spent),
+        }
+
+    def _timed(self, spent: Spent, double_buffering: bool) -> dict[str, Any]:
+        """Return time and energy of a step where they are told."""
+        if not self.problem.timed:
+            return {}
+        found = self.problem.spent(spent)
+        told = {"cycles": found["cycles"], "energy": found["energy"]}
+        return told | ({"double_buffering": True} if double_buffering else {})
+
+    def _in_all(self, spent: list[Spent]) -> dict[str, Any]:
+        """Return time and energy of all steps, with what is compulsory, where they are told."""
+        if not self.problem.timed:
+            return {}
+        total = Spent()
+        for each in spent:
+            total = total.plus(each)
+        found, least = self.problem.spent(total), self.problem.spent(self.problem.least_spent)
+        return {name: found[name] for name in ("cycles", "energy")} | {
+            f"compulsory_{name}": least[name] for name in ("cycles", "energy")
         }
 
 
@@ -211,11 +238,31 @@ class _Executed:
         strips = area(self.group, self.shape)
         self.cut = strips if isinstance(strips, Cut) else None
         self.whole = frozenset(members(told.on_chip))
+        self.buffers = buffers(self.group, self.shape, self.whole)
         self.held = held(self.group, self.shape)
+        if self.shape.doubled:
+            self.held = second_buffers.held(
+                self.group, self.shape.pixels, rounds(self.group, self.shape), self.whole
+            )
         self.strip = 0
         self.footprint: dict[str, int] = {}
         # Weights are looked at when they are first used after a load, and once more at the end of the step.
         self.weights: dict[int, tuple[Numbers, Values]] = {}
+        self.turn = self.job = self.time = (
+            0  # of steps with second buffers: block, pass of all, what they took
+        )
+        self.stores: list[tuple[Numbers, Numbers]] = []
+
+    def spent(self) -> Spent:
+        """Return what has been spent, transfers being what is moved of one tensor in one direction."""
+        prices, dram = self.run_.problem.priced, self.dram
+        transfers, moved = len(dram.loaded) + len(dram.written), self._moved()
+        work = self.run_.work
+        time = self.time if self.shape.doubled else prices.core(work) + prices.transfer(moved)
+        return Spent(moved, time + prices.setup(transfers), prices.energy(moved, work, transfers))
+
+    def _moved(self) -> int:
+        return sum(self.dram.loaded.values()) + sum(self.dram.written.values())
 
     def run(self) -> None:
         """Execute the step."""
@@ -233,6 +280,8 @@ class _Executed:
             number = self.group.last.number
             weights = run._weights(self.group.last)
             InBlocks(run, step, self.told, len(graph.tensors) + len(graph.operations) + number, weights).run()
+        elif self.shape.doubled:
+            self._doubled()
         elif self.shape.order == "kernels":
             operation, size = self.group.last, self.shape.kernels
             for begin in range(0, operation.units, size):
@@ -249,12 +298,77 @@ class _Executed:
         for tensor in [tensor for tensor in run.where if self.group.dying(tensor, done)]:
             run.where.pop(tensor)
 
+    def _doubled(self) -> None:
+        """Execute all passes with second buffers.
+
+        In each slot all is first loaded that the next pass needs, then a pass is computed, then all is
+        written that the one before it has computed: so what could overwrite something still needed does.
+        """
+        prices, size = self.run_.problem.priced, self.shape.pixels
+        ends = self.group.ends(size)
+        blocks: list[tuple[int, int] | None] = [None]
+        if self.shape.order == "kernels":
+            units, each = self.group.last.units, self.shape.kernels
+            blocks = [(begin, min(begin + each, units)) for begin in range(0, units, each)]
+        else:
+            for operation in self.group.operations:
+                self._load_weights(operation, (0, operation.units))
+        self.time += prices.transfer(self._moved())
+        jobs = [
+            (turn, block, number)
+            for turn, block in enumerate(blocks)
+            for number in range(len(ends[self.group.output]) - 1)
+        ]
+        waiting: list[tuple[Numbers, Numbers]] = []
+        for slot in range(-1, len(jobs) + 1):
+            moved, work = self._moved(), self.run_.work
+            if slot + 1 < len(jobs):
+                self.turn, block, number = jobs[slot + 1]
+                self._load_for(number, ends, block)
+            if 0 <= slot < len(jobs):
+                self.job, (self.turn, block, number) = slot, jobs[slot]
+                self.weights.clear()
+                self._compute_all(number, ends, block)
+            for cells, numbers in waiting:
+                self.dram.write(numbers, self.chip.fetch(cells, numbers))
+                self.run_.transfers += 1
+            waiting, self.stores = self.stores, []
+            core = self.run_.work.minus(work)
+            self.time += max(prices.core(core), prices.transfer(self._moved() - moved))
+
+    def _load_for(self, number: int, ends: dict[int, Numbers], block: tuple[int, int] | None) -> None:
+        """Load what a pass needs, and the block of weights that begins with it."""
+        if block is not None and not number:
+            self._load_weights(self.group.last, block)
+        for tensor in self.group.sources:
+            if tensor not in self.whole:
+                pixels = self._pixels(tensor, ends[tensor][number], ends[tensor][number + 1])
+                channels = None if block is None else self._channels(self.group.last, block)
+                self._load(tensor, pixels, channels if self.group.last.channelwise else None)
+
+    def _compute_all(self, number: int, ends: dict[int, Numbers], block: tuple[int, int] | None) -> None:
+        """Compute a pass."""
+        if time.monotonic() > self.run_.deadline:
+            raise OutOfTimeError
+        channels = None if block is None else self._channels(self.group.last, block)
+        for operation in self.group.operations:
+            first, end = ends[operation.number + 1][number : number + 2]
+            if first < end:
+                self._compute(operation, self._pixels(operation.number + 1, first, end), channels, block)
+
+    def _half(self, what: str, number: int, turn: int) -> int:
+        """Return the first element of the half of a buffer whose turn it is."""
+        if not self.shape.doubled:
+            return 0
+        size = next(each.size for each in self.buffers if each[:2] == (what, number))
+        return turn % 2 * (size // 2)
+
     def _count_footprint(self) -> None:
         graph, choice = self.graph, self.told.choice
         for tensor in sorted(self.run_.where):
             if tensor != choice.in_place:
                 self.footprint[graph.tensors[tensor].name] = graph.tensors[tensor].size
-        for buffer in buffers(self.group, self.shape, self.whole):
+        for buffer in self.buffers:
             self.footprint[buffer.name(graph)] = buffer.size
 
     def _channels(self, operation: Operation, block: tuple[int, int]) -> tuple[int, int]:
@@ -358,17 +472,23 @@ class _Executed:
             * (channels[1] - channels[0])
             // (max(1, self.graph.tensors[operation.number + 1].size))
         )
+        done = of_value(operation).times(len(pixels) * (channels[1] - channels[0]))
+        self.run_.work = self.run_.work.plus(done)
         tensor = operation.number + 1
         span = np.arange(*channels)
         numbers = self._numbers(tensor, pixels, *channels)
         if tensor == self.group.output and tensor not in self.whole:
             local = np.arange(len(pixels))[:, None] * len(span) + np.arange(len(span))
             cells = self.step.addresses[f"block of {self.graph.tensors[tensor].name}"] + local
+            cells = cells + self._half("block", tensor, self.job)
         else:
             cells = self._cells(tensor, pixels, *channels, None, 0)
         self.chip.store(cells, numbers, values)
         if self.told.choice.written >> tensor & 1:
             new = self._new(tensor, pixels)
+            if self.shape.doubled:
+                self.stores.append((cells[new], numbers[new]))
+                return
             self.dram.write(numbers[new], self.chip.fetch(cells[new], numbers[new]))
             self.run_.transfers += 1
 
@@ -415,7 +535,8 @@ class _Executed:
             begin, channels = max(0, blocked[0] - offset), min(channels, self.shape.kernels)
         low, high, width = self._columns(tensor)
         rows, columns = np.divmod(pixels, width)
-        slots = (rows * (high - low) + columns - low) % self.held[tensor]
+        earlier = self.turn * self.graph.tensors[tensor].pixels
+        slots = (earlier + rows * (high - low) + columns - low) % self.held[tensor]
         return base + slots[:, None] * channels + np.arange(first - begin, last - begin)
 
     def _read(
@@ -465,7 +586,7 @@ class _Executed:
         self.weights.pop(operation.number, None)
         if span.size:
             numbers = self.run_.elements.of(self.run_._weights(operation), span)
-            cells = self.step.addresses[f"weights of {operation.name}"] + np.arange(len(span))
+            cells = self._weights_at(operation) + np.arange(len(span))
             self.chip.store(cells, numbers, self.dram.load(numbers))
             self.run_.transfers += 1
 
@@ -481,5 +602,12 @@ class _Executed:
 
     def _fetch_weights(self, operation: Operation, span: Numbers) -> Values:
         numbers = self.run_.elements.of(self.run_._weights(operation), span)
-        cells = self.step.addresses[f"weights of {operation.name}"] + np.arange(len(span))
+        cells = self._weights_at(operation) + np.arange(len(span))
         return self.chip.fetch(cells, numbers)
+
+    def _weights_at(self, operation: Operation) -> int:
+        """Return the first address of an operation's weights, or of the block of them."""
+        half = (
+            0 if operation.number in self.shape.kept else self._half("weights", operation.number, self.turn)
+        )
+        return self.step.addresses[f"weights of {operation.name}"] + half

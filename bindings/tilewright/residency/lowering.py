@@ -71,6 +71,8 @@ def _wider(graph: Graph, choice: Choice, alive: int, room: int, done: int) -> Sh
             and (choice.in_place < 0 or choice.in_place in replaceable(group, shape, done))
         )
 
+    if choice.shape.doubled:
+        return choice.shape
     best, most = choice.shape, cost(choice.shape)
     if best.channels is not None:  # whole sums are simpler, and as good where there is room
         every = frozenset([group.last.number])

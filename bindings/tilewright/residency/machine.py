@@ -8,6 +8,8 @@ from pydantic import Field
 
 from tilewright.core.machines import OPERANDS, MachineReading, OnChip
 from tilewright.spec.base import Spec
+from tilewright.spec.energy import Energy
+from tilewright.spec.errors import InputError, did_you_mean
 
 MAX_BYTES = 2**40
 """Largest memory."""
@@ -15,7 +17,31 @@ MAX_BYTES = 2**40
 MAX_TRAFFIC = 2**50
 """The highest limit on traffic."""
 
+MAX_NAME = 200
+"""Longest name of a memory."""
+
+MAX_SPENT = 2**62
+"""The highest limit on cycles and femtojoules."""
+
+MINIMISED = ("traffic", "memory", "cycles", "energy")
+"""What can be minimised."""
+
+RATES = (32, 32, 150)
+"""Elements and MACs of a cycle, and cycles that a transfer is set up in, of the tiling room's DSP."""
+
+DSP = (
+    "bus_elements_per_cycle",
+    "macs_per_cycle",
+    "dma_setup_cycles",
+    "vector_ops_per_cycle",
+    "double_buffering",
+    "energy",
+)
+"""What a DSP tells of time and energy."""
+
 Bytes = Annotated[int, Field(ge=1, le=MAX_BYTES)]
+Rate = Annotated[int, Field(ge=1, le=1_000_000)]
+Share = Annotated[float, Field(ge=0, le=100)]
 
 
 class OneMemory(Spec):
@@ -27,17 +53,66 @@ class OneMemory(Spec):
         Of all that is on chip at a time.
     element_bytes
         Of a value of a map, of a weight and of a bias.
+    bus_elements_per_cycle
+        Elements that the bus moves from or to DRAM in a cycle.
+    macs_per_cycle
+        Throughput of the core.
+    dma_setup_cycles
+        Cycles that the core spends on programming one transfer: what a step loads or writes of one tensor.
+    vector_ops_per_cycle
+        Operations of the core on single values, in pools, sums and functions; without it these take no time.
+    double_buffering
+        Whether steps may have second buffers, so that transfers run beside the computation.
+    energy
+        Prices.
+    memory
+        Which memory of a hierarchy this is, where the machine is read from one.
     """
 
     table_name: ClassVar[str] = "machine"
+    later: ClassVar[tuple[str, ...]] = (
+        "bus_elements_per_cycle",
+        "macs_per_cycle",
+        "dma_setup_cycles",
+        "vector_ops_per_cycle",
+        "double_buffering",
+        "energy",
+        "memory",
+    )
 
     memory_bytes: Bytes
     element_bytes: Annotated[int, Field(ge=1, le=8)] = 1
+    bus_elements_per_cycle: Rate | None = None
+    macs_per_cycle: Rate | None = None
+    dma_setup_cycles: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    vector_ops_per_cycle: Rate | None = None
+    double_buffering: bool = False
+    energy: Energy | None = None
+    memory: Annotated[str, Field(min_length=1, max_length=MAX_NAME)] | None = None
 
     @property
     def capacity(self) -> int:
         """Elements that the memory holds."""
         return self.memory_bytes // self.element_bytes
+
+    @property
+    def timed(self) -> bool:
+        """Whether anything is said about time or energy."""
+        return any(getattr(self, field) not in (None, False) for field in DSP)
+
+    @property
+    def rates(self) -> tuple[int, int, int]:
+        """Elements and MACs of a cycle, and cycles for a transfer: where not told, those of a tiling DSP."""
+        told = self.bus_elements_per_cycle, self.macs_per_cycle, self.dma_setup_cycles
+        bus, macs, setup = (
+            default if value is None else value for value, default in zip(told, RATES, strict=True)
+        )
+        return bus, macs, setup
+
+    @property
+    def prices(self) -> Energy:
+        """Prices of energy: where not told, those of a tiling DSP."""
+        return self.energy or Energy()
 
 
 class ResidencyObjective(Spec):
@@ -45,17 +120,59 @@ class ResidencyObjective(Spec):
 
     Attributes
     ----------
-    minimise : {"traffic", "memory"}
-        Bytes moved from and to DRAM; or bytes of the memory that a plan takes.
+    minimise : {"traffic", "memory", "cycles", "energy"}, or a list of them
+        Bytes moved from and to DRAM; bytes of the memory that a plan takes; cycles; femtojoules. Of a list
+        each one is minimised among the plans that are good in those before it.
+    tolerance
+        How much more than its least each objective of a list but the last may cost, as a share of that: one
+        number for all of them, or one for each.
     most_traffic : int, optional
         For ``memory``: most bytes moved; by default any number, so that the answer is the least memory in
         which the network runs at all.
+    most_cycles, most_energy : int, optional
+        Most cycles and femtojoules, whatever is minimised.
     """
 
     table_name: ClassVar[str] = "objective"
+    later: ClassVar[tuple[str, ...]] = ("tolerance", "most_cycles", "most_energy")
 
-    minimise: Literal["traffic", "memory"] = "traffic"
+    minimise: str | tuple[str, ...] = "traffic"
+    tolerance: Share | tuple[Share, ...] = 0.0
     most_traffic: Annotated[int, Field(ge=1, le=MAX_TRAFFIC)] | None = None
+    most_cycles: Annotated[int, Field(ge=1, le=MAX_SPENT)] | None = None
+    most_energy: Annotated[int, Field(ge=1, le=MAX_SPENT)] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is minimised, the most important first."""
+        return (self.minimise,) if isinstance(self.minimise, str) else self.minimise
+
+    @property
+    def tolerances(self) -> tuple[float, ...]:
+        """The tolerance of every objective but the last."""
+        given = self.tolerance
+        return given if isinstance(given, tuple) else (given,) * (len(self.names) - 1)
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """What plans may spend at most, by objective."""
+        given = {"traffic": self.most_traffic, "cycles": self.most_cycles, "energy": self.most_energy}
+        return {name: limit for name, limit in given.items() if limit is not None}
+
+    def model_post_init(self, _context: object) -> None:
+        """Refuse unknown objectives, lists that say something twice or nothing, tolerances of nothing."""
+        names, given = self.names, self.tolerance
+        for name in names:
+            if name not in MINIMISED:
+                limit = f"takes {', '.join(MINIMISED)}, or a list of them{did_you_mean(name, MINIMISED)}"
+                raise InputError("minimise", name, limit)
+        if not names or len(set(names)) < len(names):
+            raise InputError("minimise", list(names), "takes different objectives, the most important first")
+        if isinstance(given, tuple) and len(given) != len(names) - 1:
+            limit = f"takes one number, or one for each objective but the last, which are {len(names) - 1}"
+            raise InputError("tolerance", list(given), limit)
+        if given and len(names) < 2:
+            raise InputError("tolerance", given, "is for a list of objectives")
 
 
 class ResidencyLimits(Spec):
@@ -76,16 +193,76 @@ class ResidencyLimits(Spec):
 
 
 def machine_from(table: dict[str, Any]) -> MachineReading:
-    """Read a DSP or a hierarchy: its outermost memory on chip, if all operands share that."""
+    """Read a DSP, a hierarchy, or an NPU: a memory that inputs, weights and outputs share.
+
+    Of a hierarchy that is the outermost such memory, or the one that ``memory`` in the table ``residency``
+    names. The three memories of an NPU's cores are separate, so that of an NPU only rates are found.
+
+    Raises
+    ------
+    InputError
+        If the memory that is named does not exist or is not shared.
+    """
+    if table.get("kind") == "npu":
+        return _npu(table)
     chip = OnChip.of(table)
     lacking = {"memory_bytes": "or a memory on chip that inputs, weights and outputs share"}
     if chip is None:
         return MachineReading({}, lacking)
     found = {"element_bytes": -(-chip.bits // 8)}
-    shared = [memory for memory in chip.memories if set(memory.holds) == set(OPERANDS)]
+    if table["kind"] == "dsp":
+        found |= {name: table[name] for name in DSP if table.get(name) is not None}
+    else:
+        found |= _hierarchy(chip, table, found["element_bytes"])
+    name = table.get("residency", {}).get("memory")
+    memories = [chip.memories[_place(table, name)]] if name is not None else chip.memories
+    shared = [memory for memory in memories if set(memory.holds) == set(OPERANDS)]
+    if name is not None and (not shared or not isinstance(shared[0].capacity, int)):
+        limit = "is no memory that inputs, weights and outputs share"
+        raise InputError("machine.residency.memory", name, limit)
     if not shared or not isinstance(shared[0].capacity, int):
         return MachineReading(found, lacking)
     instances = 1
     for axis in shared[0].outside:
         instances *= axis.size
     return MachineReading({**found, "memory_bytes": shared[0].capacity * instances})
+
+
+def _place(table: dict[str, Any], name: str) -> int:
+    """Return which of the memories on chip has a name."""
+    names = [level["name"] for level in table.get("levels", ())[1:] if not level["fanout"]]
+    if name not in names:
+        limit = f"names no memory on chip; there are {', '.join(names) or 'none with names'}"
+        raise InputError("machine.residency.memory", name, limit)
+    return names.index(name)
+
+
+def _hierarchy(chip: OnChip, table: dict[str, Any], element_bytes: int) -> dict[str, Any]:
+    """Return the rates of a hierarchy: MACs of all instances, and the slower direction of external memory."""
+    macs = chip.macs_per_cycle
+    for axis in chip.axes:
+        macs *= axis.size
+    found = {"macs_per_cycle": macs, "dma_setup_cycles": 0}
+    rates = [rate for rate in chip.rates if rate is not None]
+    if rates:
+        found["bus_elements_per_cycle"] = max(1, int(min(rates)) // element_bytes)
+    if table.get("vector_ops_per_cycle") is not None:
+        found["vector_ops_per_cycle"] = table["vector_ops_per_cycle"]
+    return found
+
+
+def _npu(table: dict[str, Any]) -> MachineReading:
+    """Return the rates of an NPU: MACs of all cores, and elements that DRAM moves in a core's cycle."""
+    element_bytes = table["element_bytes"]
+    found = {
+        "element_bytes": min(8, element_bytes),
+        "macs_per_cycle": table["macs_per_cycle"] * table["tles"] * table["tlts"],
+        "bus_elements_per_cycle": max(1, table["cycle_ps"] // (table["byte_ps"] * element_bytes)),
+        "dma_setup_cycles": 0,
+    }
+    if table.get("vector_ops_per_cycle") is not None:
+        found["vector_ops_per_cycle"] = table["vector_ops_per_cycle"]
+    separate = (
+        "inputs, weights and outputs have memories of their own in each core of an npu, none of which is one"
+    )
+    return MachineReading(found, {"memory_bytes": separate})

@@ -15,6 +15,10 @@ TOTALS = {
     "compulsory": "compulsory_bytes",
     "layer_by_layer": "layer_by_layer_bytes",
     "weights_bytes": "weights_bytes",
+    "cycles": "cycles",
+    "energy": "energy_fj",
+    "compulsory_cycles": "compulsory_cycles",
+    "compulsory_energy": "compulsory_energy_fj",
 }
 STEP = {
     "order": "order",
@@ -25,6 +29,9 @@ STEP = {
     "saved_bytes": "saved_bytes",
     "memory": "memory_bytes",
     "on_chip": "on_chip_bytes",
+    "cycles": "cycles",
+    "energy": "energy_fj",
+    "double_buffering": "double_buffering",
 }
 """What the facts of a plan, and of a step, are called among the measures."""
 

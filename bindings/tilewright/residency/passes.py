@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tilewright.residency.graph import Graph, Operation
+from tilewright.residency.graph import Graph, Operation, members
 from tilewright.simulator.program import Counts
 
 
@@ -103,12 +103,42 @@ class Group:
     def _ends(self) -> dict[int, dict[int, Counts]]:
         return {}
 
+    def forget(self, pixels: int) -> None:
+        """Forget how far each pass gets, which takes much room."""
+        self._ends.pop(pixels, None)
+
     def held(self, pixels: int) -> dict[int, int]:
         """Return the pixels of each tensor's line buffer: the most that a pass needs or computes."""
         known = self._held.get(pixels)
         if known is None:
-            known = self._held[pixels] = self._counted(pixels)
+            if self.wider is not None:
+                held = self.wider.held(pixels)
+                known = {tensor: held[tensor] for tensor in self.lines}
+            else:
+                known = self._counted(pixels)
+            self._held[pixels] = known
         return known
+
+    @cached_property
+    def wider(self) -> Group | None:
+        """A group with the same last operation in which the same pixels are needed of all that is read here.
+
+        What is needed of a tensor depends on its readers alone, so that what is counted for one group serves
+        others, too. The latest operations that lead to the last one are taken, a power of two of them. None
+        if there is no such group, or if it is this one.
+        """
+        before = members(self.graph.ops.ancestors[self.last.number] & ~self.graph.begin)
+        latest = [*before, self.last.number]
+        reached = len(latest) - latest.index(self.operations[0].number)
+        taken = latest[-(1 << (reached - 1).bit_length()) :]
+        mask = sum(1 << number for number in taken)
+        if mask == self.mask or any(self.graph.readers[tensor] & mask & ~self.mask for tensor in self.lines):
+            return None
+        # All groups of a graph share them.
+        known: dict[int, Group] = self.graph.__dict__.setdefault("_wider", {})
+        if mask not in known:
+            known[mask] = Group.of(self.graph, mask)
+        return known[mask]
 
     @cached_property
     def _held(self) -> dict[int, dict[int, int]]:
@@ -136,11 +166,24 @@ class Group:
 
     def active(self, pixels: int) -> dict[int, int]:
         """Return for each operation, by number, the passes in which it computes anything."""
+        if self.wider is not None:
+            active = self.wider.active(pixels)
+            return {operation.number: active[operation.number] for operation in self.operations}
         ends = self.ends(pixels)
         return {
             operation.number: int(np.count_nonzero(np.diff(ends[operation.number + 1])))
             for operation in self.operations
         }
+
+    def least_active(self, pixels: int) -> int:
+        """Return the passes in which every operation computes something, for the one with the fewest."""
+        if pixels not in self._least_active:
+            self._least_active[pixels] = min(self.active(pixels).values())
+        return self._least_active[pixels]
+
+    @cached_property
+    def _least_active(self) -> dict[int, int]:
+        return {}
 
     def replaceable(self, pixels: int, done: int) -> tuple[int, ...]:
         """Return the sources whose place the output can take, pixel by pixel, if they are on chip whole.

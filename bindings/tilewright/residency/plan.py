@@ -44,6 +44,9 @@ class Step:
         Columns of a tile (order ``tiles``).
     channels
         Input channels that are added up at a time (orders ``tiles`` and ``channels``).
+    double_buffering
+        Whether what is loaded for a pass, and what it has computed, has second buffers, so that transfers run
+        beside the computation.
     addresses
         First element of everything that is placed in this step: ``NAME`` of a whole tensor,
         ``lines of NAME`` for its line buffer, ``weights of NAME``, ``block of NAME`` for the part of an
@@ -63,6 +66,7 @@ class Step:
     addresses: dict[str, int] = field(default_factory=dict)
     columns: int | None = None
     channels: int | None = None
+    double_buffering: bool = False
 
     def at(self, addresses: dict[str, int]) -> Step:
         """Return the step with addresses."""
@@ -73,6 +77,8 @@ _NAMES = ("operations", "kept", "dropped", "fetched", "resident", "written")
 _KEYS = ("order", "pixels", "kernels", "in_place", "addresses")
 _OPTIONAL = {"columns": MAX_PLANE, "channels": MAX_CHANNELS}
 """Numbers that only some steps have, and the most that they can be."""
+
+DOUBLED = "double_buffering"
 
 
 @dataclass(frozen=True)
@@ -97,12 +103,13 @@ class Plan:
 def _told(step: Step) -> dict[str, Any]:
     names = {key: list(getattr(step, key)) for key in _NAMES}
     rest = {key: getattr(step, key) for key in ("order", "pixels", "kernels", "in_place")}
-    more = {key: getattr(step, key) for key in _OPTIONAL if getattr(step, key) is not None}
+    more: dict[str, Any] = {key: getattr(step, key) for key in _OPTIONAL if getattr(step, key) is not None}
+    more |= {DOUBLED: True} if step.double_buffering else {}
     return {**names, **rest, **more, "addresses": dict(step.addresses)}
 
 
 def _step(data: Any, field: str, file: str | None) -> Step:
-    if not isinstance(data, dict) or set(data) - set(_OPTIONAL) != {*_NAMES, *_KEYS}:
+    if not isinstance(data, dict) or set(data) - {*_OPTIONAL, DOUBLED} != {*_NAMES, *_KEYS}:
         raise InputError(field, data, f"must be an object with {', '.join((*_NAMES, *_KEYS))}", file)
     for key in _NAMES:
         names = data[key]
@@ -116,6 +123,8 @@ def _step(data: Any, field: str, file: str | None) -> Step:
             raise InputError(f"{field}.{key}", data[key], f"must be an integer from 1 to {most}", file)
     if data["in_place"] is not None and type(data["in_place"]) is not str:
         raise InputError(f"{field}.in_place", data["in_place"], "must be a name or null", file)
+    if type(data.get(DOUBLED, False)) is not bool:
+        raise InputError(f"{field}.{DOUBLED}", data[DOUBLED], "must be true or false", file)
     addresses = data["addresses"]
     if not isinstance(addresses, dict):
         raise InputError(f"{field}.addresses", addresses, "must be an object of addresses by name", file)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from tilewright.residency.graph import Graph
+from tilewright.residency.costs import Shape, buffers
+from tilewright.residency.graph import Graph, Operation
 from tilewright.residency.machine import OneMemory, ResidencyLimits, ResidencyObjective
 from tilewright.residency.passes import Group
-from tilewright.residency.staircase import Stair, staircase
+from tilewright.residency.prices import Prices, Spent
+from tilewright.residency.remaining import Remaining
+from tilewright.residency.staircase import staircase
 from tilewright.residency.strips import widths
+from tilewright.residency.transitions import Transitions
 from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import Network
@@ -32,9 +36,9 @@ class Problem(Spec):
             if getattr(layer, "batch", 1) != 1:
                 limit = f"layer {layer.name}: plans are for one image at a time"
                 raise InputError(f"network.layers[{index}].batch", layer.batch, limit)  # type: ignore[union-attr]
-        if self.objective.most_traffic is not None and self.minimise != "memory":
-            limit = 'is for minimise = "memory" only'
-            raise InputError("objective.most_traffic", self.objective.most_traffic, limit)
+        for name, most in self.objective.limits.items():
+            if name in self.objective.names:
+                raise InputError(f"objective.most_{name}", most, "limits what is minimised itself")
         graph = self.graph
         if graph.compulsory + sum(tensor.size for tensor in graph.tensors) > MOST_ELEMENTS:
             raise InputError("network.layers", len(graph.operations), f"more than {MOST_ELEMENTS} elements")
@@ -52,13 +56,47 @@ class Problem(Spec):
 
     @property
     def minimise(self) -> str:
-        """What is minimised."""
-        return self.objective.minimise
+        """What is minimised; of a list, the last one."""
+        return self.objective.names[-1]
+
+    @property
+    def before(self) -> tuple[tuple[str, float], ...]:
+        """The objectives of a list that come before the last, each with its tolerance."""
+        return tuple(zip(self.objective.names, self.objective.tolerances, strict=False))
+
+    @property
+    def timed(self) -> bool:
+        """Whether time and energy are told of plans."""
+        counted = {*self.objective.names, *self.objective.limits}
+        return self.machine.timed or bool(counted & {"cycles", "energy"})
+
+    @cached_property
+    def priced(self) -> Prices:
+        """Rates and prices of the machine."""
+        return Prices(self.machine)
+
+    def spent(self, spent: Spent) -> dict[str, int]:
+        """Return what is spent in the units of objectives: bytes, cycles, femtojoules."""
+        return {
+            "traffic": spent.moved * self.machine.element_bytes,
+            "cycles": self.priced.cycles(spent.time),
+            "energy": self.priced.femtojoules(spent.energy),
+        }
 
     @property
     def unit(self) -> str:
         """What the objective counts."""
-        return "bytes"
+        return {"cycles": "cycles", "energy": "fJ"}.get(self.minimise, "bytes")
+
+    @cached_property
+    def least_spent(self) -> Spent:
+        """What every plan spends."""
+        return self.remaining.least(self.graph.begin, self.graph.given)
+
+    @cached_property
+    def remaining(self) -> Remaining:
+        """What is still to be spent in any case."""
+        return Remaining(self.graph, self.priced, self.machine.double_buffering)
 
     @cached_property
     def graph(self) -> Graph:
@@ -77,7 +115,17 @@ class Problem(Spec):
         That is by itself, with all maps in DRAM: line buffers are smaller than what they are of, and an
         operation that is executed with others needs the same, for all of its channels.
         """
-        return {number: stairs[0].memory for number, stairs in self._alone.items()}
+        found = {}
+        for operation in self.graph.numbers(self.graph.all & ~self.graph.begin):
+            group = self._alone(operation)
+            streamed = sum(self.graph.tensors[tensor].size for tensor in group.sources)
+            stairs = staircase(group, frozenset(), streamed, MOST_ELEMENTS, MOST_ELEMENTS**2)
+            found[operation.number] = stairs[0].memory
+            for columns in widths(group)[-1:]:  # the narrowest strips have the smallest buffers
+                shape = Shape("pixels", columns, 1, frozenset(), columns)
+                narrow = sum(buffer.size for buffer in buffers(group, shape, ()))
+                found[operation.number] = min(narrow, found[operation.number])
+        return found
 
     @cached_property
     def layer_by_layer(self) -> dict[int, int]:
@@ -87,23 +135,15 @@ class Problem(Spec):
     def one_by_one(self, capacity: int) -> dict[int, int]:
         """Return for each operation what it moves by itself in a memory of some elements."""
         graph, found = self.graph, {}
-        for number, stairs in self._alone.items():
-            again = min(stair.again for stair in stairs if stair.memory <= capacity)
-            operation = graph.operations[number]
-            maps = [number + 1, *(reading.tensor for reading in operation.readings)]
-            read = sum(graph.tensors[tensor].size for tensor in dict.fromkeys(maps))
-            found[number] = again + operation.weights + read
+        steps = Transitions(graph, capacity, groups=self.groups)
+        for operation in graph.numbers(graph.all & ~graph.begin):
+            group, number = self._alone(operation), operation.number
+            stair = steps.best(group, 0, sum(1 << tensor for tensor in group.sources), capacity)
+            assert stair is not None
+            read = sum(graph.tensors[tensor].size for tensor in (number + 1, *group.sources))
+            found[number] = stair.again + operation.weights + read
         return found
 
-    @cached_property
-    def _alone(self) -> dict[int, list[Stair]]:
-        """For each operation the ways to cut it up by itself, those of least memory first."""
-        graph, found = self.graph, {}
-        for operation in graph.numbers(graph.all & ~graph.begin):
-            group = Group(graph, (operation,))
-            streamed = sum(graph.tensors[tensor].size for tensor in group.sources)
-            cuts = [None, *widths(group)]
-            found[operation.number] = staircase(
-                group, frozenset(), streamed, MOST_ELEMENTS, MOST_ELEMENTS**2, cuts
-            )
-        return found
+    def _alone(self, operation: Operation) -> Group:
+        """Return an operation as a group."""
+        return self.groups.setdefault(1 << operation.number, Group(self.graph, (operation,)))

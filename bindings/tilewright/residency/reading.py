@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
-from tilewright.residency import tiles
+from tilewright.residency import doubling, spending, tiles
 from tilewright.residency.costs import Shape, buffers, moved, replaceable
 from tilewright.residency.graph import Graph, members
 from tilewright.residency.passes import Group, group_mask
 from tilewright.residency.placement import Item, items
 from tilewright.residency.plan import Plan, Step
+from tilewright.residency.prices import Spent
 from tilewright.residency.problem import Problem
 from tilewright.residency.strips import widths
 from tilewright.residency.transitions import Choice, State
@@ -31,6 +33,8 @@ class Told(NamedTuple):
         Tensors that are on chip as a whole during the step, its outputs among them.
     moved, memory
         Elements moved from and to DRAM, and the sum of all that is on chip.
+    spent
+        Traffic, time and energy.
     """
 
     choice: Choice
@@ -39,6 +43,7 @@ class Told(NamedTuple):
     on_chip: int
     moved: int
     memory: int
+    spent: Spent
 
 
 def told(problem: Problem, plan: Plan) -> list[Told]:
@@ -106,6 +111,12 @@ def _step(
         raise WrongError(f"residency: neither keeps nor writes {names(lost)}")
     on_chip = there | fetched | resident
     shape = _shape(step, group, numbers)
+    if step.double_buffering:
+        shape = replace(shape, doubled=True)
+        if not problem.machine.double_buffering:
+            raise WrongError("double buffering: has second buffers, which the machine is not told to have")
+        if why := doubling.refused(group, shape):
+            raise WrongError(f"double buffering: {why}")
     in_place = -1
     if step.in_place is not None:
         in_place = tensors.get(step.in_place, -1)
@@ -126,7 +137,10 @@ def _step(
     total = moved(group, shape, streamed, members(written))
     total += sum(graph.tensors[number].size for number in members(fetched))
     choice = Choice(group.mask, dropped, fetched, resident, written, in_place, shape)
-    return Told(choice, group, state, on_chip, total, memory)
+    spent = spending.of_step(
+        problem.priced, group, shape, streamed, members(fetched), members(written), total
+    )
+    return Told(choice, group, state, on_chip, total, memory, spent)
 
 
 def _group(problem: Problem, step: Step, state: State, numbers: dict[str, int]) -> Group:
@@ -269,6 +283,7 @@ def told_of(graph: Graph, choices: list[Choice], addresses: list[dict[str, int]]
                 at,
                 choice.shape.columns,
                 choice.shape.channels,
+                choice.shape.doubled,
             )
             for choice, at in zip(choices, addresses, strict=True)
         )

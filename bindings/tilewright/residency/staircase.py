@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from tilewright.residency.costs import Shape, area, blocks, buffers, computed_whole, read_once
+from tilewright.residency.costs import Shape, area, blocks, buffers, computed_whole
 from tilewright.residency.passes import Group, pass_sizes
+from tilewright.residency.strips import cut
 from tilewright.residency.tile_stairs import in_blocks
 
 
@@ -92,57 +94,87 @@ def _by_kernels(group: Group, whole: frozenset[int], streamed: int) -> Iterable[
 def _by_pixels(
     group: Group, whole: frozenset[int], most: int, worst: int, columns: int | None
 ) -> Iterable[Stair]:
-    weighty = [operation for operation in group.operations if operation.weights]
-    every = frozenset(operation.number for operation in weighty)
-    # With all weights kept only strips read something again, and buffers are smallest with one pixel.
-    shape = Shape("pixels", 1, 1, every, columns)
-    where = area(group, shape)
-    reread = sum(
-        read_once(group, shape, tensor) - group.graph.tensors[tensor].size
-        for tensor in group.sources
-        if tensor not in whole
-    )
-    if reread > worst:
+    again = reread(group, whole, columns)
+    if again > worst:
         return
-    weights = sum(operation.weights for operation in weighty)
+    weights = sum(operation.weights for operation in group.operations)
     if weights <= most:
-        yield Stair(sum(buffer.size for buffer in buffers(group, shape, whole)), reread, shape)
-    if not weighty or worst == reread:
+        yield all_kept(group, whole, columns)
+    if not weights or worst == again:
         return
-    # At least these are loaded for each pass.
-    loaded = max(weights - most, min(operation.weights for operation in weighty))
-    _, height, width = group.graph.tensors[group.output].shape
-    width = columns or width
+    loaded = least_loaded(group, most)
     too_many: list[int] = []
     # Of those that lead to as many passes any number of rows may be the best: padding, and the last pass,
     # which has what remains, make buffers smaller. Only multiples of a number never take less than it.
-    for rows in range(1, height + 1):
+    for rows in range(1, group.graph.tensors[group.output].shape[1] + 1):
         if any(rows % fewer == 0 for fewer in too_many):
             continue
-        if reread + (min(where.active(rows * width).values()) - 1) * loaded > worst:
+        if again + (least_active(group, columns, rows) - 1) * loaded > worst:
             continue
-        least = Shape("pixels", rows * width, 1, frozenset(), columns)
-        sizes = {buffer[:2]: buffer.size for buffer in buffers(group, least, whole)}
-        if sum(sizes.values()) > most:
+        ways = some_kept(group, whole, most, worst, columns, rows)
+        if ways is None:
             too_many.append(rows)
+        else:
+            yield from ways
+
+
+def reread(group: Group, whole: frozenset[int], columns: int | None) -> int:
+    """Return the elements of sources that strips of some columns read again."""
+    if columns is None:
+        return 0
+    streamed = [group.graph.tensors[tensor] for tensor in group.sources if tensor not in whole]
+    strips = [cut(group, columns).read(tensor) for tensor in group.sources if tensor not in whole]
+    return sum(
+        (read - tensor.shape[2]) * tensor.shape[0] * tensor.shape[1]
+        for tensor, read in zip(streamed, strips, strict=True)
+    )
+
+
+def all_kept(group: Group, whole: frozenset[int], columns: int | None) -> Stair:
+    """Return the way that keeps all weights: buffers are smallest with one pixel."""
+    every = frozenset(operation.number for operation in group.operations if operation.weights)
+    shape = Shape("pixels", 1, 1, every, columns)
+    memory = sum(buffer.size for buffer in buffers(group, shape, whole))
+    return Stair(memory, reread(group, whole, columns), shape)
+
+
+def least_loaded(group: Group, most: int) -> int:
+    """Return the elements of weights that are loaded for each pass, at least, if not all are kept."""
+    weights = [operation.weights for operation in group.operations if operation.weights]
+    return max(sum(weights) - most, min(weights))
+
+
+def some_kept(
+    group: Group, whole: frozenset[int], most: int, worst: int, columns: int | None, rows: int
+) -> list[Stair] | None:
+    """Return the ways that load some weights for each pass of some rows; None if not even buffers fit."""
+    width = columns or group.graph.tensors[group.output].shape[2]
+    least = Shape("pixels", rows * width, 1, frozenset(), columns)
+    sizes = {buffer[:2]: buffer.size for buffer in buffers(group, least, whole)}
+    if sum(sizes.values()) > most:
+        return None
+    active = area(group, least).active(rows * width)
+    fixed = sum(size for (what, _), size in sizes.items() if what != "weights")
+    ways = [(fixed, reread(group, whole, columns), frozenset[int]())]
+    for operation in group.operations:
+        if not operation.weights:
             continue
-        active = where.active(rows * width)
-        fixed = sum(size for (what, _), size in sizes.items() if what != "weights")
-        ways = [(fixed, reread, frozenset[int]())]
-        for operation in weighty:
-            number = operation.number
-            small, again = sizes["weights", number], (active[number] - 1) * operation.weights
-            large = operation.weights
-            if (
-                number == group.last.number
-                and group.output not in whole
-                and not computed_whole(operation, least)
-            ):
-                # Of what is written, all channels are computed at once.
-                large += (group.graph.tensors[group.output].channels - 1) * rows * width
-            ways = _merged(ways, number, (small, again), large, most, worst)
-        for memory, again, kept in ways:
-            yield Stair(memory, again, Shape("pixels", rows * width, 1, kept, columns))
+        number = operation.number
+        small, again = sizes["weights", number], (active[number] - 1) * operation.weights
+        large = operation.weights
+        if number == group.last.number and group.output not in whole and not computed_whole(operation, least):
+            # Of what is written, all channels are computed at once.
+            large += (group.graph.tensors[group.output].channels - 1) * rows * width
+        ways = _merged(ways, number, (small, again), large, most, worst)
+    return [Stair(memory, again, replace(least, kept=kept)) for memory, again, kept in ways]
+
+
+def least_active(group: Group, columns: int | None, rows: int) -> int:
+    """Return in how many passes an operation computes something, at least."""
+    width = group.graph.tensors[group.output].shape[2]
+    active = group.least_active(rows * width)
+    # What is left out by strides is completed in the last pass of a strip, which may be one more.
+    return active if columns is None else -(-width // columns) * max(1, active - 1)
 
 
 Way = tuple[int, int, frozenset[int]]

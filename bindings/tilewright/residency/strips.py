@@ -8,13 +8,14 @@ again, and what it needs and the one before it has computed is computed again.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
-from tilewright.residency.graph import Operation
-from tilewright.residency.passes import Group, pass_sizes
+from tilewright.residency.graph import Operation, Reading
+from tilewright.residency.passes import Group
 from tilewright.simulator.program import Counts
 
 
@@ -31,6 +32,11 @@ class Strip(Group):
     width: int
 
     @cached_property
+    def wider(self) -> Group | None:
+        """None: strips of other groups are others."""
+        return None
+
+    @cached_property
     def pixels(self) -> int:
         """Pixels of the strip of the last operation's output."""
         return self.graph.tensors[self.output].shape[1] * self.width
@@ -43,20 +49,25 @@ class Cut:
     ----------
     begins, ends
         For each tensor the columns that each strip reads or computes, without gaps.
-    strips
-        One after the other; those that are alike are the same.
     """
+
+    begins: dict[int, Counts]
+    ends: dict[int, Counts]
 
     def __init__(self, group: Group, columns: int) -> None:
         self.group, self.columns = group, columns
+        self._counted: dict[int, tuple[dict[int, int], dict[int, int]]] = {}
+        self._widest: dict[int, int] = {}
+        self._wider = None if group.wider is None else cut(group.wider, columns)
+        if self._wider is not None:
+            self.begins, self.ends = self._wider.begins, self._wider.ends
+            return
         width = group.graph.tensors[group.output].shape[2]
-        self.begins: dict[int, Counts] = {group.output: np.arange(0, width, columns, dtype=np.int64)}
-        self.ends: dict[int, Counts] = {group.output: np.minimum(self.begins[group.output] + columns, width)}
+        self.begins = {group.output: np.arange(0, width, columns, dtype=np.int64)}
+        self.ends = {group.output: np.minimum(self.begins[group.output] + columns, width)}
         for operation in reversed(group.operations):
             for reading in operation.readings:
                 self._need(operation, reading.tensor)
-        self.strips = self._strips()
-        self._held: dict[int, dict[int, int]] = {}
 
     def _need(self, operation: Operation, tensor: int) -> None:
         """Widen what each strip has of a tensor by what an operation reads of it."""
@@ -76,44 +87,39 @@ class Cut:
             first[1:] = np.minimum(first[1:], end[:-1])
             self.begins[tensor], self.ends[tensor] = first, end
 
-    def _strips(self) -> list[Strip]:
-        known: dict[tuple[int, ...], Strip] = {}
-        strips = []
-        for place in range(len(self.begins[self.group.output])):
-            key, operations = list[int](), []
-            for operation in self.group.operations:
-                begin, end = (int(side[operation.number + 1][place]) for side in (self.begins, self.ends))
-                readings = []
-                for reading in operation.readings:
-                    low, high = (int(side[reading.tensor][place]) for side in (self.begins, self.ends))
-                    before = reading.before[1] - begin * reading.stride[1] + low
-                    key += [high - low, before]
-                    readings.append((reading, low, high, before))
-                key.append(end - begin)
-                operations.append((operation, end - begin, readings))
-            strip = known.get(tuple(key))
-            if strip is None:
-                strip = known[tuple(key)] = Strip(
-                    self.group.graph,
-                    tuple(
-                        replace(
-                            operation,
-                            readings=tuple(
-                                replace(
-                                    reading,
-                                    plane=(reading.plane[0], high - low),
-                                    output=(reading.output[0], width),
-                                    before=(reading.before[0], before),
-                                )
-                                for reading, low, high, before in readings
-                            ),
-                        )
-                        for operation, width, readings in operations
-                    ),
-                    operations[-1][1],
+    @cached_property
+    def strips(self) -> list[Strip]:
+        """The strips, one after the other; those that are alike are the same."""
+        # Each is told by its widths, and by where windows begin in it.
+        columns = []
+        for operation in self.group.operations:
+            columns.append(self._widths(operation.number + 1))
+            for reading in operation.readings:
+                shift = self.begins[reading.tensor] - self.begins[operation.number + 1] * reading.stride[1]
+                columns += [self._widths(reading.tensor), reading.before[1] + shift]
+        told = np.stack(columns, axis=1)
+        _, firsts, numbers = np.unique(told, axis=0, return_index=True, return_inverse=True)
+        different = [self._strip(told[first].tolist()) for first in firsts]
+        return [different[number] for number in numbers.reshape(-1)]
+
+    def _widths(self, tensor: int) -> Counts:
+        return self.ends[tensor] - self.begins[tensor]
+
+    def _strip(self, told: list[int]) -> Strip:
+        operations, values = [], iter(told)
+        for operation in self.group.operations:
+            width = next(values)
+            readings = [
+                replace(
+                    reading,
+                    plane=(reading.plane[0], next(values)),
+                    output=(reading.output[0], width),
+                    before=(reading.before[0], next(values)),
                 )
-            strips.append(strip)
-        return strips
+                for reading in operation.readings
+            ]
+            operations.append(replace(operation, readings=tuple(readings)))
+        return Strip(self.group.graph, tuple(operations), operations[-1].readings[0].output[1])
 
     @cached_property
     def _alike(self) -> list[tuple[Strip, int]]:
@@ -129,28 +135,47 @@ class Cut:
 
     def held(self, pixels: int) -> dict[int, int]:
         """Return the pixels of each tensor's line buffer."""
-        known = self._held.get(pixels)
-        if known is None:
-            counts = [strip.held(self.own(strip, pixels)) for strip, _ in self._alike]
-            known = {tensor: max(each[tensor] for each in counts) for tensor in counts[0]}
-            self._held[pixels] = known
-        return known
+        return self._counts(pixels)[0]
 
     def passes(self, pixels: int) -> int:
         """Return how many passes there are in all strips."""
-        return sum(count * strip.passes(self.own(strip, pixels)) for strip, count in self._alike)
+        return sum(strip.passes(self.own(strip, pixels)) for strip in self.strips)
 
     def active(self, pixels: int) -> dict[int, int]:
         """Return for each operation the passes in which it computes anything."""
-        found = Counter[int]()
-        for strip, count in self._alike:
-            for number, passes in strip.active(self.own(strip, pixels)).items():
-                found[number] += count * passes
-        return dict(found)
+        return self._counts(pixels)[1]
+
+    def _counts(self, pixels: int) -> tuple[dict[int, int], dict[int, int]]:
+        known = self._counted.get(pixels)
+        if known is None and self._wider is not None:
+            held, active = self._wider._counts(pixels)
+            known = self._counted[pixels] = (
+                {tensor: held[tensor] for tensor in self.group.lines},
+                {operation.number: active[operation.number] for operation in self.group.operations},
+            )
+        if known is None:
+            held, active = {}, Counter[int]()
+            for strip, count in self._alike:
+                own = self.own(strip, pixels)
+                for tensor, most in strip.held(own).items():
+                    held[tensor] = max(most, held.get(tensor, 0))
+                for number, passes in strip.active(own).items():
+                    active[number] += count * passes
+                strip.forget(own)
+            known = self._counted[pixels] = held, dict(active)
+        return known
+
+    def widest(self, tensor: int) -> int:
+        """Return the most columns that a strip has of a tensor."""
+        if self._wider is not None:
+            return self._wider.widest(tensor)
+        if tensor not in self._widest:
+            self._widest[tensor] = int(self._widths(tensor).max())
+        return self._widest[tensor]
 
     def read(self, tensor: int) -> int:
         """Return the columns of a tensor that all strips read."""
-        return int((self.ends[tensor] - self.begins[tensor]).sum())
+        return int(self._widths(tensor).sum())
 
 
 def cut(group: Group, columns: int) -> Cut:
@@ -162,6 +187,31 @@ def cut(group: Group, columns: int) -> Cut:
 
 
 def widths(group: Group) -> list[int]:
-    """Return the columns of strips: the least for each number of strips from two on, the widest first."""
-    width = group.graph.tensors[group.output].shape[2]
-    return [columns for columns in reversed(pass_sizes(width)) if columns < width]
+    """Return the columns that strips may have, the widest first.
+
+    Of those that make as many strips any may be the best: near a border, windows reach into padding, so that
+    less is read again.
+    """
+    return list(range(group.graph.tensors[group.output].shape[2] - 1, 0, -1))
+
+
+def least_lines(group: Group, whole: Collection[int], columns: int) -> int:
+    """Return the elements of line buffers, at least: the rows under a window, the last one a pixel."""
+    strips, total = cut(group, columns), 0
+    rows: dict[int, int] = {}
+    for operation in group.operations:
+        for reading in operation.readings:
+            if reading.tensor not in whole:
+                rows[reading.tensor] = max(rows.get(reading.tensor, 0), _rows(reading))
+    for tensor, count in rows.items():
+        total += ((count - 1) * strips.widest(tensor) + 1) * group.graph.tensors[tensor].channels
+    return total
+
+
+@lru_cache(maxsize=4096)
+def _rows(reading: Reading) -> int:
+    """Return the most rows that a row of the output reads."""
+    if reading.extent is None:
+        return reading.plane[0]
+    rows = np.arange(reading.output[0], dtype=np.int64)
+    return int((reading.last(rows, 0) - reading.begin(rows, 0)).max()) + 1

@@ -22,7 +22,17 @@ def rows(problem: Problem, report: dict[str, Any]) -> Rows:
     )
     operations = sum(len(step["operations"]) for step in facts["steps"])
     together = sum(len(step["operations"]) > 1 for step in facts["steps"])
+    timed = []
+    if "cycles" in facts:
+        cycles, least = facts["cycles"], facts["compulsory_cycles"]
+        doubled = sum(step.get("double_buffering", False) for step in facts["steps"])
+        beside = f", {doubled} steps with second buffers" if doubled else ""
+        timed = [
+            ("cycles", f"{cycles:,}, at least {least:,} in any case{beside}"),
+            ("energy", f"{facts['energy'] / 1e9:,.3f} µJ, prices {problem.machine.prices.source}"),
+        ]
     return [
+        *timed,
         (
             "DRAM",
             f"{traffic:,} bytes, {facts['loaded_bytes']:,} loaded and {facts['saved_bytes']:,} saved",
@@ -36,7 +46,7 @@ def rows(problem: Problem, report: dict[str, Any]) -> Rows:
 
 def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
     """Return a header and a line per step."""
-    header = (
+    header: tuple[str, ...] = (
         "step",
         "operations",
         "outer loop",
@@ -47,10 +57,16 @@ def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
         "on chip",
         "whole maps",
     )
+    timed = "cycles" in report["facts"]
+    if timed:
+        header = (*header[:7], "cycles", "buffers", *header[7:])
     lines: list[tuple[str, ...]] = [header]
     names = {tensor.name for tensor in problem.graph.tensors}
     for number, step in enumerate(report["facts"]["steps"], 1):
         whole = [name for name in step["on_chip"] if name in names]
+        spent: tuple[str, ...] = ()
+        if timed:
+            spent = f"{step['cycles']:,}", "twice" if step.get("double_buffering") else "once"
         lines.append(
             (
                 str(number),
@@ -60,6 +76,7 @@ def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
                 f"{step['pixels']:,}",
                 f"{step['loaded_bytes']:,}",
                 f"{step['saved_bytes']:,}",
+                *spent,
                 f"{step['memory']:,}",
                 shortened(", ".join(whole), LONGEST) if whole else "",
             )

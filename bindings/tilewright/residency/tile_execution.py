@@ -18,6 +18,7 @@ from tilewright.residency.costs import held, tile
 from tilewright.residency.graph import Graph, members
 from tilewright.residency.plan import Step
 from tilewright.residency.reading import Told
+from tilewright.residency.work import Work, of_value
 from tilewright.simulator.addressed import AddressedMemory, Dram, Elements
 from tilewright.simulator.program import Values
 from tilewright.spec.errors import OutOfTimeError
@@ -43,6 +44,7 @@ class Machine(Protocol):
     numeric: bool
     deadline: float
     macs: int
+    work: Work
     transfers: int
 
 
@@ -150,6 +152,12 @@ class InBlocks:
         last = inputs[1] == self.depth
         numbers = self._numbers(self.output if last else self.partial, self.output, pixels, kernels)
         machine.chip.store(cells, numbers, values)
+        # A value is stored for the core once, with its last block; sums on the way are not counted.
+        each = of_value(operation)
+        values_done = len(pixels) * (kernels[1] - kernels[0])
+        share = (inputs[1] - inputs[0]) * each.macs // self.depth * values_done
+        ends = (each.accesses - 2 * each.macs) * values_done if last else 0
+        machine.work = machine.work.plus(Work(share, 0, 2 * share + ends))
         machine.macs += (
             operation.op.macs
             * len(pixels)

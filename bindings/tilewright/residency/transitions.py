@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations, product
 from typing import NamedTuple
 
@@ -11,11 +11,12 @@ from tilewright.residency.costs import Shape, replaceable
 from tilewright.residency.graph import Graph, members
 from tilewright.residency.passes import Group
 from tilewright.residency.staircase import Stair, staircase
-from tilewright.residency.strips import cut, widths
+from tilewright.residency.strip_search import best_in_strips
+from tilewright.residency.strips import least_lines, widths
 from tilewright.residency.tiles import depth
 
-Key = tuple[int, frozenset[int], int, int, bool]
-"""Group, tensors on chip, those that are streamed, the one whose place is taken, and whether in strips."""
+Key = tuple[int, frozenset[int], int, int]
+"""Group, tensors on chip, those that are streamed, and the one whose place is taken."""
 
 
 class State(NamedTuple):
@@ -83,6 +84,8 @@ class Transitions:
         self.sizes = [tensor.size for tensor in graph.tensors]
         self._groups: dict[int, Group] = {} if groups is None else groups
         self._stairs: dict[Key, tuple[list[int], list[Stair]]] = {}
+        # For a room: up to how much that is moved again strips have been looked at, and the best one.
+        self._strips: dict[tuple[*Key, int], tuple[int, Stair | None]] = {}
         self._least: dict[int, int] = {}
 
     def start(self) -> State:
@@ -104,26 +107,32 @@ class Transitions:
             if len(group.operations) == 1 and depth(self.graph, group.last):
                 self._least[mask] = 0  # a few elements, in blocks of channels
                 return 0
-            narrowest = widths(group)[-1:]
-            held = cut(group, narrowest[0]).held(1) if narrowest else group.held(1)
-            self._least[mask] = sum(
-                held[tensor] * self.graph.tensors[tensor].channels
-                for tensor in group.computed
-                if tensor in held
-            ) + sum(operation.block(1) for operation in group.operations)
+            narrowest = next(iter(widths(group)[-1:]), group.graph.tensors[group.output].shape[2])
+            lines = least_lines(group, group.sources, narrowest)
+            self._least[mask] = lines + sum(operation.block(1) for operation in group.operations)
         return self._least[mask]
 
     def size(self, mask: int) -> int:
         """Return the elements of some tensors."""
         return sum(self.sizes[number] for number in members(mask))
 
-    def moves(self, state: State, mask: int) -> Iterator[Move]:
-        """Return the ways to execute a group next: for each, what moves least in the memory that remains."""
+    def moves(
+        self, state: State, mask: int, slack: Callable[[State, int], int] | None = None
+    ) -> Iterator[Move]:
+        """Return the ways to execute a group next: for each, what moves least in the memory that remains.
+
+        Parameters
+        ----------
+        slack
+            Of what there is after a step, and the elements that it moves if it moves nothing again: how many
+            it may move again to be of interest.
+        """
         group = self.group(mask)
         sources = sum(1 << tensor for tensor in group.sources)
         done = state.done | mask
         live = self._live(done)
         keeps = list(self.outputs(group, live))
+        weights = sum(operation.weights for operation in group.operations)
         for dropped in subsets(state.on_chip & state.in_dram):
             there = state.on_chip & ~dropped
             if self.size(there) > self.capacity:
@@ -141,15 +150,18 @@ class Transitions:
                         (state.in_dram | written) & live,
                     )
                     total = taken + self.size(resident)
-                    moved = self.size(fetched) + self.size(written)
+                    moved = weights + self.size(fetched) + self.size(written) + self.size(streamed)
+                    worst = self.worst if slack is None else min(self.worst, slack(after, moved))
+                    if worst < 0:
+                        continue
                     for in_place in self.places(group, on_chip, resident, state.done):
                         room = self.capacity - total + (self.sizes[in_place] if in_place >= 0 else 0)
-                        stair = self.best(group, on_chip | resident, streamed, room, in_place, state.done)
+                        whole = on_chip | resident
+                        stair = self.best(group, whole, streamed, room, in_place, state.done, worst)
                         if stair is None:
                             continue
-                        weights = sum(operation.weights for operation in group.operations)
                         yield Move(
-                            moved + weights + self.size(streamed) + stair.again,
+                            moved + stair.again,
                             self.capacity - room + stair.memory,
                             Choice(mask, dropped, fetched, resident, written, in_place, stair.shape),
                             after,
@@ -188,7 +200,14 @@ class Transitions:
         return [*found, -1]
 
     def best(
-        self, group: Group, whole: int, streamed: int, room: int, in_place: int = -1, done: int = 0
+        self,
+        group: Group,
+        whole: int,
+        streamed: int,
+        room: int,
+        in_place: int = -1,
+        done: int = 0,
+        worst: int | None = None,
     ) -> Stair | None:
         """Return how to cut up a group so that least is moved again in some room; None if it does not fit.
 
@@ -200,30 +219,32 @@ class Transitions:
             Tensor whose place the output takes, or -1.
         done
             Bit mask of what has been executed before.
+        worst
+            Most elements that may be moved again, if that is less than it is everywhere.
         """
         if len(group.operations) == 1:
             in_place = -1  # any shape will do
         seen = frozenset(tensor for tensor in {*group.lines, group.output} if whole >> tensor & 1)
-        found = None
-        for strips in (False, True):
-            key = (group.mask, seen, streamed, in_place, strips)
-            if key not in self._stairs:
+        key = (group.mask, seen, streamed, in_place)
 
-                def fitting(shape: Shape) -> bool:
-                    return in_place < 0 or in_place in replaceable(group, shape, done)
+        def fitting(shape: Shape) -> bool:
+            return in_place < 0 or in_place in replaceable(group, shape, done)
 
-                known = self._stairs[*key[:4], False][1] if strips else ()
-                cuts = widths(group) if strips else [None]
-                stairs = staircase(
-                    group, seen, self.size(streamed), self.capacity, self.worst, cuts, fitting, known
-                )
-                self._stairs[key] = [stair.memory for stair in stairs], stairs
-            memories, stairs = self._stairs[key]
-            place = bisect_right(memories, room)
-            found = stairs[place - 1] if place else None
-            if found is not None and not found.again:
-                break
-        return found
+        if key not in self._stairs:
+            stairs = staircase(group, seen, self.size(streamed), self.capacity, self.worst, fitting=fitting)
+            self._stairs[key] = [stair.memory for stair in stairs], stairs
+        memories, stairs = self._stairs[key]
+        place = bisect_right(memories, room)
+        found = stairs[place - 1] if place else None
+        if found is not None and not found.again:
+            return found
+        worst = self.worst if worst is None else worst
+        worst = worst if found is None else min(worst, found.again - 1)
+        looked, better = self._strips.get((*key, room), (-1, None))
+        if better is None and worst > looked:
+            better = best_in_strips(group, seen, room, worst, fitting)
+            self._strips[*key, room] = worst, better
+        return better if better is not None and better.again <= worst else found
 
 
 def subsets(mask: int) -> Iterator[int]:

@@ -45,7 +45,9 @@ def _read(room: str, shared: Table, own: Table) -> Table:
     if owner == room:
         return shared
     whole = validated(_holder(owner), {"machine": shared})
-    reading = catalogue.room(room).machine_from(whole.machine.model_dump())  # type: ignore[attr-defined]
+    # What is for the room alone may say how the machine is read.
+    told = whole.machine.model_dump() | {room: own}  # type: ignore[attr-defined]
+    reading = catalogue.room(room).machine_from(told)
     if reading is None:
         return shared
     missing = [key for key in _required(room) if key not in reading.found | own]

@@ -587,6 +587,11 @@ class ResidencyStep(Table):
     """All that is on chip."""
     on_chip_bytes: Amounts
     """What each whole map, line buffer and block takes of it."""
+    cycles: Count | None = None
+    """Where the machine has rates or prices, or the objective needs them; so is energy."""
+    energy_fj: Count | None = None
+    double_buffering: bool | None = None
+    """Whether what is loaded and written in passes has second buffers."""
 
 
 class Residency(Executed):
@@ -603,8 +608,14 @@ class Residency(Executed):
     layer_by_layer_bytes: Count
     """What is moved if every operation runs alone and every map goes out to DRAM, in the same memory."""
     weights_bytes: Count
+    cycles: Count | None = None
+    """Where the machine has rates or prices, or the objective needs them; so is energy."""
+    energy_fj: Count | None = None
+    compulsory_cycles: Count | None = None
+    """What every plan takes at least."""
+    compulsory_energy_fj: Count | None = None
     overlapped_cycles: None = None
-    """Nothing is timed."""
+    """Steps that overlap with themselves are told in `cycles`."""
     steps_of_plan: dict[str, ResidencyStep]
     """By the names of their operations, joined with +, in order."""
 

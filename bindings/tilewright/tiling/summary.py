@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilewright.core.room import Rows
+from tilewright.spec.energy import GIVEN
 from tilewright.tiling.dsp.exact import THROUGHPUT
-from tilewright.tiling.dsp.machine import GIVEN
 from tilewright.tiling.hierarchy import summary as hierarchy_summary
 from tilewright.tiling.hierarchy.curve import least_accesses
 from tilewright.tiling.operations.units import bits_of

@@ -25,7 +25,7 @@ WIDENED = (100, 95, 85)
 
 
 FINENESS = 64
-"""At first plans are looked for that move this part more than they must."""
+"""Where plans that move only what they must are not found, they may move this part more."""
 
 
 class Answer(NamedTuple):
@@ -110,11 +110,10 @@ def _deepening(
 ) -> Found:
     """Return the steps that move least, which is no more than `most`.
 
-    What they may move beyond what is compulsory is little at first and doubled until there are any: so
-    nothing is looked at that is far too expensive.
+    What they may move beyond what is compulsory is nothing at first, then little and doubled until there are
+    any: so nothing is looked at that is far too expensive.
     """
-    compulsory = problem.graph.compulsory
-    more = max(1, compulsory // FINENESS)
+    compulsory, more = problem.graph.compulsory, 0
     while True:
         limit = min(most, compulsory + more)
         search = search_of(problem, problem.machine.capacity, limit, deadline, given_order=given_order)
@@ -126,7 +125,7 @@ def _deepening(
         if found is not None:
             return found
         on_bound(limit + 1)
-        more *= 2
+        more = max(1, compulsory // FINENESS, 2 * more)
 
 
 def _ignored(_bound: int) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tilewright.spec.base import Spec
+from tilewright.spec.energy import Energy
 from tilewright.spec.errors import InputError
 from tilewright.spec.host import Host
 from tilewright.spec.layer import Layer
@@ -16,56 +17,13 @@ from tilewright.tiling.widths import Sized, Widths
 MAX_BYTES = 2**40
 """Largest memory."""
 
-THESIS = "of the DSP of the IDSP thesis (table 7.9, equation 7.2)"
-"""Whose prices of energy the default ones are."""
-
-GIVEN = "as given"
-"""What is said of prices that are the user's own."""
-
 Bytes = Annotated[int, Field(ge=1, le=MAX_BYTES)]
 Cycles = Annotated[int, Field(ge=0, le=1_000_000)]
 Rate = Annotated[int, Field(ge=1, le=1_000_000)]
-Femtojoules = Annotated[int, Field(ge=0, le=10**9)]
 
 
 MAX_TOTAL = 2**62
 """Largest number of cycles and femtojoules that is accepted, so that every sum fits into 64 bits."""
-
-
-class Energy(Spec):
-    """Energy of the core and of memory accesses (thesis, table 7.9 and equation 7.2), in femtojoules.
-
-    Attributes
-    ----------
-    core_fj_per_cycle
-        Of every cycle in which the core computes or sets up a transfer.
-    local_fj_per_access, local_access_bytes
-        On-chip memory, per access of `local_access_bytes`.
-    dram_fj_per_access, dram_access_bytes
-        External memory.
-    """
-
-    core_fj_per_cycle: Femtojoules = 60_000
-    local_fj_per_access: Femtojoules = 66_600
-    local_access_bytes: Rate = 64
-    dram_fj_per_access: Femtojoules = 2_600_000
-    dram_access_bytes: Rate = 8
-
-    @property
-    def source(self) -> str:
-        """Whose prices these are: given, or where nothing else is, those of the thesis's DSP."""
-        parts = {"core": ("core_fj_per_cycle",)} | {
-            name: (f"{name}_fj_per_access", f"{name}_access_bytes") for name in ("local", "dram")
-        }
-        given = [
-            name
-            for name, fields in parts.items()
-            if any(getattr(self, field) != type(self).model_fields[field].default for field in fields)
-        ]
-        if len(given) == len(parts):
-            return GIVEN
-        thesis = ", ".join(name for name in parts if name not in given)
-        return f"{', '.join(given)} {GIVEN}; {thesis} {THESIS}" if given else THESIS
 
 
 class DspMachine(Sized, Spec):

@@ -1,0 +1,220 @@
+"""Least time and energy, limits on them, and lists of objectives: what the search with labels becomes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from typing import NamedTuple
+
+from tilewright.residency.evaluation import objective, violation
+from tilewright.residency.exact import search
+from tilewright.residency.exact.best import (
+    FINENESS,
+    REPEAT,
+    TRIED,
+    Answer,
+    addressed,
+    least_memory,
+    least_traffic,
+)
+from tilewright.residency.exact.labels import Found, Labels
+from tilewright.residency.exact.ways import Ways
+from tilewright.residency.lowering import planned
+from tilewright.residency.plan import Plan
+from tilewright.residency.problem import Problem
+from tilewright.spec.errors import OutOfTimeError
+
+
+def best(
+    problem: Problem, deadline: float, on_bound: Callable[[int], None], on_plan: Callable[[Plan], None]
+) -> Answer:
+    """Return the plan that is best in the one objective of a problem, within its limits."""
+    limits = problem.objective.limits
+    if problem.minimise == "memory":
+        if limits.keys() <= {"traffic"}:
+            return least_memory(problem, deadline, on_bound)
+        return _least_memory(problem, deadline, on_bound)
+    if problem.minimise == "traffic" and not limits:
+        return least_traffic(problem, deadline, on_bound, on_plan)
+    return _least_spent(problem, deadline, on_bound)
+
+
+class Stages(NamedTuple):
+    """What is left of a list of objectives.
+
+    Attributes
+    ----------
+    last
+        The last objective, with limits on those before it; None if there is no plan.
+    proven
+        Whether these are known to be the least and the tolerances, not more.
+    """
+
+    last: Problem | None
+    proven: bool
+
+
+def stages(problem: Problem, deadline: float) -> Stages:
+    """Minimise all objectives of a list but the last; each may then cost its least and the tolerance.
+
+    Raises
+    ------
+    OutOfTimeError
+        When the deadline passes before there is a plan.
+    """
+    limits, memory, proven = problem.objective.limits, problem.machine.memory_bytes, True
+    for name, tolerance in problem.before:
+        stage = _alone(problem, name, limits, memory)
+        answer = best(stage, deadline, _ignored, _ignored)
+        if answer.impossible:
+            return Stages(None, proven)
+        if answer.plan is None:
+            raise OutOfTimeError
+        value = objective(stage, answer.plan)
+        proven &= value <= answer.bound
+        most = value + int(value * Fraction(str(tolerance)))
+        if name == "memory":
+            memory = min(memory, most)
+        else:
+            limits[name] = min(most, limits.get(name, most))
+    return Stages(_alone(problem, problem.minimise, limits, memory), proven)
+
+
+def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bool | None, str]]:
+    """Verify that no objective of a list before the last costs more than its tolerance allows."""
+    if not problem.before:
+        return []
+    try:
+        last, proven = stages(problem, deadline)
+    except OutOfTimeError:
+        last, proven = None, False
+    if last is None or not proven:
+        return [("tolerance", None, "the objectives before the last are not proven in time")]
+    broken = violation(last, plan)
+    if broken is not None:
+        return [("tolerance", False, broken)]
+    return [("tolerance", True, f"{', '.join(name for name, _ in problem.before)}: within it")]
+
+
+def _alone(problem: Problem, name: str, limits: dict[str, int], memory: int) -> Problem:
+    """Return a problem with one objective, and limits on others."""
+    most = {f"most_{each}": limits.get(each) for each in ("traffic", "cycles", "energy")}
+    most[f"most_{name}"] = None
+    return problem.with_(
+        objective={"minimise": name, "tolerance": 0.0, **most}, machine={"memory_bytes": memory}
+    )
+
+
+def _ignored(_told: object) -> None:
+    """Take what is told of a stage."""
+
+
+class _Scales:
+    """Units of objectives in the parts that the search counts."""
+
+    def __init__(self, problem: Problem) -> None:
+        prices = problem.priced
+        self.parts = {"cycles": prices.cycle, "energy": prices.femtojoule}
+        self.width = problem.machine.element_bytes
+
+    def most(self, name: str, limit: int) -> int:
+        """Return the most parts of which no more than so many units become."""
+        return limit // self.width if name == "traffic" else limit * self.parts[name]
+
+    def units(self, name: str, parts: int) -> int:
+        """Return the units that parts become."""
+        return parts * self.width if name == "traffic" else -(-parts // self.parts[name])
+
+
+def _labels(problem: Problem, ways: Ways, first: int | None, deadline: float, repeat: int = 1) -> Labels:
+    scales, limits = _Scales(problem), problem.objective.limits
+    most = (first, *(scales.most(name, limits[name]) for name in ways.names[1:]))
+    return Labels(problem, ways, most, repeat=repeat, deadline=deadline)
+
+
+def _names(problem: Problem) -> tuple[str, ...]:
+    """Return what the search counts: what is minimised, then what is limited."""
+    limited = tuple(problem.objective.limits)
+    return limited if problem.minimise == "memory" else (problem.minimise, *limited)
+
+
+def _least_spent(problem: Problem, deadline: float, on_bound: Callable[[int], None]) -> Answer:
+    """Return the plan that costs least.
+
+    What it may cost beyond what is compulsory is little at first and doubled until there is a plan.
+    """
+    scales, name, capacity = _Scales(problem), problem.minimise, problem.machine.capacity
+    ways = Ways(problem, capacity, _names(problem))
+    compulsory = _labels(problem, ways, None, deadline).bound
+    bound, more = compulsory, max(1, compulsory // FINENESS)
+
+    def proven(parts: int) -> None:
+        nonlocal bound
+        if parts > bound:
+            bound = parts
+            on_bound(scales.units(name, bound))
+
+    found: Found | None = None
+    while found is None:
+        labels = _labels(problem, ways, compulsory + more, deadline)
+        try:
+            found = next(labels.paths(), None)
+        except OutOfTimeError:
+            proven(labels.bound)
+            return Answer(None, scales.units(name, bound))
+        if found is None and not labels.limited:
+            return Answer(None, scales.units(name, bound), impossible=True)
+        proven(compulsory + more + 1 if found is None else found.costs[0])
+        more *= 2
+    told = scales.units(name, bound)
+    plan = addressed(problem, search.Found(0, found.choices), capacity, deadline)
+    return Answer(plan or _another(problem, ways, deadline), told)
+
+
+def _another(problem: Problem, ways: Ways, deadline: float) -> Plan | None:
+    """Return the first plan with addresses of those that follow."""
+    labels = _labels(problem, ways, None, deadline, REPEAT)
+    try:
+        for number, found in enumerate(labels.paths()):
+            plan = planned(problem.graph, found.choices, problem.machine.capacity, deadline, exact=True)
+            if plan is not None or number > TRIED:
+                return plan
+    except OutOfTimeError:
+        pass
+    return None
+
+
+def _least_memory(problem: Problem, deadline: float, on_bound: Callable[[int], None]) -> Answer:
+    """Return the plan of the least memory that stays within all limits, by bisection."""
+    width, scales, names = problem.machine.element_bytes, _Scales(problem), _names(problem)
+    low, high = max(problem.least.values()), problem.machine.capacity
+    first = scales.most(names[0], problem.objective.limits[names[0]])
+
+    def within(capacity: int) -> Found | None:
+        ways = Ways(problem, capacity, names)
+        return next(_labels(problem, ways, first, deadline).paths(), None)
+
+    best: Found | None = None
+    on_bound(low * width)
+    try:
+        best = within(high)
+        if best is None:
+            return Answer(None, low * width, impossible=True)
+        while low < high:
+            middle = (low + high) // 2
+            found = within(middle)
+            if found is None:
+                low = middle + 1
+                on_bound(low * width)
+            else:
+                best, high = found, middle
+    except OutOfTimeError:
+        pass
+    if best is None:
+        return Answer(None, low * width)
+    plan, capacity = None, high
+    while plan is None and capacity <= problem.machine.capacity and time.monotonic() < deadline:
+        plan = addressed(problem, search.Found(0, best.choices), capacity, deadline)
+        capacity += max(1, capacity // 100)
+    return Answer(plan, low * width)

@@ -1,0 +1,210 @@
+"""The ways to execute a group next, each with what it spends: for the search that weighs time and energy."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from itertools import product
+from typing import NamedTuple
+
+from tilewright.residency import doubling, spending
+from tilewright.residency.costs import Shape, buffers, moved, replaceable
+from tilewright.residency.graph import members
+from tilewright.residency.passes import Group
+from tilewright.residency.prices import Spent
+from tilewright.residency.problem import Problem
+from tilewright.residency.staircase import Stair as Raw
+from tilewright.residency.staircase import staircase
+from tilewright.residency.strips import widths
+from tilewright.residency.transitions import Choice, State, Transitions, subsets
+from tilewright.residency.work import Work
+from tilewright.residency.work import of_step as work_of
+
+Costs = tuple[int, ...]
+"""What is minimised, then all that is limited."""
+
+Key = tuple[int, frozenset[int], int, int]
+"""Group, tensors on chip, those that are streamed, and the one whose place is taken."""
+
+OF = {"traffic": "moved", "cycles": "time", "energy": "energy"}
+"""What of `Spent` each objective is."""
+
+
+class Stair(NamedTuple):
+    """A way to cut up a step, with what it costs but for tensors that are fetched whole."""
+
+    memory: int
+    costs: Costs
+    shape: Shape
+
+
+class Way(NamedTuple):
+    """A step, with what it costs, and what there is after it."""
+
+    costs: Costs
+    choice: Choice
+    after: State
+
+
+class Ways:
+    """The steps that are possible in a memory.
+
+    Parameters
+    ----------
+    names
+        Objectives: the one that is minimised, then those that are limited.
+    """
+
+    def __init__(self, problem: Problem, capacity: int, names: tuple[str, ...]) -> None:
+        self.problem, self.graph, self.capacity = problem, problem.graph, capacity
+        self.steps = Transitions(problem.graph, capacity, groups=problem.groups)
+        self.names = names
+        self._raw: dict[tuple[Key, int | None], tuple[list[int], list[Raw]]] = {}
+        self._twice: dict[tuple[Key, int], list[Stair]] = {}
+        self._work: dict[tuple[int, int | None], Work] = {}
+
+    def costs(self, spent: Spent) -> Costs:
+        """Return what is spent of all that counts."""
+        return tuple(getattr(spent, OF[name]) for name in self.names)
+
+    def ways(self, state: State, mask: int) -> Iterator[Way]:
+        """Return the ways to execute a group next that are not worse than another with the same places."""
+        steps, graph = self.steps, self.graph
+        group = steps.group(mask)
+        sources = sum(1 << tensor for tensor in group.sources)
+        done = state.done | mask
+        live = sum(1 << number for number, readers in enumerate(graph.readers) if readers & ~done)
+        outputs = list(self._outputs(group, live))
+        for dropped in subsets(state.on_chip & state.in_dram):
+            there = state.on_chip & ~dropped
+            if steps.size(there) > self.capacity:
+                continue
+            for fetched in subsets(sources & ~there):
+                on_chip = there | fetched
+                streamed = sources & ~on_chip
+                before = self._fetching(fetched)
+                for resident, written in outputs:
+                    taken = steps.size(on_chip | resident)
+                    after = State(done, (on_chip | resident) & live, (state.in_dram | written) & live)
+                    for in_place in self._places(group, on_chip, resident, state.done):
+                        room = self.capacity - taken + (steps.sizes[in_place] if in_place >= 0 else 0)
+                        if room < 0:
+                            continue
+                        whole = on_chip | resident
+                        for stair in self._best(group, whole, streamed, written, room, in_place, state.done):
+                            costs = tuple(a + b for a, b in zip(before, stair.costs, strict=True))
+                            choice = Choice(mask, dropped, fetched, resident, written, in_place, stair.shape)
+                            yield Way(costs, choice, after)
+
+    def _fetching(self, fetched: int) -> Costs:
+        """Return what it costs to load tensors whole before the first pass."""
+        prices, size = self.problem.priced, self.steps.size(fetched)
+        count = fetched.bit_count()
+        time = prices.transfer(size) + prices.setup(count)
+        return self.costs(Spent(size, time, prices.energy(size, Work(), count)))
+
+    def _outputs(self, group: Group, live: int) -> Iterator[tuple[int, int]]:
+        """Return where the outputs of a group may go: those that stay on chip, and those that are written."""
+        ways = []
+        for tensor in group.outputs:
+            bit = 1 << tensor
+            if live & bit:
+                ways.append([(bit, 0), (0, bit), (bit, bit)])
+            else:
+                ways.append([(0, 0) if self.graph.readers[tensor] else (0, bit)])
+        for way in product(*ways):
+            yield sum(each[0] for each in way), sum(each[1] for each in way)
+
+    def _places(self, group: Group, on_chip: int, resident: int, done: int) -> list[int]:
+        """Return the tensors whose place the output may take in passes of some size, and -1."""
+        found = self.steps.places(group, on_chip, resident, done)
+        if self.problem.machine.double_buffering and group.last.pixelwise and resident >> group.output & 1:
+            pixels = dict.fromkeys(shape.pixels for shape in doubling.shapes(group))
+            more = {tensor for size in pixels for tensor in group.replaceable(size, done)}
+            found += sorted(tensor for tensor in more.difference(found) if on_chip >> tensor & 1)
+        return found
+
+    def _best(
+        self, group: Group, whole: int, streamed: int, written: int, room: int, in_place: int, done: int
+    ) -> list[Stair]:
+        """Return the shapes that fit some room and are not worse than another."""
+        seen = frozenset(tensor for tensor in {*group.lines, group.output} if whole >> tensor & 1)
+        key = group.mask, seen, streamed, in_place
+
+        def fitting(shape: Shape) -> bool:
+            return in_place < 0 or in_place in replaceable(group, shape, done)
+
+        def fits(columns: int | None) -> Raw | None:
+            """Return what moves least in whole rows, or in strips: it costs least, whatever is counted.
+
+            In whole rows nothing is computed again, and in strips of a width always as much.
+            """
+            if (key, columns) not in self._raw:
+                size, worst = self.steps.size(streamed), self.steps.worst
+                stairs = staircase(group, seen, size, self.capacity, worst, [columns], fitting)
+                self._raw[key, columns] = [stair.memory for stair in stairs], stairs
+            memories, stairs = self._raw[key, columns]
+            place = bisect_right(memories, room)
+            return stairs[place - 1] if place else None
+
+        rows = fits(None)
+        singles = [] if rows is None else [rows]
+        if rows is None or rows.again:
+            singles += [strips for columns in widths(group) if (strips := fits(columns)) is not None]
+        found = [self._single(group, stair, streamed, written) for stair in singles]
+        if self.problem.machine.double_buffering:
+            if (key, written) not in self._twice:
+                self._twice[key, written] = self._doubled(group, seen, streamed, written, fitting)
+            found += [stair for stair in self._twice[key, written] if stair.memory <= room]
+        return undominated(found)
+
+    def _single(self, group: Group, raw: Raw, streamed: int, written: int) -> Stair:
+        """Return a way without second buffers with what it costs."""
+        prices, columns = self.problem.priced, raw.shape.columns
+        if raw.shape.order == "tiles":
+            columns = None  # nothing is computed again
+        if (group.mask, columns) not in self._work:
+            self._work[group.mask, columns] = work_of(group, raw.shape)
+        work = self._work[group.mask, columns]
+        weights = [operation.weights for operation in group.operations if operation.weights]
+        moved = raw.again + sum(weights) + self.steps.size(streamed | written)
+        transfers = len(weights) + streamed.bit_count() + written.bit_count()
+        time = prices.setup(transfers) + prices.core(work) + prices.transfer(moved)
+        spent = Spent(moved, time, prices.energy(moved, work, transfers))
+        return Stair(raw.memory, self.costs(spent), raw.shape)
+
+    def _doubled(
+        self,
+        group: Group,
+        whole: frozenset[int],
+        streamed: int,
+        written: int,
+        fitting: Callable[[Shape], bool],
+    ) -> list[Stair]:
+        """Return the ways to cut up a group with second buffers that are not worse than another."""
+        kept: list[Stair] = []
+        sources, outputs = members(streamed), members(written)
+        found = []
+        for shape in doubling.shapes(group):
+            memory = sum(buffer.size for buffer in buffers(group, shape, whole))
+            if memory <= self.capacity and fitting(shape):
+                total = moved(group, shape, sources, outputs)
+                spent = spending.of_step(self.problem.priced, group, shape, sources, (), outputs, total)
+                found.append(Stair(memory, self.costs(spent), shape))
+        for stair in sorted(found, key=lambda stair: (stair.memory, stair.costs)):
+            if not any(_as_good(each, stair) for each in kept):
+                kept.append(stair)
+        return kept
+
+
+def undominated(stairs: Iterable[Stair]) -> list[Stair]:
+    """Return those that no other costs as little as; of equal ones, that of the least memory."""
+    kept: list[Stair] = []
+    for stair in sorted(stairs, key=lambda stair: (stair.costs, stair.memory)):
+        if not any(_as_good(each, stair) for each in kept):
+            kept.append(stair)
+    return kept
+
+
+def _as_good(one: Stair, other: Stair) -> bool:
+    return all(a <= b for a, b in zip(one.costs, other.costs, strict=True))

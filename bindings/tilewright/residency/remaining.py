@@ -1,0 +1,113 @@
+"""What is still to be spent in any case, whatever plan is followed.
+
+With second buffers, bus and core work beside each other, but not for all: weights that are kept are loaded
+before the first pass, and of weights in blocks the first block is. So an operation takes what it computes and
+the time to load its weights, or at least the time of its blocks one after the other.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tilewright.residency.graph import Graph, Operation, members
+from tilewright.residency.passes import pass_sizes
+from tilewright.residency.prices import Prices, Spent
+from tilewright.residency.work import Work, of_value
+
+
+class Left(NamedTuple):
+    """What no plan is without.
+
+    Attributes
+    ----------
+    moved
+        Elements.
+    alone
+        Time of operations with their weights, in which nothing else is moved.
+    """
+
+    moved: int
+    work: Work
+    transfers: int
+    alone: int
+
+
+class Remaining:
+    """What is still to be spent, by what has been executed.
+
+    Parameters
+    ----------
+    doubled
+        Whether steps may have second buffers.
+    """
+
+    def __init__(self, graph: Graph, prices: Prices, doubled: bool) -> None:
+        self.graph, self.prices, self.doubled = graph, prices, doubled
+        operations = graph.numbers(graph.all & ~graph.begin)
+        self._alone = {op.number: self._time_of(op) for op in operations}
+        self._left: dict[int, Left] = {}
+
+    def _time_of(self, operation: Operation) -> int:
+        """Return the time that an operation takes at least with its weights, whatever else is moved."""
+        prices, units = self.prices, operation.units
+        values = self.graph.tensors[operation.number + 1].size
+        core = prices.core(of_value(operation).times(values))
+        together = core + prices.transfer(operation.weights)
+        if not self.doubled or units == 1:
+            return together
+        each, one = core // units, prices.transfer(-(-operation.weights // units))
+        return min([together, *(_blocks(units, size, each, one) for size in pass_sizes(units))])
+
+    def left(self, done: int) -> Left:
+        """Return what is left for operations that have not been executed, but for what they read."""
+        known = self._left.get(done)
+        if known is None:
+            moved = transfers = alone = 0
+            work = Work()
+            for operation in self.graph.numbers(self.graph.all & ~done):
+                size = self.graph.tensors[operation.number + 1].size
+                work = work.plus(of_value(operation).times(size))
+                alone += self._alone[operation.number]
+                moved += operation.weights
+                transfers += bool(operation.weights)
+                if not self.graph.readers[operation.number + 1]:
+                    moved += size
+                    transfers += 1
+            known = self._left[done] = Left(moved, work, transfers, alone)
+        return known
+
+    def least(self, done: int, to_load: int) -> Spent:
+        """Return what is still to be spent at least.
+
+        Parameters
+        ----------
+        done
+            Bit mask of the operations that have been executed.
+        to_load
+            Bit mask of tensors that are in DRAM alone; those that are still to be read count.
+        """
+        graph, prices = self.graph, self.prices
+        moved, work, transfers, alone = self.left(done)
+        for tensor in members(to_load):
+            if graph.readers[tensor] & ~done:
+                moved += graph.tensors[tensor].size
+                transfers += 1
+        core, bus = prices.core(work), prices.transfer(moved)
+        time = prices.setup(transfers) + (max(alone, bus) if self.doubled else core + bus)
+        return Spent(moved, time, prices.energy(moved, work, transfers))
+
+
+def _blocks(units: int, size: int, core: int, load: int) -> int:
+    """Return the time of blocks of output channels, the next one loaded while one is computed.
+
+    Parameters
+    ----------
+    core, load
+        Of an output channel.
+    """
+    count = -(-units // size)
+    last = units - (count - 1) * size
+    if count == 1:
+        return units * (core + load)
+    between = (count - 2) * max(size * core, size * load) + max(size * core, last * load)
+    return size * load + between + last * core
