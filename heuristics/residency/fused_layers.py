@@ -9,7 +9,9 @@ from __future__ import annotations
 from tilewright.residency import Plan, Problem
 from tilewright.residency.exact.search import Search
 from tilewright.residency.greedy import chosen
-from tilewright.residency.transitions import Move, State, Transitions
+from tilewright.residency.greedy import suits as suits
+from tilewright.residency.staircase import staircase
+from tilewright.residency.transitions import State
 
 
 def plan(problem: Problem) -> Plan:
@@ -23,13 +25,10 @@ def plan(problem: Problem) -> Plan:
             if steps.least(mask) > steps.capacity:
                 break
             first = first or [mask]
-            sources = sum(1 << number for number in steps.group(mask).sources)
-            stair = steps.best(steps.group(mask), 0, sources, steps.capacity)
-            if stair is not None and not stair.again:
+            group = steps.group(mask)
+            sources = sum(1 << number for number in group.sources)
+            if staircase(group, frozenset(), steps.size(sources), steps.capacity, 0):
                 found.append(mask)
         return [*reversed(found), *first]
 
-    def liking(_steps: Transitions, move: Move) -> tuple[int, int]:
-        return move.moved, move.memory
-
-    return chosen(problem, groups, lambda _steps, move: not move.after.on_chip, liking)
+    return chosen(problem, groups, empty=True)

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from tilewright.residency import Plan, Problem
 from tilewright.residency.greedy import chosen, one, safe
+from tilewright.residency.greedy import suits as suits
 
 
 def plan(problem: Problem) -> Plan:
     """Execute each operation alone, and keep what may be kept."""
-    return chosen(
-        problem,
-        one,
-        safe(problem),
-        lambda steps, move: (
-            move.moved + steps.size(move.after.in_dram & ~move.after.on_chip),
-            move.memory,
-        ),
-    )
+    return chosen(problem, one, safe(problem))

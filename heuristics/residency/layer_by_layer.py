@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from tilewright.residency import Plan, Problem
 from tilewright.residency.greedy import chosen, one
+from tilewright.residency.greedy import suits as suits
 
 
 def plan(problem: Problem) -> Plan:
     """Execute each operation alone, and move least with nothing on chip between two steps."""
-    return chosen(
-        problem,
-        one,
-        lambda _steps, move: not move.after.on_chip,
-        lambda _steps, move: (move.moved, move.memory),
-    )
+    return chosen(problem, one, empty=True)

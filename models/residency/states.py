@@ -1,15 +1,20 @@
-"""The room's own exact method: A* over what is executed and what is where.
+"""The room's own exact method: what is executed and what is where, layer by layer of a search.
 
-Why nothing is lost is argued in the modules that it stands on: ``tilewright.residency.exact.search``, and for
-time, energy and lists ``tilewright.residency.exact.labels``.
+Why nothing is lost is argued in the modules that it stands on: ``tilewright.residency.exact.layers``, and for
+time, energy and lists ``tilewright.residency.exact.labels``. The rules of the heuristics come first, so that
+there is a plan at any time, and none worse than theirs.
 """
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
+
+from tilewright.core import catalogue
 from tilewright.core.context import Outcome, RunContext
-from tilewright.residency import Problem, best_bound, objective
+from tilewright.residency import Plan, Problem, best_bound, objective, violation
 from tilewright.residency.exact.objectives import best, stages
-from tilewright.spec.errors import OutOfTimeError
+from tilewright.spec.errors import InputError, OutOfTimeError
 
 IN_PROCESS = True
 
@@ -18,7 +23,7 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
     """Find and prove the optimum, of a list that of its last objective when those before it are proven."""
     if best_bound(problem).impossible is not None:
         return Outcome("infeasible")
-    last, proven = problem, True
+    last, proven, start = problem, True, search.start
     if problem.before:
         try:
             stage, proven = stages(problem, search.deadline)
@@ -27,12 +32,35 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
         if stage is None:
             return Outcome("infeasible")
         last = stage
+    else:
+        start = _by_rules(problem, search)
     plan, bound, none = best(last, search.deadline, search.on_bound, search.on_plan)
     if none:
         return Outcome("infeasible" if proven else "unknown")
+    if plan is None or not _better(last, plan, start):
+        plan = start
     if plan is None:
         return Outcome("unknown", bound=bound)
     search.on_plan(plan)
     search.on_bound(bound)
     optimal = proven and objective(last, plan) <= bound
     return Outcome("optimal" if optimal else "feasible", plan, bound)
+
+
+def _by_rules(problem: Problem, search: RunContext) -> Plan | None:
+    """Return the best plan of the heuristics and the start."""
+    found: Plan | None = search.start
+    names = catalogue.heuristics("residency")
+    for name in sorted(names, key=lambda name: name != "layer_by_layer"):  # the quickest one first
+        if time.monotonic() > search.deadline:
+            break
+        with suppress(InputError):
+            plan: Plan = catalogue.heuristic("residency", name).plan(problem)
+            if violation(problem, plan) is None and _better(problem, plan, found):
+                found = plan
+                search.on_plan(plan)
+    return found
+
+
+def _better(problem: Problem, plan: Plan, other: Plan | None) -> bool:
+    return other is None or objective(problem, plan) < objective(problem, other)

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import pytest
 from tests.compiled import CHECKED, Compiled
 from tests.fusion.fusion_at_random import excited, network, rectified
 from tests.numbered import numbers as integers
@@ -17,6 +18,7 @@ from tests.residency.residency_cases import random_network
 from tilewright import codegen
 from tilewright.codegen import Values
 from tilewright.codegen.addressed import numbers_of
+from tilewright.codegen.addressed.steps import refuse_unknown
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.residency import Plan, Problem, Step, reading, simulate, violation
@@ -245,8 +247,23 @@ def assert_any_is_right(random: Random, folder: Path, names: Sequence[str] = ())
     else:
         problem = tight(random, problem)
         plan = found(problem, random.choice(METHODS))
+        if not known(plan):  # the same network in steps that there is C for
+            with pytest.raises(InputError, match="there is no C for"):
+                codegen.project("net", "", problem, plan)
+            problem = problem.with_(machine={"memory_bytes": AMPLE})
+            plan = any_plan(random, problem)
     seed = random.getrandbits(32)
     assert_right(folder, problem, plan, seed, *SANITIZED, names=shown[:2])
+
+
+def known(plan: Plan) -> bool:
+    """Whether there is C for all steps of a plan."""
+    try:
+        for step in plan.steps:
+            refuse_unknown("step", step)
+    except InputError:
+        return False
+    return True
 
 
 def assert_given_is_right(random: Random, folder: Path) -> None:

@@ -197,7 +197,10 @@ class Attempt:
             return None
         if room.parts(problem)[0][1] is not problem:
             return None
-        plan = heuristic.plan(problem)
+        try:
+            plan = heuristic.plan(problem)
+        except InputError:  # the memory is too small for the rule
+            return None
         return plan if room.violation(problem, plan) is None else None
 
     def judge(self, method: str, result: Result, seconds: float) -> None:

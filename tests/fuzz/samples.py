@@ -69,6 +69,22 @@ holds = ["weights"]
 BETWEEN = "vector_ops_per_cycle = 4\nhost = { cycles_per_byte = 1.0, cycles_per_call = 100 }\n"
 """Of a machine: what pools and functions between layers need."""
 
+BUFFERS = "".join(
+    f'[[buffers]]\nid = "b{number}"\nlower = {lower}\nupper = {upper}\nsize = {size}\n'
+    for number, (lower, upper, size) in enumerate([(0, 3, 8), (3, 9, 8), (0, 9, 4), (9, 21, 4), (0, 21, 7)])
+)
+GRAPH = """[graph]
+widths = [4, 4, 4, 4, 4]
+heights = [4, 4, 4, 4, 4]
+inputs = [[0, 1], [2], [2, 3]]
+outputs = [[2], [3], [4]]
+base_costs = [9, 3, 5]
+op_types = ["MatMul", "Pointwise", "MatMul"]
+fast_memory_capacity = 30
+slow_memory_bandwidth = 2
+native_granularity = [2, 2]
+"""
+
 SAMPLES: dict[str, tuple[str, str]] = {
     "grouping": (
         "exact",
@@ -116,6 +132,13 @@ SAMPLES: dict[str, tuple[str, str]] = {
         f'room = "fusion"\n{NETWORK}[machine]\nconv_array = [4, 4, 2]\nclock_mhz = 330\ninput_bytes = 1024\n'
         "output_bytes = 1024\nparameter_bytes = 1024\nload_mb_per_s = 1900\nsave_mb_per_s = 1900\n"
         "operands_per_cycle = 8\n",
+    ),
+    "addresses": ("canonical", f'room = "addresses"\n[memory]\ncapacity = 40\nalignment = 2\n{BUFFERS}'),
+    "scheduling": ("ideals", f'room = "scheduling"\n{GRAPH}'),
+    "residency-memory": (
+        "states",
+        f'room = "residency"\n{NETWORK}[machine]\nmemory_bytes = 400\n'
+        '[objective]\nminimise = "memory"\nmost_traffic = 900\n',
     ),
     "residency": ("states", f'room = "residency"\n{NETWORK}[machine]\nmemory_bytes = 300\n'),
     "bitwidth": (

@@ -117,7 +117,7 @@ def survives(problem: Problem, plan: Any) -> None:
         } == spent
 
 
-@pytest.mark.parametrize("seed", range(examples(80)))
+@pytest.mark.parametrize("seed", range(examples(64)))
 def test_the_search_agrees_with_enumeration(seed: int) -> None:
     rng = random.Random(seed)
     name = rng.choice(["cycles", "cycles", "energy"])
@@ -139,7 +139,7 @@ def units(problem: Problem, names: tuple[str, ...], costs: Costs) -> dict[str, i
     return {name: -(-cost // parts[name]) for name, cost in zip(names, costs, strict=True)}
 
 
-@pytest.mark.parametrize("seed", range(examples(60)))
+@pytest.mark.parametrize("seed", range(examples(40)))
 def test_lists_agree_with_enumeration(seed: int) -> None:
     rng = random.Random(1_000 + seed)
     names = tuple(rng.sample(["traffic", "cycles", "energy"], rng.choice([2, 2, 3])))
@@ -182,7 +182,7 @@ def test_less_memory_takes_longer(seed: int) -> None:
         survives(small, answer.plan)
 
 
-@pytest.mark.parametrize("seed", range(examples(100)))
+@pytest.mark.parametrize("seed", range(examples(64)))
 def test_plans_of_larger_networks_survive(seed: int) -> None:
     rng = random.Random(3_000 + seed)
     problem = random_problem(rng, 6, objective={"minimise": rng.choice(["cycles", "energy"])})
@@ -219,6 +219,24 @@ def test_second_buffers_are_counted_by_hand() -> None:
     too_near = Plan((step.at({**addresses, "block of a": 25}),))
     assert "overlap" in (violation(problem, too_near) or "")
     assert simulate(problem, too_near, numeric=True).violation is not None
+
+
+@pytest.mark.parametrize("order", ["pixels", "kernels"])
+def test_rates_without_common_factors_are_counted_exactly(order: str) -> None:
+    """Parts of a cycle of which there are more than 64 bits can count."""
+    layer = {"name": "a", "input": [1, 4, 6], "kernels": 2, "kernel": [3, 3]}
+    rates = {"bus_elements_per_cycle": 999_983, "macs_per_cycle": 999_979, "vector_ops_per_cycle": 999_961}
+    machine = {"memory_bytes": 200, "dma_setup_cycles": 1_000_000, "double_buffering": True, **rates}
+    problem = Problem.model_validate({"network": {"layers": [layer]}, "machine": machine}).with_(
+        objective={"minimise": "cycles"}
+    )
+    kept = ("a",) if order == "pixels" else ()
+    step = Step(("a",), order, pixels=4, kept=kept, written=("a",), double_buffering=True)
+    plan = Plan((step.at({"lines of input": 0, "weights of a": 50, "block of a": 100}),))
+    survives(problem, plan)
+    (told,) = reading.told(problem, plan)
+    assert objective(problem, plan) == 3 * 1_000_000 + 1
+    assert told.spent.time > 2**64
 
 
 @pytest.mark.parametrize(

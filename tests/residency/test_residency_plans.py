@@ -194,7 +194,7 @@ def test_a_sum_takes_the_place_of_what_nobody_needs_any_more() -> None:
 
 def test_what_cannot_run_is_refused_with_the_least_that_would_do() -> None:
     least = max(block().least.values())
-    with pytest.raises(InputError, match=f"operation b does not fit: 5 bytes are missing; {least} are"):
+    with pytest.raises(InputError, match=f"operation a does not fit: 5 bytes are missing; {least} are"):
         block(least - 5)
     assert block(least).least
     found = least_memory(block().with_(objective={"minimise": "memory"}), float("inf"), lambda _bound: None)

@@ -11,7 +11,7 @@ from graphs_at_random import least_ticks, problem_at_random
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.models.scheduling import ideals
-from tilewright.scheduling import best_bound, measured_objective, objective, simulate, violation
+from tilewright.scheduling import Problem, best_bound, measured_objective, objective, simulate, violation
 from tilewright.scheduling.arrangement import plan_of
 from tilewright.scheduling.cost import Pricer
 from tilewright.scheduling.exact.pieces import pieces_bound
@@ -49,6 +49,49 @@ def check(seed: int, operations: int, most: int) -> None:
             continue
         assert violation(problem, found) is None
         assert sum(latencies(problem, found)) >= expected
+
+
+def check_without_keeping(seed: int, operations: int, most: int) -> None:
+    """Compare both searches with all plans where no tensor can stay, for limits above and at the optimum."""
+    problem = problem_at_random(seed, operations, most=most, native=3)
+    graph = problem.graph
+    capacity = min((graph.elements(tensor) for tensor in graph.made if tensor in graph.readers), default=9)
+    changed = graph.model_copy(update={"fast_memory_capacity": capacity})
+    problem = Problem(graph=changed, limits=problem.limits)
+    expected = least_ticks(problem)
+    answer = search(Pricer(problem), 2**61)
+    assert answer is not None
+    assert (answer.proven, answer.ticks) == (True, expected), seed
+    if expected is not None:
+        assert sum(latencies(problem, plan_of(Pricer(problem), answer.steps))) == expected
+        for below, found in ((expected + 1, expected), (2 * expected, expected), (expected, None)):
+            answer = search(Pricer(problem), below)
+            assert answer is not None
+            assert (answer.proven, answer.ticks, answer.bound) == (True, found, expected), seed
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_subgraphs_are_chosen_as_well_as_the_best_of_all_plans(seed: int) -> None:
+    check_without_keeping(seed, 3 + seed % 2, 5)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_not_tried_proves_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = problem_at_random(seed, 3, most=4, native=3)
+    expected = least_ticks(problem)
+    monkeypatch.setattr("tilewright.scheduling.exact.search.MOST_KEPT", 0)
+    told: list[int] = []
+    answer = search(Pricer(problem), 2**61, on_bound=told.append)
+    assert answer is not None
+    if expected is not None:
+        assert max(answer.bound, *told) <= expected
+        assert not answer.proven or answer.ticks == expected
+
+
+@thorough
+@pytest.mark.parametrize("seed", range(30, 600))
+def test_subgraphs_are_chosen_as_well_as_the_best_of_all_plans_of_more(seed: int) -> None:
+    check_without_keeping(seed, 3 + seed % 3, 5)
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -126,9 +126,21 @@ class _Solve:
             interrupt.subscribe(lambda event: event.interrupt() if self.error or self.run.over else None)
         search.on_phase("solving")
         highs.run()
+        if self.error is None and self._contradicts_itself():
+            highs.clearSolver()  # and the start with it
+            self.warm_start = None
+            highs.run()
         if self.error is not None:
             raise self.error
         return self._outcome()
+
+    def _contradicts_itself(self) -> bool:
+        """Whether an optimum is not what the solution costs, as HiGHS 1.16 was seen to say after a start."""
+        if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return False
+        said = float(self.highs.getInfo().objective_function_value)
+        cost = float(self.costs @ np.asarray(self.highs.getSolution().col_value)) + self.constant
+        return bool(abs(said - cost) > TOLERANCE * max(1.0, self.built.largest, abs(cost)))
 
     def _give_start(self) -> None:
         """Hand over the values that `formulation.start` gave the variables."""

@@ -61,7 +61,8 @@ def takes(problem: Problem) -> bool:
     """Whether the formulations take a problem."""
     graph = problem.graph
     return (
-        problem.minimise == "traffic"
+        problem.objective.names == ("traffic",)
+        and not problem.objective.limits
         and (problem.limits.order == "given" or graph.is_chain)
         and len(graph.operations) <= MOST_OPERATIONS
         and sum(problem.layer_by_layer.values()) - graph.compulsory <= CERTAIN

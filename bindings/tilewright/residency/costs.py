@@ -145,6 +145,15 @@ def rounds(group: Group, shape: Shape) -> int:
     return found
 
 
+def placed(group: Group, shape: Shape, whole: Collection[int]) -> dict[tuple[str, int], int]:
+    """Return the sizes of `buffers`, by what they are of; for many sets of tensors that are whole."""
+    known: dict[Shape, list[Buffer]] = group.__dict__.setdefault("_placed", {})
+    every = known.get(shape)
+    if every is None:
+        every = known[shape] = buffers(group, shape, ())
+    return {(what, number): size for what, number, size in every if what == "weights" or number not in whole}
+
+
 def computed_whole(operation: Operation, shape: Shape) -> bool:
     """Whether an operation computes all its output channels at once."""
     if operation.units == 1:

@@ -155,7 +155,8 @@ class _Known:
     """
 
     def __init__(self, problem: Problem, deadline: float) -> None:
-        self.problem, self.graph, self.deadline = problem, problem.graph, deadline
+        self.problem = _in_memory(problem, problem.machine.memory_bytes)
+        self.graph, self.deadline = problem.graph, deadline
         self.width = problem.machine.element_bytes
         self.asked: dict[int, int] = {}
         self.plans: dict[int, tuple[int, Plan]] = {}

@@ -19,7 +19,6 @@ from tilewright.residency.prices import Prices
 from tilewright.residency.work import of_step, of_value
 from tilewright.simulator.program import Counts
 
-
 MOST = 2**60
 """Largest time for which sums of 64 bits are safe."""
 
@@ -125,4 +124,6 @@ def _read(group: Group, tensor: int, blocks: Counts) -> Counts:
     if operation.op.spec.kind not in ("add", "mul"):
         before = operation.op.producers[: operation.op.producers.index(tensor - 1)]
         offset = sum(tensors[producer + 1].channels for producer in before)
-    return np.maximum(0, np.minimum(channels, blocks[1] - offset) - np.maximum(0, blocks[0] - offset))
+    ends, begins = np.minimum(channels, blocks[1] - offset), np.maximum(0, blocks[0] - offset)
+    read: Counts = np.maximum(0, ends - begins)
+    return read

@@ -100,7 +100,5 @@ def most_values(problem: Problem) -> int:
 
 
 def portfolio(problem: Problem) -> Portfolio:
-    """Return what ``auto`` runs: the heuristics and the exact search; for a list, the latter alone."""
-    if problem.before:
-        return Portfolio("states", "states", alone=True)
+    """Return what ``auto`` runs: the heuristics and the exact search."""
     return Portfolio(CONSTRUCT, "states")

@@ -179,6 +179,8 @@ class _Run:
                     "order": step.order,
                     "pixels": step.pixels,
                     "kernels": step.kernels,
+                    "columns": step.columns,
+                    "channels": step.channels,
                     "passes": passes(read.group, read.choice.shape) * rounds(read.group, read.choice.shape),
                     "loaded_bytes": loaded,
                     "saved_bytes": written,

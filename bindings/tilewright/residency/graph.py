@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -67,7 +68,9 @@ class Reading:
             return np.where(pixel > 0, self.pixels, 0)
         row, column = np.divmod(pixel - 1, self.output[1])
         own = self.last(row, 0) * self.plane[1] + self.last(column, 1) + 1
-        above = (self.last(row - 1, 0) + 1) * self.plane[1]
+        # Columns that strides leave out behind the last one are read by nobody.
+        final = self.last(np.full_like(pixel, self.output[1] - 1), 1)
+        above = self.last(row - 1, 0) * self.plane[1] + final + 1
         return np.where(pixel > 0, np.where(row > 0, np.maximum(own, above), own), 0)
 
     def begin(self, place: Counts, axis: int) -> Counts:
@@ -229,6 +232,11 @@ class Graph:
         """Whether there is but one order of the operations."""
         numbers = members(self.all & ~self.begin)
         return all(self.ops.ancestors[after] >> before & 1 for before, after in pairwise(numbers))
+
+    @cached_property
+    def passes(self) -> dict[int, dict[tuple[str, int, int, int], Any]]:
+        """What groups have counted, by the number of their last operation: see `passes.Group`."""
+        return {}
 
     @cached_property
     def compulsory(self) -> int:

@@ -2,53 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
 
 from tilewright.residency.exact.best import addressed
+from tilewright.residency.exact.options import Option, Options
 from tilewright.residency.exact.search import Found, Search
+from tilewright.residency.graph import members
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
-from tilewright.residency.transitions import Choice, Move, State, Transitions
+from tilewright.residency.transitions import Choice, State, Transitions
 from tilewright.spec.errors import InputError
 
 
 def chosen(
     problem: Problem,
     groups: Callable[[Search, State], Iterable[int]],
-    allowed: Callable[[Transitions, Move], bool],
-    liking: Callable[[Transitions, Move], Any],
+    allowed: Callable[[State], bool] = lambda _after: True,
+    *,
+    empty: bool = False,
 ) -> Plan:
-    """Return the plan of the steps that a rule likes best.
+    """Return the plan of the steps that move least beyond what must be moved, one after the other.
 
     Parameters
     ----------
     groups
         Returns the groups that may come next, those that are tried first before others: the first with a step
         that is allowed is taken.
-    allowed, liking
-        Of a step; the least liking is taken.
+    allowed
+        Whether what there is after a step is allowed.
+    empty
+        Whether nothing stays on chip between two steps.
     """
     graph, capacity = problem.graph, problem.machine.capacity
     steps = Transitions(graph, capacity, groups=problem.groups)
+    options = Options(steps)
     search = Search(steps, given_order=True, most_operations=problem.limits.most_operations)
-    state, choices, total = steps.start(), list[Choice](), 0
+    state, choices, total, there = steps.start(), list[Choice](), graph.compulsory, 0
     while state.done != graph.all:
-        for mask in groups(search, state):
-            moves = [move for move in steps.moves(state, mask) if allowed(steps, move)]
-            if moves:
-                break
-        else:
+        found = (
+            [each for each in _steps(options, before, mask, empty) if allowed(each[1])]
+            for before in _dropping(steps, state)
+            for mask in groups(search, state)
+        )
+        few = next((each for each in found if each), None)
+        if few is None:
             raise InputError(
                 "machine.memory_bytes", problem.machine.memory_bytes, "is too small for this rule"
             )
-        move = min(moves, key=lambda move: liking(steps, move))
-        state, total = move.after, total + move.moved
-        choices.append(move.choice)
+        mask, state, option, stays = min(few, key=lambda each: (each[2].excess, each[2].memory))
+        choices.append(option.choice(mask, there & ~stays))
+        there = (stays | option.fetched | option.resident) & options.live(state.done)
+        total += option.excess
     plan = addressed(problem, Found(total, tuple(choices)), capacity, float("inf"))
     if plan is None:
         raise InputError("machine.memory_bytes", problem.machine.memory_bytes, "has no place for all buffers")
     return plan
+
+
+def _steps(
+    options: Options, before: State, mask: int, empty: bool
+) -> Iterator[tuple[int, State, Option, int]]:
+    """Return the ways to execute a group: the group, what there is after it, and what stays before it."""
+    touched = options.touched(options.steps.group(mask))
+    chip, dram = before.on_chip & ~touched, before.in_dram & ~touched
+    room = options.capacity - options.size(chip)
+    for option in options.table(mask, before.done, before.on_chip, before.in_dram, 2**60, empty):
+        if option.memory <= room:
+            after = State(before.done | mask, chip | option.on_chip, dram | option.in_dram)
+            yield mask, after, option, before.on_chip
+
+
+def _dropping(steps: Transitions, state: State) -> Iterator[State]:
+    """Return a state, then what is left of it when more and more is dropped, the largest first."""
+    yield state
+    for tensor in sorted(members(state.on_chip & state.in_dram), key=lambda each: -steps.sizes[each]):
+        state = state._replace(on_chip=state.on_chip & ~(1 << tensor))
+        yield state
+
+
+def suits(problem: Problem) -> bool:
+    """Whether rules have plans for a problem: not for lists, whose tolerances depend on optima."""
+    return not problem.before
 
 
 def one(search: Search, state: State) -> list[int]:
@@ -56,13 +90,14 @@ def one(search: Search, state: State) -> list[int]:
     return [mask for mask in search.groups(state.done) if mask.bit_count() == 1][:1]
 
 
-def safe(problem: Problem) -> Callable[[Transitions, Move], bool]:
+def safe(problem: Problem) -> Callable[[State], bool]:
     """Return whether all operations that are left can be executed beside what stays on chip."""
-    least = problem.least
+    least, capacity = problem.least, problem.machine.capacity
+    sizes = [tensor.size for tensor in problem.graph.tensors]
 
-    def holds(steps: Transitions, move: Move) -> bool:
-        stays = steps.size(move.after.on_chip & ~move.after.in_dram)
-        left = [least[number] for number in least if not move.after.done >> number & 1]
-        return not left or stays + max(left) <= steps.capacity
+    def holds(after: State) -> bool:
+        stays = sum(sizes[number] for number in members(after.on_chip & ~after.in_dram))
+        left = [least[number] for number in least if not after.done >> number & 1]
+        return not left or stays + max(left) <= capacity
 
     return holds

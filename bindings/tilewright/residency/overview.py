@@ -13,8 +13,9 @@ from tilewright.residency.summary import table
 
 ABOUT = (
     "Operations of a step run together, depth-first: pixel by pixel of the last one's output, or of one "
-    "operation block by block of its output channels. Loaded, saved and on chip are bytes; whole maps are "
-    "those that are on chip as a whole during the step."
+    "operation block by block of its output channels; tiles and channels add up its input channels block by "
+    "block, tile by tile or plane by plane. Strips cut the last one's output into columns. Loaded, saved and "
+    "on chip are bytes; whole maps are those that are on chip as a whole during the step."
 )
 
 

@@ -7,13 +7,14 @@ pass all is completed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from tilewright.residency.graph import Graph, Operation, members
+from tilewright.residency.graph import Graph, Operation, Reading, members
 from tilewright.simulator.program import Counts
 
 
@@ -26,8 +27,10 @@ class Group:
 
     @classmethod
     def of(cls, graph: Graph, mask: int) -> Group:
-        """Return the group of a bit mask."""
-        return cls(graph, graph.numbers(mask))
+        """Return the group of a bit mask; those of the same last operation share what they know."""
+        group = cls(graph, graph.numbers(mask))
+        group.__dict__["_known"] = graph.passes.setdefault(group.last.number, {})
+        return group
 
     @cached_property
     def mask(self) -> int:
@@ -84,39 +87,81 @@ class Group:
 
     def ends(self, pixels: int) -> dict[int, Counts]:
         """Return for each tensor the end of the pixels that are there after each pass, from none on."""
-        known = self._ends.get(pixels)
-        if known is not None:
-            return known
-        passes = self.passes(pixels)
-        ends = {self.output: np.minimum(np.arange(passes + 1, dtype=np.int64) * pixels, self.pixels)}
-        for operation in reversed(self.operations):
-            done = ends[operation.number + 1]
-            for reading in operation.readings:
-                needed = reading.end(done)
-                needed[-1] = reading.pixels
-                other = ends.get(reading.tensor)
-                ends[reading.tensor] = needed if other is None else np.maximum(other, needed)
-        self._ends[pixels] = ends
-        return ends
+        return {tensor: self._end(tensor, pixels) for tensor in (self.output, *reversed(self.lines))}
 
     @cached_property
-    def _ends(self) -> dict[int, dict[int, Counts]]:
+    def _known(self) -> dict[tuple[str, int, int, int], Any]:
+        """What has been counted, by what it is, pixels, tensor, and who reads the tensor in this group.
+
+        All that leads from a tensor to the last operation is in every group that computes it, so that what
+        is counted depends on no more than that.
+        """
         return {}
 
     def forget(self, pixels: int) -> None:
         """Forget how far each pass gets, which takes much room."""
-        self._ends.pop(pixels, None)
+        for key in [key for key in self._known if key[:2] == ("end", pixels)]:
+            del self._known[key]
+
+    @cached_property
+    def _numbered(self) -> dict[int, Operation]:
+        """Its operations by number."""
+        return {operation.number: operation for operation in self.operations}
+
+    def _readers(self, tensor: int) -> Iterator[tuple[Operation, Reading]]:
+        """Return the operations that read a tensor here."""
+        for number in self.graph.tensors[tensor].readers:
+            operation = self._numbered.get(number)
+            if operation is not None:
+                for reading in operation.readings:
+                    if reading.tensor == tensor:
+                        yield operation, reading
+
+    def _end(self, tensor: int, pixels: int) -> Counts:
+        """Return the end of the pixels of a tensor that are there after each pass."""
+        key = "end", pixels, tensor, self.graph.readers[tensor] & self.mask
+        if key not in self._known:
+            if tensor == self.output:
+                passes = self.passes(pixels)
+                counted = np.minimum(np.arange(passes + 1, dtype=np.int64) * pixels, self.pixels)
+                self._known[key] = counted
+                return counted
+            ends: Counts | None = None
+            for operation, reading in self._readers(tensor):
+                needed = reading.end(self._end(operation.number + 1, pixels))
+                needed[-1] = reading.pixels
+                ends = needed if ends is None else np.maximum(ends, needed)
+            self._known[key] = ends
+        known: Counts = self._known[key]
+        return known
 
     def held(self, pixels: int) -> dict[int, int]:
         """Return the pixels of each tensor's line buffer: the most that a pass needs or computes."""
-        known = self._held.get(pixels)
+        return {tensor: self.line(tensor, pixels) for tensor in reversed(self.lines)}
+
+    def line(self, tensor: int, pixels: int) -> int:
+        """Return the pixels of the line buffer of a tensor that is read here."""
+        key = "held", pixels, tensor, self.graph.readers[tensor] & self.mask
+        known = self._known.get(key)
         if known is None:
-            if self.wider is not None:
-                held = self.wider.held(pixels)
-                known = {tensor: held[tensor] for tensor in self.lines}
-            else:
-                known = self._counted(pixels)
-            self._held[pixels] = known
+            ends = self._end(tensor, pixels)
+            # What is computed or loaded in a pass is held even if nobody reads it any more.
+            first = ends[:-1]
+            for operation, reading in self._readers(tensor):
+                first = np.minimum(first, reading.first(self._end(operation.number + 1, pixels)[:-1]))
+            known = self._known[key] = int((ends[1:] - first).max())
+        return known
+
+    def active(self, pixels: int) -> dict[int, int]:
+        """Return for each operation, by number, the passes in which it computes anything."""
+        found = reversed(self.operations)
+        return {operation.number: self._active(operation.number + 1, pixels) for operation in found}
+
+    def _active(self, tensor: int, pixels: int) -> int:
+        key = "active", pixels, tensor, self.graph.readers[tensor] & self.mask
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = int(np.count_nonzero(np.diff(self._end(tensor, pixels))))
         return known
 
     @cached_property
@@ -139,41 +184,6 @@ class Group:
         if mask not in known:
             known[mask] = Group.of(self.graph, mask)
         return known[mask]
-
-    @cached_property
-    def _held(self) -> dict[int, dict[int, int]]:
-        return {}
-
-    def _counted(self, pixels: int) -> dict[int, int]:
-        ends, first = self.ends(pixels), self._firsts(pixels)
-        # What is computed or loaded in a pass is held even if nobody reads it any more.
-        return {
-            tensor: int((ends[tensor][1:] - np.minimum(first[tensor], ends[tensor][:-1])).max())
-            for tensor in self.lines
-        }
-
-    def _firsts(self, pixels: int) -> dict[int, Counts]:
-        """Return the first pixel of each tensor that each pass, or one after it, reads."""
-        ends = self.ends(pixels)
-        first: dict[int, Counts] = {}
-        for operation in self.operations:
-            before = ends[operation.number + 1][:-1]
-            for reading in operation.readings:
-                own = reading.first(before)
-                known = first.get(reading.tensor)
-                first[reading.tensor] = own if known is None else np.minimum(known, own)
-        return first
-
-    def active(self, pixels: int) -> dict[int, int]:
-        """Return for each operation, by number, the passes in which it computes anything."""
-        if self.wider is not None:
-            active = self.wider.active(pixels)
-            return {operation.number: active[operation.number] for operation in self.operations}
-        ends = self.ends(pixels)
-        return {
-            operation.number: int(np.count_nonzero(np.diff(ends[operation.number + 1])))
-            for operation in self.operations
-        }
 
     def least_active(self, pixels: int) -> int:
         """Return the passes in which every operation computes something, for the one with the fewest."""

@@ -122,7 +122,8 @@ class Problem(Spec):
             stairs = staircase(group, frozenset(), streamed, MOST_ELEMENTS, MOST_ELEMENTS**2)
             found[operation.number] = stairs[0].memory
             for columns in widths(group)[-1:]:  # the narrowest strips have the smallest buffers
-                shape = Shape("pixels", columns, 1, frozenset(), columns)
+                kept = frozenset([operation.number] if operation.weights else [])
+                shape = Shape("pixels", 1, 1, kept, columns)
                 narrow = sum(buffer.size for buffer in buffers(group, shape, ()))
                 found[operation.number] = min(narrow, found[operation.number])
         return found

@@ -192,12 +192,14 @@ def _shape(step: Step, group: Group, numbers: dict[str, int]) -> Shape:
             raise WrongError("columns: has strips, which the order kernels has not")
         if step.columns not in widths(group):
             raise WrongError(f"columns: strips of {step.columns} are not the narrowest of their number")
+        if kept != weighty:
+            raise WrongError("weights: strips keep those of all operations")
         if step.pixels > step.columns and step.pixels % step.columns:
             raise WrongError(f"pixels: {step.pixels} are no whole rows of {step.columns} columns")
     if step.order == "kernels":
         if len(group.operations) > 1 or kept:
             raise WrongError("order: only one operation, whose weights are not kept, has the order kernels")
-    elif kept != weighty and step.pixels % (step.columns or group.graph.tensors[group.output].shape[2]):
+    elif kept != weighty and step.pixels % group.graph.tensors[group.output].shape[2]:
         raise WrongError("pixels: loads weights for each pass, which then must be of whole rows")
     return Shape(step.order, step.pixels, step.kernels, kept, step.columns)
 

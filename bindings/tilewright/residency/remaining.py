@@ -58,6 +58,10 @@ class Remaining:
         each, one = core // units, prices.transfer(-(-operation.weights // units))
         return min([together, *(_blocks(units, size, each, one) for size in pass_sizes(units))])
 
+    def alone(self, mask: int) -> int:
+        """Return the time that some operations take at least with their weights."""
+        return sum(self._alone[number] for number in members(mask))
+
     def left(self, done: int) -> Left:
         """Return what is left for operations that have not been executed, but for what they read."""
         known = self._left.get(done)

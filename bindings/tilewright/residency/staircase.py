@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from tilewright.residency.costs import Shape, area, blocks, buffers, computed_whole
+from tilewright.residency.costs import Shape, blocks, computed_whole, placed
 from tilewright.residency.passes import Group, pass_sizes
-from tilewright.residency.strips import cut
+from tilewright.residency.strips import cut, least_lines
 from tilewright.residency.tile_stairs import in_blocks
 
 
@@ -36,7 +36,6 @@ def staircase(
     worst: int,
     cuts: Sequence[int | None] = (None,),
     fitting: Callable[[Shape], bool] = lambda _shape: True,
-    known: Iterable[Stair] = (),
 ) -> list[Stair]:
     """Return the ways to cut up a step of which none takes less memory and moves no more than another.
 
@@ -54,22 +53,26 @@ def staircase(
         Columns of strips that are looked at; None for whole rows.
     fitting
         Whether a shape may be taken.
-    known
-        Other ways.
 
     Returns
     -------
     Least memory first.
     """
-    found = list(known)
-    for columns in cuts:
-        found += _by_pixels(group, whole, most, worst, columns)
-    if len(group.operations) == 1 and None in cuts:
-        found += _by_kernels(group, whole, streamed)
-        found += [Stair(*way) for way in in_blocks(group, whole, most, worst)]
-    return pareto(
-        [stair for stair in found if stair.memory <= most and stair.again <= worst and fitting(stair.shape)]
-    )
+
+    def best(found: Iterable[Stair]) -> list[Stair]:
+        return pareto(
+            stair for stair in found if stair.memory <= most and stair.again <= worst and fitting(stair.shape)
+        )
+
+    found: list[Stair] = []
+    if None in cuts:
+        found += _by_rows(group, whole, most, worst)
+        if len(group.operations) == 1:
+            found += _by_kernels(group, whole, streamed)
+            found += [Stair(*way) for way in in_blocks(group, whole, most, worst)]
+        found = best(found)
+    strips = [columns for columns in cuts if columns is not None]
+    return best([*found, *_in_strips(group, whole, most, worst, strips, found)]) if strips else found
 
 
 def pareto(stairs: Iterable[Stair]) -> list[Stair]:
@@ -86,76 +89,86 @@ def _by_kernels(group: Group, whole: frozenset[int], streamed: int) -> Iterable[
     sizes = [1] if group.last.channelwise or not streamed else pass_sizes(units)
     for kernels in sizes:
         shape = Shape("kernels", 1, kernels)
-        memory = sum(buffer.size for buffer in buffers(group, shape, whole))
+        memory = sum(placed(group, shape, whole).values())
         again = 0 if group.last.channelwise else (blocks(group.last, shape) - 1) * streamed
         yield Stair(memory, again, shape)
 
 
-def _by_pixels(
-    group: Group, whole: frozenset[int], most: int, worst: int, columns: int | None
-) -> Iterable[Stair]:
-    again = reread(group, whole, columns)
-    if again > worst:
-        return
+def _by_rows(group: Group, whole: frozenset[int], most: int, worst: int) -> Iterable[Stair]:
     weights = sum(operation.weights for operation in group.operations)
     if weights <= most:
-        yield all_kept(group, whole, columns)
-    if not weights or worst == again:
+        yield _all_kept(group, whole, None)
+    if not weights:
         return
-    loaded = least_loaded(group, most)
+    loaded = _least_loaded(group, most)
+    _, height, width = group.graph.tensors[group.output].shape
     too_many: list[int] = []
     # Of those that lead to as many passes any number of rows may be the best: padding, and the last pass,
     # which has what remains, make buffers smaller. Only multiples of a number never take less than it.
-    for rows in range(1, group.graph.tensors[group.output].shape[1] + 1):
+    for rows in range(1, height + 1):
         if any(rows % fewer == 0 for fewer in too_many):
             continue
-        if again + (least_active(group, columns, rows) - 1) * loaded > worst:
+        if (group.least_active(rows * width) - 1) * loaded > worst:
             continue
-        ways = some_kept(group, whole, most, worst, columns, rows)
+        ways = _some_kept(group, whole, most, worst, rows * width)
         if ways is None:
             too_many.append(rows)
         else:
             yield from ways
 
 
+def _in_strips(
+    group: Group,
+    whole: frozenset[int],
+    most: int,
+    worst: int,
+    widths: Iterable[int],
+    known: Sequence[Stair],
+) -> Iterable[Stair]:
+    weights = sum(operation.weights for operation in group.operations)
+    for columns in widths:
+        again = reread(group, whole, columns)
+        least = weights + least_lines(group, whole, columns)
+        if again > worst or least > most:
+            continue
+        if not any(stair.memory <= least and stair.again <= again for stair in known):
+            yield _all_kept(group, whole, columns)
+
+
 def reread(group: Group, whole: frozenset[int], columns: int | None) -> int:
     """Return the elements of sources that strips of some columns read again."""
     if columns is None:
         return 0
-    streamed = [group.graph.tensors[tensor] for tensor in group.sources if tensor not in whole]
-    strips = [cut(group, columns).read(tensor) for tensor in group.sources if tensor not in whole]
-    return sum(
-        (read - tensor.shape[2]) * tensor.shape[0] * tensor.shape[1]
-        for tensor, read in zip(streamed, strips, strict=True)
-    )
+    strips, again = cut(group, columns), 0
+    for number in group.sources:
+        if number not in whole:
+            channels, height, width = group.graph.tensors[number].shape
+            again += (strips.read(number) - width) * channels * height
+    return again
 
 
-def all_kept(group: Group, whole: frozenset[int], columns: int | None) -> Stair:
+def _all_kept(group: Group, whole: frozenset[int], columns: int | None) -> Stair:
     """Return the way that keeps all weights: buffers are smallest with one pixel."""
     every = frozenset(operation.number for operation in group.operations if operation.weights)
     shape = Shape("pixels", 1, 1, every, columns)
-    memory = sum(buffer.size for buffer in buffers(group, shape, whole))
-    return Stair(memory, reread(group, whole, columns), shape)
+    return Stair(sum(placed(group, shape, whole).values()), reread(group, whole, columns), shape)
 
 
-def least_loaded(group: Group, most: int) -> int:
+def _least_loaded(group: Group, most: int) -> int:
     """Return the elements of weights that are loaded for each pass, at least, if not all are kept."""
     weights = [operation.weights for operation in group.operations if operation.weights]
     return max(sum(weights) - most, min(weights))
 
 
-def some_kept(
-    group: Group, whole: frozenset[int], most: int, worst: int, columns: int | None, rows: int
-) -> list[Stair] | None:
+def _some_kept(group: Group, whole: frozenset[int], most: int, worst: int, pixels: int) -> list[Stair] | None:
     """Return the ways that load some weights for each pass of some rows; None if not even buffers fit."""
-    width = columns or group.graph.tensors[group.output].shape[2]
-    least = Shape("pixels", rows * width, 1, frozenset(), columns)
-    sizes = {buffer[:2]: buffer.size for buffer in buffers(group, least, whole)}
+    least = Shape("pixels", pixels, 1)
+    sizes = placed(group, least, whole)
     if sum(sizes.values()) > most:
         return None
-    active = area(group, least).active(rows * width)
+    active = group.active(pixels)
     fixed = sum(size for (what, _), size in sizes.items() if what != "weights")
-    ways = [(fixed, reread(group, whole, columns), frozenset[int]())]
+    ways = [(fixed, 0, frozenset[int]())]
     for operation in group.operations:
         if not operation.weights:
             continue
@@ -164,17 +177,9 @@ def some_kept(
         large = operation.weights
         if number == group.last.number and group.output not in whole and not computed_whole(operation, least):
             # Of what is written, all channels are computed at once.
-            large += (group.graph.tensors[group.output].channels - 1) * rows * width
+            large += (group.graph.tensors[group.output].channels - 1) * pixels
         ways = _merged(ways, number, (small, again), large, most, worst)
     return [Stair(memory, again, replace(least, kept=kept)) for memory, again, kept in ways]
-
-
-def least_active(group: Group, columns: int | None, rows: int) -> int:
-    """Return in how many passes an operation computes something, at least."""
-    width = group.graph.tensors[group.output].shape[2]
-    active = group.least_active(rows * width)
-    # What is left out by strides is completed in the last pass of a strip, which may be one more.
-    return active if columns is None else -(-width // columns) * max(1, active - 1)
 
 
 Way = tuple[int, int, frozenset[int]]

@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from tilewright.residency.graph import Operation, Reading
-from tilewright.residency.passes import Group
+from tilewright.residency.passes import Group, pass_sizes
 from tilewright.simulator.program import Counts
 
 
@@ -58,6 +58,7 @@ class Cut:
         self.group, self.columns = group, columns
         self._counted: dict[int, tuple[dict[int, int], dict[int, int]]] = {}
         self._widest: dict[int, int] = {}
+        self._read: dict[int, int] = {}
         self._wider = None if group.wider is None else cut(group.wider, columns)
         if self._wider is not None:
             self.begins, self.ends = self._wider.begins, self._wider.ends
@@ -175,7 +176,11 @@ class Cut:
 
     def read(self, tensor: int) -> int:
         """Return the columns of a tensor that all strips read."""
-        return int(self._widths(tensor).sum())
+        if self._wider is not None:
+            return self._wider.read(tensor)
+        if tensor not in self._read:
+            self._read[tensor] = int(self._widths(tensor).sum())
+        return self._read[tensor]
 
 
 def cut(group: Group, columns: int) -> Cut:
@@ -187,25 +192,30 @@ def cut(group: Group, columns: int) -> Cut:
 
 
 def widths(group: Group) -> list[int]:
-    """Return the columns that strips may have, the widest first.
-
-    Of those that make as many strips any may be the best: near a border, windows reach into padding, so that
-    less is read again.
-    """
-    return list(range(group.graph.tensors[group.output].shape[2] - 1, 0, -1))
+    """Return the columns of strips: the least for each number of strips from two on, the widest first."""
+    width = group.graph.tensors[group.output].shape[2]
+    return [columns for columns in reversed(pass_sizes(width)) if columns < width]
 
 
 def least_lines(group: Group, whole: Collection[int], columns: int) -> int:
-    """Return the elements of line buffers, at least: the rows under a window, the last one a pixel."""
-    strips, total = cut(group, columns), 0
-    rows: dict[int, int] = {}
-    for operation in group.operations:
-        for reading in operation.readings:
-            if reading.tensor not in whole:
-                rows[reading.tensor] = max(rows.get(reading.tensor, 0), _rows(reading))
-    for tensor, count in rows.items():
-        total += ((count - 1) * strips.widest(tensor) + 1) * group.graph.tensors[tensor].channels
-    return total
+    """Return the elements of line buffers, at least."""
+    return sum(lines_of(group, whole, columns).values())
+
+
+def lines_of(group: Group, whole: Collection[int], columns: int) -> dict[int, int]:
+    """Return the elements of each line buffer, at least: the rows under a window, the last one a pixel."""
+    known: dict[int, dict[int, int]] = group.__dict__.setdefault("_lines_of", {})
+    if columns not in known:
+        strips, tensors = cut(group, columns), group.graph.tensors
+        rows = dict.fromkeys(group.lines, 0)
+        for operation in group.operations:
+            for reading in operation.readings:
+                rows[reading.tensor] = max(rows[reading.tensor], _rows(reading))
+        known[columns] = {
+            tensor: ((count - 1) * strips.widest(tensor) + 1) * tensors[tensor].channels
+            for tensor, count in rows.items()
+        }
+    return {tensor: size for tensor, size in known[columns].items() if tensor not in whole}
 
 
 @lru_cache(maxsize=4096)

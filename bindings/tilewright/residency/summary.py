@@ -23,11 +23,17 @@ def rows(problem: Problem, report: dict[str, Any]) -> Rows:
     operations = sum(len(step["operations"]) for step in facts["steps"])
     together = sum(len(step["operations"]) > 1 for step in facts["steps"])
     timed = []
+    if problem.before:
+        told = [
+            f"at most {100 * share:g} % above the least {name}" if share else f"with the least {name}"
+            for name, share in problem.before
+        ]
+        timed.append(("among plans", ", then ".join(told)))
     if "cycles" in facts:
         cycles, least = facts["cycles"], facts["compulsory_cycles"]
         doubled = sum(step.get("double_buffering", False) for step in facts["steps"])
         beside = f", {doubled} steps with second buffers" if doubled else ""
-        timed = [
+        timed += [
             ("cycles", f"{cycles:,}, at least {least:,} in any case{beside}"),
             ("energy", f"{facts['energy'] / 1e9:,.3f} µJ, prices {problem.machine.prices.source}"),
         ]
@@ -42,6 +48,12 @@ def rows(problem: Problem, report: dict[str, Any]) -> Rows:
         ("memory", f"{facts['memory']:,} of {problem.machine.memory_bytes:,} bytes"),
         ("steps", f"{len(facts['steps'])} of {operations} operations, {together} depth-first"),
     ]
+
+
+def outer_loop(step: dict[str, Any]) -> str:
+    """Return what is told of a step's order: strips of columns, too."""
+    columns, order = step.get("columns"), str(step["order"])
+    return f"{order}, strips of {columns}" if columns is not None and order == "pixels" else order
 
 
 def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
@@ -71,7 +83,7 @@ def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
             (
                 str(number),
                 shortened("+".join(step["operations"]), LONGEST),
-                step["order"],
+                outer_loop(step),
                 f"{step['passes']:,}",
                 f"{step['pixels']:,}",
                 f"{step['loaded_bytes']:,}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import combinations, product
 from typing import NamedTuple
 
@@ -11,8 +11,7 @@ from tilewright.residency.costs import Shape, replaceable
 from tilewright.residency.graph import Graph, members
 from tilewright.residency.passes import Group
 from tilewright.residency.staircase import Stair, staircase
-from tilewright.residency.strip_search import best_in_strips
-from tilewright.residency.strips import least_lines, widths
+from tilewright.residency.strips import lines_of, widths
 from tilewright.residency.tiles import depth
 
 Key = tuple[int, frozenset[int], int, int]
@@ -84,9 +83,8 @@ class Transitions:
         self.sizes = [tensor.size for tensor in graph.tensors]
         self._groups: dict[int, Group] = {} if groups is None else groups
         self._stairs: dict[Key, tuple[list[int], list[Stair]]] = {}
-        # For a room: up to how much that is moved again strips have been looked at, and the best one.
-        self._strips: dict[tuple[*Key, int], tuple[int, Stair | None]] = {}
         self._least: dict[int, int] = {}
+        self._lines: dict[int, dict[int, int]] = {}
 
     def start(self) -> State:
         """Return what there is before the first step."""
@@ -104,29 +102,33 @@ class Transitions:
         """Return what a group takes at least, whatever is on chip as a whole; more operations take more."""
         if mask not in self._least:
             group = self.group(mask)
-            if len(group.operations) == 1 and depth(self.graph, group.last):
-                self._least[mask] = 0  # a few elements, in blocks of channels
-                return 0
-            narrowest = next(iter(widths(group)[-1:]), group.graph.tensors[group.output].shape[2])
-            lines = least_lines(group, group.sources, narrowest)
-            self._least[mask] = lines + sum(operation.block(1) for operation in group.operations)
+            lines = self.lines(group)
+            blocks = 0 if self._in_blocks(group) else sum(op.block(1) for op in group.operations)
+            self._least[mask] = blocks + sum(lines[tensor] for tensor in group.computed if tensor in lines)
         return self._least[mask]
+
+    def _in_blocks(self, group: Group) -> bool:
+        """Whether a group can be executed in blocks of input channels, in a few elements."""
+        return len(group.operations) == 1 and depth(self.graph, group.last) > 0
+
+    def lines(self, group: Group) -> dict[int, int]:
+        """Return the fewest elements of the line buffers of what a group computes, and others may have."""
+        if self._in_blocks(group):
+            return {}
+        known = self._lines.setdefault(group.last.number, {})
+        if any(tensor not in known for tensor in group.computed if tensor != group.output):
+            # All that leads from a tensor to the last operation is in each group that computes it. The
+            # narrowest strips have the smallest buffers.
+            narrowest = next(iter(widths(group)[-1:]), self.graph.tensors[group.output].shape[2])
+            known.update(lines_of(group, group.sources, narrowest))
+        return known
 
     def size(self, mask: int) -> int:
         """Return the elements of some tensors."""
         return sum(self.sizes[number] for number in members(mask))
 
-    def moves(
-        self, state: State, mask: int, slack: Callable[[State, int], int] | None = None
-    ) -> Iterator[Move]:
-        """Return the ways to execute a group next: for each, what moves least in the memory that remains.
-
-        Parameters
-        ----------
-        slack
-            Of what there is after a step, and the elements that it moves if it moves nothing again: how many
-            it may move again to be of interest.
-        """
+    def moves(self, state: State, mask: int) -> Iterator[Move]:
+        """Return the ways to execute a group next: for each, what moves least in the memory that remains."""
         group = self.group(mask)
         sources = sum(1 << tensor for tensor in group.sources)
         done = state.done | mask
@@ -151,13 +153,10 @@ class Transitions:
                     )
                     total = taken + self.size(resident)
                     moved = weights + self.size(fetched) + self.size(written) + self.size(streamed)
-                    worst = self.worst if slack is None else min(self.worst, slack(after, moved))
-                    if worst < 0:
-                        continue
                     for in_place in self.places(group, on_chip, resident, state.done):
                         room = self.capacity - total + (self.sizes[in_place] if in_place >= 0 else 0)
                         whole = on_chip | resident
-                        stair = self.best(group, whole, streamed, room, in_place, state.done, worst)
+                        stair = self.best(group, whole, streamed, room, in_place, state.done)
                         if stair is None:
                             continue
                         yield Move(
@@ -200,18 +199,9 @@ class Transitions:
         return [*found, -1]
 
     def best(
-        self,
-        group: Group,
-        whole: int,
-        streamed: int,
-        room: int,
-        in_place: int = -1,
-        done: int = 0,
-        worst: int | None = None,
+        self, group: Group, whole: int, streamed: int, room: int, in_place: int = -1, done: int = 0
     ) -> Stair | None:
         """Return how to cut up a group so that least is moved again in some room; None if it does not fit.
-
-        Strips are looked at where whole rows move something again.
 
         Parameters
         ----------
@@ -219,8 +209,6 @@ class Transitions:
             Tensor whose place the output takes, or -1.
         done
             Bit mask of what has been executed before.
-        worst
-            Most elements that may be moved again, if that is less than it is everywhere.
         """
         if len(group.operations) == 1:
             in_place = -1  # any shape will do
@@ -231,20 +219,13 @@ class Transitions:
             return in_place < 0 or in_place in replaceable(group, shape, done)
 
         if key not in self._stairs:
-            stairs = staircase(group, seen, self.size(streamed), self.capacity, self.worst, fitting=fitting)
+            cuts = None, *widths(group)
+            size = self.size(streamed)
+            stairs = staircase(group, seen, size, self.capacity, self.worst, cuts, fitting)
             self._stairs[key] = [stair.memory for stair in stairs], stairs
         memories, stairs = self._stairs[key]
         place = bisect_right(memories, room)
-        found = stairs[place - 1] if place else None
-        if found is not None and not found.again:
-            return found
-        worst = self.worst if worst is None else worst
-        worst = worst if found is None else min(worst, found.again - 1)
-        looked, better = self._strips.get((*key, room), (-1, None))
-        if better is None and worst > looked:
-            better = best_in_strips(group, seen, room, worst, fitting)
-            self._strips[*key, room] = worst, better
-        return better if better is not None and better.again <= worst else found
+        return stairs[place - 1] if place else None
 
 
 def subsets(mask: int) -> Iterator[int]:

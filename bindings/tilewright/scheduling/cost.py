@@ -122,11 +122,27 @@ class Pricer:
             self._alike[same] = self._fastest(ops, found, room)
         return self._alike[same]
 
+    def least(self, ops: frozenset[int], found: Structure, room: int, below: int) -> int | None:
+        """Return the ticks of the fastest granularity, or `below` where none is faster; None where none fits.
+
+        The lower `below` is, the less time this takes; with it, not all is tried to find that none fits.
+        """
+        same = _signature(found, room)
+        if same not in self._alike:
+            choice = self._fastest(ops, found, room, below)
+            if choice is None:
+                return below
+            self._alike[same] = choice
+        known = self._alike[same]
+        return None if known is None else min(known.ticks, below)
+
     def kept(self, resident: Iterable[int], retained: Iterable[int]) -> int:
         """Return the elements of tensors that are in memory as a whole."""
         return sum(self.graph.elements(tensor) for tensor in {*resident, *retained})
 
-    def _fastest(self, ops: frozenset[int], found: Structure, room: int) -> Choice | None:
+    def _fastest(
+        self, ops: frozenset[int], found: Structure, room: int, below: int | None = None
+    ) -> Choice | None:
         from tilewright.scheduling import kernels  # start-up time
 
         graph = self.graph
@@ -145,7 +161,7 @@ class Pricer:
             np.array(depths(graph, ops, deepest_step(graph, found))),
             graph.unit,
             graph.scale,
-            kernels.INFEASIBLE,
+            kernels.INFEASIBLE if below is None else below,
         )
         if w < 0:
             return None
@@ -154,11 +170,12 @@ class Pricer:
 
 def _signature(found: Structure, room: int) -> Any:
     """Return what all subgraphs that cost the same have in common."""
-    slices = found.slices.copy()
-    slices[:, 0] = np.unique(slices[:, 0], return_inverse=True)[1]
+    needs: dict[int, list[tuple[int, ...]]] = {}
+    for tensor, *slice_ in found.slices.tolist():
+        needs.setdefault(tensor, []).append(tuple(slice_))
     return (
         room,
-        slices.tobytes(),
+        tuple(sorted(map(tuple, needs.values()))),
         found.works.tobytes(),
         found.width,
         found.height,

@@ -45,11 +45,12 @@ class Cover:
     def __init__(self, problem: Problem) -> None:
         self.problem, graph = problem, problem.graph
         self.pricer = Pricer(problem)
-        bits = connected_sets(problem, 20 * MOST_CANDIDATES)
+        bits = connected_sets(problem, MOST_CANDIDATES)
         assert bits is not None, "suits() refuses such a problem"
+        candidates = Candidates(self.pricer, bits)
         found = [
             (block, choice.ticks)
-            for block in Candidates(self.pricer, bits).sets
+            for block in map(candidates.ops, range(len(bits)))
             if (choice := self.pricer.best(block)) is not None
         ]
         found.sort(key=lambda pair: sorted(pair[0]))
@@ -115,8 +116,7 @@ def takes(problem: Problem, largest: int = LARGEST) -> bool:
     read = [tensor for tensor in graph.made if tensor in graph.readers]
     if any(graph.elements(tensor) < graph.fast_memory_capacity for tensor in read):
         return False
-    bits = connected_sets(problem, 20 * MOST_CANDIDATES)
-    if bits is None or len(Candidates(Pricer(problem), bits).sets) > MOST_CANDIDATES:
+    if connected_sets(problem, MOST_CANDIDATES) is None:
         return False
     found = Cover(problem)
     return sum(found.amounts) <= largest or found.worst * found.per_unit <= largest // 2

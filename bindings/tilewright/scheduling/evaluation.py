@@ -63,7 +63,7 @@ def most_values(problem: Problem) -> int:
 
 def portfolio(problem: Problem) -> Portfolio:
     """Return what ``auto`` runs: annealing beside the exact search, which small graphs do not need."""
-    if len(problem.graph.inputs) <= FEW_OPERATIONS and connected_sets(problem, FEW_SETS) is not None:
+    if len(problem.graph.inputs) <= FEW_OPERATIONS and connected_sets(problem, seen=FEW_SETS) is not None:
         # The search is first tried for a moment, in which what it runs compiled should not yet be loaded.
         Pricer(problem).best(frozenset((0,)))
         return Portfolio(CONSTRUCT, "ideals", alone=True)

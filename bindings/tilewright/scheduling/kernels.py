@@ -15,6 +15,9 @@ from tilewright.core import jit
 INFEASIBLE = 2**62
 """What nothing costs that is possible."""
 
+COARSE = 4
+"""Of so many sizes of tiles, one is tried before all are."""
+
 Ints = NDArray[np.int64]
 
 
@@ -298,6 +301,71 @@ def evaluate(
     return found
 
 
+@jit.lean
+def mark_alike(given: Ints, ks: Ints, alike: Ints) -> None:
+    """Write for each depth of a step the last of those behind it for which the same slices are whole."""
+    for place in range(len(ks) - 1, -1, -1):
+        alike[place] = place
+        if place + 1 < len(ks):
+            same = True
+            for n in range(len(given)):
+                for axis in range(1, 3):
+                    if given[n, 2 + axis] == 2 and ks[place + 1] < given[n, axis] <= ks[place]:
+                        same = False
+            if same:
+                alike[place] = alike[place + 1]
+
+
+@jit.lean
+def first_fitting(
+    given: Ints,
+    scratch: Ints,
+    width: int,
+    height: int,
+    outputs: int,
+    room: int,
+    w: int,
+    h: int,
+    ks: Ints,
+    alike: Ints,
+) -> int:
+    """Return the place of the deepest step whose slices fit, of depths that fall; their number without one.
+
+    Among depths for which the same slices are whole, deeper steps take more room.
+    """
+    tile_rows, tile_columns = (height + h - 1) // h, (width + w - 1) // w
+    w, h = min(w, width), min(h, height)
+    begin = 0
+    while begin < len(ks):
+        end = alike[begin]
+        count = merge(given, scratch, tile_rows, tile_columns, ks[end])
+        if working_set(scratch, count, outputs, w, h, ks[end]) > room:
+            begin = end + 1
+            continue
+        low = begin
+        while low < end:
+            middle = (low + end) // 2
+            count = merge(given, scratch, tile_rows, tile_columns, ks[middle])
+            if working_set(scratch, count, outputs, w, h, ks[middle]) > room:
+                low = middle + 1
+            else:
+                end = middle
+        return low
+    return len(ks)
+
+
+@jit.lean
+def least_moved(slices: Ints, count: int, tile_rows: int, tile_columns: int) -> int:
+    """Return the elements that are loaded at least: all, and what follows the steps anew for each tile."""
+    moved = 0
+    for n in range(count):
+        elements = slices[n, 1] * slices[n, 2]
+        if slices[n, 3] == 2 or slices[n, 4] == 2:
+            elements *= (1 if slices[n, 3] == 1 else tile_rows) * (1 if slices[n, 4] == 1 else tile_columns)
+        moved += elements
+    return moved
+
+
 @jit.kernel(nogil=True)
 def best_granularity(
     given: Ints,
@@ -329,50 +397,61 @@ def best_granularity(
     table = np.zeros((16, 3), dtype=np.int64)
     answer = np.full(5, -1, dtype=np.int64)
     answer[0] = known
+    alike = np.zeros(len(ks), dtype=np.int64)
+    mark_alike(given, ks, alike)
     per_tile = 0
     for n in range(len(works)):
         kind, cost, depth, whole = works[n, 0], works[n, 1], works[n, 2], works[n, 3]
         per_tile += cost * (scale // whole) * depth if kind <= 1 else cost * scale
-    for w in ws:
-        for h in hs:
-            tiles = ((width + w - 1) // w) * ((height + h - 1) // h)
-            if tiles * per_tile >= answer[0]:
-                break  # smaller tiles are more
-            low = 0
-            full = False
-            for place in range(len(ks)):
-                k = ks[place]
-                held = 0
-                count = merge(given, scratch, (height + h - 1) // h, (width + w - 1) // w, k)
-                held = working_set(scratch, count, outputs, min(w, width), min(h, height), k)
-                if held > room:
+    for stride in (COARSE, 1):  # a good time, found early, spares most others
+        for row in range(0, len(ws), stride):
+            w = ws[row]
+            for column in range(0, len(hs), stride):
+                h = hs[column]
+                tile_rows, tile_columns = (height + h - 1) // h, (width + w - 1) // w
+                computed = tile_rows * tile_columns * per_tile
+                if computed >= answer[0]:
+                    break  # smaller tiles are more
+                first = first_fitting(given, scratch, width, height, outputs, room, w, h, ks, alike)
+                if first == len(ks):
                     continue
-                grid_times(
-                    given,
-                    works,
-                    width,
-                    height,
-                    outputs,
-                    w,
-                    h,
-                    k,
-                    unit,
-                    scale,
-                    found,
-                    scratch,
-                    marks,
-                    totals,
-                    table,
-                )
-                for order in range(4):
-                    if found[1 + order] < answer[0]:
-                        answer[0] = found[1 + order]
-                        answer[1], answer[2], answer[3], answer[4] = w, h, k, order
-                if low == 0:
-                    low = found[5]
-                    full = place == 0
-                if low >= answer[0]:
-                    break  # no smaller step moves or computes less
-            if full:
-                break  # nothing would be won by a smaller tile but more of them
+                count = merge(given, scratch, tile_rows, tile_columns, ks[first])
+                moved = least_moved(scratch, count, tile_rows, tile_columns) + outputs * width * height
+                if moved * unit >= answer[0]:
+                    continue
+                low = 0
+                full = False
+                for place in range(first, len(ks)):
+                    k = ks[place]
+                    count = merge(given, scratch, tile_rows, tile_columns, k)
+                    if working_set(scratch, count, outputs, min(w, width), min(h, height), k) > room:
+                        continue
+                    grid_times(
+                        given,
+                        works,
+                        width,
+                        height,
+                        outputs,
+                        w,
+                        h,
+                        k,
+                        unit,
+                        scale,
+                        found,
+                        scratch,
+                        marks,
+                        totals,
+                        table,
+                    )
+                    for order in range(4):
+                        if found[1 + order] < answer[0]:
+                            answer[0] = found[1 + order]
+                            answer[1], answer[2], answer[3], answer[4] = w, h, k, order
+                    if low == 0:
+                        low = found[5]
+                        full = place == 0
+                    if low >= answer[0]:
+                        break  # no smaller step moves or computes less
+                if full:
+                    break  # nothing would be won by a smaller tile but more of them
     return answer

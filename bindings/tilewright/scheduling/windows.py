@@ -76,7 +76,7 @@ class Windows:
                 break
             other = self.random.choice(sorted(near, key=min))
             problem, _ = window_of(self.pricer.problem, self._ops({*blocks, other}))
-            if connected_sets(problem, MOST_SETS) is None:
+            if connected_sets(problem, seen=MOST_SETS) is None:
                 refused.add(other)
             else:
                 blocks.add(other)

@@ -20,6 +20,8 @@ VALUES = [
     "2026-11-25", "[[[[]]]]", '"\\u0000"', "9" * 400, "-0.0", "0x10", "'''\n'''",
 ]  # fmt: skip
 
+TABLES = ["layer", "machine", "network", "objective", "limits", "x.y", "memory", "[buffers]", "graph"]
+
 
 def mutated(text: str, rng: random.Random) -> str:
     """Return a file's text with one mistake more."""
@@ -46,7 +48,7 @@ def mutated(text: str, rng: random.Random) -> str:
         case 5 if equals:
             lines[place] = f"{key.strip()}{rng.choice('sx_ ')}= {value}"
         case 6:
-            lines[place] = f"[{rng.choice(['layer', 'machine', 'network', 'objective', 'limits', 'x.y'])}]"
+            lines[place] = f"[{rng.choice(TABLES)}]"
         case 7:
             lines = lines[:place]
         case _:

@@ -30,7 +30,16 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str] | None]]] = {
     "solve": (
         [["INSTANCE"]],
         {
-            "--with": ["auto", "greedy", "exhaustive", "layerwise", "parametric", "loops@gecode"],
+            "--with": [
+                "auto",
+                "greedy",
+                "exhaustive",
+                "layerwise",
+                "parametric",
+                "loops@gecode",
+                "states",
+                "ideals",
+            ],
             "--warm-start": ["auto", "none", "greedy", "RESULT"],
             "--time-limit": ["1", "2", "0.01", "1e-9", "5"],
             "--threads": ["1", "2", "256"],

@@ -31,8 +31,8 @@ room = catalogue.room("residency")
 PLENTY = 2**20
 
 
-def trial(rng: random.Random, scratch: Path) -> list[str]:
-    """Solve one problem."""
+def table(rng: random.Random) -> dict[str, Any]:
+    """Return the tables of a problem."""
     most = rng.choice([1, 2, 3, 3, 4, 4, 5, 6])
     side = 2 if most > 5 else rng.choice([2, 3, 4, 6])
     kinds = rng.choice(["cccpda", "cccpda", "ccdama", "ccpdamfsrj", "cddaa"])
@@ -40,35 +40,41 @@ def trial(rng: random.Random, scratch: Path) -> list[str]:
         rng, most, side, rng.choice([1, 2, 3]), kinds, twice=False, back=rng.choice([1, 2, 3, 4])
     )
     width = rng.choice([1, 1, 1, 2, 3])
-    table: dict[str, Any] = {
+    found: dict[str, Any] = {
         "network": {"layers": layers},
         "machine": {"memory_bytes": PLENTY, "element_bytes": width},
         "limits": {"order": rng.choice(["any", "any", "any", "given"])},
     }
     if rng.random() < 0.25:
-        table["limits"]["most_operations"] = rng.randint(1, 3)
+        found["limits"]["most_operations"] = rng.randint(1, 3)
     # From a byte too little on, up to what holds about all.
-    graph = residency.Graph(parse({"room": "residency", **table}).problem.model_dump(mode="json"))
+    graph = residency.Graph(parse({"room": "residency", **found}).problem.model_dump(mode="json"))
     least, everything = graph.least_memory(), sum(graph.sizes) + sum(op.weights for op in graph.ops)
     assert least is not None
     room = rng.choice([least, rng.randint(least, 2 * least), rng.randint(least, least + everything)])
-    table["machine"]["memory_bytes"] = max(1, room * width - rng.choice([0, 0, 0, 0, 0, 0, 0, 1]))
+    found["machine"]["memory_bytes"] = max(1, room * width - rng.choice([0, 0, 0, 0, 0, 0, 0, 1]))
     if rng.random() < 0.3:
-        table["objective"] = {"minimise": "memory"}
+        found["objective"] = {"minimise": "memory"}
         if rng.random() < 0.8:
             low, high = (graph.least_traffic(size) for size in (least + everything, least))
             assert low is not None and high is not None
-            table["objective"]["most_traffic"] = rng.randint(low - 1, max(low, high)) * width or 1
+            found["objective"]["most_traffic"] = rng.randint(low - 1, max(low, high)) * width or 1
+    return found
+
+
+def trial(rng: random.Random, scratch: Path) -> list[str]:
+    """Solve one problem."""
+    told = table(rng)
     if rng.random() < ALL_WAYS:
-        return attack(rng, scratch, "residency", table, residency)
+        return attack(rng, scratch, "residency", told, residency)
     try:
-        problem = parse({"room": "residency", **table}).problem
+        problem = parse({"room": "residency", **told}).problem
     except InputError as error:
-        return refused("residency", table, residency, error)
+        return refused("residency", told, residency, error)
     try:
         return ["states", *compared(rng, problem)]
     except AssertionError as error:
-        raise Wrong(f"{error}\n{json.dumps({'room': 'residency', **table})}") from error
+        raise Wrong(f"{error}\n{json.dumps({'room': 'residency', **told})}") from error
 
 
 def compared(rng: random.Random, problem: Any) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count, cycle
+from itertools import count, product
 from math import gcd
 from typing import Any
 
@@ -23,6 +23,9 @@ WORK, FIRST_TURNS, MOST_TURNS = 2_000_000, 6, 96
 LADDER, FINEST, FEW_TURNS = 8, 32, 4
 """Heights below the ceiling that are tried as well, parts of the open range between them at least, and the
 turns that each has."""
+
+VARIATION = 1.5
+"""By what factor amounts are changed, at most, where an order is varied."""
 
 
 @dataclass(frozen=True)
@@ -156,13 +159,12 @@ def _between(task: Task, bound: int, ceiling: int) -> Iterator[_Searches]:
     """Return searches at heights below the ceiling, each for a few turns.
 
     Some heights are found at once that are far below one that is not: a search is a matter of luck, and each
-    height is a new one.
+    height is a new one. When all ways have had their turns, what they prefer is varied.
     """
     step = task.unit * max(1, (ceiling - bound) // (task.unit * FINEST))
-    for way in cycle(WAYS):
-        for number in range(1, LADDER + 1):
-            capacity = max(bound, ceiling - number * step)
-            searches = _Searches(task, capacity, (way,))
+    for varied in count():
+        for way, number in product(WAYS, range(1, LADDER + 1)):
+            searches = _Searches(task, max(bound, ceiling - number * step), (way,), varied)
             for _ in range(FEW_TURNS):
                 yield searches
 
@@ -223,8 +225,8 @@ class _Searches:
         Whether there are offsets; None as long as that is not known.
     """
 
-    def __init__(self, task: Task, capacity: int, ways: Sequence[Way] | None = None) -> None:
-        self.task, self.capacity = task, capacity
+    def __init__(self, task: Task, capacity: int, ways: Sequence[Way] | None = None, varied: int = 0) -> None:
+        self.task, self.capacity, self.varied = task, capacity, varied
         self.ways = WAYS if ways is None else ways
         self.answer: bool | None = None
         self.offsets: Numbers | None = None
@@ -238,7 +240,7 @@ class _Searches:
         from tilewright.addresses.exact import kernel  # start-up time
 
         task = self.task
-        searches = [_begun(task, self.capacity, way.order) for way in self.ways]
+        searches = [_begun(task, self.capacity, way.order, self.varied) for way in self.ways]
         for round_ in count():
             for place, way in enumerate(self.ways):
                 most_raises = int(way.raises * len(task.size)) + 1
@@ -257,8 +259,8 @@ class _Searches:
                     yield None, None
 
 
-def _begun(task: Task, capacity: int, order: str) -> Any:
-    """Return a search that has not begun yet."""
+def _begun(task: Task, capacity: int, order: str, varied: int) -> Any:
+    """Return a search that has not begun yet; its order is varied by chance, unless by nothing."""
     from tilewright.addresses.exact import kernel  # start-up time
 
     sections, number = task.sections, len(task.size)
@@ -268,7 +270,10 @@ def _begun(task: Task, capacity: int, order: str) -> Any:
         "area": (task.upper - task.lower) * task.units,
         "size": task.units,
     }
-    ranks = np.lexsort([-amounts[name] for name in reversed(order.split())])
+    keys: list[NDArray[Any]] = [-amounts[name] for name in reversed(order.split())]
+    if varied:
+        keys[-1] = keys[-1] * np.random.default_rng(varied).uniform(1.0, VARIATION, number)
+    ranks = np.lexsort(keys)
     priority = np.empty(number, dtype=np.int64)
     priority[ranks] = np.arange(number)
     most = (capacity - task.size) // task.unit

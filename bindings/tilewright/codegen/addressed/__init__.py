@@ -8,7 +8,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from tilewright.codegen.addressed.numbers import NetworkNumbers, given, made
+from tilewright.codegen.addressed.numbers import NetworkNumbers, given, made, refused
 from tilewright.codegen.addressed.steps import OperationInStep, StepInMemory, in_a_row, steps_in_memory
 from tilewright.codegen.c_text import identifier, origin_lines, quoted, safe_text
 from tilewright.codegen.c_types import C_BITS, c_bits
@@ -23,7 +23,6 @@ from tilewright.residency.evaluation import taken
 from tilewright.residency.graph import Operation, Tensor
 from tilewright.residency.reading import told
 from tilewright.simulator.fixed_point import Integers
-from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Window
 from tilewright.spec.network import NamedLayer
 
@@ -60,16 +59,14 @@ def numbers_of(problem: Problem, seed: int = 0, values: Values | None = None) ->
 def _refuse_shapes(problem: Problem, operation: Operation) -> None:
     """Refuse what reads maps in another shape than they are stored in, or in groups of single values."""
     spec = operation.op.spec
-    place = next(at for at, layer in enumerate(problem.network.layers) if layer.name == spec.name)
-    field, limit = f"network.layers[{place}]", f"layer {spec.name}: there is no C for "
     if isinstance(spec, NamedLayer) and spec.kind == "fc" and spec.groups > 1:
-        raise InputError(f"{field}.groups", spec.groups, f"{limit}groups of a fully connected layer")
+        raise refused(problem, operation, "there is no C for groups of a fully connected layer")
     if in_a_row(operation):
         return
     planes = {problem.graph.tensors[producer + 1].shape[1:] for producer in operation.op.producers}
     allowed = {spec.input[1:], *([(1, 1)] if spec.kind == "mul" else [])}
     if not planes <= allowed:
-        raise InputError(f"{field}.input", list(spec.input), f"{limit}reading maps in another shape")
+        raise refused(problem, operation, "there is no C for reading maps in another shape")
 
 
 class _Project:

@@ -129,6 +129,14 @@ def given(problem: Problem, values: Values) -> NetworkNumbers:
     return _Given(problem, values).numbers()
 
 
+def refused(problem: Problem, operation: Operation, reason: str) -> InputError:
+    """Return what says that an operation cannot be written in C."""
+    layers = problem.network.layers
+    place = next(at for at, layer in enumerate(layers) if layer.name == operation.name)
+    limit = f"layer {operation.name}: {reason}"
+    return InputError(f"network.layers[{place}]", operation.op.spec.kind, limit)
+
+
 class _Given:
     def __init__(self, problem: Problem, values: Values) -> None:
         self._problem, self._bits = problem, 8 * problem.machine.element_bytes
@@ -164,10 +172,7 @@ class _Given:
         return NetworkNumbers(forms, maps, values.labels, values.origin, values.right)
 
     def _refused(self, operation: Operation, reason: str) -> InputError:
-        layers = self._problem.network.layers
-        place = next(at for at, layer in enumerate(layers) if layer.name == operation.name)
-        limit = f"layer {operation.name}: {reason}"
-        return InputError(f"network.layers[{place}]", operation.op.spec.kind, limit)
+        return refused(self._problem, operation, reason)
 
     def _form(self, operation: Operation) -> Form:
         spec, ops = operation.op.spec, self._problem.graph.operations

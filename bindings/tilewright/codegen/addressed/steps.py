@@ -98,7 +98,7 @@ def steps_in_memory(problem: Problem, plan: Plan) -> list[StepInMemory]:
     where: dict[int, int] = {}  # addresses of tensors that are on chip as a whole
     found = []
     for place, (step, read) in enumerate(zip(plan.steps, told(problem, plan), strict=True)):
-        _refuse_unknown(f"plan.steps[{place}]", step)
+        refuse_unknown(f"plan.steps[{place}]", step)
         for tensor in members(read.choice.dropped):
             where.pop(tensor)
         for tensor in members(read.choice.fetched | read.choice.resident):
@@ -109,8 +109,14 @@ def steps_in_memory(problem: Problem, plan: Plan) -> list[StepInMemory]:
     return found
 
 
-def _refuse_unknown(field: str, step: Step) -> None:
-    """Refuse a step that says more than the C knows."""
+def refuse_unknown(field: str, step: Step) -> None:
+    """Refuse a step that says more than the C knows.
+
+    Raises
+    ------
+    InputError
+        Names what there is no C for.
+    """
     if step.order not in ORDERS:
         raise InputError(f"{field}.order", step.order, "there is no C for steps in this order")
     for entry in fields(step):

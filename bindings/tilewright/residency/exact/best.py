@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from tilewright.residency.exact.layers import Layers
 from tilewright.residency.exact.search import Found, Search
 from tilewright.residency.lowering import planned, widened
 from tilewright.residency.plan import Plan
@@ -20,12 +21,18 @@ TRIED = 200
 """Plans for which addresses are sought."""
 
 
+FEW = 20
+"""Operations of a network of which many plans are tried."""
+
+LESS = (995, 980, 950, 900, 800)
+"""Thousandths of the memory in which plans are sought that have addresses in all of it."""
+
 WIDENED = (100, 95, 85)
 """Percentages of the memory that buffers are widened to fill, the first for which there are addresses."""
 
 
 FINENESS = 64
-"""Where plans that move only what they must are not found, they may move this part more."""
+"""At first plans are looked for that move this part more than they must."""
 
 
 class Answer(NamedTuple):
@@ -64,19 +71,37 @@ def search_of(
     )
 
 
+def layers_of(
+    problem: Problem,
+    capacity: int,
+    most: int,
+    deadline: float,
+    on_bound: Callable[[int], None] | None = None,
+) -> Layers:
+    """Return the search layer by layer, within the limits of a problem; the same as `search_of`."""
+    limits, compulsory = problem.limits, problem.graph.compulsory
+    return Layers(
+        Transitions(problem.graph, capacity, groups=problem.groups),
+        most=most,
+        first=max(1, compulsory // FINENESS),
+        given_order=limits.order == "given",
+        most_operations=limits.most_operations,
+        deadline=deadline,
+        on_bound=on_bound,
+    )
+
+
 def least_traffic(
     problem: Problem, deadline: float, on_bound: Callable[[int], None], on_plan: Callable[[Plan], None]
 ) -> Answer:
     """Return the plan that moves least.
 
-    The search counts sizes of what is on chip at a time. Its first answer for which there are addresses is a
-    best plan if it moves no more than the first answer of all; until then that is the bound. Where operations
-    can have several orders, that of the file is tried first: what it moves is the most that is looked at.
+    The search counts sizes of what is on chip at a time. If there are addresses for its last answer, that is
+    a best plan; if not, what it moves is a bound, and plans are sought that take less memory.
     """
     width, capacity = problem.machine.element_bytes, problem.machine.capacity
     most = sum(problem.layer_by_layer.values())
-    any_order = problem.limits.order == "any" and not problem.graph.is_chain
-    bound, first = problem.graph.compulsory, None
+    bound, best, last = problem.graph.compulsory, None, None
 
     def proven(elements: int) -> None:
         nonlocal bound
@@ -85,51 +110,19 @@ def least_traffic(
             on_bound(bound * width)
 
     try:
-        if any_order:
-            found = _deepening(problem, most, deadline, _ignored, given_order=True)
-            most, first = found.moved, addressed(problem, found, capacity, deadline)
-            if first is not None:
-                on_plan(first)
-        found = _deepening(problem, most, deadline, proven)
-        proven(found.moved)
-        if first is not None and found.moved == most:
-            return Answer(first, bound * width)
-        plan = addressed(problem, found, capacity, deadline)
-        return Answer(plan or _another(problem, capacity, deadline) or first, bound * width)
+        last = None
+        for found in layers_of(problem, capacity, most, deadline, proven).plans():
+            last, plan = found, addressed(problem, found, capacity, deadline)
+            if plan is not None:
+                best = found, plan
+                on_plan(plan)
     except OutOfTimeError:
-        return Answer(first, bound * width)
-
-
-def _deepening(
-    problem: Problem,
-    most: int,
-    deadline: float,
-    on_bound: Callable[[int], None],
-    *,
-    given_order: bool = False,
-) -> Found:
-    """Return the steps that move least, which is no more than `most`.
-
-    What they may move beyond what is compulsory is nothing at first, then little and doubled until there are
-    any: so nothing is looked at that is far too expensive.
-    """
-    compulsory, more = problem.graph.compulsory, 0
-    while True:
-        limit = min(most, compulsory + more)
-        search = search_of(problem, problem.machine.capacity, limit, deadline, given_order=given_order)
-        try:
-            found = next(search.paths(), None)
-        except OutOfTimeError:
-            on_bound(search.bound)
-            raise
-        if found is not None:
-            return found
-        on_bound(limit + 1)
-        more = max(1, compulsory // FINENESS, 2 * more)
-
-
-def _ignored(_bound: int) -> None:
-    """Take a bound that does not hold for all plans."""
+        pass
+    if last is not None and (best is None or best[0] is not last):
+        plan = _another(problem, capacity, deadline, last.moved, best and best[0].moved)
+        if plan is not None:
+            return Answer(plan, bound * width)
+    return Answer(best and best[1], bound * width)
 
 
 def addressed(problem: Problem, found: Found, capacity: int, deadline: float) -> Plan | None:
@@ -142,18 +135,32 @@ def addressed(problem: Problem, found: Found, capacity: int, deadline: float) ->
     return planned(problem.graph, found.choices, capacity, deadline, exact=True)
 
 
-def _another(problem: Problem, capacity: int, deadline: float) -> Plan | None:
-    """Return the first plan with addresses of those that follow."""
-    most = 2 * sum(problem.layer_by_layer.values())
-    search = search_of(problem, capacity, most, deadline, repeat=REPEAT)
+def _another(problem: Problem, capacity: int, deadline: float, least: int, most: int | None) -> Plan | None:
+    """Return a plan with addresses that moves less than `most`, where there are none for the best steps.
+
+    Steps that take a little less memory have addresses more often. For small networks all that move little
+    are tried, one after the other.
+    """
+    best, limit = None, sum(problem.layer_by_layer.values()) if most is None else most - 1
     try:
-        for number, found in enumerate(search.paths()):
-            plan = planned(problem.graph, found.choices, capacity, deadline, exact=True)
-            if plan is not None or number > TRIED:
-                return plan
+        for part in LESS:
+            for found in layers_of(problem, capacity * part // 1000, limit, deadline).plans():
+                plan = addressed(problem, found, capacity, deadline)
+                if plan is not None:
+                    best, limit = plan, found.moved - 1
+            if best is not None:
+                break
+        if limit >= least and len(problem.graph.operations) <= FEW:
+            search = search_of(problem, capacity, limit, deadline, repeat=REPEAT)
+            for number, found in enumerate(search.paths()):
+                plan = planned(problem.graph, found.choices, capacity, deadline, exact=True)
+                if plan is not None:
+                    return plan
+                if number > TRIED:
+                    break
     except OutOfTimeError:
         pass
-    return None
+    return best
 
 
 def least_memory(problem: Problem, deadline: float, on_bound: Callable[[int], None]) -> Answer:
@@ -188,4 +195,4 @@ def least_memory(problem: Problem, deadline: float, on_bound: Callable[[int], No
 
 def _within(problem: Problem, capacity: int, most: int, deadline: float) -> Found | None:
     """Return steps for a memory that move no more than `most`."""
-    return next(search_of(problem, capacity, most, deadline).paths(), None)
+    return next(layers_of(problem, capacity, most, deadline).plans(), None)

@@ -114,7 +114,15 @@ class Labels:
             for mask in self._fitting(state.done):
                 if time.monotonic() > self.deadline:
                     raise OutOfTimeError
-                for way in self.ways.ways(state, mask):
+
+                def worth(least: Costs, after: State, costs: Costs = costs) -> bool:
+                    reached = tuple(a + b for a, b in zip(costs, least, strict=True))
+                    known = closed.get(after, ()) if self.repeat > 1 else opened.get(after, ())
+                    return not _worse(reached, known, self.repeat) and not self._too_much(
+                        tuple(a + b for a, b in zip(reached, self.remaining(after), strict=True))
+                    )
+
+                for way in self.ways.ways(state, mask, worth):
                     reached = tuple(a + b for a, b in zip(costs, way.costs, strict=True))
                     others = opened.setdefault(way.after, [])
                     if _worse(reached, closed.get(way.after, ()), self.repeat):

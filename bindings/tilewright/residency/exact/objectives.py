@@ -23,6 +23,7 @@ from tilewright.residency.exact.ways import Ways
 from tilewright.residency.lowering import planned
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
+from tilewright.residency.reading import told
 from tilewright.spec.errors import OutOfTimeError
 
 
@@ -37,7 +38,11 @@ def best(
         return _least_memory(problem, deadline, on_bound)
     if problem.minimise == "traffic" and not limits:
         return least_traffic(problem, deadline, on_bound, on_plan)
-    return _least_spent(problem, deadline, on_bound)
+    return _least_spent(problem, deadline, on_bound, on_plan)
+
+
+LIMITS = ("most_traffic", "most_cycles", "most_energy")
+"""Fields of an objective that limit others."""
 
 
 class Stages(NamedTuple):
@@ -99,7 +104,10 @@ def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bo
 
 def _alone(problem: Problem, name: str, limits: dict[str, int], memory: int) -> Problem:
     """Return a problem with one objective, and limits on others."""
-    most = {f"most_{each}": limits.get(each) for each in ("traffic", "cycles", "energy")}
+    most: dict[str, int | None] = {
+        **dict.fromkeys(LIMITS),
+        **{f"most_{each}": limits[each] for each in limits},
+    }
     most[f"most_{name}"] = None
     return problem.with_(
         objective={"minimise": name, "tolerance": 0.0, **most}, machine={"memory_bytes": memory}
@@ -139,10 +147,13 @@ def _names(problem: Problem) -> tuple[str, ...]:
     return limited if problem.minimise == "memory" else (problem.minimise, *limited)
 
 
-def _least_spent(problem: Problem, deadline: float, on_bound: Callable[[int], None]) -> Answer:
+def _least_spent(
+    problem: Problem, deadline: float, on_bound: Callable[[int], None], on_plan: Callable[[Plan], None]
+) -> Answer:
     """Return the plan that costs least.
 
-    What it may cost beyond what is compulsory is little at first and doubled until there is a plan.
+    What it may cost beyond what is compulsory is little at first and doubled until there is a plan, or it is
+    as much as that of the plan which moves least.
     """
     scales, name, capacity = _Scales(problem), problem.minimise, problem.machine.capacity
     ways = Ways(problem, capacity, _names(problem))
@@ -155,21 +166,51 @@ def _least_spent(problem: Problem, deadline: float, on_bound: Callable[[int], No
             bound = parts
             on_bound(scales.units(name, bound))
 
+    first = _first(problem, ways, deadline)
+    if first is not None:
+        on_plan(first)
+        if objective(problem, first) <= scales.units(name, bound):
+            return Answer(first, scales.units(name, bound))
     found: Found | None = None
     while found is None:
-        labels = _labels(problem, ways, compulsory + more, deadline)
+        limit = compulsory + more
+        # Of interest are plans that cost at least a unit less than the first.
+        below = None if first is None else scales.most(name, objective(problem, first) - 1)
+        last = below is not None and below <= limit
+        labels = _labels(problem, ways, below if last else limit, deadline)
         try:
             found = next(labels.paths(), None)
         except OutOfTimeError:
             proven(labels.bound)
-            return Answer(None, scales.units(name, bound))
+            return Answer(first, scales.units(name, bound))
+        if found is None and last:
+            assert first is not None
+            return Answer(first, objective(problem, first))
         if found is None and not labels.limited:
-            return Answer(None, scales.units(name, bound), impossible=True)
-        proven(compulsory + more + 1 if found is None else found.costs[0])
+            return Answer(first, scales.units(name, bound), impossible=first is None)
+        proven(limit + 1 if found is None else found.costs[0])
         more *= 2
-    told = scales.units(name, bound)
     plan = addressed(problem, search.Found(0, found.choices), capacity, deadline)
-    return Answer(plan or _another(problem, ways, deadline), told)
+    plans = [each for each in (plan or _another(problem, ways, deadline), first) if each is not None]
+    best_plan = min(plans, key=lambda plan: objective(problem, plan), default=None)
+    return Answer(best_plan, scales.units(name, bound))
+
+
+FIRST = 0.25
+"""Share of the time in which a plan is looked for that moves least, to begin with."""
+
+
+def _first(problem: Problem, ways: Ways, deadline: float) -> Plan | None:
+    """Return the plan that moves least, its steps cut up as is best, if that is within all limits."""
+    now = time.monotonic()
+    traffic = problem.with_(objective={"minimise": "traffic", **dict.fromkeys(LIMITS)})
+    found = least_traffic(traffic, now + FIRST * (deadline - now), _ignored, _ignored).plan
+    if found is None:
+        return None
+    choices = [step.choice for step in told(problem, found)]
+    better = addressed(problem, search.Found(0, tuple(ways.improved(choices))), ways.capacity, deadline)
+    plans = [plan for plan in (better, found) if plan is not None and violation(problem, plan) is None]
+    return min(plans, key=lambda plan: objective(problem, plan), default=None)
 
 
 def _another(problem: Problem, ways: Ways, deadline: float) -> Plan | None:

@@ -144,12 +144,7 @@ class Search:
             if steps.least(mask) > steps.capacity:
                 large.append(mask)
                 continue
-
-            def slack(after: State, more: int, before: int = moved) -> int:
-                assert self.most is not None
-                return self.most - before - more - self.remaining(after)
-
-            for move in steps.moves(state, mask, None if self.most is None else slack):
+            for move in steps.moves(state, mask):
                 reached = moved + move.moved
                 if popped.get(move.after, 0) >= self.repeat:
                     continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -61,14 +61,21 @@ class Ways:
         self.names = names
         self._raw: dict[tuple[Key, int | None], tuple[list[int], list[Raw]]] = {}
         self._twice: dict[tuple[Key, int], list[Stair]] = {}
+        self._leasts: dict[tuple[int, int, int], Costs] = {}
         self._work: dict[tuple[int, int | None], Work] = {}
 
     def costs(self, spent: Spent) -> Costs:
         """Return what is spent of all that counts."""
         return tuple(getattr(spent, OF[name]) for name in self.names)
 
-    def ways(self, state: State, mask: int) -> Iterator[Way]:
-        """Return the ways to execute a group next that are not worse than another with the same places."""
+    def ways(self, state: State, mask: int, worth: Callable[[Costs, State], bool]) -> Iterator[Way]:
+        """Return the ways to execute a group next that are not worse than another with the same places.
+
+        Parameters
+        ----------
+        worth
+            Whether a step is looked at, by what it costs at least and what there is after it.
+        """
         steps, graph = self.steps, self.graph
         group = steps.group(mask)
         sources = sum(1 << tensor for tensor in group.sources)
@@ -86,6 +93,8 @@ class Ways:
                 for resident, written in outputs:
                     taken = steps.size(on_chip | resident)
                     after = State(done, (on_chip | resident) & live, (state.in_dram | written) & live)
+                    if not worth(self._least(group, fetched, streamed | written), after):
+                        continue
                     for in_place in self._places(group, on_chip, resident, state.done):
                         room = self.capacity - taken + (steps.sizes[in_place] if in_place >= 0 else 0)
                         if room < 0:
@@ -95,6 +104,38 @@ class Ways:
                             costs = tuple(a + b for a, b in zip(before, stair.costs, strict=True))
                             choice = Choice(mask, dropped, fetched, resident, written, in_place, stair.shape)
                             yield Way(costs, choice, after)
+
+    def _least(self, group: Group, fetched: int, others: int) -> Costs:
+        """Return what a step costs at least that moves nothing again.
+
+        Parameters
+        ----------
+        others
+            What it reads in passes, and what it writes.
+        """
+        key = group.mask, fetched, others
+        known = self._leasts.get(key)
+        if known is None:
+            prices = self.problem.priced
+            weights = [operation.weights for operation in group.operations if operation.weights]
+            moved = sum(weights) + self.steps.size(fetched) + self.steps.size(others)
+            transfers = len(weights) + fetched.bit_count() + others.bit_count()
+            work = self._work_of(group, Shape("pixels", 1, 1))
+            core, bus = prices.core(work), prices.transfer(moved)
+            time = core + bus
+            if self.problem.machine.double_buffering:
+                time = max(self.problem.remaining.alone(group.mask), bus)
+            time += prices.setup(transfers)
+            known = self.costs(Spent(moved, time, prices.energy(moved, work, transfers)))
+            self._leasts[key] = known
+        return known
+
+    def _work_of(self, group: Group, shape: Shape) -> Work:
+        """Return the work of a step."""
+        columns = None if shape.order == "tiles" else shape.columns  # tiles compute nothing again
+        if (group.mask, columns) not in self._work:
+            self._work[group.mask, columns] = work_of(group, shape)
+        return self._work[group.mask, columns]
 
     def _fetching(self, fetched: int) -> Costs:
         """Return what it costs to load tensors whole before the first pass."""
@@ -114,6 +155,22 @@ class Ways:
                 ways.append([(0, 0) if self.graph.readers[tensor] else (0, bit)])
         for way in product(*ways):
             yield sum(each[0] for each in way), sum(each[1] for each in way)
+
+    def improved(self, choices: Sequence[Choice]) -> list[Choice]:
+        """Return the same steps, each cut up so that it costs least of what is minimised."""
+        graph, found, alive, done = self.graph, [], 0, self.graph.begin
+        for choice in choices:
+            group = self.steps.group(choice.group)
+            on_chip = alive & ~choice.dropped | choice.fetched
+            whole = on_chip | choice.resident
+            room = self.capacity - self.steps.size(whole)
+            room += self.steps.sizes[choice.in_place] if choice.in_place >= 0 else 0
+            streamed = sum(1 << tensor for tensor in group.sources) & ~on_chip
+            stairs = self._best(group, whole, streamed, choice.written, room, choice.in_place, done)
+            found.append(choice._replace(shape=min(stairs, key=lambda stair: stair.costs).shape))
+            done |= choice.group
+            alive = sum(1 << number for number in members(whole) if graph.readers[number] & ~done)
+        return found
 
     def _places(self, group: Group, on_chip: int, resident: int, done: int) -> list[int]:
         """Return the tensors whose place the output may take in passes of some size, and -1."""
@@ -160,12 +217,7 @@ class Ways:
 
     def _single(self, group: Group, raw: Raw, streamed: int, written: int) -> Stair:
         """Return a way without second buffers with what it costs."""
-        prices, columns = self.problem.priced, raw.shape.columns
-        if raw.shape.order == "tiles":
-            columns = None  # nothing is computed again
-        if (group.mask, columns) not in self._work:
-            self._work[group.mask, columns] = work_of(group, raw.shape)
-        work = self._work[group.mask, columns]
+        prices, work = self.problem.priced, self._work_of(group, raw.shape)
         weights = [operation.weights for operation in group.operations if operation.weights]
         moved = raw.again + sum(weights) + self.steps.size(streamed | written)
         transfers = len(weights) + streamed.bit_count() + written.bit_count()

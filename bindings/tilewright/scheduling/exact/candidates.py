@@ -13,22 +13,35 @@ from tilewright.scheduling.graph import Graph
 from tilewright.scheduling.problem import Problem
 from tilewright.scheduling.structure import Structure, sinks
 
-MOST_SETS = 60_000
-"""Beyond so many sets the search gives up."""
+MOST_MEMBERS = 20_000_000
+"""Sets times operations of the graph, beyond which the search gives up."""
 
-UNKNOWN = -1
+SEEN = 4
+"""So many times as many sets are looked at, most of which have no common grid."""
+
+AT_A_TIME = 1 << 14
+
+OFTEN = 2
+"""Bounds of a set that are asked for before it is priced exactly."""
+
+LONGEST = 2**61
+"""Ticks of what is impossible."""
 
 
 def connected_sets(
-    problem: Problem, most: int = MOST_SETS, deadline: float = float("inf")
+    problem: Problem, most: int | None = None, deadline: float = float("inf"), seen: int | None = None
 ) -> list[int] | None:
     """Return all connected sets of operations with one grid, as bits; None where they are too many.
+
+    At most `seen` sets are looked at for these.
 
     Left out are sets in which a Pointwise operation feeds a MatMul that is too deep for any tile: adding
     operations does not help them.
     """
     graph, flow = problem.graph, problem.limits.connected == "flow"
     count = len(graph.inputs)
+    most = MOST_MEMBERS // count if most is None else most
+    seen = SEEN * MOST_MEMBERS // count if seen is None else seen
     near, bad = [0] * count, [0] * count
     for tensor in range(len(graph.widths)):
         maker = graph.maker.get(tensor)
@@ -48,15 +61,21 @@ def connected_sets(
                 if graph.op_types[reader] == "MatMul" and _too_deep(graph, tensor, reader):
                     bad[maker] |= 1 << reader
                     bad[reader] |= 1 << maker
+    fitting: list[int] = []
     found: list[int] = []
+    looked = 0
     for start in range(count):
         before = (1 << start) - 1
         stack = [(1 << start, near[start] & ~before & ~bad[start], before | bad[start])]
         while stack:
             ops, border, barred = stack.pop()
             found.append(ops)
-            if len(found) > most or (len(found) % 1024 == 0 and time.monotonic() > deadline):
-                return None
+            if len(found) == AT_A_TIME:
+                fitting += on_one_grid(graph, found)
+                looked += len(found)
+                found = []
+                if len(fitting) > most or looked > seen or time.monotonic() > deadline:
+                    return None
             while border:
                 bit = border & -border
                 border ^= bit
@@ -66,7 +85,29 @@ def connected_sets(
                     continue
                 wider = (border | near[op]) & ~barred & ~ops & ~bad[op]
                 stack.append((ops | bit, wider, barred | bad[op]))
-    return found
+    fitting += on_one_grid(graph, found)
+    return fitting if len(fitting) <= most and looked + len(found) <= seen else None
+
+
+def members(bits: list[int], count: int) -> NDArray[np.bool_]:
+    """Return a table that tells which of so many operations are in which set."""
+    length = -(-count // 8)
+    packed = np.frombuffer(b"".join(one.to_bytes(length, "little") for one in bits), dtype=np.uint8)
+    return np.unpackbits(packed.reshape(-1, length), axis=1, count=count, bitorder="little").astype(np.bool_)
+
+
+def on_one_grid(graph: Graph, bits: list[int]) -> list[int]:
+    """Return the sets whose outputs all have the same size."""
+    has = members(bits, len(graph.inputs))
+    there: dict[tuple[int, int], NDArray[np.bool_]] = {}
+    for op, tensor in enumerate(graph.made):
+        ends = has[:, op].copy()
+        for reader in graph.readers.get(tensor, ()):
+            ends &= ~has[:, reader]
+        shape = graph.widths[tensor], graph.heights[tensor]
+        there[shape] = there[shape] | ends if shape in there else ends
+    sizes = np.sum(list(there.values()), axis=0)
+    return [bits[row] for row in np.flatnonzero(sizes == 1)]
 
 
 def _too_deep(graph: Graph, tensor: int, reader: int) -> bool:
@@ -82,7 +123,8 @@ class Candidates:
 
     Attributes
     ----------
-    has : bool, shape (sets, operations)
+    bits, has : bool, shape (sets, operations)
+        The sets.
     ticks : int, shape (sets,)
         A lower bound for each; `exact` tells for which it is the least of all surroundings.
     """
@@ -90,15 +132,8 @@ class Candidates:
     def __init__(self, pricer: Pricer, bits: list[int]) -> None:
         self.pricer, self.graph = pricer, pricer.graph
         graph, count = self.graph, len(self.graph.inputs)
-        length = -(-count // 8)
-        packed = np.frombuffer(b"".join(one.to_bytes(length, "little") for one in bits), dtype=np.uint8)
-        has = np.unpackbits(packed.reshape(-1, length), axis=1, count=count, bitorder="little").astype(
-            np.bool_
-        )
-        fitting = np.flatnonzero(self._one_size(has))
-        self.bits = [bits[row] for row in fitting]
-        self.has: NDArray[np.bool_] = has[fitting]
-        self.sets = [frozenset(np.flatnonzero(row).tolist()) for row in self.has]
+        self.bits = bits
+        self.has: NDArray[np.bool_] = members(bits, count)
         self.may_stay = {
             tensor
             for tensor in graph.made
@@ -121,6 +156,8 @@ class Candidates:
             moved += loads * graph.elements(tensor)
         self.ticks: NDArray[np.int64] = np.maximum(compute, moved * graph.unit)
         self.exact = np.zeros(len(self.bits), dtype=np.bool_)
+        self._ops: dict[int, frozenset[int]] = {}
+        self.asked = np.zeros(len(self.bits), dtype=np.int64)
 
     def _on_tiles(self) -> dict[int, tuple[int, int]]:
         """Return MatMuls that always add up on the tile, in several steps, and how often they load operands.
@@ -139,33 +176,36 @@ class Candidates:
                 found[op] = -(-graph.widths[tensor] // width), -(-graph.heights[tensor] // height)
         return found
 
-    def _one_size(self, has: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Tell of which sets all outputs have the same size."""
-        graph = self.graph
-        there: dict[tuple[int, int], NDArray[np.bool_]] = {}
-        for op, tensor in enumerate(graph.made):
-            ends = has[:, op].copy()
-            for reader in graph.readers.get(tensor, ()):
-                ends &= ~has[:, reader]
-            shape = graph.widths[tensor], graph.heights[tensor]
-            there[shape] = there[shape] | ends if shape in there else ends
-        sizes: NDArray[np.bool_] = np.sum(list(there.values()), axis=0) == 1
-        return sizes
+    def ops(self, row: int) -> frozenset[int]:
+        """Return the operations of a set."""
+        if row not in self._ops:
+            self._ops[row] = frozenset(np.flatnonzero(self.has[row]).tolist())
+        return self._ops[row]
 
-    def price(self, row: int) -> None:
-        """Make the bound of a set what it takes in the best surroundings: all that may stay has, for free."""
-        if self.exact[row]:
+    def price(self, row: int, below: int | None = None) -> None:
+        """Make the bound of a set what it takes in the best surroundings: all that may stay has, for free.
+
+        Where that is not below some ticks, it is enough that the bound comes to them, which takes less time,
+        unless it is asked for again and again.
+        """
+        if self.exact[row] or (below is not None and self.ticks[row] >= below):
             return
-        self.exact[row] = True
-        ops = self.sets[row]
+        self.asked[row] += 1
+        if self.asked[row] > OFTEN:
+            below = None
+        ops = self.ops(row)
         graph = self.graph
         read = {tensor for op in ops for tensor in graph.inputs[op]}
         made = {graph.made[op] for op in ops}
         resident = frozenset((read - made) & self.may_stay)
         kept = frozenset(set(sinks(graph, ops)) & self.may_stay)
         found = self.pricer.structure(ops, resident, kept)
-        if not isinstance(found, Structure):
-            self.ticks[row] = 2**61
-            return
-        choice = self.pricer.fastest(ops, found, graph.fast_memory_capacity)
-        self.ticks[row] = 2**61 if choice is None else max(self.ticks[row], choice.ticks)
+        least: int | None = None
+        if isinstance(found, Structure):
+            top = LONGEST if below is None else min(below, LONGEST)
+            least = self.pricer.least(ops, found, graph.fast_memory_capacity, top)
+            if least == top:
+                self.ticks[row] = max(self.ticks[row], least)
+                return
+        self.exact[row] = True
+        self.ticks[row] = LONGEST if least is None else max(self.ticks[row], least)

@@ -72,8 +72,9 @@ def best_prices(candidates: Candidates, deadline: float = float("inf")) -> NDArr
             if row in given:
                 continue
             exact = bool(candidates.exact[row])
-            candidates.price(row)
-            if exact or candidates.ticks[row] / scale < candidates.has[row] @ prices:
+            together = float(candidates.has[row] @ prices)
+            candidates.price(row, int(together * scale) + 1)
+            if exact or candidates.ticks[row] / scale < together:
                 rows.append(row)
             if len(rows) >= ROWS_AT_A_TIME or time.monotonic() > deadline:
                 break

@@ -20,12 +20,17 @@ from numpy.typing import NDArray
 
 from tilewright.scheduling.arrangement import Block, Kept
 from tilewright.scheduling.cost import Pricer
-from tilewright.scheduling.exact.candidates import MOST_SETS, Candidates, connected_sets
+from tilewright.scheduling.exact.candidates import LONGEST, Candidates, connected_sets
+from tilewright.scheduling.exact.choosing import Choosing
 from tilewright.scheduling.exact.prices import best_prices
 from tilewright.spec.errors import OutOfTimeError
 
 MOST_KEPT = 10
 """Most tensors of a subgraph of which all sets are tried to be kept."""
+
+PARTS = (4, 2, 1)
+"""Plans are first looked for that are better than the known one by most of what can be won: fewer come into
+question. What is looked for first is a part of the way from the bound to the known plan."""
 
 Steps = list[tuple[Block, Kept]]
 State = tuple[int, Kept]
@@ -58,7 +63,7 @@ def search(
     on_bound: Callable[[int], None] = lambda _bound: None,
     *,
     results: Iterable[int] | None = None,
-    most_sets: int = MOST_SETS,
+    most_sets: int | None = None,
 ) -> Answer | None:
     """Look for the fastest plan of fewer than `below` ticks.
 
@@ -67,7 +72,7 @@ def search(
     results
         Tensors that must lie in slow memory in the end; by default those that nothing reads.
     most_sets
-        Beyond so many sets of operations nothing is looked for.
+        Beyond so many sets of operations with one grid nothing is looked for.
 
     Returns
     -------
@@ -86,7 +91,24 @@ def search(
     bound = int(prices.sum())
     on_bound(bound)
     wanted = pricer.graph.results if results is None else results
-    return _Search(pricer, candidates, prices, below, deadline, on_bound, wanted).answer()
+    answer = Answer(min(bound, below))
+    for part in PARTS if below < LONGEST else (1,):
+        top = bound + max(below - bound, 0) // part if part > 1 else below
+        if top <= answer.bound and part > 1:
+            continue
+        try:
+            whole = _Search(pricer, candidates, prices, top, deadline, on_bound, wanted)
+        except OutOfTimeError:
+            return answer
+        found = None if candidates.may_stay else whole.chosen()
+        if found is None or not (found.proven or time.monotonic() > deadline):
+            found = whole.answer()
+        found.bound = max(found.bound, answer.bound)
+        answer = found
+        if not answer.proven or answer.ticks is not None:
+            return answer
+        on_bound(answer.bound)
+    return answer
 
 
 class _Search:
@@ -114,10 +136,12 @@ class _Search:
         self.rows = np.flatnonzero(spare + int(prices.sum()) < below)
         self.needs: dict[int, int] = {}
         self.ends: dict[int, int] = {}
-        for row in map(int, self.rows):
+        for number, row in enumerate(map(int, self.rows)):
+            if number % 1024 == 0 and time.monotonic() > deadline:
+                raise OutOfTimeError
             ops = candidates.bits[row]
             needs = ends = 0
-            for op in candidates.sets[row]:
+            for op in candidates.ops(row):
                 needs |= self.before[op]
                 readers = graph.readers.get(graph.made[op], ())
                 if not any(ops >> reader & 1 for reader in readers):
@@ -142,13 +166,29 @@ class _Search:
             total += int(self.prices[bit.bit_length() - 1])
         return found, total
 
+    def chosen(self) -> Answer:
+        """Choose subgraphs where no tensor can be kept."""
+        found = Choosing(
+            self.candidates,
+            self.prices,
+            self.rows,
+            self.needs,
+            self.ends,
+            self.results,
+            self.before,
+            self.below,
+        ).answer(self.deadline, self.on_bound)
+        nothing: Kept = frozenset()
+        steps = [(self.candidates.ops(row), nothing) for row in found.rows]
+        return Answer(found.bound, found.ticks, steps, found.proven)
+
     def keeping(self, row: int) -> list[Kept]:
         """Return the sets of tensors that a subgraph may keep."""
         if row not in self.options:
             graph, ops = self.graph, self.candidates.bits[row]
             may = [
                 graph.made[op]
-                for op in sorted(self.candidates.sets[row])
+                for op in sorted(self.candidates.ops(row))
                 if graph.made[op] in self.candidates.may_stay
                 and any(not ops >> reader & 1 for reader in graph.readers[graph.made[op]])
             ]
@@ -161,7 +201,7 @@ class _Search:
                 for some in combinations(may, many)
                 if sum(map(graph.elements, some)) < graph.fast_memory_capacity
             ]
-            block = self.candidates.sets[row]
+            block = self.candidates.ops(row)
             self.options[row] = [
                 kept for kept in sets if not isinstance(self.pricer.structure(block, frozenset(), kept), str)
             ]
@@ -186,14 +226,17 @@ class _Search:
             if state in done:
                 continue
             done.add(state)
-            bound = max(bound, least)
+            if self.complete:
+                bound = max(bound, least)
             if bound > told + graph.scale:
                 told = bound
                 self.on_bound(bound)
             written, resident = state
             spent = best[state]
             if self.results & ~written == 0:
-                return Answer(spent, spent, self._steps(came, state), self.complete)
+                return Answer(
+                    spent if self.complete else bound, spent, self._steps(came, state), self.complete
+                )
             if time.monotonic() > self.deadline:
                 return Answer(min(bound, self.below))
             there = written | sum(1 << graph.maker[tensor] for tensor in resident)
@@ -207,10 +250,13 @@ class _Search:
                 if self.needs[row] & ~there:
                     continue
                 if not candidates.exact[row]:
-                    candidates.price(row)
-                    if spent + int(candidates.ticks[row]) + ahead - int(saved[place]) >= self.below:
+                    if time.monotonic() > self.deadline:
+                        return Answer(min(bound, self.below))
+                    beside = spent + ahead - int(saved[place])
+                    candidates.price(row, self.below - beside)
+                    if beside + int(candidates.ticks[row]) >= self.below:
                         continue
-                block = candidates.sets[row]
+                block = candidates.ops(row)
                 for kept in self.keeping(row):
                     choice = self.pricer.best(block, resident, kept)
                     if choice is None:
@@ -230,7 +276,7 @@ class _Search:
                     came[after] = state, block, kept
                     number += 1
                     heapq.heappush(heap, (max(whole, least), -total, number, after))
-        return Answer(self.below, proven=self.complete)
+        return Answer(self.below if self.complete else min(bound, self.below), proven=self.complete)
 
     def _steps(self, came: dict[State, tuple[State, Block, Kept]], state: State) -> Steps:
         steps = []

@@ -1,0 +1,361 @@
+"""The search for large networks: layer by layer of what has been executed, the best ways to get there.
+
+All states in which the same operations have been executed are looked at together, when all that lead to them
+have been. Of these, a state is worse than another that has come with no more traffic, has all in DRAM that it
+has there, and on chip nothing that it has in DRAM alone: whatever follows, the other can read from DRAM what
+the worse one has on chip, and has paid for that already, as what is in DRAM alone is counted as read.
+
+A tensor leaves the chip, if at all, right after a step that had to do with it: nothing is gained by waiting.
+
+Bounds on what is still to come are shortest paths over what has been executed, where each step finds its
+sources wherever it likes, and the memory free of everything else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush, nsmallest
+from itertools import pairwise
+from typing import NamedTuple
+
+from tilewright.residency.exact.options import Option, Options
+from tilewright.residency.exact.search import Found
+from tilewright.residency.graph import members
+from tilewright.residency.passes import group_mask
+from tilewright.residency.transitions import Transitions
+from tilewright.spec.errors import OutOfTimeError
+
+FINENESS = 64
+"""Bounds are looked at as closely as this part of what plans may move beyond what they must."""
+
+ROUNDS = ((1, 1), (1, 4), (1, None), (8, None), (64, None), (512, None), (None, None))
+"""States that are kept of each layer and most operations of a step, in one search after the other."""
+
+
+class Node(NamedTuple):
+    """A state, what has been moved to get there beyond what must be, and the step that leads to it."""
+
+    excess: int
+    on_chip: int
+    in_dram: int
+    before: Node | None = None
+    mask: int = 0
+    option: Option | None = None
+
+
+class Layers:
+    """The search for one memory.
+
+    Parameters
+    ----------
+    most
+        Elements that a plan may move.
+    first
+        At first plans are looked for that move no more than so many beyond what they must.
+    on_bound
+        Called with each better bound.
+
+    Attributes
+    ----------
+    bound
+        Elements that every plan moves, as far as that is known.
+    """
+
+    def __init__(
+        self,
+        steps: Transitions,
+        *,
+        most: int,
+        first: int,
+        given_order: bool = False,
+        most_operations: int | None = None,
+        deadline: float = float("inf"),
+        on_bound: Callable[[int], None] | None = None,
+    ) -> None:
+        self.steps, self.graph = steps, steps.graph
+        self.given_order, self.most_operations, self.deadline = given_order, most_operations, deadline
+        self.most = most - self.graph.compulsory
+        self.limit = min(self.most, first)
+        self.on_bound = on_bound
+        self.options = Options(steps, self._check)
+        self.expanded = 0
+        self.edges: dict[int, list[tuple[int, int]]] = {}
+        self.ahead: dict[int, int] = {}
+        self._prepare()
+        self.bound = self.graph.compulsory
+        self._prove(self.ahead[self.graph.begin])
+
+    def _prove(self, excess: int) -> None:
+        """Take a bound on what is moved beyond what must be."""
+        if self.graph.compulsory + excess > self.bound:
+            self.bound = self.graph.compulsory + min(excess, self.most + 1)
+            if self.on_bound is not None:
+                self.on_bound(self.bound)
+
+    def _check(self) -> None:
+        if time.monotonic() > self.deadline:
+            raise OutOfTimeError
+
+    def _prepare(self) -> None:
+        """Find all that may have been executed, and bounds on what follows."""
+        graph = self.graph
+        waiting, known = [graph.begin], {graph.begin}
+        while waiting:
+            self._check()
+            done = waiting.pop()
+            self.edges[done] = []
+            for mask in self._groups(done):
+                self.edges[done].append((self._cheap(mask, done), mask))
+                if done | mask not in known:
+                    known.add(done | mask)
+                    waiting.append(done | mask)
+        self.order = sorted(self.edges, key=int.bit_count)
+        for done in reversed(self.order):
+            if done == graph.all:
+                self.ahead[done] = 0
+                continue
+            self.ahead[done] = min(
+                (least + self.ahead[done | mask] for least, mask in self.edges[done]), default=2**62
+            )
+
+    def _groups(self, done: int) -> Iterator[int]:
+        too_large: list[int] = []
+        for last in members(self.graph.all & ~done):
+            mask = group_mask(self.graph, done, last)
+            if self.given_order and mask != ((1 << last + 1) - 1) & ~done:
+                continue
+            if self.most_operations is not None and mask.bit_count() > self.most_operations:
+                continue
+            if any(mask & each == each for each in too_large):
+                continue
+            if self.steps.least(mask) > self.steps.capacity:
+                too_large.append(mask)
+                continue
+            yield mask
+
+    def _cheap(self, mask: int, done: int) -> int:
+        """Return a bound on what a step moves beyond what must be moved, found in a moment."""
+        options, group = self.options, self.steps.group(mask)
+        if len(group.operations) == 1:
+            return options.least_excess(mask, done, self.most)
+        return options.least_spilled(group, done)
+
+    def plans(self) -> Iterator[Found]:
+        """Return better and better plans; at the end `bound` is what the last one moves.
+
+        Raises
+        ------
+        OutOfTimeError
+            When the deadline passes; `bound` is what has been proven by then.
+        """
+        compulsory, best = self.graph.compulsory, None
+        for width, longest in ROUNDS:
+            while True:
+                # Plans that are far too expensive are not looked at.
+                while best is None and self.limit < min(self.most, self.bound - compulsory):
+                    self.limit = min(self.most, max(1, 2 * self.limit))
+                if self.limit < self.bound - compulsory:
+                    return
+                found = self.run(width, longest)
+                if found is not None:
+                    best = found.excess
+                    yield self.found(found)
+                    if longest is None or longest > 1:
+                        self._sharpen()
+                if best is not None or self.limit >= self.most:
+                    break
+                self.limit = min(self.most, 2 * self.limit)
+
+    def _sharpen(self) -> None:
+        """Find better bounds on what follows, as far as plans that move no more than `limit` need them."""
+        self.options.limit = self.limit
+        behind = dict.fromkeys(self.order, self.limit + 1)
+        behind[self.graph.begin] = 0
+        for done in self.order:
+            for cheap, mask in self.edges[done]:
+                behind[done | mask] = min(behind[done | mask], behind[done] + cheap)
+        slack = self.limit // FINENESS
+        for done in reversed(self.order):
+            spare = self.limit - behind[done]
+            if self.ahead[done] > spare or done == self.graph.all:
+                continue
+            self._check()
+            heap = [(cheap + self.ahead[done | mask], mask, False) for cheap, mask in self.edges[done]]
+            heapify(heap)
+            known = {mask: cheap for cheap, mask in self.edges[done]}
+            while heap:
+                least, mask, exact = heappop(heap)
+                if exact or least > spare:
+                    self.ahead[done] = max(self.ahead[done], min(least, spare + 1))
+                    break
+                ahead = self.ahead[done | mask]
+                wanted = min(spare, heap[0][0] + slack if heap else spare) - ahead
+                found = self.options.least_excess(mask, done, wanted)
+                known[mask] = max(known[mask], found)
+                heappush(heap, (known[mask] + ahead, mask, found <= wanted))
+            self.edges[done] = [(cheap, mask) for mask, cheap in known.items()]
+        self._prove(self.ahead[self.graph.begin])
+
+    def run(self, width: int | None = None, longest: int | None = None) -> Node | None:
+        """Return the end of the best plan with some states of each layer that moves no more than `limit`."""
+        self.options.limit = self.limit
+        everything = self.graph.all
+        layers: dict[int, dict[tuple[int, int], Node]] = {done: {} for done in self.order}
+        start = self.steps.start()
+        layers[start.done][start.on_chip, start.in_dram] = Node(0, start.on_chip, start.in_dram)
+        best, self.cut = None, self.limit + 1
+        for done in self.order:
+            nodes = layers.pop(done)
+            if done == everything:
+                best = min(nodes.values(), key=lambda node: node.excess, default=None)
+                break
+            ahead = self.ahead[done]
+            kept = self._kept(node for node in nodes.values() if node.excess + ahead <= self.limit)
+            if width is not None and len(kept) > width:
+                self.cut = min(self.cut, kept[width].excess + ahead)
+                # From a state with nothing on chip there is always a way on.
+                kept = kept[:width] + [node for node in kept[width:] if not node.on_chip]
+            self._check()
+            self._expand(done, kept, layers, width, longest)
+        if best is not None:
+            self.limit = min(self.limit, best.excess - 1)
+        if longest is None:
+            self._prove(min(self.cut, self.limit + 1))
+        return best
+
+    def _kept(self, nodes: Iterator[Node]) -> list[Node]:
+        kept: list[Node] = []
+        for node in sorted(nodes, key=lambda node: node.excess):
+            chip, dram = node.on_chip, node.in_dram
+            alone = dram & ~chip
+            for other in kept:
+                if not dram & ~other.in_dram and not other.on_chip & alone:
+                    break
+            else:
+                kept.append(node)
+        return kept
+
+    def _expand(
+        self,
+        done: int,
+        kept: list[Node],
+        layers: dict[int, dict[tuple[int, int], Node]],
+        width: int | None,
+        longest: int | None,
+    ) -> None:
+        options, capacity = self.options, self.steps.capacity
+        if not kept:
+            return
+        least = kept[0].excess
+        for cheap, mask in self.edges[done]:
+            after = done | mask
+            most = self.limit - self.ahead[after]
+            if least + cheap > most or (longest is not None and mask.bit_count() > longest):
+                continue
+            self._check()
+            touched, twins = options.touched(self.steps.group(mask)), options.twins(after)
+            target = layers[after]
+            if width is not None and mask & (mask - 1) == 0 and not kept[-1].on_chip:
+                self._spill(done, mask, kept[-1], most, target)
+            if width is not None and len(target) >= width:
+                worth = nsmallest(width, (node.excess for node in target.values()))[-1]
+                if worth < most:
+                    self.cut = min(self.cut, worth + 1 + self.ahead[after])
+                    most = worth
+            for node in kept:
+                excess = node.excess
+                if excess + cheap > most:
+                    break
+                self.expanded += 1
+                chip, dram = node.on_chip & ~touched, node.in_dram & ~touched
+                room = capacity - options.size(chip)
+                for option in options.table(mask, done, node.on_chip, node.in_dram, most - excess):
+                    if option.memory > room:
+                        break
+                    total = excess + option.excess
+                    if total > most:
+                        continue
+                    key = chip | option.on_chip, dram | option.in_dram
+                    if twins:
+                        key = canonical(twins, *key)
+                    known = target.get(key)
+                    if known is None or total < known.excess:
+                        target[key] = Node(total, *key, node, mask, option)
+
+    def _spill(
+        self, done: int, mask: int, node: Node, most: int, target: dict[tuple[int, int], Node]
+    ) -> None:
+        """Add the state in which all is in DRAM."""
+        option = self.options.spilled(mask, done)
+        if option is None or node.excess + option.excess > most:
+            return
+        total = node.excess + option.excess
+        key = 0, node.in_dram & ~self.options.touched(self.steps.group(mask)) | option.in_dram
+        if key not in target or total < target[key].excess:
+            target[key] = Node(total, *key, node, mask, option)
+
+    def found(self, end: Node) -> Found:
+        """Return the steps that lead to an end."""
+        path: list[Node] = []
+        node: Node | None = end
+        while node is not None:
+            path.append(node)
+            node = node.before
+        path.reverse()
+        own = {number: number for number in range(len(self.graph.tensors))}
+        choices, done = [], self.graph.begin
+        there = 0
+        options = self.options
+        for node, after in pairwise(path):
+            option = after.option
+            assert option is not None
+
+            def named(mask: int, own: dict[int, int] = own) -> int:
+                return sum(1 << own[number] for number in members(mask))
+
+            place = own[option.in_place] if option.in_place >= 0 else -1
+            option = option._replace(
+                fetched=named(option.fetched),
+                resident=named(option.resident),
+                written=named(option.written),
+                in_place=place,
+            )
+            dropped = there & ~named(node.on_chip)
+            choices.append(option.choice(after.mask, dropped))
+            done |= after.mask
+            there = (there & ~dropped | option.fetched | option.resident) & options.live(done)
+            touched = options.touched(self.steps.group(after.mask))
+            state = (
+                node.on_chip & ~touched | option.on_chip,
+                node.in_dram & ~touched | option.in_dram,
+            )
+            own = {**own, **renamed(options.twins(done), *state, own)}
+        return Found(self.graph.compulsory + end.excess, tuple(choices))
+
+
+def canonical(twins: list[int], chip: int, dram: int) -> tuple[int, int]:
+    """Return a state that is like another one, the same for all that are alike."""
+    for mask in twins:
+        here, there = chip & mask, dram & mask
+        if not here or not mask & ~(here & ~there):
+            continue
+        chip &= ~mask
+        dram &= ~mask
+        count, both = here.bit_count(), (here & there).bit_count()
+        for place, number in enumerate(members(mask)):
+            if place < count:
+                chip |= 1 << number
+            if place >= count - both:
+                dram |= 1 << number
+    return chip, dram
+
+
+def renamed(twins: list[int], chip: int, dram: int, own: dict[int, int]) -> dict[int, int]:
+    """Return what the tensors of `canonical` are in truth, given what those before were."""
+    found: dict[int, int] = {}
+    for mask in twins:
+        numbers = members(mask)
+        order = sorted(numbers, key=lambda n: (not chip >> n & 1, dram >> n & 1))
+        found |= {name: own[number] for name, number in zip(numbers, order, strict=True)}
+    return found

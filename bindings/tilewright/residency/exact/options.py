@@ -1,0 +1,356 @@
+"""Ways to execute a group of operations, by what they leave on chip and in DRAM: none is worse than another.
+
+What a step moves is counted beyond what must be moved in any case: weights, inputs and outputs of the network
+once. A tensor that is in DRAM alone must be read at least once, so writing it counts twice its size, and
+reading it counts only if it must be read once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from tilewright.residency.costs import Shape, replaceable
+from tilewright.residency.graph import members
+from tilewright.residency.passes import Group
+from tilewright.residency.staircase import Stair, staircase
+from tilewright.residency.strips import widths
+from tilewright.residency.transitions import Choice, Transitions
+
+
+class Option(NamedTuple):
+    """A way to execute a group; tensors as bit masks.
+
+    Attributes
+    ----------
+    memory
+        Elements of all that the step touches or places.
+    excess
+        Elements moved beyond what must be moved.
+    on_chip, in_dram
+        Where the tensors of the step are after it, if they are still to be read: what is dropped after it is
+        in DRAM alone.
+    """
+
+    memory: int
+    excess: int
+    on_chip: int
+    in_dram: int
+    fetched: int
+    resident: int
+    written: int
+    in_place: int
+    shape: Shape
+
+    def choice(self, group: int, dropped: int) -> Choice:
+        """Return the step of a group, given what leaves the chip before it."""
+        return Choice(group, dropped, self.fetched, self.resident, self.written, self.in_place, self.shape)
+
+
+class _Way(NamedTuple):
+    """What becomes of a tensor in a step: each but the excess is 0, or 1 at its place."""
+
+    excess: int
+    on_chip: int = 0
+    in_dram: int = 0
+    fetched: int = 0
+    resident: int = 0
+    written: int = 0
+
+
+class Options:
+    """The ways to execute all groups in a memory.
+
+    Parameters
+    ----------
+    check
+        Called now and then: may raise an exception when time is up.
+
+    Attributes
+    ----------
+    limit
+        Most elements that a plan is worth moving beyond what it must.
+    """
+
+    def __init__(self, steps: Transitions, check: Callable[[], None] | None = None) -> None:
+        self.steps, self.graph, self.capacity = steps, steps.graph, steps.capacity
+        self.limit, self.check = 2**60, check
+        self.sizes = steps.sizes
+        self._lives: dict[int, int] = {}
+        self._sizes: dict[int, int] = {0: 0}
+        self._stairs: dict[tuple[int, int, int, int], tuple[int, list[Stair]]] = {}
+        self._tables: dict[tuple[Any, ...], tuple[int, list[Option]]] = {}
+        self._twins: dict[int, list[int]] = {}
+        self._least: dict[tuple[int, int], tuple[int, int]] = {}
+        self._touched: dict[int, tuple[int, int]] = {}
+
+    def size(self, mask: int) -> int:
+        """Return the elements of some tensors."""
+        known = self._sizes.get(mask)
+        if known is None:
+            low = mask & -mask
+            known = self._sizes[mask] = self.size(mask ^ low) + self.sizes[low.bit_length() - 1]
+        return known
+
+    def live(self, done: int) -> int:
+        """Return the tensors that are still to be read."""
+        known = self._lives.get(done)
+        if known is None:
+            readers = enumerate(self.graph.readers)
+            known = self._lives[done] = sum(1 << number for number, mask in readers if mask & ~done)
+        return known
+
+    @cached_property
+    def _looks(self) -> list[dict[int, tuple[object, ...]]]:
+        """For each tensor how each operation reads it."""
+        found: list[dict[int, tuple[object, ...]]] = [{} for _ in self.sizes]
+        for operation in self.graph.operations:
+            for reading in operation.readings:
+                own = (reading.plane, reading.output, reading.stride, reading.before, reading.extent)
+                known = found[reading.tensor].get(operation.number, ())
+                found[reading.tensor][operation.number] = (*known, own)
+        return found
+
+    def twins(self, done: int) -> list[int]:
+        """Return sets of tensors, two or more each, that all operations that are left treat alike."""
+        if done in self._twins:
+            return self._twins[done]
+        found: dict[object, int] = {}
+        left = self.graph.all & ~done
+        for number in members(self.live(done)):
+            if number and not done >> (number - 1) & 1:
+                continue
+            readers = tuple((op, look) for op, look in self._looks[number].items() if left >> op & 1)
+            key = self.graph.tensors[number].shape, readers
+            found[key] = found.get(key, 0) | 1 << number
+        self._twins[done] = [mask for mask in found.values() if mask & (mask - 1)]
+        return self._twins[done]
+
+    def _stairs_of(
+        self, group: Group, whole: int, streamed: int, in_place: int, done: int, worst: int
+    ) -> list[Stair]:
+        """Return the ways to cut up a group; memory is that of all that the step touches or places."""
+        key = group.mask, whole, streamed, in_place
+        known = self._stairs.get(key)
+        if known is None or known[0] < worst:
+            worst = max(1, worst if known is None else min(self.limit, 2 * worst))
+            taken = self.size(whole) - (self.sizes[in_place] if in_place >= 0 else 0)
+            seen = frozenset(members(whole))
+
+            def fitting(shape: Shape) -> bool:
+                return in_place < 0 or in_place in replaceable(group, shape, done)
+
+            cuts = None, *widths(group)
+            found = staircase(group, seen, self.size(streamed), self.capacity - taken, worst, cuts, fitting)
+            stairs = [stair._replace(memory=stair.memory + taken) for stair in found]
+            known = self._stairs[key] = worst, stairs
+        return known[1]
+
+    def table(
+        self, mask: int, done: int, chip: int, dram: int, limit: int, empty: bool = False
+    ) -> list[Option]:
+        """Return the ways to execute a group, those of least memory first.
+
+        Parameters
+        ----------
+        done
+            What has been executed before.
+        chip, dram
+            What is on chip and in DRAM before.
+        limit
+            Most elements that are worth moving beyond what must be moved.
+        empty
+            Whether nothing may stay on chip.
+        """
+        group = self.steps.group(mask)
+        sources = self.sources(group)
+        live = self.live(done | mask)
+        alike = tuple(mask & sources for mask in self.twins(done) if mask & sources)
+        key = mask, live & self.touched(group), chip & sources, dram & sources, alike, empty
+        known = self._tables.get(key)
+        if known is None or known[0] < limit:
+            limit = limit if known is None else min(self.limit, 2 * limit)
+            found = self._options(group, done, chip & sources, dram & sources, limit, empty)
+            known = self._tables[key] = limit, _best(found)
+        return known[1]
+
+    def least_excess(self, mask: int, done: int, limit: int) -> int:
+        """Return what a group moves at least beyond what must be moved, wherever its sources are.
+
+        Returns
+        -------
+        More than `limit` if it is more than that, or the group does not fit.
+        """
+        group = self.steps.group(mask)
+        key = mask, self.live(done | mask) & self.touched(group)
+        known = self._least.get(key)
+        if known is None or known[0] < limit:
+            found = self._options(group, done, 0, 0, limit)
+            least = min((option.excess for option in found), default=limit + 1)
+            known = self._least[key] = limit, least
+        return known[1]
+
+    def spilled(self, mask: int, done: int) -> Option | None:
+        """Return the way to execute a group that leaves nothing on chip, with nothing on chip before."""
+        group = self.steps.group(mask)
+        sources, live = self.sources(group), self.live(done | mask)
+        written = sum(1 << tensor for tensor in group.outputs)
+        stairs = self._stairs_of(group, 0, sources, -1, done, self.limit)
+        if not stairs:
+            return None
+        excess = stairs[-1].again + 2 * self.size(written & live) + self.size(sources & live)
+        after = live & self.touched(group)
+        return Option(stairs[-1].memory, excess, 0, after, 0, 0, written, -1, stairs[-1].shape)
+
+    def least_spilled(self, group: Group, done: int) -> int:
+        """Return a bound on what a group moves beyond what must be moved, found in a moment.
+
+        What the memory cannot hold as a whole is written and read, or read once more: no less than if parts
+        of tensors could stay.
+        """
+        live, lines = self.live(done | group.mask), self._lines(group)
+        room = self.capacity - self.steps.least(group.mask)
+        if group.last.pixelwise:
+            room += max(self.sizes[tensor] for tensor in group.sources)
+        left, values = 0, []
+        for tensor in (*group.outputs, *group.sources):
+            if live >> tensor & 1:
+                size = self.sizes[tensor]
+                value = size if self.sources(group) >> tensor & 1 else 2 * size
+                left += value
+                values.append((value, size - lines.get(tensor, 0)))
+        for value, size in sorted(values, key=lambda each: each[1] / each[0]):
+            if size > room:
+                return left - value * max(0, room) // size
+            left, room = left - value, room - size
+        return 0
+
+    def sources(self, group: Group) -> int:
+        """Return what a group reads and does not compute."""
+        return self._masks(group)[0]
+
+    def touched(self, group: Group) -> int:
+        """Return what a group reads or computes."""
+        return self._masks(group)[1]
+
+    def _masks(self, group: Group) -> tuple[int, int]:
+        known = self._touched.get(group.mask)
+        if known is None:
+            sources = sum(1 << number for number in group.sources)
+            known = sources, sources | group.mask << 1
+            self._touched[group.mask] = known
+        return known
+
+    def _ways(self, group: Group, tensor: int, live: int, chip: int, dram: int) -> list[_Way]:
+        """Return what may become of a tensor; one that is nowhere may be anywhere."""
+        bit, size = 1 << tensor, self.sizes[tensor]
+        stays = bool(live & bit)
+        if not self.sources(group) & bit:
+            if not self.graph.readers[tensor]:
+                return [_Way(0, written=bit)]
+            ways = [_Way(0, bit, 0, resident=bit), _Way(2 * size, 0, bit, written=bit)]
+            readers = self.graph.readers[tensor] & ~group.mask
+            if readers & (readers - 1):
+                ways.append(_Way(size, bit, bit, resident=bit, written=bit))
+            if tensor == group.output and group.last.pixelwise:
+                # What takes the place of an operand needs no memory while it is written.
+                ways.append(_Way(2 * size, 0, bit, resident=bit, written=bit))
+            return ways
+        if chip & bit:
+            if stays and dram & bit:
+                return [_Way(0, bit, bit), _Way(size, 0, bit)]
+            return [_Way(0, bit * stays)]
+        if not dram & bit:
+            return [_Way(size * stays), _Way(0, fetched=bit)]
+        ways = [_Way(size * stays, 0, bit * stays)]
+        if stays:
+            ways.append(_Way(0, bit, bit, fetched=bit))
+        # In blocks of channels and in strips, a source is read more than once.
+        ways.append(_Way(size * stays, 0, bit * stays, fetched=bit))
+        return ways
+
+    def _options(
+        self, group: Group, done: int, chip: int, dram: int, limit: int, empty: bool = False
+    ) -> Iterator[Option]:
+        """Return the ways to execute a group, one after the other."""
+        sources, output = self.sources(group), 1 << group.output
+        live = self.live(done | group.mask)
+        spare = max((self.sizes[t] for t in group.sources), default=0) if group.last.pixelwise else 0
+        lines = self._lines(group)
+        replaceable = group.replaceable(1, done)
+        tensors, same = self._ordered(group, done, chip, dram)
+        ways = [self._ways(group, tensor, live, chip, dram) for tensor in tensors]
+        if empty:
+            ways = [[way for way in own if not way.on_chip] for own in ways]
+        chosen: list[int] = []
+
+        def leaf(parts: _Way) -> Iterator[Option]:
+            if self.check is not None:
+                self.check()
+            whole = chip | parts.fetched | parts.resident
+            places = [-1]
+            if parts.resident & output:
+                places += [tensor for tensor in replaceable if whole >> tensor & 1]
+            for in_place in places:
+                for stair in self._stairs_of(group, whole, sources & ~whole, in_place, done, limit):
+                    excess = parts.excess + stair.again
+                    if excess <= limit:
+                        yield Option(stair.memory, excess, *parts[1:], in_place, stair.shape)
+
+        def further(place: int, parts: _Way, memory: int) -> Iterator[Option]:
+            if place == len(ways):
+                yield from leaf(parts)
+                return
+            tensor, own = tensors[place], ways[place]
+            first = chosen[-1] if same[place] else 0  # of tensors that are alike any order will do
+            for number in range(first, len(own)):
+                way = own[number]
+                excess = parts.excess + way.excess
+                more = memory
+                if way.fetched or way.resident:
+                    more += self.sizes[tensor] - lines.get(tensor, 0)
+                if excess > limit or more > self.capacity + spare:
+                    continue
+                chosen.append(number)
+                yield from further(place + 1, _Way(*map(int.__add__, parts, way)), more)
+                chosen.pop()
+
+        yield from further(0, _Way(0), self.steps.least(group.mask) + self.size(chip))
+
+    def _ordered(self, group: Group, done: int, chip: int, dram: int) -> tuple[list[int], list[bool]]:
+        """Return the tensors of a step, and of each whether it is like the one before it."""
+        kinds = {tensor: (-1, tensor) for tensor in (*group.sources, *group.outputs)}
+        for number, mask in enumerate(self.twins(done)):
+            for tensor in members(mask & self.sources(group)):
+                kinds[tensor] = number, 2 * (chip >> tensor & 1) + (dram >> tensor & 1)
+        tensors = sorted(kinds, key=lambda tensor: (kinds[tensor], tensor))
+        same = [False] + [kinds[one] == kinds[other] for one, other in pairwise(tensors)]
+        return tensors, same
+
+    def _lines(self, group: Group) -> dict[int, int]:
+        """Return what is counted for line buffers of outputs in the least that a group takes."""
+        lines = self.steps.lines(group)
+        return {tensor: lines[tensor] for tensor in group.outputs if tensor in lines}
+
+
+def _best(found: Iterable[Option]) -> list[Option]:
+    """Return the options that are not worse than another, those of least memory first.
+
+    One is worse that takes and moves no less and leaves no tensor on chip that the other has not there, and
+    none in DRAM that the other has not there.
+    """
+    kept: list[Option] = []
+    for option in sorted(found, key=lambda each: (each.excess, each.memory)):
+        alone = option.in_dram & ~option.on_chip
+        for other in kept:
+            if (
+                other.memory <= option.memory
+                and not option.in_dram & ~other.in_dram
+                and not other.on_chip & alone
+            ):
+                break
+        else:
+            kept.append(option)
+    return sorted(kept, key=lambda each: (each.memory, each.excess))

@@ -1,0 +1,109 @@
+"""The search layer by layer agrees with A* from state to state; its bounds hold whenever it is stopped."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import pytest
+from conftest import examples
+from residency_cases import problem_of
+from test_residency_search import NEVER, ignore, random_problem, survives
+
+from tilewright.core import catalogue
+from tilewright.core.context import RunContext
+from tilewright.residency import Problem, objective
+from tilewright.residency.exact.best import layers_of, least_traffic, search_of
+from tilewright.residency.exact.layers import Layers
+from tilewright.residency.lowering import planned
+from tilewright.residency.passes import Group, group_mask
+from tilewright.residency.reading import told
+from tilewright.residency.staircase import staircase
+
+
+def layers(problem: Problem) -> Layers:
+    most = sum(problem.layer_by_layer.values())
+    return layers_of(problem, problem.machine.capacity, most, NEVER)
+
+
+def dense(rng: random.Random, count: int = 4) -> Problem:
+    """Return a network in which each layer reads all before it, so that many tensors are alike."""
+    names, rows = ["input"], [rng.randint(2, 4), rng.randint(2, 4)]
+    found: list[dict[str, Any]] = []
+    for number in range(count):
+        shape = [2 * len(names), *rows]
+        layer = {"name": f"d{number}", "inputs": list(names), "input": shape, "kernels": 2}
+        found.append(layer | {"kernel": [1, 1]})
+        names.append(f"d{number}")
+    least = max(problem_of({"layers": found}, 10_000).least.values())
+    return problem_of({"layers": found}, least + rng.randint(0, 2 * count * rows[0] * rows[1]))
+
+
+def agrees(problem: Problem) -> None:
+    """Compare with A*, at the end and after each search on the way."""
+    capacity, most = problem.machine.capacity, sum(problem.layer_by_layer.values())
+    least = next(search_of(problem, capacity, most, NEVER).paths()).moved
+    search, plans = layers(problem), []
+    assert search.bound <= least
+    for found in search.plans():
+        assert search.bound <= least <= found.moved
+        plans.append(found)
+    assert search.bound == least == plans[-1].moved
+    for found in plans:
+        plan = planned(problem.graph, found.choices, 20 * capacity)
+        assert plan is not None
+        steps = told(problem.with_(machine={"memory_bytes": 20 * capacity}), plan)
+        assert sum(step.moved for step in steps) == found.moved
+        assert max(step.memory for step in steps) <= capacity
+    # All at once, with no bounds on what is still to come but the first ones.
+    search = layers(problem)
+    search.limit = search.most
+    end = search.run()
+    assert end is not None and search.graph.compulsory + end.excess == least
+
+
+@pytest.mark.parametrize("seed", range(examples(400)))
+def test_layers_agree_with_paths(seed: int) -> None:
+    limits: list[dict[str, Any]] = [{}, {"order": "given"}, {"most_operations": 2}]
+    agrees(random_problem(random.Random(50_000 + seed), 7, limits=limits[seed % 3]))
+
+
+@pytest.mark.parametrize("seed", range(examples(80)))
+def test_tensors_that_are_alike_change_places(seed: int) -> None:
+    problem = dense(random.Random(seed))
+    search = layers(problem)
+    assert any(mask.bit_count() > 2 for done in search.order for mask in search.options.twins(done))
+    agrees(problem)
+
+
+@pytest.mark.parametrize("seed", range(examples(40)))
+def test_stopped_early_a_plan_and_a_bound_hold(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock stops the search after a number of looks at it: never nothing, never worse than a rule."""
+    rng = random.Random(60_000 + seed)
+    problem = random_problem(rng, 7)
+    least = least_traffic(problem, NEVER, ignore, ignore).bound
+    looks = iter(range(10**9))
+    limit = rng.randrange(200)
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(looks)))
+    outcome = catalogue.formulation("residency", "states").solve(problem, RunContext(deadline=limit))
+    monkeypatch.undo()
+    assert outcome.plan is not None and outcome.bound is not None
+    survives(problem, outcome.plan)
+    assert outcome.bound <= least <= objective(problem, outcome.plan)
+    if limit > 20:
+        for name in catalogue.heuristics("residency"):
+            plan = catalogue.heuristic("residency", name).plan(problem)
+            assert objective(problem, outcome.plan) <= objective(problem, plan)
+
+
+@pytest.mark.parametrize("seed", range(examples(80)))
+def test_a_limit_on_what_moves_again_leaves_out_nothing_else(seed: int) -> None:
+    """Weights that are loaded once, block by block in a single pass, move nothing again."""
+    rng = random.Random(70_000 + seed)
+    graph = random_problem(rng, 5).graph
+    group = Group.of(graph, group_mask(graph, graph.begin, len(graph.operations) - 1))
+    every = staircase(group, frozenset(), 100, 10**6, 10**9)
+    for worst in {0, 1, *(stair.again for stair in every)}:
+        allowed = [stair[:2] for stair in every if stair.again <= worst]
+        assert [stair[:2] for stair in staircase(group, frozenset(), 100, 10**6, worst)] == allowed

@@ -1,0 +1,264 @@
+"""Steps of residency in tiles, in blocks of input channels and in strips: executed, and by hand."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from conftest import examples
+from residency_cases import problem_of, random_network, shapes_in_blocks
+
+from tilewright.residency import Plan, Problem, Step, objective, simulate, violation
+from tilewright.residency.costs import Shape, buffers, moved
+from tilewright.residency.graph import members
+from tilewright.residency.lowering import planned
+from tilewright.residency.passes import Group
+from tilewright.residency.staircase import pareto, staircase
+from tilewright.residency.strips import cut, least_lines, widths
+from tilewright.residency.tile_stairs import in_blocks
+from tilewright.residency.tiles import depth
+from tilewright.residency.transitions import Choice
+from tilewright.spec.errors import InputError
+
+LAYER = {
+    "name": "a",
+    "input": [2, 4, 5],
+    "kernels": 3,
+    "kernel": [3, 3],
+    "padding": [1, 1, 1, 1],
+    "bias": True,
+}
+"""40 elements in, 3 x (18 + 1) weights and biases, 60 out."""
+
+CHAIN = {
+    "layers": [
+        {"name": "a", "input": [1, 4, 6], "kernels": 2, "kernel": [3, 3], "padding": [1, 1, 1, 1]},
+        {"name": "b", "input": [2, 4, 6], "kernels": 1, "kernel": [3, 3], "padding": [1, 1, 1, 1]},
+    ]
+}
+"""24 elements in, 18 weights each, 24 out."""
+
+
+def executed(problem: Problem, group: Group, shape: Shape) -> int:
+    """Execute a step that is a plan by itself; its traffic must be that of the closed form."""
+    written = sum(1 << tensor for tensor in group.outputs)
+    plan = planned(problem.graph, [Choice(group.mask, 0, 0, 0, written, -1, shape)], problem.machine.capacity)
+    assert plan is not None
+    assert Plan.from_json(plan.to_json()) == plan
+    assert violation(problem, plan) is None
+    report = simulate(problem, plan, numeric=True)
+    assert report.violation is None and report.numeric is True
+    assert (
+        report.facts["traffic"]
+        == objective(problem, plan)
+        == moved(group, shape, group.sources, group.outputs)
+    )
+    assert report.facts["steps"][0]["memory"] == sum(each.size for each in buffers(group, shape, ()))
+    return int(report.facts["traffic"])
+
+
+def whole(problem: Problem) -> Group:
+    """Return all operations as a group, if all lead to the last one."""
+    return Group.of(problem.graph, problem.graph.all & ~problem.graph.begin)
+
+
+def test_tiles_by_hand() -> None:
+    """Tiles of 2 x 3 pixels: they read 3 rows each, 4 columns or 3, and so 6 x 7 pixels of each channel."""
+    problem = problem_of({"layers": [LAYER]}, 1000)
+    step = Shape("tiles", 6, 2, frozenset(), 3, 1)
+    # Four tiles load all weights each; for two blocks of output channels, the input passes twice.
+    assert executed(problem, whole(problem), step) == 4 * 57 + 2 * 2 * 6 * 7 + 60
+    assert {each[0]: each.size for each in buffers(whole(problem), step, ())} == {
+        "lines": 3 * 4,
+        "weights": 2 * (9 + 1),
+        "block": 2 * 6,
+    }
+    # With both input channels there at a time it is read once.
+    assert executed(problem, whole(problem), replace(step, channels=2)) == 4 * 57 + 2 * 6 * 7 + 60
+
+
+def test_blocks_of_channels_by_hand() -> None:
+    """Partial sums of whole planes: weights once, the input once for each block of output channels."""
+    problem = problem_of({"layers": [LAYER]}, 1000)
+    step = Shape("channels", 1, 2, frozenset(), None, 1)
+    assert executed(problem, whole(problem), step) == 57 + 2 * 40 + 60
+    assert {each[0]: each.size for each in buffers(whole(problem), step, ())} == {
+        "lines": 2 * 5 + 3,
+        "weights": 2 * (9 + 1),
+        "block": 2 * 20,
+    }
+
+
+def test_strips_by_hand() -> None:
+    """Two strips of 3 columns: a has 4 columns in each, and reads 5 of 6."""
+    problem = problem_of(CHAIN, 1000)
+    step = Shape("pixels", 1, 1, frozenset([0, 1]), 3)
+    assert executed(problem, whole(problem), step) == 4 * 5 * 2 + 18 + 18 + 24
+    for columns, width in ((3, 4), (None, 6)):
+        held = buffers(whole(problem), replace(step, columns=columns), ())
+        assert next(each for each in held if each[:2] == ("lines", 1)).size == 2 * (2 * width + 3)
+
+
+def random_group(seed: int, most: int) -> tuple[Problem, Group]:
+    rng = random.Random(seed)
+    while True:
+        try:
+            problem = problem_of(random_network(rng, most), 100_000)
+        except InputError:
+            continue
+        group = whole(problem)
+        ends = [number for number, readers in enumerate(problem.graph.readers) if not readers]
+        if ends == [group.output] or (len(ends) == 2 and not problem.graph.readers[0]):
+            return problem, group
+
+
+@pytest.mark.parametrize("seed", range(examples(200)))
+def test_all_blocks_are_executed(seed: int) -> None:
+    """Every closed form is what the simulator counts, and the ways that are listed are the best."""
+    rng = random.Random(50_000 + seed)
+    problem, group = random_group(50_000 + seed, 1)
+    if not depth(problem.graph, group.last) or not group.last.weights:
+        return
+    shapes = [
+        Shape(
+            each["order"], each["pixels"], each["kernels"], frozenset(), each.get("columns"), each["channels"]
+        )
+        for each in shapes_in_blocks(group)
+    ]
+    for shape in rng.sample(shapes, min(6, len(shapes))):
+        executed(problem, group, shape)
+    once = moved(group, Shape("kernels", 1, group.last.units), group.sources, group.outputs)
+    for resident in [frozenset[int](), frozenset(group.sources), frozenset([group.output])]:
+        streamed = [tensor for tensor in group.sources if tensor not in resident]
+        spare = once - sum(problem.graph.tensors[t].size for t in group.sources if t in resident)
+        ways = [
+            (
+                sum(each.size for each in buffers(group, shape, resident)),
+                moved(group, shape, streamed, group.outputs),
+            )
+            for shape in shapes
+        ]
+        found = [(memory, again + spare) for memory, again, _ in in_blocks(group, resident, 10**6, 10**9)]
+        for memory, total in ways:
+            assert any(other <= memory and less <= total for other, less in found)
+        assert set(found) <= set(ways)
+
+
+@pytest.mark.parametrize("seed", range(examples(200)))
+def test_all_strips_are_executed(seed: int) -> None:
+    rng = random.Random(60_000 + seed)
+    problem, group = random_group(60_000 + seed, 5)
+    weighty = [operation.number for operation in group.operations if operation.weights]
+    height = problem.graph.tensors[group.output].shape[1]
+    for columns in rng.sample(widths(group), min(2, len(widths(group)))):
+        rows = rng.randint(1, height) * columns
+        executed(problem, group, Shape("pixels", rows, 1, frozenset(weighty), columns))
+        executed(problem, group, Shape("pixels", rng.randint(1, columns), 1, frozenset(weighty), columns))
+
+
+@pytest.mark.parametrize("seed", range(examples(200)))
+def test_strips_that_are_not_looked_at_are_no_better(seed: int) -> None:
+    rng = random.Random(70_000 + seed)
+    _, group = random_group(70_000 + seed, 5)
+    resident = frozenset(number for number in (*group.lines, group.output) if rng.random() < 0.3)
+    rows = staircase(group, resident, 0, 10**6, 10**9)
+    strips = [
+        one for columns in widths(group) for one in staircase(group, resident, 0, 10**6, 10**9, [columns])
+    ]
+    for way in strips:
+        assert way.memory == sum(each.size for each in buffers(group, way.shape, resident))
+        assert way.memory >= least_lines(group, resident, way.shape.columns or 0)
+    every = staircase(group, resident, 0, 10**6, 10**9, [None, *widths(group)])
+    assert [way[:2] for way in every] == [way[:2] for way in pareto([*rows, *strips])]
+
+
+@pytest.mark.parametrize("seed", range(examples(100)))
+def test_groups_with_the_same_end_share_what_is_counted(seed: int) -> None:
+    """Line buffers that are taken over from a larger group are those of the group itself."""
+    problem, full = random_group(80_000 + seed, 8)
+    graph = problem.graph
+    for last in members(full.mask):
+        done = graph.begin
+        while done != graph.all:
+            mask = (graph.ops.ancestors[last] | 1 << last) & ~done
+            if not mask:
+                break
+            group, alone = Group.of(graph, mask), Group.of(graph, mask)
+            alone.__dict__.update({"wider": None, "_known": {}})
+            for area, own in [
+                (group, alone),
+                *((cut(group, each), cut(alone, each)) for each in widths(group)),
+            ]:
+                assert area.held(1) == own.held(1)
+                assert area.active(1) == own.active(1)
+            done |= mask & -mask
+
+
+STRIPS = Step(
+    ("a", "b"),
+    kept=("a", "b"),
+    written=("b",),
+    columns=3,
+    addresses={
+        "lines of input": 0,
+        "lines of a": 30,
+        "weights of a": 60,
+        "weights of b": 80,
+        "block of b": 100,
+    },
+)
+TILES = Step(
+    ("a",),
+    "tiles",
+    pixels=6,
+    kernels=2,
+    written=("a",),
+    columns=3,
+    channels=1,
+    addresses={"lines of input": 0, "weights of a": 12, "block of a": 32},
+)
+
+
+@pytest.mark.parametrize(
+    ("network", "step", "told"),
+    [
+        (CHAIN, replace(STRIPS, columns=4), "strips of 4 are not the narrowest"),
+        (CHAIN, replace(STRIPS, columns=6), "strips of 6 are not the narrowest"),
+        (CHAIN, replace(STRIPS, pixels=4), "4 are no whole rows of 3 columns"),
+        (CHAIN, replace(STRIPS, kept=("a",)), "strips keep those of all operations"),
+        (CHAIN, replace(STRIPS, channels=1), "channels: step 1"),
+        (CHAIN, replace(STRIPS, order="tiles", kept=(), channels=1), "only one operation"),
+        (CHAIN, replace(STRIPS, order="kernels"), "strips, which the order kernels has not"),
+        ({"layers": [LAYER]}, replace(TILES, channels=3), "blocks of 3 input channels, there are 2"),
+        ({"layers": [LAYER]}, replace(TILES, channels=None), "blocks of None input channels"),
+        ({"layers": [LAYER]}, replace(TILES, columns=4), "no tile of 4 columns"),
+        ({"layers": [LAYER]}, replace(TILES, order="channels"), "columns: step 1"),
+    ],
+)
+def test_what_is_wrong_is_said(network: dict[str, Any], step: Step, told: str) -> None:
+    with pytest.raises(AssertionError, match=told):
+        broken = violation(problem_of(network, 1000), Plan((step,)))
+        assert broken is None, broken
+
+
+def test_the_memory_notices_what_is_lost() -> None:
+    problem, plan = problem_of({"layers": [LAYER]}, 1000), Plan((TILES,))
+    assert simulate(problem, plan, numeric=True).numeric is True
+    broken = simulate(problem, Plan((replace(TILES, addresses={**TILES.addresses, "block of a": 25}),)))
+    assert broken.violation is not None and "partial sums of a" in str(broken.violation)
+    narrow = replace(STRIPS, addresses={**STRIPS.addresses, "lines of a": 12})
+    broken = simulate(problem_of(CHAIN, 1000), Plan((narrow,)))
+    assert broken.violation is not None and broken.violation.tensor in ("a", "input")
+
+
+def test_files_without_strips_are_read() -> None:
+    plan = Plan((replace(STRIPS, columns=None),))
+    assert "columns" not in plan.to_json()["steps"][0] and "channels" not in plan.to_json()["steps"][0]
+    assert Plan.from_json(plan.to_json()) == plan
+    told = Plan((TILES,)).to_json()
+    assert told["steps"][0]["columns"] == 3 and Plan.from_json(told) == Plan((TILES,))
+    told["steps"][0]["columns"] = 0
+    with pytest.raises(InputError, match="columns = 0"):
+        Plan.from_json(told)
