@@ -73,10 +73,14 @@ def test_tiles_by_hand() -> None:
     assert {each[0]: each.size for each in buffers(whole(problem), step, ())} == {
         "lines": 3 * 4,
         "weights": 2 * (9 + 1),
-        "block": 2 * 6,
+        "block": 4 * 2 * 6,
     }
-    # With both input channels there at a time it is read once.
-    assert executed(problem, whole(problem), replace(step, channels=2)) == 4 * 57 + 2 * 6 * 7 + 60
+    # With both input channels there at a time it is read once, and there are no partial sums.
+    both = replace(step, channels=2)
+    assert executed(problem, whole(problem), both) == 4 * 57 + 2 * 6 * 7 + 60
+    assert {each[0]: each.size for each in buffers(whole(problem), both, ())}["block"] == 2 * 6
+    wide = problem_of({"layers": [LAYER]}, 1000).with_(machine={"element_bytes": 2, "sum_bytes": 3})
+    assert {each[0]: each.size for each in buffers(whole(wide), step, ())}["block"] == 2 * 2 * 6
 
 
 def test_blocks_of_channels_by_hand() -> None:
@@ -87,7 +91,7 @@ def test_blocks_of_channels_by_hand() -> None:
     assert {each[0]: each.size for each in buffers(whole(problem), step, ())} == {
         "lines": 2 * 5 + 3,
         "weights": 2 * (9 + 1),
-        "block": 2 * 20,
+        "block": 4 * 2 * 20,
     }
 
 

@@ -93,9 +93,11 @@ def _of_sums(group: Group, shape: Shape, whole: Collection[int]) -> list[Buffer]
             channels = min(shape.channels, graph.tensors[reading.tensor].channels)
             found.append(Buffer("lines", reading.tensor, channels * held(group, shape)[reading.tensor]))
     found.append(Buffer("weights", operation.number, kernels * (shape.channels * each + bias)))
-    if group.output not in whole:
-        pixels = shape.pixels if shape.order == "tiles" else group.pixels
-        found.append(Buffer("block", group.output, kernels * pixels))
+    values = kernels * (shape.pixels if shape.order == "tiles" else group.pixels)
+    if shape.channels < tiles.depth(graph, operation):
+        found.append(Buffer("block", group.output, values * graph.sum_elements))
+    elif group.output not in whole:
+        found.append(Buffer("block", group.output, values))
     return found
 
 

@@ -162,9 +162,12 @@ class Graph:
         In the order of the file. Further inputs of the network have a number, but are none.
     tensors
         The network's input, then what each operation computes.
+    sum_elements
+        Elements that a partial sum takes.
     """
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, sum_elements: int = 1) -> None:
+        self.sum_elements = sum_elements
         self.ops = OpGraph.of(network)
         ops = self.ops.ops
         shapes = [network.layers[0].input, *(op.spec.output for op in ops)]

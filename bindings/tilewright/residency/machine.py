@@ -53,6 +53,8 @@ class OneMemory(Spec):
         Of all that is on chip at a time.
     element_bytes
         Of a value of a map, of a weight and of a bias.
+    sum_bytes
+        Of a partial sum that is kept on chip: as many whole elements as that takes.
     bus_elements_per_cycle
         Elements that the bus moves from or to DRAM in a cycle.
     macs_per_cycle
@@ -71,6 +73,7 @@ class OneMemory(Spec):
 
     table_name: ClassVar[str] = "machine"
     later: ClassVar[tuple[str, ...]] = (
+        "sum_bytes",
         "bus_elements_per_cycle",
         "macs_per_cycle",
         "dma_setup_cycles",
@@ -82,6 +85,7 @@ class OneMemory(Spec):
 
     memory_bytes: Bytes
     element_bytes: Annotated[int, Field(ge=1, le=8)] = 1
+    sum_bytes: Annotated[int, Field(ge=1, le=8)] = 4
     bus_elements_per_cycle: Rate | None = None
     macs_per_cycle: Rate | None = None
     dma_setup_cycles: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
@@ -94,6 +98,11 @@ class OneMemory(Spec):
     def capacity(self) -> int:
         """Elements that the memory holds."""
         return self.memory_bytes // self.element_bytes
+
+    @property
+    def sum_elements(self) -> int:
+        """Elements that a partial sum takes."""
+        return -(-self.sum_bytes // self.element_bytes)
 
     @property
     def timed(self) -> bool:

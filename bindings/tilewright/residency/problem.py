@@ -101,7 +101,7 @@ class Problem(Spec):
     @cached_property
     def graph(self) -> Graph:
         """The operations and tensors."""
-        return Graph(self.network)
+        return Graph(self.network, self.machine.sum_elements)
 
     @cached_property
     def groups(self) -> dict[int, Group]:

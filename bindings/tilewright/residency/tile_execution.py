@@ -142,16 +142,16 @@ class InBlocks:
         planes = [self.graph.tensors[producer + 1].shape for producer in operation.op.producers]
         weights, biases = self._read_weights(kernels, inputs)
         values = added(operation, planes, read, weights, pixels, inputs, machine.numeric)
-        cells = self._output_cells(pixels, slots, kernels)
-        if inputs[0]:
-            values = values + machine.chip.fetch(
-                cells, self._numbers(self.partial, self.output, pixels, kernels)
-            )
-        else:
-            values = values + biases
+        partial = self._numbers(self.partial, self.output, pixels, kernels)
+        values = values + (self._fetch_sums(slots, kernels, partial) if inputs[0] else biases)
         last = inputs[1] == self.depth
-        numbers = self._numbers(self.output if last else self.partial, self.output, pixels, kernels)
-        machine.chip.store(cells, numbers, values)
+        numbers = self._numbers(self.output, self.output, pixels, kernels)
+        cells = self._output_cells(pixels, slots, kernels)
+        if last:
+            machine.chip.store(cells, numbers, values)
+        else:
+            for place in range(self.graph.sum_elements):
+                machine.chip.store(self._block(slots, kernels) + place, partial, values)
         # A value is stored for the core once, with its last block; sums on the way are not counted.
         each = of_value(operation)
         values_done = len(pixels) * (kernels[1] - kernels[0])
@@ -188,11 +188,20 @@ class InBlocks:
         if where is not None:
             width = self.graph.tensors[self.output].channels
             return where + pixels[:, None] * width + np.arange(*kernels)
-        base, width = (
-            self.step.addresses[f"block of {self.name}"],
-            min(self.shape.kernels, self.operation.units),
-        )
-        return base + slots[:, None] * width + np.arange(kernels[1] - kernels[0])
+        return self._block(slots, kernels)
+
+    def _block(self, slots: Numbers, kernels: Span) -> Numbers:
+        """Return the addresses of values in the block, or the first ones of partial sums."""
+        width = min(self.shape.kernels, self.operation.units)
+        each = 1 if self.shape.channels == self.depth else self.graph.sum_elements
+        places = slots[:, None] * width + np.arange(kernels[1] - kernels[0])
+        return self.step.addresses[f"block of {self.name}"] + each * places
+
+    def _fetch_sums(self, slots: Numbers, kernels: Span, partial: Numbers) -> Values:
+        """Return partial sums, of which all elements must be there."""
+        cells = self._block(slots, kernels)
+        found = [self.machine.chip.fetch(cells + place, partial) for place in range(self.graph.sum_elements)]
+        return found[0]
 
     def _cells(
         self, tensor: int, pixels: Numbers, slots: Numbers, channels: Span, inputs: Span, offset: int

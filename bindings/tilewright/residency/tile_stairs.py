@@ -1,8 +1,9 @@
 """The ways to execute one operation in tiles and blocks of input channels: of each memory, the least traffic.
 
 Memory and traffic are closed forms of the tile's rows and columns and of the block's output channels, so that
-all sizes are looked at together. Of input channels there is one at a time, which is never worse, or there are
-all, where each tile is then read once for all output channels, of which one at a time is enough.
+all sizes are looked at together. Of input channels there is one at a time, which is never worse than some, or
+there are all: then there are no partial sums, and each tile is read once for all output channels, of which
+one at a time is enough.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilewright.residency import tiles
 from tilewright.residency.costs import Shape
@@ -33,7 +35,7 @@ def in_blocks(group: Group, whole: frozenset[int], most: int, worst: int) -> Ite
     depth = tiles.depth(group.graph, group.last)
     if len(group.operations) > 1 or not depth or not group.last.weights:
         return
-    for order, ways in (("tiles", _tiles(group, whole, depth)), ("channels", _channels(group, whole))):
+    for order, ways in (("tiles", _tiles(group, whole, depth)), ("channels", _channels(group, whole, depth))):
         for memory, again, (rows, columns, kernels, channels) in _best(ways, most, worst):
             if order == "tiles":
                 yield memory, again, Shape(order, rows * columns, kernels, frozenset(), columns, channels)
@@ -74,23 +76,30 @@ def _tiles(group: Group, whole: frozenset[int], depth: int) -> Ways:
     memory = kernels * (channels * each + bias)
     for count in streamed:
         memory = memory + np.minimum(channels, count) * largest
-    if group.output not in whole:
-        memory = memory + kernels * rows * columns
+    memory = memory + _block(group, whole, channels < depth, kernels * rows * columns)
     times = np.where(channels == depth, 1, -(-operation.units // kernels))
     again = operation.weights * (parts - 1) + sum(streamed) * (total * times - reading.pixels)
     return memory, again, np.stack([rows, columns, kernels, channels], axis=1)
 
 
-def _channels(group: Group, whole: frozenset[int]) -> Ways:
+def _channels(group: Group, whole: frozenset[int], depth: int) -> Ways:
     graph, operation = group.graph, group.last
-    kernels = np.array(pass_sizes(operation.units), dtype=np.int64)
+    blocks = pass_sizes(operation.units)
+    kernels = np.array([*blocks, *blocks], dtype=np.int64)
+    channels = np.array([1] * len(blocks) + [depth] * len(blocks), dtype=np.int64)
     each, bias = tiles.taps(graph, operation)
-    memory = kernels * (each + bias)
+    memory = kernels * (channels * each + bias) + _block(
+        group, whole, channels < depth, kernels * group.pixels
+    )
     streamed = [reading.tensor for reading in operation.readings if reading.tensor not in whole]
-    memory = memory + sum(group.held(1)[tensor] for tensor in streamed)
-    if group.output not in whole:
-        memory = memory + kernels * group.pixels
+    for tensor in streamed:
+        memory = memory + np.minimum(channels, graph.tensors[tensor].channels) * group.held(1)[tensor]
     size = sum(graph.tensors[tensor].size for tensor in streamed)
     again = size * (-(-operation.units // kernels) - 1)
     ones = np.ones_like(kernels)
-    return memory, again, np.stack([ones, ones, kernels, ones], axis=1)
+    return memory, again, np.stack([ones, ones, kernels, channels], axis=1)
+
+
+def _block(group: Group, whole: frozenset[int], partial: NDArray[np.bool_], values: Counts) -> Counts:
+    """Return the elements that partial sums take, or values of an output that does not stay."""
+    return np.where(partial, values * group.graph.sum_elements, 0 if group.output in whole else values)

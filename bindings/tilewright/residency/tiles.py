@@ -1,7 +1,7 @@
 """One operation in tiles of its output and blocks of input channels: what it holds and moves, in elements.
 
 Sums over input channels are added up block by block; until the last block has been added, an output is a
-partial sum and takes the place of a value.
+partial sum, which is wider than a value and lies in a block of its own.
 
 Order ``tiles``: for each tile, for each block of output channels, for each block of input channels. What a
 tile reads is loaded anew, for each block of output channels unless all input channels are there at a time;
