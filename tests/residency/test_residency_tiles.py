@@ -200,6 +200,16 @@ def test_groups_with_the_same_end_share_what_is_counted(seed: int) -> None:
             done |= mask & -mask
 
 
+@pytest.mark.parametrize("seed", range(examples(100)))
+def test_all_numbers_of_rows_are_counted_as_one_is(seed: int) -> None:
+    _, group = random_group(90_000 + seed, 6)
+    alone = Group(group.graph, group.operations)
+    alone.__dict__["row"] = group.pixels + 1  # nothing is a whole row of it
+    for rows in range(1, group.pixels // group.row + 1):
+        assert group.held(rows * group.row) == alone.held(rows * group.row)
+        assert group.active(rows * group.row) == alone.active(rows * group.row)
+
+
 STRIPS = Step(
     ("a", "b"),
     kept=("a", "b"),

@@ -100,7 +100,7 @@ class Group:
 
     def forget(self, pixels: int) -> None:
         """Forget how far each pass gets, which takes much room."""
-        for key in [key for key in self._known if key[:2] == ("end", pixels)]:
+        for key in [key for key in self._known if key[:2] in (("end", pixels), ("end", 0))]:
             del self._known[key]
 
     @cached_property
@@ -140,8 +140,10 @@ class Group:
         return {tensor: self.line(tensor, pixels) for tensor in reversed(self.lines)}
 
     def line(self, tensor: int, pixels: int) -> int:
-        """Return the pixels of the line buffer of a tensor that is read here."""
-        key = "held", pixels, tensor, self.graph.readers[tensor] & self.mask
+        """Return the pixels of a tensor's line buffer: the most that a pass needs or computes."""
+        if not pixels % self.row:
+            return int(self._of_rows(tensor, "line")[pixels // self.row - 1])
+        key = "line", pixels, tensor, self.graph.readers[tensor] & self.mask
         known = self._known.get(key)
         if known is None:
             ends = self._end(tensor, pixels)
@@ -152,12 +154,73 @@ class Group:
             known = self._known[key] = int((ends[1:] - first).max())
         return known
 
+    @cached_property
+    def row(self) -> int:
+        """Pixels of a row of the last operation's output."""
+        return self.graph.tensors[self.output].shape[2]
+
+    @cached_property
+    def _begins(self) -> Counts:
+        """Where the ends of passes of one row, of two rows, and so on begin, one behind the other."""
+        height = self.pixels // self.row
+        passes = -(-height // np.arange(1, height + 1, dtype=np.int64))
+        return np.cumsum([0, *(passes + 1)], dtype=np.int64)
+
+    def _of_rows(self, tensor: int, what: str) -> Counts:
+        """Return what there is of a tensor with one row a pass, two rows, and so on, all counted at once.
+
+        Parameters
+        ----------
+        what
+            ``end``: ends of all passes, those of one row first; ``line``: pixels of line buffers; ``active``:
+            passes in which anything is computed.
+        """
+        key = what, 0, tensor, self.graph.readers[tensor] & self.mask
+        known: Counts | None = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._counted(tensor, what)
+        return known
+
+    def _counted(self, tensor: int, what: str) -> Counts:
+        begins = self._begins
+        if what == "end":
+            return self._all_ends(tensor)
+        ends = self._of_rows(tensor, "end")
+        after = np.append(ends[1:], 0)
+        if what == "active":
+            new = (after != ends).astype(np.int64)
+            new[begins[1:] - 1] = 0
+            return np.add.reduceat(new, begins[:-1])
+        first = ends
+        for operation, reading in self._readers(tensor):
+            first = np.minimum(first, reading.first(self._of_rows(operation.number + 1, "end")))
+        there = after - first
+        there[begins[1:] - 1] = 0
+        return np.maximum.reduceat(there, begins[:-1])
+
+    def _all_ends(self, tensor: int) -> Counts:
+        begins = self._begins
+        if tensor == self.output:
+            counts = np.diff(begins)
+            rows = np.repeat(np.arange(1, len(counts) + 1, dtype=np.int64), counts)
+            passes = np.arange(begins[-1], dtype=np.int64) - np.repeat(begins[:-1], counts)
+            return np.minimum(passes * rows * self.row, self.pixels)
+        ends: Counts | None = None
+        for operation, reading in self._readers(tensor):
+            needed = reading.end(self._of_rows(operation.number + 1, "end"))
+            needed[begins[1:] - 1] = reading.pixels
+            ends = needed if ends is None else np.maximum(ends, needed)
+        assert ends is not None
+        return ends
+
     def active(self, pixels: int) -> dict[int, int]:
         """Return for each operation, by number, the passes in which it computes anything."""
         found = reversed(self.operations)
         return {operation.number: self._active(operation.number + 1, pixels) for operation in found}
 
     def _active(self, tensor: int, pixels: int) -> int:
+        if not pixels % self.row:
+            return int(self._of_rows(tensor, "active")[pixels // self.row - 1])
         key = "active", pixels, tensor, self.graph.readers[tensor] & self.mask
         known = self._known.get(key)
         if known is None:

@@ -37,6 +37,11 @@ class Strip(Group):
         return None
 
     @cached_property
+    def row(self) -> int:
+        """Pixels of a row of the strip."""
+        return self.width
+
+    @cached_property
     def pixels(self) -> int:
         """Pixels of the strip of the last operation's output."""
         return self.graph.tensors[self.output].shape[1] * self.width

@@ -33,6 +33,10 @@ ROUNDS = ((1, 1), (1, 4), (1, None), (8, None), (64, None), (512, None), (None, 
 """States that are kept of each layer and most operations of a step, in one search after the other."""
 
 
+WITHOUT_EXCESS = 64
+"""States that are kept of each layer where plans are looked for that move only what they must."""
+
+
 class Node(NamedTuple):
     """A state, what has been moved to get there beyond what must be, and the step that leads to it."""
 
@@ -150,6 +154,14 @@ class Layers:
             When the deadline passes; `bound` is what has been proven by then.
         """
         compulsory, best = self.graph.compulsory, None
+        if self.bound == compulsory:
+            # Where nothing must be moved again this is soon found; where it must, there is little to look at.
+            first, self.limit = self.limit, 0
+            found = self.run(WITHOUT_EXCESS)
+            if found is not None:
+                yield self.found(found)
+                return
+            self.limit = first
         for width, longest in ROUNDS:
             while True:
                 # Plans that are far too expensive are not looked at.
