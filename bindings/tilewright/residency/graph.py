@@ -164,10 +164,12 @@ class Graph:
         The network's input, then what each operation computes.
     sum_elements
         Elements that a partial sum takes.
+    tiles
+        Whether steps may be cut into strips, tiles, and blocks of input channels.
     """
 
-    def __init__(self, network: Network, sum_elements: int = 1) -> None:
-        self.sum_elements = sum_elements
+    def __init__(self, network: Network, sum_elements: int = 1, *, tiles: bool = True) -> None:
+        self.sum_elements, self.tiles = sum_elements, tiles
         self.ops = OpGraph.of(network)
         ops = self.ops.ops
         shapes = [network.layers[0].input, *(op.spec.output for op in ops)]

@@ -193,12 +193,16 @@ class ResidencyLimits(Spec):
         Any order of the operations in which each comes after those that it reads, or that of the file.
     most_operations : int, optional
         Operations of a step; 1 leaves depth-first execution out.
+    tiles
+        Whether steps may be cut into strips, tiles, and blocks of input channels.
     """
 
     table_name: ClassVar[str] = "limits"
+    later: ClassVar[tuple[str, ...]] = ("tiles",)
 
     order: Literal["any", "given"] = "any"
     most_operations: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    tiles: bool = True
 
 
 def machine_from(table: dict[str, Any]) -> MachineReading:

@@ -101,7 +101,7 @@ class Problem(Spec):
     @cached_property
     def graph(self) -> Graph:
         """The operations and tensors."""
-        return Graph(self.network, self.machine.sum_elements)
+        return Graph(self.network, self.machine.sum_elements, tiles=self.limits.tiles)
 
     @cached_property
     def groups(self) -> dict[int, Group]:

@@ -198,7 +198,7 @@ def cut(group: Group, columns: int) -> Cut:
 
 def widths(group: Group) -> list[int]:
     """Return the columns of strips: the least for each number of strips from two on, the widest first."""
-    width = group.graph.tensors[group.output].shape[2]
+    width = group.graph.tensors[group.output].shape[2] if group.graph.tiles else 1
     return [columns for columns in reversed(pass_sizes(width)) if columns < width]
 
 

@@ -27,7 +27,9 @@ SUMMED = ("tiles", "channels")
 
 
 def depth(graph: Graph, operation: Operation) -> int:
-    """Return the input channels that are added up one after the other; 0 where they cannot be divided."""
+    """Return the input channels that are added up one after the other; 0 where they may not be divided."""
+    if not graph.tiles:
+        return 0
     spec, producers = operation.op.spec, operation.op.producers
     if operation.channelwise or not isinstance(spec, NamedLayer) or spec.groups > 1:
         return 0

@@ -43,7 +43,8 @@ def table(rng: random.Random) -> dict[str, Any]:
     found: dict[str, Any] = {
         "network": {"layers": layers},
         "machine": {"memory_bytes": PLENTY, "element_bytes": width},
-        "limits": {"order": rng.choice(["any", "any", "any", "given"])},
+        # The oracle knows nothing of tiles.
+        "limits": {"order": rng.choice(["any", "any", "any", "given"]), "tiles": False},
     }
     if rng.random() < 0.25:
         found["limits"]["most_operations"] = rng.randint(1, 3)
@@ -94,6 +95,7 @@ def compared(rng: random.Random, problem: Any) -> list[str]:
     costs = [judged(problem, told, plan) for plan in plans]
     assert None not in costs and min(costs) >= best, f"plans of {costs}, the least is {best}"
     assert (min(costs) == best) == (outcome.status == "optimal"), f"{outcome.status}, {costs}, {best}"
+    tiled(problem, best)
     names = catalogue.heuristics("residency")
     for name in names:
         try:
@@ -110,6 +112,21 @@ def compared(rng: random.Random, problem: Any) -> list[str]:
             with contextlib.suppress(InputError):
                 judged(problem, told, room.plan_type.from_json(json.loads(json.dumps(changed))))
     return [*names, *(["(no addresses)"] if outcome.status == "feasible" else [])]
+
+
+def tiled(problem: Any, best: int) -> None:
+    """Check that tiles make nothing worse, and that their plans survive."""
+    problem = problem.with_(limits={"tiles": True})
+    outcome = catalogue.formulation("residency", "states").solve(problem, RunContext())  # type: ignore[union-attr]
+    assert outcome.bound is not None and outcome.bound <= best, (
+        f"bound {outcome.bound} with tiles, {best} without"
+    )
+    assert outcome.plan is not None, f"no plan with tiles, {best} without"
+    report = room.simulate(problem, outcome.plan, numeric=True)
+    assert report.violation is None and report.numeric is True, f"with tiles: {report.violation}"
+    cost = room.objective(problem, outcome.plan)
+    assert cost == room.measured_objective(problem, report), f"with tiles, costs {cost}"
+    assert cost <= best or outcome.status != "optimal", f"{cost} with tiles, {best} without"
 
 
 def judged(problem: Any, told: Any, plan: Any) -> int | None:
