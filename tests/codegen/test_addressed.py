@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,6 +17,7 @@ from residency_cases import problem_of
 from tests.codegen.residency_in_c import (
     SANITIZED,
     Built,
+    any_plan,
     assert_any_is_right,
     assert_given_is_right,
     assert_right,
@@ -26,7 +28,7 @@ from tilewright import codegen
 from tilewright.codegen import Values
 from tilewright.codegen.addressed import addressed_project, numbers_of, steps
 from tilewright.core import catalogue
-from tilewright.residency import Plan, Problem, simulate
+from tilewright.residency import Plan, Problem, Step, simulate
 from tilewright.residency.costs import Buffer
 from tilewright.run import instance
 from tilewright.spec.errors import InputError
@@ -99,6 +101,96 @@ def test_bundled_instances(name: str, tmp_path: Path) -> None:
         assert_right(tmp_path, problem, plan, 3, *SANITIZED)
 
 
+SHORT = ("mb28-64k", "resnet8-64k", "vww-32k")
+"""Instances that are executed in strips in 16 KB."""
+
+
+@needs_compiler
+@thorough
+@pytest.mark.parametrize("name", SHORT)
+def test_bundled_instances_in_16_kilobytes(name: str, tmp_path: Path) -> None:
+    problem = instance.read(name).problem.with_(machine={"memory_bytes": 16384})
+    plan = found(problem, "states")
+    assert any(step.columns for step in plan.steps)
+    built = assert_right(tmp_path, problem, plan, 3, "-O2")
+    assert built.memory == simulate(problem, plan).facts["memory"] <= 16384
+
+
+KINDS: dict[str, Callable[[Step], bool]] = {
+    "strips": lambda step: step.order == "pixels" and (step.columns or 9) < 3 and len(step.operations) > 1,
+    "tiles": lambda step: step.order == "tiles" and step.channels == 2 and step.pixels > 2,
+    "sums in tiles": lambda step: step.order == "tiles" and step.channels == 1 and step.pixels > 2,
+    "sums": lambda step: step.order == "channels" and step.channels == 1 and step.kernels > 1,
+    "second buffers": lambda step: step.double_buffering and step.order == "pixels" and 0 < step.pixels < 30,
+    "second buffers of blocks": lambda step: (
+        step.double_buffering and step.order == "kernels" and 1 < step.kernels < 4
+    ),
+}
+
+
+def plan_with(problem: Problem, kind: str) -> tuple[Plan, int]:
+    """Return a random plan with a step of some kind, and the number of that step, which reads DRAM."""
+    random = Random(5)
+    for _ in range(5000):
+        plan = any_plan(random, problem)
+        for number, step in enumerate(plan.steps, 1):
+            lines = any(name.startswith("lines of") for name in step.addresses)
+            if step.operations[0] == "a" and lines and KINDS[kind](step):
+                return plan, number
+    raise AssertionError(kind)
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_step_is_executed_right_and_a_wrong_one_is_noticed(kind: str, tmp_path: Path) -> None:
+    problem = small(memory_bytes=4000, double_buffering=True)
+    plan, number = plan_with(problem, kind)
+    assert_right(tmp_path, problem, plan, 2, *SANITIZED)
+    source = tmp_path / "src" / "network.c"
+    text = source.read_text()
+    # What comes before or after a step does not matter: an input that is read a pixel aside does.
+    table = re.compile(rf"step{number}_columns\[\] = \{{\n    \{{(\d+), (\d+)\}}")
+    place = table.search(text)
+    assert place is not None
+    source.write_text(text[: place.start(2)] + str(int(place[2]) - 1) + text[place.end(2) :])
+    with pytest.raises(AssertionError):
+        Built(tmp_path, {})
+
+
+@needs_compiler
+@pytest.mark.parametrize(("size", "sum_bytes"), [(1, 4), (2, 4), (2, 7), (3, 8), (4, 8), (8, 8)])
+def test_sums_are_as_wide_as_the_program_needs(size: int, sum_bytes: int, tmp_path: Path) -> None:
+    problem = small(element_bytes=size, sum_bytes=sum_bytes, memory_bytes=4000 * size)
+    plan, _ = plan_with(problem, "sums in tiles")
+    if size == 3 or THOROUGH:
+        assert_right(tmp_path, problem, plan, 2, *SANITIZED)
+    least = 8 if size > 2 else 4
+    narrow = problem.with_(machine={"sum_bytes": min(size, least - 1)})
+    if size * narrow.graph.sum_elements < least:
+        plan, _ = plan_with(narrow, "sums in tiles")
+        with pytest.raises(InputError, match=rf"machine\.sum_bytes.*layer \w+: a sum .* {8 * least} bits"):
+            addressed_project(narrow, plan, 0, "net", "")
+
+
+def test_sums_that_may_wrap_around_before_a_bias_are_refused() -> None:
+    layers = [{"name": "c", "input": [2, 4, 4], "kernels": 2, "bias": True, "kernel": [3, 3]}]
+    problem = problem_of({"layers": layers}, 4000)
+    step = Step(("c",), "channels", written=("c",), channels=1)
+    addresses = {"lines of input": 0, "weights of c": 100, "block of c": 200}
+    plan = Plan((step.at(addresses),))
+    drawn = np.random.default_rng(1).integers(0, 20, (1, 2, 4, 4))
+    refusals = 0
+    for seed in range(8):
+        network, _ = numbers(Random(seed), problem.network, (8, 32))
+        values = Values(network, network.quantise(drawn.astype(float)), None, "a test")
+        try:
+            codegen.project("net", "", problem, plan, values)
+        except InputError as error:
+            assert "layer c: " in str(error)
+            refusals += "wrap around before a bias" in str(error)
+    assert refusals
+
+
 @needs_compiler
 def test_a_wrong_address_or_weight_or_other_traffic_is_noticed(tmp_path: Path) -> None:
     problem = small()
@@ -113,7 +205,7 @@ def test_a_wrong_address_or_weight_or_other_traffic_is_noticed(tmp_path: Path) -
     assert built.run() == built.lines
     source = tmp_path / "src" / "network.c"
     text = source.read_text()
-    row = re.compile(r"(\{tensors \+ \d+, )(\d+), (\d+)(, \d+, 0, 0, [01], 0\})")
+    row = re.compile(r"(\{tensors \+ \d+, )(\d+), (\d+)(, \d+, 1, 0, 0, 0, 0, [01], 0\})")
     place = max(row.finditer(text), key=lambda each: int(each[3]))
     # The largest line buffer is made a pixel too short, then moved.
     for address, pixels in ((int(place[2]), int(place[3]) - 1), (int(place[2]) ^ 1, int(place[3]))):

@@ -23,6 +23,7 @@ from tilewright.residency.evaluation import taken
 from tilewright.residency.graph import Operation, Tensor
 from tilewright.residency.reading import told
 from tilewright.simulator.fixed_point import Integers
+from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Window
 from tilewright.spec.network import NamedLayer
 
@@ -75,6 +76,9 @@ class _Project:
         self._size = problem.machine.element_bytes
         self._steps = steps_in_memory(problem, plan)
         self._numbers = numbers
+        for step in self._steps:
+            if step.sums is not None:
+                self._refuse_sums(step.operations[0].operation)
         self._elements = taken(problem, plan, told(problem, plan))
         tensors = enumerate(self._graph.tensors)
         self._inputs = [number for number, tensor in tensors if tensor.given and tensor.readers]
@@ -84,6 +88,31 @@ class _Project:
         begins = accumulate((operation.weights for operation in weighty), initial=0)
         self._weights = {operation.number: begin for operation, begin in zip(weighty, begins, strict=False)}
         self._names, self._arrays = self._named()
+
+    def _refuse_sums(self, operation: Operation) -> None:
+        """Refuse sums that do not fit where the plan keeps them, or to which a bias cannot be added first."""
+        form, machine = self._numbers.forms[operation.name], self._problem.machine
+        bits = 64 if form.sum_bits > 32 else 32
+        if 8 * self._size * self._graph.sum_elements < bits:
+            limit = (
+                f"layer {operation.name}: a sum of the C program has {bits} bits, at least {bits // 8} bytes"
+            )
+            raise InputError("machine.sum_bytes", machine.sum_bytes, limit)
+        if not self._bias_first(operation):
+            reason = (
+                "there is no C for blocks of input channels whose sums may wrap around before a bias is added"
+            )
+            raise refused(self._problem, operation, reason)
+
+    def _bias_first(self, operation: Operation) -> bool:
+        """Whether it makes no difference if a bias is added within the accumulator or after it."""
+        form = self._numbers.forms[operation.name]
+        if form.bias_within or not getattr(operation.op.spec, "bias", False):
+            return True
+        rows = np.abs(form.parameters.reshape(operation.units, -1)).astype(object)
+        widest = max(bits or 8 * self._size for _, bits in form.reads)
+        most = (rows[:, 0] << form.bias_shift) + (rows[:, 1:].sum(axis=1) << (widest - 1))
+        return bool(most.max() < 1 << (form.sum_bits - 1))
 
     def _named(self) -> tuple[dict[int, str], list[str]]:
         """Return what C calls the tensors that are ever in DRAM, and arrays for those between steps."""
@@ -184,6 +213,7 @@ class _Project:
                 f"#define IMAGES {self._images}",
                 f"#define LABELS {int(self._numbers.labels is not None)} /* whether classes are known */",
                 f"#define STEPS {len(self._steps)}",
+                f"#define SUM_ELEMENTS {self._graph.sum_elements} /* of a sum that is not complete */",
                 f"#define MOST_MAPS {max(len(step.maps) for step in self._steps)} /* of a step */",
                 "",
                 "/* What is in DRAM before and after, for an image. */",
@@ -250,11 +280,16 @@ class _Project:
             f"static const map_t {name}_maps[] = {{",
         ]
         for each in step.maps:
-            place = each.address, each.pixels, each.channels
-            flags = map(int, (each.block, each.fetched, each.streamed, each.written))
+            place = each.address, each.pixels, each.channels, each.apart
+            flags = map(int, (each.whole, each.twice, each.block, each.fetched, each.streamed, each.written))
             shown = braced((f"tensors + {each.number}", *place, *flags))
             lines.append(f"    {shown}, /* {self._told(each.number)} */")
-        lines += ["};", f"static const part_t {name}_parts[] = {{"]
+        lines.append("};")
+        for axis, parts in (("rows", step.rows), ("columns", step.columns)):
+            lines.append(f"static const range_t {name}_{axis}[] = {{")
+            lines += [f"    {', '.join(map(braced, part))}," for part in parts]
+            lines.append("};")
+        lines.append(f"static const part_t {name}_parts[] = {{")
         for operation in step.operations:
             form = self._numbers.forms[operation.operation.name]
             for part, read in zip(operation.parts, form.reads, strict=True):
@@ -262,14 +297,14 @@ class _Project:
         lines += ["};", f"static const operation_t {name}_operations[] = {{"]
         first = 0
         for operation in step.operations:
-            lines += [f"    {line}" for line in self._operation(name, operation, first)]
+            lines += [f"    {line}" for line in self._operation(name, operation, first, step.sums)]
             first += len(operation.parts)
         return [*lines, "};"]
 
     def _told(self, number: int) -> str:
         return safe_text(self._graph.tensors[number].name)
 
-    def _operation(self, name: str, each: OperationInStep, first: int) -> list[str]:
+    def _operation(self, name: str, each: OperationInStep, first: int, sums: int | None) -> list[str]:
         operation, spec = each.operation, each.operation.op.spec
         form = self._numbers.forms[operation.name]
         window = [(1, 1), (1, 1), (0, 0), (1, 1)]
@@ -293,7 +328,7 @@ class _Project:
             f".each = {-(-operation.weights // operation.units)},",
             f"    .address = {each.address}, .kept = {int(each.kept)},",
             f"    .sum_bits = {form.sum_bits}, .has_bias = {bias}, .bias_shift = {form.bias_shift}, "
-            f".bias_within = {int(form.bias_within)},",
+            f".bias_within = {int(form.bias_within or sums is not None)},",
             f"    .relu = {int(form.relu)}, .shift = {form.shift}, .divisor = {form.divisor}, "
             f".bits = {form.bits},",
             "},",
@@ -301,13 +336,23 @@ class _Project:
 
     def _described(self, name: str, step: StepInMemory) -> str:
         planned = step.step
+        summed = step.depth is not None
         fields = (
             quoted(" + ".join(planned.operations)),
             planned.order.upper(),
             planned.pixels,
             planned.kernels,
+            planned.columns or 0,
+            planned.channels if summed else "ALL",
+            step.depth if summed else "ALL",
+            step.sums or 0,
+            int(planned.double_buffering),
             f"{name}_maps",
             len(step.maps),
+            f"{name}_rows",
+            f"{name}_columns",
+            len(step.rows),
+            len(step.columns),
             f"{name}_operations",
             len(step.operations),
         )

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from tilewright.residency import Plan, Problem, Step
-from tilewright.residency.costs import Buffer, buffers
+from tilewright.residency import Plan, Problem, Step, second_buffers, tiles
+from tilewright.residency.costs import Buffer, area, buffers, held, rounds, tile
 from tilewright.residency.graph import Operation, members
 from tilewright.residency.reading import Told, told
+from tilewright.residency.strips import Cut
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Window
 
 ENTRIES = (
     *("operations", "order", "pixels", "kernels", "kept", "in_place", "addresses"),
     *("dropped", "fetched", "resident", "written"),
+    *("columns", "channels", "double_buffering"),
 )
 """What the C knows of a step. One with more, that is not as it is left out, is refused."""
 
-ORDERS = ("pixels", "kernels")
+ORDERS = ("pixels", "kernels", "tiles", "channels")
 """Outer loops that the C knows."""
 
 BUFFERS = ("lines", "weights", "block")
 """What the C knows to be placed for a step alone."""
+
+
+Areas = tuple[tuple[tuple[int, int], ...], ...]
+"""First and end along an axis, by part and map."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +40,14 @@ class MapInStep:
         Of the tensor.
     address, pixels, channels
         It goes around in so many pixels, of so many channels each, from an address on.
+    apart
+        Elements from a value to the next: more than one where partial sums lay before.
+    whole
+        Whether all of it is on chip; else pixels are those of a strip or tile.
+    twice
+        Whether there is a second buffer behind it, for every other pass.
     block
-        Whether it holds a block of output channels, as they are computed.
+        Whether it holds a block of channels.
     fetched, streamed, written
         Whether it is loaded before the first pass, loaded pass by pass, saved as it is computed.
     """
@@ -44,6 +56,9 @@ class MapInStep:
     address: int
     pixels: int
     channels: int
+    apart: int
+    whole: bool
+    twice: bool
     block: bool
     fetched: bool
     streamed: bool
@@ -76,6 +91,12 @@ class StepInMemory:
 
     Attributes
     ----------
+    rows, columns
+        First and end of what each strip or tile has of each map.
+    sums
+        Address of partial sums, where there are any.
+    depth
+        Input channels that are added up block by block, in steps with such blocks.
     loaded, saved
         Elements that it moves.
     """
@@ -83,6 +104,10 @@ class StepInMemory:
     step: Step
     maps: tuple[MapInStep, ...]
     operations: tuple[OperationInStep, ...]
+    rows: Areas
+    columns: Areas
+    sums: int | None
+    depth: int | None
     loaded: int
     saved: int
 
@@ -132,7 +157,15 @@ class _Placing:
         self._problem, self._field, self._step, self._read, self._where = problem, field, step, read, where
         self._graph, self._group, self._shape = problem.graph, read.group, read.choice.shape
         self._whole = frozenset(members(read.on_chip))
-        self._held = self._group.held(self._shape.pixels)
+        self._held = (
+            second_buffers.held(
+                self._group, self._shape.pixels, rounds(self._group, self._shape), self._whole
+            )
+            if self._shape.doubled
+            else held(self._group, self._shape)
+        )
+        summed = self._shape.order in tiles.SUMMED
+        self._depth = tiles.depth(self._graph, self._group.last) if summed else None
         self._buffers = {
             (buffer.what, buffer.number): self._known(buffer)
             for buffer in buffers(self._group, self._shape, self._whole)
@@ -158,30 +191,75 @@ class _Placing:
             self._step,
             tuple(map(self._map, self._numbers)),
             tuple(map(self._operation, self._group.operations)),
+            self._areas(0),
+            self._areas(1),
+            self._sums,
+            self._depth,
             self._read.moved - saved,
             saved,
         )
+
+    @property
+    def _sums(self) -> int | None:
+        """Address of partial sums."""
+        if self._depth is None or self._shape.channels == self._depth:
+            return None
+        return self._address(self._buffers["block", self._group.output])
+
+    def _areas(self, axis: int) -> Areas:
+        """Return the rows (0) or columns (1) of each map in each strip or tile."""
+        spans = [self._spans(number, axis) for number in self._numbers]
+        return tuple(zip(*spans, strict=True))
+
+    def _spans(self, number: int, axis: int) -> list[tuple[int, int]]:
+        extent = self._graph.tensors[number].shape[1 + axis]
+        if self._shape.order == "tiles":
+            size = tile(self._shape)[axis]
+            if number == self._group.output:
+                return [(begin, min(begin + size, extent)) for begin in range(0, extent, size)]
+            reading = next(each for each in self._group.last.readings if each.tensor == number)
+            begins, ends = tiles.spans(reading, axis, size)
+        else:
+            strips = area(self._group, self._shape)
+            if not isinstance(strips, Cut) or not axis:
+                return [(0, extent)]
+            begins, ends = strips.begins[number], strips.ends[number]
+        return list(zip(begins.tolist(), ends.tolist(), strict=True))
 
     def _map(self, number: int) -> MapInStep:
         tensor, choice = self._graph.tensors[number], self._read.choice
         fetched, written = (bool(mask >> number & 1) for mask in (choice.fetched, choice.written))
         if number in self._whole:
-            address = self._where[number]
-            return MapInStep(number, address, tensor.pixels, tensor.channels, False, fetched, False, written)
-        what, pixels = "lines", self._held.get(number, 0)
-        if number == self._group.output:
-            what, pixels = "block", min(self._shape.pixels, self._group.pixels)
-        buffer = self._buffers[what, number]
-        channels, rest = divmod(buffer.size, pixels)
-        if rest or channels > tensor.channels:
+            address, pixels, channels = self._where[number], tensor.pixels, tensor.channels
+            return MapInStep(
+                number, address, pixels, channels, 1, True, False, False, fetched, False, written
+            )
+        lines = number != self._group.output
+        if lines:
+            pixels, copies, apart = self._held.get(number, 0), 1, 1
+        else:
+            by_plane = self._shape.order == "channels"
+            pixels = self._group.pixels if by_plane else min(self._shape.pixels, self._group.pixels)
+            if self._shape.order == "tiles":
+                pixels = self._shape.pixels
+            copies = 2 if self._shape.doubled else 1
+            apart = 1 if self._sums is None else self._graph.sum_elements
+        buffer = self._buffers["lines" if lines else "block", number]
+        channels, rest = divmod(buffer.size, pixels * copies * apart)
+        if rest or not 1 <= channels <= tensor.channels:
             raise self._refused(buffer)
-        by_block = self._shape.order == "kernels" and self._group.last.channelwise
+        by_block = self._depth is not None or (
+            self._shape.order == "kernels" and self._group.last.channelwise
+        )
         return MapInStep(
             number,
             self._address(buffer),
             pixels,
             channels,
-            by_block if what == "lines" else True,
+            apart,
+            False,
+            copies > 1,
+            by_block or not lines,
             False,
             number in self._group.sources,
             written,

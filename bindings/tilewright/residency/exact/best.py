@@ -11,8 +11,9 @@ from tilewright.residency.exact.search import Found, Search
 from tilewright.residency.lowering import planned, widened
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
+from tilewright.residency.reading import told
 from tilewright.residency.transitions import Transitions
-from tilewright.spec.errors import OutOfTimeError
+from tilewright.spec.errors import InputError, OutOfTimeError
 
 REPEAT = 4
 """Ways to a state that are looked at where the first plan has no addresses."""
@@ -20,6 +21,9 @@ REPEAT = 4
 TRIED = 200
 """Plans for which addresses are sought."""
 
+
+SHARE = 0.3
+"""Share of the time in which plans without tiles are looked for first."""
 
 FEW = 20
 """Operations of a network of which many plans are tried."""
@@ -101,7 +105,9 @@ def least_traffic(
     """
     width, capacity = problem.machine.element_bytes, problem.machine.capacity
     most = sum(problem.layer_by_layer.values())
-    bound, best, last = problem.graph.compulsory, None, None
+    bound, last = problem.graph.compulsory, None
+    plan = _without_tiles(problem, deadline, on_plan)
+    known = None if plan is None else sum(step.moved for step in told(problem, plan))
 
     def proven(elements: int) -> None:
         nonlocal bound
@@ -110,19 +116,31 @@ def least_traffic(
             on_bound(bound * width)
 
     try:
-        last = None
-        for found in layers_of(problem, capacity, most, deadline, proven).plans():
-            last, plan = found, addressed(problem, found, capacity, deadline)
-            if plan is not None:
-                best = found, plan
-                on_plan(plan)
+        less = most if known is None else min(most, known - 1)
+        for found in layers_of(problem, capacity, less, deadline, proven).plans():
+            last, better = found, addressed(problem, found, capacity, deadline)
+            if better is not None:
+                plan, known = better, found.moved
+                on_plan(better)
     except OutOfTimeError:
         pass
-    if last is not None and (best is None or best[0] is not last):
-        plan = _another(problem, capacity, deadline, last.moved, best and best[0].moved)
-        if plan is not None:
-            return Answer(plan, bound * width)
-    return Answer(best and best[1], bound * width)
+    if last is not None and (known is None or last.moved < known):
+        another = _another(problem, capacity, deadline, last.moved, known)
+        if another is not None:
+            return Answer(another, bound * width)
+    return Answer(plan, bound * width)
+
+
+def _without_tiles(problem: Problem, deadline: float, on_plan: Callable[[Plan], None]) -> Plan | None:
+    """Return a good plan of a large network: without tiles there is less to look at, and it is found sooner."""
+    if len(problem.graph.operations) <= FEW or not problem.limits.tiles:
+        return None
+    try:
+        plain = problem.with_(limits={"tiles": False})
+    except InputError:  # without tiles it does not run in this memory
+        return None
+    now = time.monotonic()
+    return least_traffic(plain, now + SHARE * (deadline - now), lambda _bound: None, on_plan).plan
 
 
 def addressed(problem: Problem, found: Found, capacity: int, deadline: float) -> Plan | None:

@@ -6,10 +6,14 @@
 /* All that is on chip, as large as the plan says. */
 ON_CHIP(memory) unsigned char memory[MEMORY_BYTES];
 
-/* What is known of a step while it is executed: counters, no values. */
+/* A pass over a strip or tile, for some output and input channels: counters, no values. */
 typedef struct {
     const step_t *step;
-    range_t block;                       /* of output channels, in order KERNELS */
+    int row_part, column_part;
+    range_t block;  /* of output channels, if they are the outer loop */
+    range_t inputs; /* of input channels */
+    int pass, passes;
+    int turn, job; /* with second buffers: blocks and passes before this one */
     int before[MOST_MAPS], ends[MOST_MAPS]; /* end of the pixels of each map that are there, before and after a pass */
 } run_t;
 
@@ -28,10 +32,44 @@ static int pixels_of(const tensor_t *tensor)
     return tensor->rows * tensor->columns;
 }
 
-/* The element at which a channel of a pixel lies, in a buffer that begins with some channel. */
-static long place(const map_t *map, int pixel, int channel, int first)
+/* The rows and columns that the strip or tile has of a map, and its pixels. */
+static range_t rows_of(const run_t *r, int map)
 {
-    return map->address + (long)(pixel % map->pixels) * map->channels + channel - first;
+    return r->step->rows[r->row_part * r->step->map_count + map];
+}
+
+static range_t columns_of(const run_t *r, int map)
+{
+    return r->step->columns_of[r->column_part * r->step->map_count + map];
+}
+
+static int length(range_t range)
+{
+    return range.end - range.begin;
+}
+
+static int pixels_there(const run_t *r, int map)
+{
+    return length(rows_of(r, map)) * length(columns_of(r, map));
+}
+
+/* The place of a pixel among those that are on chip. */
+static long slot(const run_t *r, int m, int y, int x)
+{
+    const map_t *map = &r->step->maps[m];
+    if (map->whole)
+        return (long)y * map->tensor->columns + x;
+    const range_t rows = rows_of(r, m), columns = columns_of(r, m);
+    const long earlier = (long)r->turn * pixels_of(map->tensor);
+    return (earlier + (long)(y - rows.begin) * length(columns) + x - columns.begin) % map->pixels;
+}
+
+/* The element at which a channel of a pixel lies, in a buffer that begins with some channel. */
+static long place(const run_t *r, int m, int y, int x, int channel, int first)
+{
+    const map_t *map = &r->step->maps[m];
+    const long pixel = slot(r, m, y, x) + (map->twice ? r->job % 2 * map->pixels : 0);
+    return map->address + (pixel * map->channels + channel - first) * map->apart;
 }
 
 static int64_t element(long at)
@@ -45,28 +83,96 @@ static int64_t operand(const part_t *part, long at)
     return part->bits ? rescaled(element(at), part->shift, 1, part->bits) : element(at);
 }
 
+/* The channel of an operation's input at which a part begins. */
+static int first_channel(const run_t *r, const operation_t *o, const part_t *part)
+{
+    return o->in_a_row ? part->first / pixels_of(r->step->maps[part->map].tensor) : part->first;
+}
+
+/* The channels of a map in the block that is on chip. */
+static range_t held(const run_t *r, const operation_t *o, const part_t *part)
+{
+    const map_t *map = &r->step->maps[part->map];
+    const range_t block = r->step->order == KERNELS && map->block ? r->block : r->inputs;
+    const int first = first_channel(r, o, part);
+    const range_t found = {MAX(0, block.begin - first), MIN(map->tensor->channels, block.end - first)};
+    return found;
+}
+
 /* The channel of a part with which its buffer begins. */
 static int first_held(const work_t *w, const part_t *part)
 {
-    return w->run->step->maps[part->map].block ? MAX(0, w->channels.begin - part->first) : 0;
+    return w->run->step->maps[part->map].block ? held(w->run, w->operation, part).begin : 0;
+}
+
+/* Weights ---------------------------------------------------------------------------------------------- */
+
+/* The weights that an output channel has for an input channel. */
+static int taps(const run_t *r, const operation_t *o)
+{
+    return o->in_a_row ? pixels_of(r->step->maps[o->parts[0].map].tensor) : o->kernel[0] * o->kernel[1];
+}
+
+/* The elements of a unit that are on chip: of blocks of input channels, the first one has the bias. */
+static long row_of(const run_t *r, const operation_t *o)
+{
+    if (r->step->channels >= r->step->depth)
+        return o->each;
+    return (r->inputs.begin ? 0 : o->has_bias) + (long)length(r->inputs) * taps(r, o);
+}
+
+/* Where weights are on chip: every other block of them in the second buffer. */
+static long weights_at(const run_t *r, const operation_t *o)
+{
+    const long block = MIN(o->weight_count, MIN(r->step->kernels, o->units) * o->each);
+    return o->address + (o->kept ? 0 : r->turn % 2 * block);
+}
+
+static void load_weights(const run_t *r, const operation_t *o, range_t units)
+{
+    const long row = row_of(r, o), to = weights_at(r, o);
+    if (row == o->each) {
+        const long begin = MIN(units.begin * o->each, o->weight_count);
+        const long end = MIN(units.end * o->each, o->weight_count);
+        if (begin < end)
+            dma_load(memory + to * ELEMENT_BYTES, o->weights + begin * ELEMENT_BYTES, (end - begin) * ELEMENT_BYTES);
+        return;
+    }
+    const long first = r->inputs.begin ? o->has_bias + (long)r->inputs.begin * taps(r, o) : 0;
+    for (int k = units.begin; k < units.end; k++)
+        dma_load(memory + (to + (k - units.begin) * row) * ELEMENT_BYTES, o->weights + (k * o->each + first) * ELEMENT_BYTES,
+                 row * ELEMENT_BYTES);
 }
 
 /* Transfers -------------------------------------------------------------------------------------------- */
 
 /* Move some pixels and channels of a map, as much at a time as lies side by side here and there. */
-static void move_pixels(const map_t *map, range_t pixels, range_t channels, int first, int saved)
+static void move_pixels(const run_t *r, int m, range_t pixels, range_t channels, int first, int saved)
 {
+    const map_t *map = &r->step->maps[m];
     const tensor_t *t = map->tensor;
-    const int count = channels.end - channels.begin, whole = count == t->channels && count == map->channels;
+    const range_t rows = rows_of(r, m), columns = columns_of(r, m);
+    const int width = length(columns), count = length(channels), whole = count == t->channels && count == map->channels;
+    /* What an earlier strip has saved is there. */
+    const int fresh = saved && r->column_part ? r->step->columns_of[(r->column_part - 1) * r->step->map_count + m].end : 0;
     for (int p = pixels.begin, some; p < pixels.end; p += some) {
-        some = whole ? MIN(pixels.end - p, map->pixels - p % map->pixels) : 1;
-        unsigned char *inside = memory + place(map, p, channels.begin, first) * ELEMENT_BYTES;
-        unsigned char *outside = t->dram + ((long)p * t->channels + channels.begin) * ELEMENT_BYTES;
-        const long bytes = (long)some * count * ELEMENT_BYTES;
-        if (saved)
-            dma_save(outside, inside, bytes);
-        else
-            dma_load(inside, outside, bytes);
+        const int y = rows.begin + p / width, x = columns.begin + p % width;
+        if (x < fresh) {
+            some = MIN(fresh, columns.end) - x;
+            continue;
+        }
+        some = width == t->columns ? pixels.end - p : MIN(pixels.end - p, columns.end - x);
+        some = whole && map->apart == 1 ? MIN(some, (int)(map->pixels - slot(r, m, y, x))) : 1;
+        const int each = map->apart == 1 ? count : 1;
+        for (int c = channels.begin; c < channels.end; c += each) {
+            unsigned char *inside = memory + place(r, m, y, x, c, first) * ELEMENT_BYTES;
+            unsigned char *outside = t->dram + (((long)y * t->columns + x) * t->channels + c) * ELEMENT_BYTES;
+            const long bytes = (long)some * each * ELEMENT_BYTES;
+            if (saved)
+                dma_save(outside, inside, bytes);
+            else
+                dma_load(inside, outside, bytes);
+        }
     }
 }
 
@@ -80,19 +186,29 @@ static void load_block(const run_t *r, int map, range_t pixels)
         int known = part->map != map;
         for (int q = 0; q < p; q++)
             known |= o->parts[q].map == map && o->parts[q].first == part->first;
-        const range_t channels = {MAX(0, r->block.begin - part->first),
-                                  MIN(s->maps[map].tensor->channels, r->block.end - part->first)};
+        const range_t channels = held(r, o, part);
         if (!known && channels.begin < channels.end)
-            move_pixels(&s->maps[map], pixels, channels, channels.begin, 0);
+            move_pixels(r, map, pixels, channels, channels.begin, 0);
     }
 }
 
-static void load_weights(const operation_t *o, range_t units)
+/* Load what a pass reads, and the block of weights that begins with it. */
+static void load_pass(const run_t *r)
 {
-    const long begin = MIN(units.begin * o->each, o->weight_count);
-    const long end = MIN(units.end * o->each, o->weight_count);
-    if (begin < end)
-        dma_load(memory + o->address * ELEMENT_BYTES, o->weights + begin * ELEMENT_BYTES, (end - begin) * ELEMENT_BYTES);
+    const step_t *s = r->step;
+    if (s->order != PIXELS && !r->pass)
+        load_weights(r, &s->operations[0], r->block);
+    if (s->order == TILES && s->channels >= s->depth && r->block.begin)
+        return; /* what the tile reads is there */
+    for (int m = 0; m < s->map_count; m++) {
+        const range_t fresh = {r->before[m], r->ends[m]}, all = {0, s->maps[m].tensor->channels};
+        if (!s->maps[m].streamed)
+            continue;
+        if (s->maps[m].block)
+            load_block(r, m, fresh);
+        else
+            move_pixels(r, m, fresh, all, 0, 0);
+    }
 }
 
 /* Values ----------------------------------------------------------------------------------------------- */
@@ -100,12 +216,17 @@ static void load_weights(const operation_t *o, range_t units)
 /* Products of an output channel with a part, of which each value has a weight of its own, in a row. */
 static sum_t connected(const work_t *w, const part_t *part, long weights)
 {
-    const map_t *map = &w->run->step->maps[part->map];
-    const int pixels = pixels_of(map->tensor);
+    const run_t *r = w->run;
+    const tensor_t *t = r->step->maps[part->map].tensor;
+    const int pixels = pixels_of(t);
+    const range_t channels = held(r, w->operation, part);
+    const long first = part->first - (long)r->inputs.begin * pixels;
     sum_t sum = 0;
     for (int p = 0; p < pixels; p++)
-        for (int c = 0; c < map->tensor->channels; c++)
-            sum += (sum_t)(operand(part, place(map, p, c, 0)) * element(weights + part->first + (long)c * pixels + p));
+        for (int c = channels.begin; c < channels.end; c++) {
+            const long at = place(r, part->map, p / t->columns, p % t->columns, c, first_held(w, part));
+            sum += (sum_t)(operand(part, at) * element(weights + first + (long)c * pixels + p));
+        }
     return sum;
 }
 
@@ -113,18 +234,19 @@ static sum_t connected(const work_t *w, const part_t *part, long weights)
 static sum_t windowed(const work_t *w, const part_t *part, range_t group, long weights, int y, int x)
 {
     const operation_t *o = w->operation;
-    const map_t *map = &w->run->step->maps[part->map];
-    const tensor_t *t = map->tensor;
+    const tensor_t *t = w->run->step->maps[part->map].tensor;
     const int top = y * o->stride[0] - o->padding[0], left = x * o->stride[1] - o->padding[1];
     const range_t down = inside(top, o->dilation[0], o->kernel[0], t->rows);
     const range_t across = inside(left, o->dilation[1], o->kernel[1], t->columns);
     const int begin = MAX(group.begin, part->first), end = MIN(group.end, part->first + t->channels);
     const int window = o->kernel[0] * o->kernel[1];
     sum_t sum = 0;
+    if (begin >= end)
+        return 0;
     for (int ky = down.begin; ky < down.end; ky++)
         for (int kx = across.begin; kx < across.end; kx++) {
-            const int pixel = (top + ky * o->dilation[0]) * t->columns + left + kx * o->dilation[1];
-            const long from = place(map, pixel, begin - part->first, first_held(w, part));
+            const long from = place(w->run, part->map, top + ky * o->dilation[0], left + kx * o->dilation[1],
+                                    begin - part->first, first_held(w, part));
             const long weight = weights + (long)(begin - group.begin) * window + ky * o->kernel[1] + kx;
             for (int c = 0; c < end - begin; c++)
                 sum += (sum_t)(operand(part, from + c) * element(weight + (long)c * window));
@@ -132,19 +254,47 @@ static sum_t windowed(const work_t *w, const part_t *part, range_t group, long w
     return sum;
 }
 
+/* Where the sum of an output value is until all input channels have been added, and its bits. */
+static long sum_bit(const work_t *w, int k, int y, int x)
+{
+    const run_t *r = w->run;
+    const int last = r->step->map_count - 1;
+    const range_t rows = rows_of(r, last), columns = columns_of(r, last);
+    const long pixel = (long)(y - rows.begin) * length(columns) + x - columns.begin;
+    const long at = pixel * MIN(r->step->kernels, w->operation->units) + k - w->channels.begin;
+    return (r->step->sums + at * SUM_ELEMENTS) * ELEMENT_BITS;
+}
+
+static int sum_bits(const operation_t *o)
+{
+    return o->sum_bits > 32 ? 64 : 32;
+}
+
+/* The sum of an output value over the input channels that have been there. */
+static sum_t added(const work_t *w, int k, int y, int x, int64_t *bias)
+{
+    const operation_t *o = w->operation;
+    const run_t *r = w->run;
+    const int deep = o->input_channels / o->groups;
+    const int first = k / (r->step->maps[o->map].tensor->channels / o->groups) * deep;
+    const range_t group = {MAX(first, r->inputs.begin), MIN(first + deep, r->inputs.end)};
+    const int has_bias = o->has_bias && !r->inputs.begin;
+    const long own = weights_at(r, o) + (k - w->first_unit) * row_of(r, o);
+    *bias = has_bias ? element(own) * ((int64_t)1 << o->bias_shift) : 0;
+    sum_t sum = o->bias_within ? (sum_t)*bias : 0;
+    if (r->inputs.begin)
+        sum += (sum_t)load(memory, sum_bit(w, k, y, x), sum_bits(o));
+    for (int p = 0; p < o->part_count; p++)
+        sum += o->in_a_row ? connected(w, &o->parts[p], own + has_bias)
+                           : windowed(w, &o->parts[p], group, own + has_bias, y, x);
+    return sum;
+}
+
 static int64_t convolved(const work_t *w, int k, int y, int x)
 {
     const operation_t *o = w->operation;
-    const step_t *s = w->run->step;
-    const int deep = o->input_channels / o->groups;
-    const int first = k / (s->maps[o->map].tensor->channels / o->groups) * deep;
-    const range_t group = {first, first + deep};
-    const long own = o->address + (k - w->first_unit) * o->each;
-    const int64_t bias = o->has_bias ? element(own) * ((int64_t)1 << o->bias_shift) : 0;
-    sum_t sum = o->bias_within ? (sum_t)bias : 0;
-    for (int p = 0; p < o->part_count; p++)
-        sum += o->in_a_row ? connected(w, &o->parts[p], own + o->has_bias)
-                           : windowed(w, &o->parts[p], group, own + o->has_bias, y, x);
+    int64_t bias;
+    const sum_t sum = added(w, k, y, x, &bias);
     return wrapped(sum, o->sum_bits) + (o->bias_within ? 0 : bias);
 }
 
@@ -162,69 +312,88 @@ static int64_t pooled(const work_t *w, int c, int y, int x)
 {
     const operation_t *o = w->operation;
     const part_t *part = part_of(w, &c);
-    const map_t *map = &w->run->step->maps[part->map];
+    const tensor_t *t = w->run->step->maps[part->map].tensor;
     const int top = y * o->stride[0] - o->padding[0], left = x * o->stride[1] - o->padding[1];
-    const range_t down = inside(top, 1, o->kernel[0], map->tensor->rows);
-    const range_t across = inside(left, 1, o->kernel[1], map->tensor->columns);
+    const range_t down = inside(top, 1, o->kernel[0], t->rows);
+    const range_t across = inside(left, 1, o->kernel[1], t->columns);
     int64_t found = o->kind == MAX_POOL ? INT64_MIN : 0;
     for (int ky = down.begin; ky < down.end; ky++)
         for (int kx = across.begin; kx < across.end; kx++) {
-            const int pixel = (top + ky) * map->tensor->columns + left + kx;
-            const int64_t value = operand(part, place(map, pixel, c, first_held(w, part)));
+            const int64_t value = operand(part, place(w->run, part->map, top + ky, left + kx, c, first_held(w, part)));
             found = o->kind == MAX_POOL ? MAX(found, value) : found + value;
         }
     return found;
 }
 
-static int64_t combined(const work_t *w, int c, int pixel)
+static int64_t combined(const work_t *w, int c, int y, int x)
 {
     const operation_t *o = w->operation;
     int64_t found = o->kind == MULTIPLY;
     for (int p = 0; p < o->part_count; p++) {
         const part_t *part = &o->parts[p]; /* one of a single pixel has the same value everywhere */
-        const long at = place(&w->run->step->maps[part->map], part->whole ? 0 : pixel, c, first_held(w, part));
+        const long at = place(w->run, part->map, part->whole ? 0 : y, part->whole ? 0 : x, c, first_held(w, part));
         found = o->kind == MULTIPLY ? found * operand(part, at) : found + operand(part, at);
     }
     return found;
 }
 
-static int64_t copied(const work_t *w, int c, int pixel)
+static int64_t copied(const work_t *w, int c, int y, int x)
 {
     const operation_t *o = w->operation;
     const map_t *maps = w->run->step->maps;
     if (!o->in_a_row) {
         const part_t *part = part_of(w, &c);
-        return operand(part, place(&maps[part->map], pixel, c, first_held(w, part)));
+        return operand(part, place(w->run, part->map, y, x, c, first_held(w, part)));
     }
     const part_t *part = o->parts;
-    int value = c * pixels_of(maps[o->map].tensor) + pixel;
+    const tensor_t *to = maps[o->map].tensor;
+    int value = c * pixels_of(to) + y * to->columns + x;
     while (value - part->first >= pixels_of(maps[part->map].tensor) * maps[part->map].tensor->channels)
         part++;
     value -= part->first;
-    const int each = pixels_of(maps[part->map].tensor);
-    return operand(part, place(&maps[part->map], value % each, value / each, 0));
+    const tensor_t *t = maps[part->map].tensor;
+    const int each = pixels_of(t), pixel = value % each;
+    return operand(part, place(w->run, part->map, pixel / t->columns, pixel % t->columns, value / each, 0));
 }
 
 /* Execution -------------------------------------------------------------------------------------------- */
+
+static void save(const run_t *r, int map, range_t channels)
+{
+    const range_t pixels = {r->before[map], r->ends[map]};
+    move_pixels(r, map, pixels, channels, r->step->maps[map].block ? channels.begin : 0, 1);
+}
+
+static int64_t computed(const work_t *w, int c, int y, int x)
+{
+    const operation_t *o = w->operation;
+    const int64_t value = o->kind == CONV                                   ? convolved(w, c, y, x)
+                          : o->kind == MAX_POOL || o->kind == AVERAGE_POOL ? pooled(w, c, y, x)
+                          : o->kind == COPY                                ? copied(w, c, y, x)
+                                                                           : combined(w, c, y, x);
+    return rescaled(o->relu ? MAX(value, 0) : value, o->shift, o->divisor, o->bits);
+}
 
 /* Compute some channels of the pixels of a pass, with the weights of some units. */
 static void compute_block(const run_t *r, const operation_t *o, range_t channels, range_t units)
 {
     const map_t *map = &r->step->maps[o->map];
-    const int width = map->tensor->columns, first = map->block ? channels.begin : 0;
-    const range_t pixels = {r->before[o->map], r->ends[o->map]};
+    const range_t rows = rows_of(r, o->map), columns = columns_of(r, o->map);
+    const int width = length(columns), first = map->block ? channels.begin : 0;
+    const int partial = r->inputs.end < r->step->depth;
     const work_t work = {r, o, channels, units.begin};
-    for (int p = pixels.begin; p < pixels.end; p++)
+    for (int p = r->before[o->map]; p < r->ends[o->map]; p++) {
+        const int y = rows.begin + p / width, x = columns.begin + p % width;
         for (int c = channels.begin; c < channels.end; c++) {
-            int64_t value = o->kind == CONV                                   ? convolved(&work, c, p / width, p % width)
-                            : o->kind == MAX_POOL || o->kind == AVERAGE_POOL ? pooled(&work, c, p / width, p % width)
-                            : o->kind == COPY                                ? copied(&work, c, p)
-                                                                             : combined(&work, c, p);
-            value = rescaled(o->relu ? MAX(value, 0) : value, o->shift, o->divisor, o->bits);
-            store(memory, place(map, p, c, first) * ELEMENT_BITS, ELEMENT_BITS, value);
+            int64_t bias;
+            if (partial)
+                store(memory, sum_bit(&work, c, y, x), sum_bits(o), (int64_t)added(&work, c, y, x, &bias));
+            else
+                store(memory, place(r, o->map, y, x, c, first) * ELEMENT_BITS, ELEMENT_BITS, computed(&work, c, y, x));
         }
-    if (map->written)
-        move_pixels(map, pixels, channels, first, 1);
+    }
+    if (map->written && !partial && !r->step->doubled)
+        save(r, o->map, channels);
 }
 
 /* The output channels of some units. */
@@ -238,7 +407,7 @@ static range_t channels_of(const run_t *r, const operation_t *o, range_t units)
 static void compute(const run_t *r, const operation_t *o)
 {
     const range_t every = {0, o->units};
-    if (r->step->order == KERNELS) {
+    if (r->step->order != PIXELS) {
         compute_block(r, o, channels_of(r, o, r->block), r->block);
         return;
     }
@@ -247,66 +416,138 @@ static void compute(const run_t *r, const operation_t *o)
     for (range_t units = {0, size}; units.begin < every.end; units.begin = units.end, units.end += size) {
         units.end = MIN(units.end, every.end);
         if (!o->kept)
-            load_weights(o, units);
+            load_weights(r, o, units);
         compute_block(r, o, channels_of(r, o, units), units);
     }
 }
 
-/* The end of the pixels of a tensor that outputs before some pixel read, of which there are some. */
-static int end_of(const operation_t *o, const part_t *part, const tensor_t *t, const tensor_t *output, int pixel)
+static void compute_pass(const run_t *r)
+{
+    for (int i = 0; i < r->step->operation_count; i++)
+        if (r->before[r->step->operations[i].map] < r->ends[r->step->operations[i].map])
+            compute(r, &r->step->operations[i]);
+}
+
+/* Save what a pass has computed. */
+static void save_pass(const run_t *r)
+{
+    const step_t *s = r->step;
+    for (int i = 0; i < s->operation_count; i++) {
+        const operation_t *o = &s->operations[i];
+        const range_t all = {0, o->units};
+        if (s->maps[o->map].written)
+            save(r, o->map, channels_of(r, o, s->order == PIXELS ? all : r->block));
+    }
+}
+
+/* The last row or column that an output reads, among those of its strip that begin with some. */
+static int last_read(const operation_t *o, int axis, int output, range_t there)
+{
+    const int last = output * o->stride[axis] - o->padding[axis] + (o->kernel[axis] - 1) * o->dilation[axis];
+    return MAX(0, MIN(length(there) - 1, last - there.begin));
+}
+
+/* The end of the pixels of a map that outputs before some pixel read, of which there are some. */
+static int end_of(const run_t *r, const operation_t *o, const part_t *part, int pixel)
 {
     if (part->whole)
-        return pixels_of(t);
-    const int row = (pixel - 1) / output->columns, column = (pixel - 1) % output->columns;
-    const int high = (o->kernel[0] - 1) * o->dilation[0] - o->padding[0];
-    const int wide = (o->kernel[1] - 1) * o->dilation[1] - o->padding[1];
-    const int bottom = MAX(0, MIN(t->rows - 1, row * o->stride[0] + high));
-    const int above = row ? MAX(0, MIN(t->rows - 1, (row - 1) * o->stride[0] + high)) + 1 : 0;
-    const int right = MAX(0, MIN(t->columns - 1, column * o->stride[1] + wide));
-    return MAX(bottom * t->columns + right + 1, above * t->columns);
+        return pixels_there(r, part->map);
+    const range_t rows = rows_of(r, o->map), columns = columns_of(r, o->map);
+    const range_t down = rows_of(r, part->map), across = columns_of(r, part->map);
+    const int row = rows.begin + (pixel - 1) / length(columns), column = columns.begin + (pixel - 1) % length(columns);
+    const int own = last_read(o, 0, row, down) * length(across) + last_read(o, 1, column, across) + 1;
+    if (row == rows.begin)
+        return own;
+    /* Columns that strides leave out behind the last one are read by nobody. */
+    const int above = last_read(o, 0, row - 1, down) * length(across) + last_read(o, 1, columns.end - 1, across) + 1;
+    return MAX(own, above);
+}
+
+/* The pixels of the last map that a pass computes. */
+static int pixels_of_pass(const run_t *r)
+{
+    const step_t *s = r->step;
+    const int last = s->map_count - 1, width = length(columns_of(r, last));
+    if (s->order == TILES)
+        return pixels_there(r, last);
+    if (!s->columns)
+        return s->pixels;
+    return s->pixels < s->columns ? MIN(s->pixels, width) : s->pixels / s->columns * width;
 }
 
 /* Find how far a pass gets in every map: backwards from the last, and to the end of all in the last pass. */
-static void find_ends(run_t *r, int pass, int passes)
+static void find_ends(run_t *r)
 {
     const step_t *s = r->step;
-    const int last = s->map_count - 1, pixels = pixels_of(s->maps[last].tensor);
+    const int last = s->map_count - 1, pixels = pixels_there(r, last), each = pixels_of_pass(r);
+    r->passes = (pixels - 1) / each + 1;
     for (int m = 0; m < s->map_count; m++) {
-        r->before[m] = pass ? r->ends[m] : 0;
+        r->before[m] = r->pass ? r->ends[m] : 0;
         r->ends[m] = 0;
     }
-    r->ends[last] = pass == passes - 1 ? pixels : (pass + 1) * s->pixels;
+    r->ends[last] = r->pass == r->passes - 1 ? pixels : (r->pass + 1) * each;
     for (int i = s->operation_count - 1; i >= 0; i--) {
         const operation_t *o = &s->operations[i];
         for (int p = 0; p < o->part_count; p++) {
-            const part_t *part = &o->parts[p];
-            const tensor_t *t = s->maps[part->map].tensor;
-            const int needed = pass == passes - 1 ? pixels_of(t)
-                                                  : end_of(o, part, t, s->maps[o->map].tensor, r->ends[o->map]);
-            r->ends[part->map] = MAX(r->ends[part->map], needed);
+            const int map = o->parts[p].map;
+            const int needed = r->pass == r->passes - 1 ? pixels_there(r, map) : end_of(r, o, &o->parts[p], r->ends[o->map]);
+            r->ends[map] = MAX(r->ends[map], needed);
         }
     }
 }
 
-static void run_passes(run_t *r)
+/* Enter a pass. */
+static void enter(run_t *r)
 {
     const step_t *s = r->step;
-    const int pixels = pixels_of(s->maps[s->map_count - 1].tensor), passes = (pixels - 1) / s->pixels + 1;
-    for (int pass = 0; pass < passes; pass++) {
-        find_ends(r, pass, passes);
-        for (int m = 0; m < s->map_count; m++) {
-            const range_t fresh = {r->before[m], r->ends[m]}, all = {0, s->maps[m].tensor->channels};
-            if (!s->maps[m].streamed)
-                continue;
-            if (s->maps[m].block)
-                load_block(r, m, fresh);
-            else
-                move_pixels(&s->maps[m], fresh, all, 0, 0);
-        }
-        for (int i = 0; i < s->operation_count; i++)
-            if (r->before[s->operations[i].map] < r->ends[s->operations[i].map])
-                compute(r, &s->operations[i]);
+    r->inputs.end = MIN(s->depth - r->inputs.begin, s->channels) + r->inputs.begin;
+    r->block.end = MIN(r->block.begin + s->kernels, s->operations[0].units);
+    find_ends(r);
+}
+
+/* Go on to the next pass, input channels, output channels, strip or tile; tell whether there is one. */
+static int go_on(run_t *r)
+{
+    const step_t *s = r->step;
+    r->job++;
+    r->pass = (r->pass + 1) % r->passes;
+    if (r->pass)
+        return 1;
+    r->inputs.begin = r->inputs.end;
+    if (r->inputs.begin < s->depth)
+        return 1;
+    r->inputs.begin = 0;
+    r->block.begin = r->block.end;
+    if (s->order != PIXELS && r->block.begin < s->operations[0].units) {
+        r->turn += s->doubled;
+        return 1;
     }
+    r->block.begin = 0;
+    r->column_part = (r->column_part + 1) % s->column_parts;
+    return r->column_part || ++r->row_part < s->row_parts;
+}
+
+/* While a pass is computed, what the next one needs is there, and what the one before has computed. */
+static void run_doubled(run_t first)
+{
+    run_t earlier = first, now = first, next;
+    int saves = 0, more = 1;
+    load_pass(&now);
+    while (more) {
+        next = now;
+        more = go_on(&next);
+        if (more) {
+            enter(&next);
+            load_pass(&next);
+        }
+        compute_pass(&now);
+        if (saves)
+            save_pass(&earlier);
+        earlier = now;
+        saves = 1;
+        now = next;
+    }
+    save_pass(&earlier);
 }
 
 void run_step(const step_t *step)
@@ -314,24 +555,23 @@ void run_step(const step_t *step)
     run_t run = {.step = step};
     for (int m = 0; m < step->map_count; m++) {
         const map_t *map = &step->maps[m];
-        const range_t pixels = {0, pixels_of(map->tensor)}, channels = {0, map->tensor->channels};
+        const long bytes = (long)pixels_of(map->tensor) * map->tensor->channels * ELEMENT_BYTES;
         if (map->fetched)
-            move_pixels(map, pixels, channels, 0, 0);
+            dma_load(memory + map->address * ELEMENT_BYTES, map->tensor->dram, bytes);
     }
-    if (step->order == KERNELS) {
-        const operation_t *o = step->operations;
-        for (int k = 0; k < o->units; k = run.block.end) {
-            run.block.begin = k;
-            run.block.end = MIN(k + step->kernels, o->units);
-            load_weights(o, run.block);
-            run_passes(&run);
-        }
-        return;
-    }
+    enter(&run);
     for (int i = 0; i < step->operation_count; i++) {
         const range_t units = {0, step->operations[i].units};
         if (step->operations[i].kept)
-            load_weights(&step->operations[i], units);
+            load_weights(&run, &step->operations[i], units);
     }
-    run_passes(&run);
+    if (step->doubled) {
+        run_doubled(run);
+        return;
+    }
+    do {
+        enter(&run);
+        load_pass(&run);
+        compute_pass(&run);
+    } while (go_on(&run));
 }

@@ -18,15 +18,19 @@ typedef struct {
 
 /*
  * A tensor in a step, and where it lies on chip: pixel p, row by row, channel c at
- *   address + (p % pixels) * channels + c - first,
- * where a buffer for blocks of channels begins with channel `first` of the block; else it is 0.
+ *   address + ((p % pixels) * channels + c - first) * apart,
+ * where a buffer for blocks of channels begins with channel `first` of the block; else it is 0. Pixels are
+ * counted over the whole tensor if it is whole on chip, else over what a strip or tile has of it.
  */
 typedef struct {
     const tensor_t *tensor;
     long address;
     int pixels;   /* of the whole tensor, of a line buffer, or of a pass */
     int channels; /* all, or those of a block */
-    int block;    /* whether it holds a block of output channels, as they are computed */
+    int apart;    /* elements from a value to the next: more than 1 where sums were before */
+    int whole;    /* whether all of it is on chip */
+    int twice;    /* whether there is a second buffer behind it, for every other pass */
+    int block;    /* whether it holds a block of channels */
     int fetched;  /* loaded before the first pass */
     int streamed; /* loaded pass by pass */
     int written;  /* saved as it is computed */
@@ -66,8 +70,14 @@ typedef struct {
     int shift, divisor, bits; /* results are divided by 2^shift and a divisor, rounded once, and saturate at so many bits */
 } operation_t;
 
-/* The outer loop: over the pixels of the last map, or of one operation over blocks of its output channels. */
-typedef enum { PIXELS, KERNELS } order_t;
+/*
+ * The outer loop: over the pixels of the last map, perhaps in strips of columns; or of one operation over blocks of
+ * its output channels. Of a convolution whose input channels are added up block by block, over tiles of its output,
+ * or over blocks of its output channels.
+ */
+typedef enum { PIXELS, KERNELS, TILES, CHANNELS } order_t;
+
+#define ALL INT32_MAX /* input channels, where there are no blocks of them */
 
 /* Operations that are executed together. */
 typedef struct {
@@ -75,8 +85,14 @@ typedef struct {
     order_t order;
     int pixels;  /* of the last map, that a pass computes */
     int kernels; /* output channels of which weights are on chip at a time, if they are not kept */
+    int columns; /* of a strip or tile; 0 if there are none */
+    int channels, depth; /* input channels that are added up at a time, and how many there are */
+    long sums;           /* address of the sums of a block, until it is complete */
+    int doubled;         /* whether the next pass is loaded, and the one before is saved, around each pass */
     const map_t *maps;
     int map_count;
+    const range_t *rows, *columns_of; /* [part][map]: what strips and tiles have of each map */
+    int row_parts, column_parts;
     const operation_t *operations; /* the last one computes the last map */
     int operation_count;
 } step_t;
