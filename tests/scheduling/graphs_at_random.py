@@ -70,6 +70,57 @@ def problem_at_random(seed: int, operations: int, most: int = 5, native: int = 3
     )
 
 
+def twins_at_random(seed: int, others: int) -> Problem:
+    """Return a graph with two or three operations that are twins, and others that read of them or do not."""
+    chance = random.Random(seed)
+    width, height, deep = (chance.randint(1, 5) for _ in range(3))
+    shapes: list[tuple[int, int]] = [(deep, height)]
+    inputs, made, types, costs = [], [], [], []
+
+    def run(kind: str, cost: int, shape: tuple[int, int], *read: int) -> None:
+        shapes.append(shape)
+        made.append(len(shapes) - 1)
+        inputs.append(list(read))
+        types.append(kind)
+        costs.append(cost)
+
+    cost, kind = chance.randint(0, 30), chance.choice(["MatMul", "MatMul", "Pointwise"])
+    width = width if kind == "MatMul" else deep
+    for _ in range(chance.randint(2, 3)):
+        if kind == "MatMul":
+            shapes.append((width, deep))
+            run(kind, cost, (width, height), 0, len(shapes) - 1)
+        else:
+            run(kind, cost, (width, height), 0)
+    first = list(made)
+    for _ in range(others):
+        cost = chance.choice([0, 3, 9, 30])
+        fitting = [tensor for tensor in made if shapes[tensor] == (width, height)]
+        if chance.random() < 0.7:
+            read = chance.sample(first, 2) if chance.random() < 0.6 else [chance.choice(fitting)]
+            if chance.random() < 0.3:
+                read = list(first)
+            run("Pointwise", cost, (width, height), *read)
+        else:
+            shapes.append((chance.choice([width, 2]), width))
+            run("MatMul", cost, (shapes[-1][0], height), chance.choice(first), len(shapes) - 1)
+    sides = [one * other for one, other in shapes]
+    return Problem(
+        graph={
+            "widths": [one for one, _ in shapes],
+            "heights": [other for _, other in shapes],
+            "inputs": inputs,
+            "outputs": [[tensor] for tensor in made],
+            "base_costs": costs,
+            "op_types": types,
+            "fast_memory_capacity": chance.randint(4, 2 * max(sides) + 8),
+            "slow_memory_bandwidth": chance.randint(1, 3),
+            "native_granularity": [3, 3],
+        },
+        limits={"connected": chance.choice(CONNECTIONS)},
+    )
+
+
 def subgraphs_at_random(problem: Problem, chance: random.Random) -> Iterator[Subgraph]:
     """Yield subgraphs with any granularity, most of which keep no rule."""
     graph = problem.graph

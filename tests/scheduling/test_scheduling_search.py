@@ -6,7 +6,7 @@ import time
 
 import pytest
 from conftest import thorough
-from graphs_at_random import least_ticks, problem_at_random
+from graphs_at_random import least_ticks, problem_at_random, twins_at_random
 
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
@@ -16,6 +16,7 @@ from tilewright.scheduling.arrangement import plan_of
 from tilewright.scheduling.cost import Pricer
 from tilewright.scheduling.exact.pieces import pieces_bound
 from tilewright.scheduling.exact.search import search
+from tilewright.scheduling.exact.twins import twins
 from tilewright.scheduling.rules import latencies
 
 
@@ -53,17 +54,25 @@ def check(seed: int, operations: int, most: int) -> None:
 
 def check_without_keeping(seed: int, operations: int, most: int) -> None:
     """Compare both searches with all plans where no tensor can stay, for limits above and at the optimum."""
-    problem = problem_at_random(seed, operations, most=most, native=3)
+    agree_without_keeping(problem_at_random(seed, operations, most=most, native=3), seed)
+
+
+def agree_without_keeping(problem: Problem, seed: int) -> None:
     graph = problem.graph
     capacity = min((graph.elements(tensor) for tensor in graph.made if tensor in graph.readers), default=9)
     changed = graph.model_copy(update={"fast_memory_capacity": capacity})
-    problem = Problem(graph=changed, limits=problem.limits)
+    agree(Problem(graph=changed, limits=problem.limits), seed)
+
+
+def agree(problem: Problem, seed: int) -> None:
     expected = least_ticks(problem)
     answer = search(Pricer(problem), 2**61)
     assert answer is not None
     assert (answer.proven, answer.ticks) == (True, expected), seed
     if expected is not None:
-        assert sum(latencies(problem, plan_of(Pricer(problem), answer.steps))) == expected
+        plan = plan_of(Pricer(problem), answer.steps)
+        assert violation(problem, plan) is None
+        assert sum(latencies(problem, plan)) == expected
         for below, found in ((expected + 1, expected), (2 * expected, expected), (expected, None)):
             answer = search(Pricer(problem), below)
             assert answer is not None
@@ -73,6 +82,36 @@ def check_without_keeping(seed: int, operations: int, most: int) -> None:
 @pytest.mark.parametrize("seed", range(30))
 def test_subgraphs_are_chosen_as_well_as_the_best_of_all_plans(seed: int) -> None:
     check_without_keeping(seed, 3 + seed % 2, 5)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_twins_are_told_apart_where_it_matters(seed: int) -> None:
+    problem = twins_at_random(seed, 1)
+    (agree if seed % 4 < 2 else agree_without_keeping)(problem, seed)
+
+
+@thorough
+@pytest.mark.parametrize("seed", range(24, 600))
+def test_twins_are_told_apart_where_it_matters_of_more(seed: int) -> None:
+    problem = twins_at_random(seed, 1 + seed % 2)
+    (agree if seed % 4 < 2 else agree_without_keeping)(problem, seed)
+
+
+def test_twins_differ_in_nothing_but_tensors_of_their_own() -> None:
+    graph = problem_at_random(0, 1).graph.model_copy(
+        update={
+            "widths": (2,) * 12,
+            "heights": (2,) * 12,
+            # Four products of one input; the sum of the first two, in either order; one more reads the third.
+            "inputs": ((0, 1), (0, 2), (0, 3), (0, 4), (5, 6), (6, 5), (7, 4)),
+            "outputs": ((5,), (6,), (7,), (8,), (9,), (10,), (11,)),
+            "base_costs": (1, 1, 1, 1, 2, 2, 1),
+            "op_types": ("MatMul",) * 4 + ("Pointwise",) * 2 + ("MatMul",),
+        }
+    )
+    assert twins(graph, graph.results) == [(0, 1), (4, 5)]
+    changed = graph.model_copy(update={"base_costs": (1, 2, 1, 1, 2, 3, 1)})
+    assert twins(changed, graph.results) == []
 
 
 @pytest.mark.parametrize("seed", range(12))

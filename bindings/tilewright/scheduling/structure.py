@@ -41,7 +41,8 @@ class Structure:
         Tensor, its height and width, the kind of its rows and of its columns, the depth along whose steps the
         slice is held (0: in the last step only), and whether it is needed in the last step in any case.
     works : int, shape (n, 4)
-        Kind, cost, the depth along whose steps it is paid, and the whole that a step is a part of.
+        Kind, cost, the depth along whose steps it is paid, and the whole that a step is a part of. Operations
+        that differ in nothing but their cost are one work, so that what is alike is seen to be.
     width, height
         Of the outputs.
     written, retained
@@ -124,7 +125,7 @@ def structure(
     [(width, height)] = shapes
     demands: dict[int, dict[Demand, None]] = {tensor: {(TILE, TILE, True, 0): None} for tensor in ends}
     slices: dict[tuple[int, int, int], list[int]] = {}
-    works: list[tuple[int, int, int, int]] = []
+    works: dict[tuple[int, int, int], int] = {}
     least_width = least_height = 1
 
     def ask(tensor: int, demand: Demand) -> None:
@@ -134,6 +135,9 @@ def structure(
         elif tensor not in resident:
             held = slices.setdefault((tensor, rows, columns), [0, 0])
             held[0], held[1] = max(held[0], depth), max(held[1], int(on_tile))
+
+    def work(kind: int, cost: int, depth: int, whole: int) -> None:
+        works[kind, depth, whole] = works.get((kind, depth, whole), 0) + cost
 
     native_width, native_height = graph.native_granularity
     for op in sorted(ops, key=lambda one: -graph.place[one]):
@@ -159,16 +163,19 @@ def structure(
                 ask(left, (rows, along_left, False, reach))
                 ask(right, (along_right, columns, False, reach))
             if on_tile:
-                works.append((ADDS_UP, cost, own, own) if matmul else (LAST, cost, 0, 1))
+                if matmul:
+                    work(ADDS_UP, cost, own, own)
+                else:
+                    work(LAST, cost, 0, 1)
                 continue
             tiles = (-(-tensor_height // native_height) if rows == WHOLE else 1) * (
                 -(-tensor_width // native_width) if columns == WHOLE else 1
             )
             if STEP in (rows, columns):
                 native = native_height if rows == STEP else native_width
-                works.append((SLICE, cost * tiles, depth, min(native, depth)))
+                work(SLICE, cost * tiles, depth, min(native, depth))
             else:
-                works.append((FIRST, cost * tiles, 0, 1))
+                work(FIRST, cost * tiles, 0, 1)
     if least_width > native_width or least_height > native_height:
         return (
             f"a Pointwise operation in front of a MatMul needs tiles of at least {least_width} x "
@@ -179,15 +186,16 @@ def structure(
         (tensor, graph.heights[tensor], graph.widths[tensor], rows, columns, depth, last)
         for (tensor, rows, columns), (depth, last) in sorted(slices.items())
     ]
+    works_of = [(kind, cost, depth, whole) for (kind, depth, whole), cost in sorted(works.items())]
     return Structure(
         np.array(rows_of, dtype=np.int64).reshape(-1, 7),
-        np.array(sorted(works), dtype=np.int64).reshape(-1, 4),
+        np.array(works_of, dtype=np.int64).reshape(-1, 4),
         width,
         height,
         tuple(tensor for tensor in ends if tensor not in retained),
         retained,
         least_width,
         least_height,
-        max((work[2] for work in works if work[0] == ADDS_UP), default=0),
+        max((depth for kind, depth, _ in works if kind == ADDS_UP), default=0),
         min(depths, default=0),
     )

@@ -11,6 +11,8 @@ which subgraphs that do not wait for each other run are never told apart. A stat
 What is left costs at least the prices of the operations that must still be run. A subgraph that reads what
 waits for what it writes is left out, although the same tensor might be written twice: the search knows the
 least cost of what it left out so, and proves nothing beyond that.
+
+Of states that differ in the names of twins alone, one is looked at, and so it is with the subgraphs from it.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.scheduling.exact.candidates import Candidates
+from tilewright.scheduling.exact.twins import Move, equals, in_order, moved, named
 
 State = tuple[int, int, tuple[tuple[int, int], ...]]
 """Tensors that must be written and that are, by their operations, as bits; for what each of these waits."""
@@ -38,7 +41,7 @@ class Chosen:
     ----------
     bound
         No set of subgraphs costs less.
-    ticks, rows
+    ticks, blocks
         Of the best set, where it costs less than asked for: the sets of operations in an order that works.
     proven
         Whether the search has come to its end, having left out nothing that could be better.
@@ -46,7 +49,7 @@ class Chosen:
 
     bound: int
     ticks: int | None = None
-    rows: tuple[int, ...] = ()
+    blocks: tuple[frozenset[int], ...] = ()
     proven: bool = False
 
 
@@ -58,6 +61,8 @@ class Choosing:
     rows, needs, ends
         Sets of operations that may be in a plan that costs less than `below`; of each, the operations that
         make what it reads, and those whose tensors it writes, as bits.
+    groups
+        Of twins.
     """
 
     def __init__(
@@ -70,8 +75,9 @@ class Choosing:
         results: int,
         before: list[int],
         below: int,
+        groups: list[tuple[int, ...]],
     ) -> None:
-        self.candidates, self.below = candidates, below
+        self.candidates, self.below, self.groups = candidates, below, groups
         self.needs, self.ends, self.results, self.before = needs, ends, results, before
         self.price = [int(one) for one in prices]
         count = len(before)
@@ -102,7 +108,7 @@ class Choosing:
         start: State = (self.results, 0, ())
         first = self.left(self.results, 0)
         best: dict[State, int] = {start: 0}
-        came: dict[State, tuple[State, int]] = {}
+        came: dict[State, tuple[State, int, Move]] = {}
         heap: list[tuple[int, int, int, State]] = [(first, 0, 0, start)]
         number, bound, told, lost = 0, first, first, self.below
         while heap:
@@ -115,36 +121,63 @@ class Choosing:
                 told = bound
                 on_bound(bound)
             if not state[0]:
-                rows = self._ordered(came, state)
-                return Chosen(min(spent, lost), spent, rows, spent <= lost)
-            for row, total, after in self._following(state, spent, least):
+                blocks = self._ordered(came, state)
+                return Chosen(min(spent, lost), spent, blocks, spent <= lost)
+            for row, total, raw in self._following(state, spent):
                 if time.monotonic() > deadline:
                     return Chosen(min(bound, lost))
-                if after is None:
+                if raw is None:
                     lost = min(lost, total)
                     continue
+                after, move = self._in_order(raw)
                 if total >= best.get(after, self.below):
                     continue
                 whole = max(least, total + self.left(after[0], after[1]))
                 if whole >= self.below:
                     continue
                 best[after] = total
-                came[after] = state, row
+                came[after] = state, row, move
                 number += 1
                 heapq.heappush(heap, (whole, -total, number, after))
         return Chosen(min(lost, self.below), proven=lost >= self.below)
 
-    def _following(self, state: State, spent: int, least: int) -> Iterator[tuple[int, int, State | None]]:
+    def _profile(self, state: State) -> Callable[[int], tuple[int, ...]]:
+        """Return what a state says of an operation, but for its name."""
+        wanted, written, waits = state
+        depends = dict(waits)
+        return lambda op: (
+            -(wanted >> op & 1),
+            -(written >> op & 1),
+            depends.get(op, 0),
+            *(ahead >> op & 1 for _, ahead in waits),
+        )
+
+    def _in_order(self, state: State) -> tuple[State, Move]:
+        """Return the state with twins in order, and where they go for that."""
+        move = in_order(self.groups, self._profile(state)) if self.groups else {}
+        if not move:
+            return state, move
+        wanted, written, waits = state
+        now = sorted((move.get(op, op), moved(ahead, move)) for op, ahead in waits)
+        return (moved(wanted, move), moved(written, move), tuple(now)), move
+
+    def _following(self, state: State, spent: int) -> Iterator[tuple[int, int, State | None]]:
         """Yield subgraphs that write one of the wanted tensors, the cost then, and the state.
 
         Where a subgraph waits for itself, the cost is a bound on that of all that is left out, without one.
         """
         wanted, written, waits = state
+        least = spent + self.left(wanted, written)  # by its own names: prices of twins may differ
         op = min(_each(wanted), key=lambda one: (bisect_left(self.spares[one], self.below - least), one))
         depends = dict(waits)
+        profile = self._profile(state)
+        pairs = equals(self.groups, lambda one: (one == op, *profile(one)))
         for row in self.writers[op]:
             if least + self.spare[row] >= self.below:
                 break
+            bits = self.candidates.bits[row]
+            if any(bits >> other & 1 and not bits >> one & 1 for one, other in pairs):
+                continue
             ends, needs = self.ends[row], self.needs[row]
             there, open_ = written | ends, (wanted | needs & ~written) & ~ends
             rest = spent + self.left(open_, there)
@@ -171,18 +204,27 @@ class Choosing:
                     now[one] = after
             yield row, total, (open_, kept, tuple(sorted(now.items())))
 
-    def _ordered(self, came: dict[State, tuple[State, int]], state: State) -> tuple[int, ...]:
+    def _ordered(
+        self, came: dict[State, tuple[State, int, Move]], state: State
+    ) -> tuple[frozenset[int], ...]:
         """Return the subgraphs on the way to a state, each behind those that write what it reads."""
-        chosen = []
+        path = []
         while state in came:
-            state, row = came[state]
-            chosen.append(row)
-        there, order = 0, []
+            state, row, move = came[state]
+            path.append((row, move))
+        path.reverse()
+        count = len(self.before)
+        blocks = named([(self.candidates.ops(row), move) for row, move in path], count)
+        ends = named([(_each(self.ends[row]), move) for row, move in path], count)
+        needs = named([(_each(self.needs[row]), move) for row, move in path], count)
+        chosen = list(zip(blocks, ends, needs, strict=True))
+        there: set[int] = set()
+        order = []
         while chosen:
-            row = next(one for one in chosen if not self.needs[one] & ~there)
-            chosen.remove(row)
-            order.append(row)
-            there |= self.ends[row]
+            one = next(one for one in chosen if there.issuperset(one[2]))
+            chosen.remove(one)
+            order.append(frozenset(one[0]))
+            there.update(one[1])
         return tuple(order)
 
 

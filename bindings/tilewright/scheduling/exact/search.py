@@ -4,7 +4,8 @@ A state is the set of tensors in slow memory and the set that the last subgraph 
 subgraph that finds what it reads, with any tensors that it may keep. What is left costs at least the prices
 of the operations that must still be run, which is never more than it does cost and shrinks by no more than a
 step costs. So the first time that all results lie in slow memory, nothing is faster. Operations may run
-twice.
+twice. States that differ in the names of twins alone are one state, and the prices of twins may differ: so a
+state is looked at again where a faster way to it is found later.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tilewright.scheduling.cost import Pricer
 from tilewright.scheduling.exact.candidates import LONGEST, Candidates, connected_sets
 from tilewright.scheduling.exact.choosing import Choosing
 from tilewright.scheduling.exact.prices import best_prices
+from tilewright.scheduling.exact.twins import Move, equals, in_order, moved, named, twins
 from tilewright.spec.errors import OutOfTimeError
 
 MOST_KEPT = 10
@@ -148,6 +150,7 @@ class _Search:
                     ends |= 1 << op
             self.needs[row], self.ends[row] = needs & ~ops, ends
         self.has = candidates.has[self.rows]
+        self.groups = twins(graph, set(results))
         self.options: dict[int, list[Kept]] = {}
         self.complete = True
 
@@ -177,9 +180,10 @@ class _Search:
             self.results,
             self.before,
             self.below,
+            self.groups,
         ).answer(self.deadline, self.on_bound)
         nothing: Kept = frozenset()
-        steps = [(self.candidates.ops(row), nothing) for row in found.rows]
+        steps = [(block, nothing) for block in found.blocks]
         return Answer(found.bound, found.ticks, steps, found.proven)
 
     def keeping(self, row: int) -> list[Kept]:
@@ -214,25 +218,23 @@ class _Search:
         powers = [1 << op for op in range(count)]
         start: State = (0, frozenset())
         best: dict[State, int] = {start: 0}
-        came: dict[State, tuple[State, Block, Kept]] = {}
+        came: dict[State, tuple[State, Block, Kept, Move]] = {}
         lefts: dict[int, tuple[int, int]] = {}
         rest = self.left(0)
         lefts[0] = rest
         heap: list[tuple[int, int, int, State]] = [(rest[1], 0, 0, start)]
         told, number, bound = rest[1], 0, rest[1]
-        done: set[State] = set()
         while heap:
-            least, _, _, state = heapq.heappop(heap)
-            if state in done:
+            least, minus, _, state = heapq.heappop(heap)
+            spent = -minus
+            if spent > best[state]:
                 continue
-            done.add(state)
             if self.complete:
                 bound = max(bound, least)
             if bound > told + graph.scale:
                 told = bound
                 self.on_bound(bound)
             written, resident = state
-            spent = best[state]
             if self.results & ~written == 0:
                 return Answer(
                     spent if self.complete else bound, spent, self._steps(came, state), self.complete
@@ -245,7 +247,10 @@ class _Search:
             wanted = np.array([bool(needed & power) for power in powers])
             saved = self.has @ (self.prices * wanted)
             lows = spent + candidates.ticks[self.rows] + ahead - saved
-            for place in np.flatnonzero((lows < self.below) & (self.has & wanted).any(axis=1)):
+            looked = (lows < self.below) & (self.has & wanted).any(axis=1)
+            for one, other in equals(self.groups, self._profile(state)):
+                looked &= self.has[:, one] | ~self.has[:, other]
+            for place in np.flatnonzero(looked):
                 row = int(self.rows[place])
                 if self.needs[row] & ~there:
                     continue
@@ -262,25 +267,46 @@ class _Search:
                     if choice is None:
                         continue
                     keeps = sum(1 << graph.maker[tensor] for tensor in kept)
-                    after: State = (written | self.ends[row] & ~keeps, kept)
+                    after, move = self._in_order((written | self.ends[row] & ~keeps, kept))
                     total = spent + choice.ticks
-                    if total >= best.get(after, self.below) or after in done:
+                    if total >= best.get(after, self.below):
                         continue
-                    reach = after[0] | keeps
+                    reach = after[0] | moved(keeps, move)
                     if reach not in lefts:
                         lefts[reach] = self.left(reach)
                     whole = total + lefts[reach][1]
                     if whole >= self.below:
                         continue
                     best[after] = total
-                    came[after] = state, block, kept
+                    came[after] = state, block, kept, move
                     number += 1
                     heapq.heappush(heap, (max(whole, least), -total, number, after))
         return Answer(self.below if self.complete else min(bound, self.below), proven=self.complete)
 
-    def _steps(self, came: dict[State, tuple[State, Block, Kept]], state: State) -> Steps:
-        steps = []
+    def _profile(self, state: State) -> Callable[[int], tuple[bool, bool]]:
+        """Return what a state says of an operation, but for its name."""
+        written, resident = state
+        return lambda op: (not written >> op & 1, self.graph.made[op] not in resident)
+
+    def _in_order(self, state: State) -> tuple[State, Move]:
+        """Return the state with twins in order, and where they go for that."""
+        move = in_order(self.groups, self._profile(state)) if self.groups else {}
+        if not move:
+            return state, move
+        graph, (written, resident) = self.graph, state
+        makers = [graph.maker[tensor] for tensor in resident]
+        return (moved(written, move), frozenset(graph.made[move.get(op, op)] for op in makers)), move
+
+    def _steps(self, came: dict[State, tuple[State, Block, Kept, Move]], state: State) -> Steps:
+        graph, path = self.graph, []
         while state in came:
-            state, block, kept = came[state]
-            steps.append((block, kept))
-        return steps[::-1]
+            state, block, kept, move = came[state]
+            path.append((block, [graph.maker[tensor] for tensor in kept], move))
+        path.reverse()
+        count = len(graph.inputs)
+        blocks = named([(block, move) for block, _, move in path], count)
+        keeps = named([(kept, move) for _, kept, move in path], count)
+        return [
+            (frozenset(block), frozenset(graph.made[op] for op in kept))
+            for block, kept in zip(blocks, keeps, strict=True)
+        ]
