@@ -78,6 +78,9 @@ def _wider(graph: Graph, choice: Choice, alive: int, room: int, done: int) -> Sh
         every = frozenset([group.last.number])
         whole_sums = (Shape("pixels", 1, 1, every), Shape("kernels", 1, 1))
         best = next((shape for shape in whole_sums if fits(shape)), best)
+    elif best.columns is not None:  # and so are whole rows
+        whole_rows = replace(best, pixels=1, columns=None)
+        best = whole_rows if fits(whole_rows) else best
     units = max(operation.units for operation in group.operations)
     for kernels in reversed(pass_sizes(units)):
         wider = replace(best, kernels=kernels)

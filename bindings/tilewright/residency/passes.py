@@ -142,7 +142,7 @@ class Group:
     def line(self, tensor: int, pixels: int) -> int:
         """Return the pixels of a tensor's line buffer: the most that a pass needs or computes."""
         if not pixels % self.row:
-            return int(self._of_rows(tensor, "line")[pixels // self.row - 1])
+            return int(self._of_rows(tensor, "line")[min(pixels, self.pixels) // self.row - 1])
         key = "line", pixels, tensor, self.graph.readers[tensor] & self.mask
         known = self._known.get(key)
         if known is None:
@@ -220,7 +220,7 @@ class Group:
 
     def _active(self, tensor: int, pixels: int) -> int:
         if not pixels % self.row:
-            return int(self._of_rows(tensor, "active")[pixels // self.row - 1])
+            return int(self._of_rows(tensor, "active")[min(pixels, self.pixels) // self.row - 1])
         key = "active", pixels, tensor, self.graph.readers[tensor] & self.mask
         known = self._known.get(key)
         if known is None:

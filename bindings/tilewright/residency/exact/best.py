@@ -115,6 +115,8 @@ def least_traffic(
             bound = elements
             on_bound(bound * width)
 
+    if known == bound:
+        return Answer(plan, bound * width)
     try:
         less = most if known is None else min(most, known - 1)
         for found in layers_of(problem, capacity, less, deadline, proven).plans():
@@ -132,8 +134,11 @@ def least_traffic(
 
 
 def _without_tiles(problem: Problem, deadline: float, on_plan: Callable[[Plan], None]) -> Plan | None:
-    """Return a good plan of a large network: without tiles there is less to look at, and it is found sooner."""
-    if len(problem.graph.operations) <= FEW or not problem.limits.tiles:
+    """Return the best plan without tiles: there is less to look at, and nothing is computed again.
+
+    So tiles are only in plans that move less with them.
+    """
+    if not problem.limits.tiles:
         return None
     try:
         plain = problem.with_(limits={"tiles": False})

@@ -154,7 +154,7 @@ class Layers:
             When the deadline passes; `bound` is what has been proven by then.
         """
         compulsory, best = self.graph.compulsory, None
-        if self.bound == compulsory:
+        if self.bound == compulsory and self.most >= 0:
             # Where nothing must be moved again this is soon found; where it must, there is little to look at.
             first, self.limit = self.limit, 0
             found = self.run(WITHOUT_EXCESS)
