@@ -69,7 +69,7 @@ def test_it_keeps_to_the_deadline_and_reports_on_the_way(cpsat: Any, gaps: Any) 
         began = time.monotonic()
         outcome = cpsat.solve(case, gaps, search)
     assert time.monotonic() - began < 8  # on a busy machine; it is not killed in here
-    assert outcome.status == "feasible"
+    assert outcome.status in ("feasible", "optimal")  # a quick machine may prove it
     costs = [objective(case, plan) for plan in plans]
     assert costs[0] == objective(case, start)
     assert costs == sorted(set(costs), reverse=True)
