@@ -13,6 +13,7 @@ from tilewright.scheduling.exact.pieces import pieces_bound
 from tilewright.scheduling.exact.search import search as find
 from tilewright.scheduling.lowering import whole
 from tilewright.scheduling.merging import Annealing, Steps, greedy
+from tilewright.scheduling.structure import LONGEST
 
 IN_PROCESS = True
 
@@ -21,9 +22,6 @@ FIRST_SECONDS = 0.3
 
 LAST_SHARE = 0.2
 """Share of the time for improving plans at random where the search does not come to its end."""
-
-LONGEST = 2**61
-"""Ticks that no plan takes."""
 
 
 def solve(problem: Problem, search: RunContext) -> Outcome:

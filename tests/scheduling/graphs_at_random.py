@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from itertools import combinations, permutations, product
+from typing import Any
 
 from tilewright.scheduling import Problem
 from tilewright.scheduling.cost import Pricer, deepest_step, evaluated, ticks
@@ -119,6 +120,31 @@ def twins_at_random(seed: int, others: int) -> Problem:
         },
         limits={"connected": chance.choice(CONNECTIONS)},
     )
+
+
+def perturbed(table: dict[str, Any], seed: int) -> dict[str, Any]:
+    """Return a graph of the contest with other sizes, odd ones, and without some of its operations."""
+    chance = random.Random(seed)
+    sizes = sorted({*table["widths"], *table["heights"]})
+    other = {size: max(1, int(size * chance.uniform(0.6, 1.3))) | chance.randint(0, 1) for size in sizes}
+    count = len(table["inputs"])
+    left = [op for op in range(count) if chance.random() < 0.9] or [0]
+    dear = chance.choice([1, 1, 1, 1009, 10**8 + 7])
+    bandwidth = chance.choice([1, 2**31 - 1, table["slow_memory_bandwidth"], chance.randint(3, 97)])
+    return table | {
+        "widths": [other[size] for size in table["widths"]],
+        "heights": [other[size] for size in table["heights"]],
+        "inputs": [table["inputs"][op] for op in left],
+        "outputs": [table["outputs"][op] for op in left],
+        "base_costs": [table["base_costs"][op] * dear for op in left],
+        "op_types": [table["op_types"][op] for op in left],
+        "fast_memory_capacity": int(table["fast_memory_capacity"] * chance.uniform(0.1, 1.5)),
+        "slow_memory_bandwidth": bandwidth,
+        "native_granularity": [
+            int(side * chance.uniform(0.6, 1.2)) | chance.randint(0, 1)
+            for side in table["native_granularity"]
+        ],
+    }
 
 
 def subgraphs_at_random(problem: Problem, chance: random.Random) -> Iterator[Subgraph]:

@@ -12,7 +12,7 @@ def lower_bound(problem: Problem) -> Bound:
     graph = problem.graph
     found = {
         "compute bound": compute_ticks(graph),
-        "compulsory transfers": compulsory_elements(graph) * graph.unit,
+        "compulsory transfers": graph.moving(compulsory_elements(graph)),
     }
     name = max(found, key=found.__getitem__)
     return Bound(name, -(-found[name] // graph.scale), impossible=_impossible(graph))

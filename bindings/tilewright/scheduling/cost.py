@@ -50,7 +50,7 @@ def evaluated(
     """Return the working set, the ticks of each named order, a bound on all, and those of the order given."""
     from tilewright.scheduling import kernels  # start-up time
 
-    sizes_of = found.width, found.height, len(found.written), *granularity, graph.unit, graph.scale
+    sizes_of = found.width, found.height, len(found.written), *granularity, graph.unit, graph.per
     times = kernels.evaluate(found.slices, found.works, *sizes_of, np.array(order, dtype=np.int64))
     return [int(one) for one in times]
 
@@ -160,7 +160,7 @@ class Pricer:
             np.array(sizes(found.height, native_height, found.least_height)),
             np.array(depths(graph, ops, deepest_step(graph, found))),
             graph.unit,
-            graph.scale,
+            graph.per,
             kernels.INFEASIBLE if below is None else below,
         )
         if w < 0:

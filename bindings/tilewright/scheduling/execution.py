@@ -216,7 +216,7 @@ class _Run:
                     moved += size
                     found.transfers += 1
                     found.written[tensor] = found.written.get(tensor, 0) + size
-        transfer = moved * graph.unit
+        transfer = -(-moved * graph.unit // graph.per)
         found.ticks += max(self.compute, transfer)
         found.compute += self.compute
         found.transfer += transfer
@@ -252,7 +252,7 @@ class _Run:
         left, right = graph.inputs[op]
         self._operand(left, rows, self._along(left, part, depth), number, needs)
         self._operand(right, self._along(right, part, depth), across, number, needs)
-        self.compute += graph.base_costs[op] * graph.scale // depth * len(part)
+        self.compute += -(-graph.base_costs[op] * graph.scale // depth) * len(part)
         self.found.macs += len(part) * len(rows) * len(across)
         if number * k + k >= depth:
             self.found.made[tensor] = self.found.made.get(tensor, 0) + len(rows) * len(across)
@@ -288,14 +288,13 @@ class _Run:
             return
         native_width, native_height = graph.native_granularity
         passes = graph.scale * graph.base_costs[op]
-        for span, native, length in (
-            (rows, native_height, graph.heights[tensor]),
-            (columns, native_width, graph.widths[tensor]),
-        ):
-            if span.kind == "step":
-                passes = passes // min(native, length) * len(span)
-            elif span.kind == "whole":
+        sides = (rows, native_height, graph.heights[tensor]), (columns, native_width, graph.widths[tensor])
+        for span, native, length in sides:
+            if span.asked == "whole":
                 passes *= -(-length // native)
+        for span, native, length in sides:
+            if span.asked == "step":
+                passes = -(-passes // min(native, length)) * len(span)
         self.compute += passes
         self.found.macs += depth * len(rows) * len(columns)
         self.found.made[tensor] = self.found.made.get(tensor, 0) + len(rows) * len(columns)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
-from math import lcm
+from math import gcd, lcm
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -24,8 +24,8 @@ MAX_NATIVE = 4096
 MAX_COST = 10**12
 MAX_CAPACITY = 2**40
 MAX_BANDWIDTH = 2**31
-MAX_TICKS = 2**61
-"""Longest time that is counted, in ticks: sums of two fit 64 bits."""
+MAX_TICKS = 2**58
+"""Within so many ticks there is a plan, if there is any."""
 
 Size = Annotated[int, Field(ge=1, le=MAX_SIZE)]
 Index = Annotated[int, Field(ge=0, lt=MAX_TENSORS)]
@@ -92,15 +92,8 @@ class Graph(Spec):
             raise InputError(
                 "inputs", None, f"operations wait for each other in a circle: {circle}"
             ) from None
-        worst = max(
-            cost * self.widths[made[0]] * self.heights[made[0]] * operations
-            for cost, made in zip(self.base_costs, self.outputs, strict=True)
-        )
-        moved = sum(w * h for w, h in zip(self.widths, self.heights, strict=True)) * max(
-            self.native_granularity
-        )
-        if (worst + moved) * self.scale > MAX_TICKS:
-            limit = f"together with depths of sums, times are longer than {MAX_TICKS} ticks of 1/{self.scale}"
+        if self.scale < 1:
+            limit = f"together with the sizes, times may be longer than {MAX_TICKS}"
             raise InputError("base_costs", max(self.base_costs), limit)
 
     def _equal(self, name: str, length: int, other: str) -> None:
@@ -192,15 +185,69 @@ class Graph(Spec):
         return min(self.native_granularity)
 
     @cached_property
-    def unit(self) -> int:
-        """Ticks in which an element is moved."""
+    def scale(self) -> int:
+        """Ticks in a unit of time: what makes every time a whole number, or as many as can be counted.
+
+        Where they are fewer, products and transfers take begun ticks as whole ones.
+        """
         depths = {depth for number in range(len(self.inputs)) if (depth := self.depth(number))}
-        return lcm(*depths, *(min(native, depth) for native in self.native_granularity for depth in depths))
+        parts = sorted(
+            depths | {min(native, depth) for native in self.native_granularity for depth in depths}
+        )
+        bandwidth = self.slow_memory_bandwidth
+        known, begun = self._known
+        if known * (exact := lcm(*parts) * bandwidth) <= MAX_TICKS:
+            return exact
+        most = (MAX_TICKS - begun) // known
+        shared = 1
+        for part in (bandwidth, *reversed(parts)):
+            if lcm(shared, part) <= most:
+                shared = lcm(shared, part)
+        return most // shared * shared
 
     @cached_property
-    def scale(self) -> int:
-        """Ticks in a unit of time: what makes every time a whole number."""
-        return self.unit * self.slow_memory_bandwidth
+    def unit(self) -> int:
+        """Ticks in which `per` elements are moved."""
+        return self.scale // gcd(self.scale, self.slow_memory_bandwidth)
+
+    @cached_property
+    def per(self) -> int:
+        """How many elements are moved in a whole number of ticks; 1 but for times that are hard to count."""
+        return self.slow_memory_bandwidth // gcd(self.scale, self.slow_memory_bandwidth)
+
+    def moving(self, elements: Any) -> Any:
+        """Return the whole ticks in which elements are moved, of a number or of an array of them."""
+        return elements // self.per * self.unit + elements % self.per * self.unit // self.per
+
+    @cached_property
+    def _known(self) -> tuple[int, int]:
+        """Return the time of a plan, and ticks that begin in it at most.
+
+        It runs each operation by itself, in native tiles or what of these fits, one product in a step.
+        Where an operation does not fit so, all plans take less, also those in the smallest tiles.
+        """
+        native_width, native_height = self.native_granularity
+        time, begun, fits = 1, 0, True
+        for number, (tensor,) in enumerate(self.outputs):
+            width, height = self.widths[tensor], self.heights[tensor]
+            w, h, depth = min(width, native_width), min(height, native_height), self.depth(number)
+            operands = len(set(self.inputs[number]))
+
+            def held(w: int, h: int, depth: int = depth, operands: int = operands) -> int:
+                return w * h + (w + h if depth else operands * w * h)
+
+            while held(w, h) > self.fast_memory_capacity and max(w, h) > 1:
+                w, h = (-(-w // 2), h) if w > h else (w, -(-h // 2))
+            fits &= held(w, h) <= self.fast_memory_capacity
+            tiles = -(-width // w) * -(-height // h)
+            moved = w * h + (depth * (w + h) if depth else operands * w * h)
+            time += tiles * (self.base_costs[number] - (-moved // self.slow_memory_bandwidth))
+            begun += tiles * 2 * max(depth, 1)
+        if not fits:
+            # A tensor may be asked for in nine ways for each of the depths, by each tile of the outputs.
+            time *= 9 * len(self.inputs) ** 2 * max(self.elements(tensor) for tensor in self.made)
+            begun *= 9 * len(self.inputs) ** 2 * max(self.elements(tensor) for tensor in self.made)
+        return time, begun
 
 
 def _shown(shape: tuple[int, int]) -> str:

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.core import jit
+from tilewright.scheduling.structure import LONGEST
 
 INFEASIBLE = 2**62
-"""What nothing costs that is possible."""
+"""What nothing costs that is possible, and what stands for all that takes longer than `LONGEST`."""
 
 COARSE = 4
 """Of so many sizes of tiles, one is tried before all are."""
@@ -75,17 +76,17 @@ def step_times(
     steps: int,
     share: int,
     unit: int,
-    scale: int,
+    per: int,
 ) -> tuple[int, int]:
     """Return (compute, transfers) of a step of a tile of w x h, in ticks."""
     compute = 0
     for n in range(len(works)):
-        kind, cost, depth, whole = works[n, 0], works[n, 1], works[n, 2], works[n, 3]
+        kind, ticks, depth = works[n, 0], works[n, 1], works[n, 2]
         if kind <= 1:
             if s * k < depth:
-                compute += cost * (scale // whole) * min(k, depth - s * k)
+                compute += ticks * min(k, depth - s * k)
         elif (kind == 2 and s == 0) or (kind == 3 and s == steps - 1):
-            compute += cost * scale
+            compute += ticks
     moved = 0
     for n in range(count):
         kind_rows, kind_columns = slices[n, 3], slices[n, 4]
@@ -107,7 +108,9 @@ def step_times(
         moved += rows * columns
     if s == steps - 1:
         moved += outputs * w * h
-    return compute, moved * unit
+    if per == 1:
+        return compute, moved * unit
+    return compute, moved // per * unit + (moved % per * unit + per - 1) // per
 
 
 @jit.lean
@@ -138,7 +141,7 @@ def tile_times(
     steps: int,
     share: int,
     unit: int,
-    scale: int,
+    per: int,
     marks: Ints,
     totals: Ints,
 ) -> int:
@@ -155,15 +158,13 @@ def tile_times(
     total = computed = moved = 0
     for m in range(n_marks):
         s = marks[m]
-        compute, move = step_times(slices, count, works, outputs, w, h, k, s, steps, share, unit, scale)
+        compute, move = step_times(slices, count, works, outputs, w, h, k, s, steps, share, unit, per)
         total += max(compute, move)
         computed += compute
         moved += move
         many = (marks[m + 1] if m + 1 < n_marks else steps) - s - 1
         if many > 0:
-            compute, move = step_times(
-                slices, count, works, outputs, w, h, k, s + 1, steps, share, unit, scale
-            )
+            compute, move = step_times(slices, count, works, outputs, w, h, k, s + 1, steps, share, unit, per)
             total += many * max(compute, move)
             computed += many * compute
             moved += many * move
@@ -191,7 +192,7 @@ def grid_times(
     h: int,
     k: int,
     unit: int,
-    scale: int,
+    per: int,
     found: Ints,
     scratch: Ints,
     marks: Ints,
@@ -216,7 +217,7 @@ def grid_times(
         for share in range(-1, 3):
             place = edge * 4 + share + 1
             table[place, 0] = tile_times(
-                slices, count, works, outputs, tile_w, tile_h, k, steps, share, unit, scale, marks, totals
+                slices, count, works, outputs, tile_w, tile_h, k, steps, share, unit, per, marks, totals
             )
             table[place, 1], table[place, 2] = totals[0], totals[1]
     clipped_rows, clipped_columns = last_h != h, last_w != w
@@ -225,6 +226,7 @@ def grid_times(
         by_column = order % 2 == 1
         outer, inner = (tile_columns, tile_rows) if by_column else (tile_rows, tile_columns)
         total = computed = moved = 0
+        long = 0.0  # the total again: as it is not wrong where it is too large for a whole number
         for line in range(outer):
             backwards = order >= 2 and line % 2 == 1
             for part in range(3):  # the first tile of a line, those between, the last
@@ -248,8 +250,12 @@ def grid_times(
                     share = 0
                 place = edge * 4 + share + 1
                 total += many * table[place, 0]
+                long += float(many) * table[place, 0]
                 computed += many * table[place, 1]
                 moved += many * table[place, 2]
+        if long > LONGEST:  # so compute and transfers may be too large, too
+            found[1 + order] = INFEASIBLE
+            continue
         found[1 + order] = total
         found[5] = min(found[5], max(computed, moved))
 
@@ -265,7 +271,7 @@ def evaluate(
     h: int,
     k: int,
     unit: int,
-    scale: int,
+    per: int,
     order: Ints,
 ) -> Ints:
     """Return the working set without what is kept, the ticks of each named order, a bound, and of one more.
@@ -280,12 +286,11 @@ def evaluate(
     marks = np.zeros(2 * (len(given) + len(works)) + 6, dtype=np.int64)
     totals = np.zeros(2, dtype=np.int64)
     table = np.zeros((16, 3), dtype=np.int64)
-    grid_times(
-        given, works, width, height, outputs, w, h, k, unit, scale, found, scratch, marks, totals, table
-    )
+    grid_times(given, works, width, height, outputs, w, h, k, unit, per, found, scratch, marks, totals, table)
     w, h = min(w, width), min(h, height)
     rows, columns = (height + h - 1) // h, (width + w - 1) // w
     before = -1
+    long = 0.0
     for tile in order:
         row, column = tile // columns, tile % columns
         share = -1
@@ -297,7 +302,10 @@ def evaluate(
         if column == columns - 1 and width - (columns - 1) * w != w:
             edge += 2
         found[6] += table[edge * 4 + share + 1, 0]
+        long += table[edge * 4 + share + 1, 0]
         before = tile
+    if long > LONGEST:
+        found[6] = INFEASIBLE
     return found
 
 
@@ -355,14 +363,19 @@ def first_fitting(
 
 
 @jit.lean
-def least_moved(slices: Ints, count: int, tile_rows: int, tile_columns: int) -> int:
-    """Return the elements that are loaded at least: all, and what follows the steps anew for each tile."""
+def least_moved(slices: Ints, count: int, tile_rows: int, tile_columns: int, most: int) -> int:
+    """Return the elements that are loaded at least: all, and what follows the steps anew for each tile.
+
+    Beyond `most`, one more than that.
+    """
     moved = 0
     for n in range(count):
-        elements = slices[n, 1] * slices[n, 2]
+        elements, often = slices[n, 1] * slices[n, 2], 1
         if slices[n, 3] == 2 or slices[n, 4] == 2:
-            elements *= (1 if slices[n, 3] == 1 else tile_rows) * (1 if slices[n, 4] == 1 else tile_columns)
-        moved += elements
+            often = (1 if slices[n, 3] == 1 else tile_rows) * (1 if slices[n, 4] == 1 else tile_columns)
+        if elements > (most - moved) // often:
+            return most + 1
+        moved += elements * often
     return moved
 
 
@@ -378,7 +391,7 @@ def best_granularity(
     hs: Ints,
     ks: Ints,
     unit: int,
-    scale: int,
+    per: int,
     known: int,
 ) -> Ints:
     """Return (ticks, w, h, k, order) of the fastest granularity that fits, better than `known`.
@@ -401,23 +414,24 @@ def best_granularity(
     mark_alike(given, ks, alike)
     per_tile = 0
     for n in range(len(works)):
-        kind, cost, depth, whole = works[n, 0], works[n, 1], works[n, 2], works[n, 3]
-        per_tile += cost * (scale // whole) * depth if kind <= 1 else cost * scale
+        per_tile += works[n, 1] * max(works[n, 2], 1)
+    most = LONGEST // unit  # elements that may be moved
+    most = most * per if most < LONGEST // per else LONGEST
     for stride in (COARSE, 1):  # a good time, found early, spares most others
         for row in range(0, len(ws), stride):
             w = ws[row]
             for column in range(0, len(hs), stride):
                 h = hs[column]
                 tile_rows, tile_columns = (height + h - 1) // h, (width + w - 1) // w
-                computed = tile_rows * tile_columns * per_tile
-                if computed >= answer[0]:
+                tiles = tile_rows * tile_columns
+                if per_tile > LONGEST // tiles or tiles * per_tile >= answer[0]:
                     break  # smaller tiles are more
                 first = first_fitting(given, scratch, width, height, outputs, room, w, h, ks, alike)
                 if first == len(ks):
                     continue
                 count = merge(given, scratch, tile_rows, tile_columns, ks[first])
-                moved = least_moved(scratch, count, tile_rows, tile_columns) + outputs * width * height
-                if moved * unit >= answer[0]:
+                moved = least_moved(scratch, count, tile_rows, tile_columns, most) + outputs * width * height
+                if moved > most or moved // per * unit + moved % per * unit // per >= answer[0]:
                     continue
                 low = 0
                 full = False
@@ -436,7 +450,7 @@ def best_granularity(
                         h,
                         k,
                         unit,
-                        scale,
+                        per,
                         found,
                         scratch,
                         marks,

@@ -238,4 +238,4 @@ class Annealing:
             if graph.made[op] in graph.readers
         ]
         fitting = [size for size in sizes if size <= graph.fast_memory_capacity]
-        return 4 * sum(fitting) * graph.unit
+        return 4 * int(graph.moving(sum(fitting)))

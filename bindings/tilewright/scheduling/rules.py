@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.scheduling.cost import Pricer, deepest_step, ticks, working_set
 from tilewright.scheduling.plan import Plan, Subgraph
 from tilewright.scheduling.problem import Problem
-from tilewright.scheduling.structure import connected, sinks, structure
+from tilewright.scheduling.structure import LONGEST, connected, sinks, structure
 
 
 def violation(problem: Problem, plan: Plan) -> str | None:
@@ -61,6 +61,8 @@ def _broken(problem: Problem, step: Subgraph, written: set[int], resident: froze
         tiles = -(-found.width // w) * -(-found.height // h)
         if sorted(step.order) != list(range(tiles)):
             return f"order: must name each of the tiles 0 to {tiles - 1} once"
+    if ticks(graph, found, step.granularity, step.order) > LONGEST:
+        return f"time: takes longer than {LONGEST:,} ticks of 1/{graph.scale:,}, the most that is counted"
     return None
 
 

@@ -28,6 +28,9 @@ WHOLE, TILE, STEP = 0, 1, 2
 ADDS_UP, SLICE, FIRST, LAST = 0, 1, 2, 3
 """When an operation costs: with its own steps, with the steps of its reader, in the first or last step."""
 
+LONGEST = 2**61
+"""Ticks that are counted. There is a plan of far fewer, so nothing is lost with what takes more."""
+
 Ints = NDArray[np.int64]
 
 
@@ -40,9 +43,9 @@ class Structure:
     slices : int, shape (n, 7)
         Tensor, its height and width, the kind of its rows and of its columns, the depth along whose steps the
         slice is held (0: in the last step only), and whether it is needed in the last step in any case.
-    works : int, shape (n, 4)
-        Kind, cost, the depth along whose steps it is paid, and the whole that a step is a part of. Operations
-        that differ in nothing but their cost are one work, so that what is alike is seen to be.
+    works : int, shape (n, 3)
+        Kind, ticks, and the depth along whose steps these are paid for each product, or 0. Operations that
+        differ in nothing but their ticks are one work, so that what is alike is seen to be.
     width, height
         Of the outputs.
     written, retained
@@ -125,7 +128,7 @@ def structure(
     [(width, height)] = shapes
     demands: dict[int, dict[Demand, None]] = {tensor: {(TILE, TILE, True, 0): None} for tensor in ends}
     slices: dict[tuple[int, int, int], list[int]] = {}
-    works: dict[tuple[int, int, int], int] = {}
+    works: dict[tuple[int, int], int] = {}
     least_width = least_height = 1
 
     def ask(tensor: int, demand: Demand) -> None:
@@ -137,7 +140,7 @@ def structure(
             held[0], held[1] = max(held[0], depth), max(held[1], int(on_tile))
 
     def work(kind: int, cost: int, depth: int, whole: int) -> None:
-        works[kind, depth, whole] = works.get((kind, depth, whole), 0) + cost
+        works[kind, depth] = works.get((kind, depth), 0) - (-cost * graph.scale // whole)
 
     native_width, native_height = graph.native_granularity
     for op in sorted(ops, key=lambda one: -graph.place[one]):
@@ -186,16 +189,18 @@ def structure(
         (tensor, graph.heights[tensor], graph.widths[tensor], rows, columns, depth, last)
         for (tensor, rows, columns), (depth, last) in sorted(slices.items())
     ]
-    works_of = [(kind, cost, depth, whole) for (kind, depth, whole), cost in sorted(works.items())]
+    works_of = [(kind, ticks, depth) for (kind, depth), ticks in sorted(works.items())]
+    if sum(ticks * max(depth, 1) for _, ticks, depth in works_of) > LONGEST:
+        return "a tile takes longer than can be counted"
     return Structure(
         np.array(rows_of, dtype=np.int64).reshape(-1, 7),
-        np.array(works_of, dtype=np.int64).reshape(-1, 4),
+        np.array(works_of, dtype=np.int64).reshape(-1, 3),
         width,
         height,
         tuple(tensor for tensor in ends if tensor not in retained),
         retained,
         least_width,
         least_height,
-        max((depth for kind, depth, _ in works if kind == ADDS_UP), default=0),
+        max((depth for kind, depth in works if kind == ADDS_UP), default=0),
         min(depths, default=0),
     )

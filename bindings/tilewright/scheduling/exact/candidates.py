@@ -11,7 +11,7 @@ from tilewright.scheduling.bounds import least_compute
 from tilewright.scheduling.cost import Pricer
 from tilewright.scheduling.graph import Graph
 from tilewright.scheduling.problem import Problem
-from tilewright.scheduling.structure import Structure, sinks
+from tilewright.scheduling.structure import LONGEST, Structure, sinks
 
 MOST_MEMBERS = 20_000_000
 """Sets times operations of the graph, beyond which the search gives up."""
@@ -23,9 +23,6 @@ AT_A_TIME = 1 << 14
 
 OFTEN = 2
 """Bounds of a set that are asked for before it is priced exactly."""
-
-LONGEST = 2**61
-"""Ticks of what is impossible."""
 
 
 def connected_sets(
@@ -154,7 +151,7 @@ class Candidates:
                 makes = self.has[:, maker]
                 loads = np.where(makes, loads == 0, loads)  # what is made and not read is written
             moved += loads * graph.elements(tensor)
-        self.ticks: NDArray[np.int64] = np.maximum(compute, moved * graph.unit)
+        self.ticks: NDArray[np.int64] = np.maximum(compute, graph.moving(moved))
         self.exact = np.zeros(len(self.bits), dtype=np.bool_)
         self._ops: dict[int, frozenset[int]] = {}
         self.asked = np.zeros(len(self.bits), dtype=np.int64)

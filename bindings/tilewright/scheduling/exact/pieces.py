@@ -159,10 +159,7 @@ class _Pieces:
         h = np.array(sizes(found.height, native_height), dtype=np.float64)[:, None]
         across, down = np.ceil(found.width / w), np.ceil(found.height / h)
         w, h = np.minimum(w, found.width), np.minimum(h, found.height)
-        per_tile = sum(
-            cost * (graph.scale // whole) * depth if kind <= 1 else cost * graph.scale
-            for kind, cost, depth, whole in found.works.tolist()
-        )
+        per_tile = sum(ticks * max(depth, 1) for _, ticks, depth in found.works.tolist())
         held, own = np.zeros(np.broadcast(w, h).shape), np.zeros(np.broadcast(w, h).shape)
         for tensor in resident:
             held = held + graph.elements(tensor)
@@ -205,7 +202,7 @@ class _Pieces:
                 moved_in_all = moved_in_all + float(graph.elements(tensor))
         fits = held <= graph.fast_memory_capacity
         compute = np.broadcast_to(per_tile * across * down, held.shape)
-        return compute[fits], (moved_in_all * graph.unit)[fits]
+        return compute[fits], (moved_in_all * (graph.scale / graph.slow_memory_bandwidth))[fits]
 
 
 def _feeding(graph: Graph) -> set[int]:

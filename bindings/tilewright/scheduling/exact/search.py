@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 
 from tilewright.scheduling.arrangement import Block, Kept
 from tilewright.scheduling.cost import Pricer
-from tilewright.scheduling.exact.candidates import LONGEST, Candidates, connected_sets
+from tilewright.scheduling.exact.candidates import Candidates, connected_sets
 from tilewright.scheduling.exact.choosing import Choosing
 from tilewright.scheduling.exact.prices import best_prices
 from tilewright.scheduling.exact.twins import Move, equals, in_order, moved, named, twins
+from tilewright.scheduling.structure import LONGEST
 from tilewright.spec.errors import OutOfTimeError
 
 MOST_KEPT = 10
@@ -86,7 +87,7 @@ def search(
     try:
         candidates = Candidates(pricer, bits)
         if not candidates.has.any(axis=0).all():
-            return Answer(2**61, proven=True)
+            return Answer(LONGEST, proven=True)
         prices = best_prices(candidates, deadline)
     except OutOfTimeError:
         return None
