@@ -44,7 +44,7 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
     partition = greedy(pricer, search.deadline - 0.8 * search.remaining())
     annealing = Annealing(pricer, search.seed)
     annealing.run(partition, min(0.05 * search.remaining(), FIRST_SECONDS), search.deadline, better)
-    pieces = pieces_bound(problem.graph, search.deadline - 0.5 * search.remaining())
+    pieces = pieces_bound(pricer, search.deadline - 0.5 * search.remaining())
     bounded(pieces)
     # A plan is better if it is in whole units of time.
     below = LONGEST if value is None else (value - 1) * scale + 1

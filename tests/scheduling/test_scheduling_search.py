@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
+from pathlib import Path
 
 import pytest
 from conftest import thorough
@@ -18,6 +20,8 @@ from tilewright.scheduling.exact.pieces import pieces_bound
 from tilewright.scheduling.exact.search import search
 from tilewright.scheduling.exact.twins import twins
 from tilewright.scheduling.rules import latencies
+
+INSTANCES = Path(__file__).parents[2] / "instances/scheduling"
 
 
 def check(seed: int, operations: int, most: int) -> None:
@@ -40,7 +44,7 @@ def check(seed: int, operations: int, most: int) -> None:
     bound = best_bound(problem)
     assert bound.impossible is None
     assert bound.value <= objective(problem, plan)
-    assert pieces_bound(problem.graph) <= expected
+    assert pieces_bound(Pricer(problem)) <= expected
     outcome = ideals.solve(problem, RunContext(deadline=time.monotonic() + 600))
     assert (outcome.status, outcome.bound) == ("optimal", objective(problem, plan))
     for name in ("one_by_one", "greedy"):
@@ -112,6 +116,25 @@ def test_twins_differ_in_nothing_but_tensors_of_their_own() -> None:
     assert twins(graph, graph.results) == [(0, 1), (4, 5)]
     changed = graph.model_copy(update={"base_costs": (1, 2, 1, 1, 2, 3, 1)})
     assert twins(changed, graph.results) == []
+
+
+def test_pieces_take_no_more_than_any_plan_where_flow_connects() -> None:
+    tight = 0
+    for seed in range(60):
+        problem = problem_at_random(seed, 3 + seed % 3, most=6, native=3).with_(limits={"connected": "flow"})
+        answer = search(Pricer(problem), 2**61)
+        assert answer is not None
+        if answer.ticks is not None:
+            bound = pieces_bound(Pricer(problem))
+            assert bound <= answer.ticks, seed
+            tight += bound > 0.999 * answer.ticks
+    assert tight > 2
+
+
+def test_the_stricter_reading_of_connected_has_a_better_bound() -> None:
+    table = json.loads((INSTANCES / "mlsys-2026-13.json").read_text())
+    loose, strict = (Problem(graph=table, limits={"connected": one}) for one in ("shared", "flow"))
+    assert pieces_bound(Pricer(strict)) > 1.4 * pieces_bound(Pricer(loose))
 
 
 @pytest.mark.parametrize("seed", range(12))

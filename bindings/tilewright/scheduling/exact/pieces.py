@@ -10,6 +10,9 @@ subgraph loads is divided among its pieces. Of a slice that several may read, ea
 Which of both is chosen for each tensor once, so no subgraph is charged more than it loads. A subgraph takes
 at least any weighted mean of its compute and its transfers, so prices that are at most that mean for each
 piece add up to no more than what any plan takes. See docs/scheduling.md.
+
+Where subgraphs must be connected by flow, a piece that no Pointwise operation links to others is a subgraph,
+and costs all that one takes.
 """
 
 from __future__ import annotations
@@ -22,10 +25,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.scheduling.cost import sizes
+from tilewright.scheduling.cost import Pricer, sizes
 from tilewright.scheduling.exact.prices import program
 from tilewright.scheduling.graph import Graph
-from tilewright.scheduling.structure import STEP, TILE, WHOLE, Structure, structure
+from tilewright.scheduling.structure import STEP, TILE, WHOLE, Structure, sinks, structure
 
 MOST_PIECES = 20_000
 MOST_SHARED = 6
@@ -43,12 +46,13 @@ ROUNDING = 1e-7
 Floats = NDArray[np.float64]
 
 
-def pieces_bound(graph: Graph, deadline: float = float("inf")) -> int:
+def pieces_bound(pricer: Pricer, deadline: float = float("inf")) -> int:
     """Return ticks that no plan undercuts; 0 where there are too many pieces, or no time."""
+    graph = pricer.graph
     sets = _pieces(graph)
     if sets is None:
         return 0
-    bound = _Pieces(graph, sets)
+    bound = _Pieces(pricer, sets, deadline)
     shared = [tensor for tensor, readers in graph.readers.items() if len(readers) > 1]
     shared.sort(key=lambda tensor: (-graph.elements(tensor) * len(graph.readers[tensor]), tensor))
     by_memory: set[int] = set()
@@ -92,17 +96,24 @@ def _pieces(graph: Graph) -> list[frozenset[int]] | None:
 class _Pieces:
     """The pieces of a graph with what each costs, as tables over all numbers of tiles."""
 
-    def __init__(self, graph: Graph, sets: list[frozenset[int]]) -> None:
-        self.graph, self.sets, self.loose = graph, [], _feeding(graph)
+    def __init__(self, pricer: Pricer, sets: list[frozenset[int]], deadline: float) -> None:
+        self.pricer, self.graph = pricer, pricer.graph
+        self.sets: list[frozenset[int]] = []
+        graph, flow = self.graph, pricer.problem.limits.connected == "flow"
+        self.loose = _feeding(graph)
         self.stays = {
             tensor
             for tensor in graph.made
             if tensor in graph.readers and graph.elements(tensor) < graph.fast_memory_capacity
         }
-        self.found: list[Structure | None] = []
+        self.found: list[Structure | float | None] = []
         for ops in sets:
             one = structure(graph, ops)
-            if any(self._loose(op, ops) for op in ops):
+            if flow and self._whole(ops) and time.monotonic() < deadline:
+                if np.isfinite(cost := self._alone(ops)):
+                    self.sets.append(ops)
+                    self.found.append(cost)
+            elif any(self._loose(op, ops) for op in ops):
                 self.sets.append(ops)
                 self.found.append(None)  # its ends may be slices, of which little is known
             elif isinstance(one, Structure):
@@ -113,6 +124,38 @@ class _Pieces:
         """Whether a Pointwise operation that feeds MatMuls may read an operation's tensor."""
         readers = self.graph.readers.get(self.graph.made[op], ())
         return any(reader in self.loose and reader not in ops for reader in readers)
+
+    def _whole(self, ops: frozenset[int]) -> bool:
+        """Whether a piece is all of its subgraph: no flow to or from a Pointwise operation links others."""
+        graph = self.graph
+        for op in ops:
+            near = {
+                one for one in graph.readers.get(graph.made[op], ()) if graph.op_types[one] == "Pointwise"
+            }
+            if graph.op_types[op] == "Pointwise":
+                near |= {graph.maker[tensor] for tensor in graph.inputs[op] if tensor in graph.maker}
+            if near - ops:
+                return False
+        return True
+
+    def _alone(self, ops: frozenset[int]) -> float:
+        """Return what a piece takes as a subgraph, whatever has been kept for it and is kept of it."""
+        graph = self.graph
+        made = {graph.made[op] for op in ops}
+        read = {tensor for op in ops for tensor in graph.inputs[op]} - made
+        may = sorted((read | set(sinks(graph, ops))) & self.stays)
+        if len(may) > MOST_STAYING:
+            found = self.pricer.structure(ops, frozenset(may) & read, frozenset(may) & made)
+            if isinstance(found, str):
+                return 0.0
+            choice = self.pricer.fastest(ops, found, graph.fast_memory_capacity)
+            return np.inf if choice is None else float(choice.ticks)
+        choices = [
+            self.pricer.best(ops, frozenset(some) & read, frozenset(some) & made)
+            for many in range(len(may) + 1)
+            for some in combinations(may, many)
+        ]
+        return min((float(choice.ticks) for choice in choices if choice is not None), default=np.inf)
 
     def value(self, by_memory: AbstractSet[int], deadline: float) -> float:
         """Return the best bound, with these tensors divided by memory and all others by readers."""
@@ -131,11 +174,12 @@ class _Pieces:
         return best
 
     def _tables(
-        self, ops: frozenset[int], found: Structure | None, by_memory: AbstractSet[int]
+        self, ops: frozenset[int], found: Structure | float | None, by_memory: AbstractSet[int]
     ) -> tuple[Floats, Floats]:
         """Return compute and transfers of a piece in ticks, by tiles; nothing where no tile fits."""
-        if found is None:
-            return np.zeros(1), np.zeros(1)
+        if not isinstance(found, Structure):
+            known = np.full(1, found or 0.0)
+            return known, known
         stay = sorted(self.stays.intersection(found.slices[:, 0].tolist()))
         tables = [
             self._table(ops, found, by_memory, frozenset(some), not len(stay) > MOST_STAYING)
