@@ -1,4 +1,4 @@
-"""An integer program: a set of subgraphs that writes all results, each after what it reads.
+"""An integer program: a set of runs of subgraphs that writes all results, each after what it reads.
 
 Extras: each operation is in a subgraph.
 """
@@ -10,7 +10,7 @@ from typing import Any
 import pyomo.environ as pyo
 
 from tilewright.scheduling import Plan, Problem
-from tilewright.scheduling.cover import CERTAIN, Cover, takes
+from tilewright.scheduling.cover import CERTAIN, Cover, covered, takes
 
 
 def suits(problem: Problem) -> bool:
@@ -19,14 +19,14 @@ def suits(problem: Problem) -> bool:
 
 
 def size(problem: Problem) -> int:
-    """Return about how many constraints there are: some for each pair of tensors that a subgraph links."""
-    found = Cover(problem)
+    """Return about how many constraints there are: some for each pair of tensors that a run links."""
+    found = covered(problem)
     return sum(len(needs) * (1 + len(ends)) for needs, ends in zip(found.needs, found.ends, strict=True))
 
 
 def build(problem: Problem, extras: bool = True) -> Any:
     """Return the model, with or without its extras."""
-    cover = Cover(problem)
+    cover = covered(problem)
     count = len(problem.graph.inputs)
     m = pyo.ConcreteModel(name="cover")
     m.cover, m.largest = cover, max(cover.worst, 1)
@@ -36,18 +36,27 @@ def build(problem: Problem, extras: bool = True) -> Any:
     m.turn = pyo.Var(m.OPS, bounds=(1, count))
     m.nowhere = pyo.Var(bounds=(0, 0))  # so that the model of an impossible problem can be built
     m.time = pyo.Var(domain=pyo.Integers, bounds=(0, cover.worst))
-    makers = {op: [b for b in m.BLOCKS if op in cover.ends[b]] for op in m.OPS}
+    m.ENDS = pyo.Set(initialize=[(op, b) for b in m.BLOCKS for op in sorted(cover.ends[b])])
+    m.writes = pyo.Var(m.ENDS, domain=pyo.Binary)  # which run writes a tensor first
+    written = dict.fromkeys(m.OPS, m.nowhere)
+    for op, block in m.ENDS:
+        written[op] += m.writes[op, block]
+
+    @m.Constraint(m.ENDS)
+    def what_writes_is_chosen(m: Any, op: int, block: int) -> Any:
+        return m.writes[op, block] <= m.chosen[block]
+
     m.availability = pyo.ConstraintList()
     m.order = pyo.ConstraintList()
     for block in m.BLOCKS:
         for need in sorted(cover.needs[block]):
-            m.availability.add(m.nowhere + sum(m.chosen[b] for b in makers[need]) >= m.chosen[block])
+            m.availability.add(written[need] >= m.chosen[block])
             for end in sorted(cover.ends[block]):
-                m.order.add(m.turn[end] >= m.turn[need] + 1 - count * (1 - m.chosen[block]))
+                m.order.add(m.turn[end] >= m.turn[need] + 1 - count * (1 - m.writes[end, block]))
 
     @m.Constraint(sorted(cover.results))
     def results_are_written(m: Any, op: int) -> Any:
-        return m.nowhere + sum(m.chosen[b] for b in makers[op]) >= 1
+        return written[op] >= 1
 
     if extras:
 
@@ -62,15 +71,17 @@ def build(problem: Problem, extras: bool = True) -> Any:
 
 
 def start(m: Any, plan: Plan) -> None:
-    """Set every variable to its value in a plan, or in a known one where that one keeps tensors."""
+    """Set every variable to its value in a plan, or in a known one where no runs stand for that one."""
     cover: Cover = m.cover
     chosen = cover.numbers(plan) or cover.known or []
-    turns = cover.positions(chosen)
+    turns, writers = cover.turns(chosen), cover.writers(chosen)
     for block in m.BLOCKS:
         m.chosen[block] = int(block in chosen)
     last = max(turns.values(), default=1)
     for op in m.OPS:
         m.turn[op] = turns.get(op, last)
+    for op, block in m.ENDS:
+        m.writes[op, block] = int(writers.get(op) == block)
     m.nowhere = 0
     m.time = -(-sum(cover.amounts[block] for block in chosen) // cover.per_unit)
 

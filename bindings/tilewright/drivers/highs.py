@@ -130,6 +130,12 @@ class _Solve:
             highs.clearSolver()  # and the start with it
             self.warm_start = None
             highs.run()
+        if self.error is None and highs.getModelStatus() == highspy.HighsModelStatus.kSolveError:
+            # Presolve of HiGHS 1.16 was seen to lead to solutions that break what it has taken out.
+            highs.clearSolver()
+            self.warm_start = None
+            highs.setOptionValue("presolve", "off")
+            highs.run()
         if self.error is not None:
             raise self.error
         return self._outcome()

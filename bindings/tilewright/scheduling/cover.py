@@ -1,122 +1,258 @@
-"""Which subgraphs there can be, and what each takes: what the formulations choose from.
+"""What plans are made of, and what each part takes: what the formulations choose from.
 
-They take graphs whose tensors are too large to stay between subgraphs, so that each has one price. A plan is
-then a set of subgraphs: each tensor that one reads is written by another one before it, and all results are.
+A part is a run of subgraphs, one after the other, each of which keeps tensors for the next one, but for the
+last: mostly a single subgraph. So the price of a part depends on nothing outside. A plan is a set of parts:
+each tensor that one reads is written by another one before it, and all results are. Of parts that read no
+more, write no less and take no longer than another one, that one is left out.
 """
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import combinations
 from math import gcd
+from typing import NamedTuple
 
-from tilewright.scheduling.arrangement import NOTHING, Arrangement, Block, plan_of
+from tilewright.scheduling.arrangement import NOTHING, Arrangement, Block, Kept, plan_of
 from tilewright.scheduling.cost import Pricer
 from tilewright.scheduling.exact.candidates import Candidates, connected_sets
 from tilewright.scheduling.lowering import whole
-from tilewright.scheduling.merging import greedy
+from tilewright.scheduling.merging import Steps, greedy
 from tilewright.scheduling.plan import Plan
 from tilewright.scheduling.problem import Problem
+from tilewright.scheduling.structure import LONGEST, sinks
 
 MOST_CANDIDATES = 2000
-"""Subgraphs of which formulations still choose."""
+"""Subgraphs, and runs of them, of which formulations still choose."""
+
+MOST_RUNS = 20_000
+"""Runs that are looked at for these."""
 
 CERTAIN, LARGEST = 10**7, 2**31 - 2
 """Largest amount whose last unit the tolerances of HiGHS leave certain, and largest number of Gecode."""
 
 
+class Run(NamedTuple):
+    """Subgraphs that run one after the other, with what each keeps for the next.
+
+    Attributes
+    ----------
+    needs, ends
+        Operations that make what they read of slow memory, and those whose tensors they write there.
+    """
+
+    ticks: int
+    steps: tuple[tuple[Block, Kept], ...]
+    needs: frozenset[int]
+    ends: frozenset[int]
+
+
 class Cover:
-    """Subgraphs of a problem, with whole numbers for what they take.
+    """Runs of a problem, with whole numbers for what they take.
 
     Attributes
     ----------
     blocks
-        The subgraphs, in the order of their first operations.
+        The operations of each run.
     amounts
         What each takes; `per_unit` of them are a unit of time.
     needs, ends
-        Operations that make what a subgraph reads, and those of it whose tensors it writes.
+        Operations that make what a run reads, and those whose tensors it writes.
     results
         Operations that make the results.
     known
-        Numbers of the subgraphs of a plan, None where none is known.
+        Numbers of the runs of a plan, None where none is known.
     worst
-        Its time, or a time that no set of subgraphs exceeds.
+        Its time, or a time that no set of runs exceeds.
     """
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem, graph = problem, problem.graph
-        self.pricer = Pricer(problem)
-        bits = connected_sets(problem, MOST_CANDIDATES)
-        assert bits is not None, "suits() refuses such a problem"
-        candidates = Candidates(self.pricer, bits)
-        found = [
-            (block, choice.ticks)
-            for block in map(candidates.ops, range(len(bits)))
-            if (choice := self.pricer.best(block)) is not None
-        ]
-        found.sort(key=lambda pair: sorted(pair[0]))
-        self.blocks: list[Block] = [block for block, _ in found]
-        unit = gcd(graph.scale, *(ticks for _, ticks in found))
+    def __init__(self, problem: Problem, runs: list[Run], pricer: Pricer, known: Steps | None) -> None:
+        self.problem, self.pricer, graph = problem, pricer, problem.graph
+        self.runs = sorted(runs, key=lambda run: [sorted(block) for block, _ in run.steps])
+        self.blocks = [frozenset(op for block, _ in run.steps for op in block) for run in self.runs]
+        unit = gcd(graph.scale, *(run.ticks for run in self.runs))
         self.per_unit = graph.scale // unit
-        self.amounts = [ticks // unit for _, ticks in found]
-        makers = {graph.made[op]: op for op in range(len(graph.inputs))}
-        self.needs = [
-            {makers[tensor] for op in block for tensor in graph.inputs[op] if tensor in makers} - block
-            for block in self.blocks
-        ]
-        self.ends = [
-            {op for op in block if not block.intersection(graph.readers.get(graph.made[op], ()))}
-            for block in self.blocks
-        ]
+        self.amounts = [run.ticks // unit for run in self.runs]
+        self.needs = [run.needs for run in self.runs]
+        self.ends = [run.ends for run in self.runs]
         self.results = {graph.maker[tensor] for tensor in graph.results}
         self.known: list[int] | None = None
-        arranged = Arrangement(self.pricer).arranged(greedy(self.pricer).blocks)
-        self.worst = whole(sum(ticks for _, ticks in found), graph.scale)
-        if arranged is not None:
-            self.known = self.numbers(plan_of(self.pricer, arranged[1]))
-            self.worst = whole(arranged[0], graph.scale)
+        self.worst = whole(sum(run.ticks for run in self.runs), graph.scale)
+        if known is not None:
+            self.known = self.numbers(plan_of(pricer, known))
+        if self.known is not None:
+            self.worst = whole(sum(self.runs[number].ticks for number in self.known), graph.scale)
 
     def numbers(self, plan: Plan) -> list[int] | None:
-        """Return the numbers of a plan's subgraphs; None where it keeps tensors or has others."""
-        number = {block: place for place, block in enumerate(self.blocks)}
-        if any(step.retained for step in plan.subgraphs):
-            return None
-        found = [number.get(frozenset(step.operations), -1) for step in plan.subgraphs]
-        return None if -1 in found else sorted(set(found))
+        """Return the numbers of a plan's runs, or of such that do as much in less; else None."""
+        graph = self.problem.graph
+        found: set[int] = set()
+        ticks, needs, ends, resident = 0, frozenset[int](), frozenset[int](), NOTHING
+        for step in plan.subgraphs:
+            block, kept = frozenset(step.operations), frozenset(step.retained)
+            choice = self.pricer.best(block, resident, kept)
+            if choice is None:
+                return None
+            there = ends | {graph.maker[tensor] for tensor in resident}
+            ticks += choice.ticks
+            needs |= _needs(self.pricer, block) - there
+            ends |= _written(self.pricer, block, kept)
+            resident = kept
+            if kept:
+                continue
+            number = next(
+                (
+                    number
+                    for number, run in enumerate(self.runs)
+                    if run.needs <= needs and run.ends >= ends and run.ticks <= ticks
+                ),
+                None,
+            )
+            if number is None:
+                return None
+            found.add(number)
+            ticks, needs, ends = 0, frozenset(), frozenset()
+        return None if resident else sorted(found)
 
-    def positions(self, chosen: list[int]) -> dict[int, int]:
-        """Return in which round each operation's tensor is written, from 1 on, if these subgraphs run."""
-        there: dict[int, int] = {}
-        left, turn = list(chosen), 0
-        while left:
-            turn += 1
-            ready = [number for number in left if self.needs[number] <= there.keys()]
-            if not ready:
-                break
-            for number in ready:
-                for op in self.ends[number]:
-                    there.setdefault(op, turn)
-            left = [number for number in left if number not in ready]
-        return there
-
-    def plan(self, chosen: list[int]) -> Plan:
-        """Return the plan of chosen subgraphs, each as soon as all that it reads is written."""
+    def ordered(self, chosen: list[int]) -> list[int]:
+        """Return runs in an order in which each comes after those that write what it reads."""
         there: set[int] = set()
-        left, steps = list(chosen), []
+        left, order = list(chosen), []
         while left:
             number = next((one for one in left if self.needs[one] <= there), left[0])
             left.remove(number)
-            steps.append((self.blocks[number], NOTHING))
+            order.append(number)
             there |= self.ends[number]
-        return plan_of(self.pricer, steps)
+        return order
+
+    def writers(self, chosen: list[int]) -> dict[int, int]:
+        """Return which of the chosen runs writes each operation's tensor first, in the order of that."""
+        found: dict[int, int] = {}
+        for number in self.ordered(chosen):
+            for op in sorted(self.ends[number]):
+                found.setdefault(op, number)
+        return found
+
+    def turns(self, chosen: list[int]) -> dict[int, int]:
+        """Return in which round each operation's tensor is written, from 1 on, if these runs run."""
+        found: dict[int, int] = {}
+        for op, number in self.writers(chosen).items():
+            found[op] = 1 + max((found.get(need, 0) for need in self.needs[number]), default=0)
+        return found
+
+    def plan(self, chosen: list[int]) -> Plan:
+        """Return the plan of chosen runs, each as soon as all that it reads is written."""
+        return plan_of(self.pricer, [step for run in self.ordered(chosen) for step in self.runs[run].steps])
+
+
+def _needs(pricer: Pricer, block: Block) -> frozenset[int]:
+    """Return the operations outside of a subgraph that make what it reads."""
+    graph = pricer.graph
+    read = {tensor for op in block for tensor in graph.inputs[op]}
+    return frozenset(graph.maker[tensor] for tensor in read if tensor in graph.maker) - block
+
+
+def _written(pricer: Pricer, block: Block, kept: Kept) -> frozenset[int]:
+    """Return the operations whose tensors a subgraph writes."""
+    graph = pricer.graph
+    return frozenset(graph.maker[tensor] for tensor in sinks(graph, block) if tensor not in kept)
+
+
+def _keeps(pricer: Pricer, block: Block) -> Iterator[Kept]:
+    """Yield the sets of tensors that a subgraph may keep, nothing first."""
+    graph = pricer.graph
+    may = [
+        graph.made[op]
+        for op in sorted(block)
+        if graph.elements(graph.made[op]) < graph.fast_memory_capacity
+        and not block.issuperset(graph.readers.get(graph.made[op], ()))
+    ]
+    for many in range(len(may) + 1):
+        for some in combinations(may, many):
+            if not isinstance(pricer.structure(block, NOTHING, frozenset(some)), str):
+                yield frozenset(some)
+
+
+def _runs(pricer: Pricer, blocks: list[Block], below: int) -> list[Run] | None:
+    """Return all runs that take no more than some ticks; None where they are too many.
+
+    Those that begin take least are continued first, so that each way to read, write and keep the same is
+    looked at once.
+    """
+    graph = pricer.graph
+    parts = [(block, _needs(pricer, block), list(_keeps(pricer, block))) for block in blocks]
+    looked: set[tuple[frozenset[int], frozenset[int], Kept]] = set()
+    found: list[Run] = []
+    heap: list[tuple[int, int, Run]] = [(0, 0, Run(0, (), frozenset(), frozenset()))]
+    number = 0
+    while heap:
+        _, _, run = heapq.heappop(heap)
+        resident = run.steps[-1][1] if run.steps else NOTHING
+        key = run.needs, run.ends, resident
+        if run.steps:
+            if key in looked:
+                continue
+            looked.add(key)
+            if not resident:
+                found.append(run)
+                continue
+        there = run.ends | {graph.maker[tensor] for tensor in resident}
+        for block, needs, keeps in parts:
+            for kept in keeps:
+                choice = pricer.best(block, resident, kept)
+                if choice is None or run.ticks + choice.ticks > below:
+                    continue
+                ends = run.ends | _written(pricer, block, kept)
+                after = Run(
+                    run.ticks + choice.ticks, (*run.steps, (block, kept)), run.needs | (needs - there), ends
+                )
+                if (after.needs, ends, kept) in looked:
+                    continue
+                number += 1
+                if number > MOST_RUNS:
+                    return None
+                heapq.heappush(heap, (after.ticks, number, after))
+    return found
+
+
+def _best(runs: list[Run]) -> list[Run]:
+    """Return the runs that no other one can stand for."""
+    found: list[Run] = []
+    for run in sorted(runs, key=lambda one: (one.ticks, len(one.needs), -len(one.ends))):
+        if not any(one.needs <= run.needs and one.ends >= run.ends for one in found):
+            found.append(run)
+    return found
+
+
+@lru_cache(maxsize=8)
+def cover(problem: Problem) -> Cover | None:
+    """Return the runs of a problem; None where there are too many of them, or of subgraphs."""
+    bits = connected_sets(problem, MOST_CANDIDATES)
+    if bits is None:
+        return None
+    pricer = Pricer(problem)
+    candidates = Candidates(pricer, bits)
+    arranged = Arrangement(pricer).arranged(greedy(pricer).blocks)
+    known = arranged[1] if arranged is not None else None
+    below = arranged[0] if arranged is not None else LONGEST
+    runs = _runs(pricer, [candidates.ops(row) for row in range(len(bits))], below)
+    if runs is None or len(best := _best(runs)) > MOST_CANDIDATES:
+        return None
+    return Cover(problem, best, pricer, known)
 
 
 def takes(problem: Problem, largest: int = LARGEST) -> bool:
-    """Whether the formulations take a problem: no tensor can stay, subgraphs and amounts are not too many."""
-    graph = problem.graph
-    read = [tensor for tensor in graph.made if tensor in graph.readers]
-    if any(graph.elements(tensor) < graph.fast_memory_capacity for tensor in read):
-        return False
-    if connected_sets(problem, MOST_CANDIDATES) is None:
-        return False
-    found = Cover(problem)
-    return sum(found.amounts) <= largest or found.worst * found.per_unit <= largest // 2
+    """Whether the formulations take a problem: there are not too many runs, and amounts are not too large."""
+    found = cover(problem)
+    return found is not None and (
+        sum(found.amounts) <= largest or found.worst * found.per_unit <= largest // 2
+    )
+
+
+def covered(problem: Problem) -> Cover:
+    """Return the runs of a problem that the formulations take."""
+    found = cover(problem)
+    assert found is not None, "suits() refuses such a problem"
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tilewright.scheduling.cover import Cover, takes
+from tilewright.scheduling.cover import covered, takes
 from tilewright.scheduling.plan import Plan
 from tilewright.scheduling.problem import Problem
 
@@ -18,13 +18,13 @@ def suits(problem: Problem, _formulation: Path) -> bool:
 
 
 def size(problem: Problem) -> int:
-    """Return about how many constraints a formulation gives: some for each link of a subgraph."""
-    found = Cover(problem)
+    """Return about how many constraints a formulation gives: some for each link of a run."""
+    found = covered(problem)
     return sum(len(needs) * (1 + len(ends)) for needs, ends in zip(found.needs, found.ends, strict=True))
 
 
 def relax(problem: Problem) -> int:
-    """Return 0: sets of subgraphs have no neighbourhood of use, as most of them do not cover anything."""
+    """Return 0: sets of runs have no neighbourhood of use, as most of them do not cover anything."""
     return 0
 
 
@@ -35,7 +35,7 @@ def scale(problem: Problem) -> tuple[int, int]:
 
 def data(problem: Problem) -> dict[str, Any]:
     """Return the parameters that core.mzn declares, all but those of the search."""
-    cover = Cover(problem)
+    cover = covered(problem)
 
     def counted(sets: list[Any]) -> list[set[int]]:
         return [{op + 1 for op in one} for one in sets]
@@ -54,17 +54,17 @@ def data(problem: Problem) -> dict[str, Any]:
 
 
 def start(problem: Problem, plan: Plan) -> list[int] | None:
-    """Return a plan as values of the decisions; None for one that keeps tensors or runs what has no price."""
-    cover = Cover(problem)
+    """Return a plan as values of the decisions; None for one that no runs stand for."""
+    cover = covered(problem)
     numbers = cover.numbers(plan)
     return None if numbers is None else [int(block in numbers) for block in range(len(cover.blocks))]
 
 
 def decisions(_problem: Problem, solution: Any) -> list[int]:
-    """Return whether each subgraph is chosen in a solution, in the order of `start`."""
+    """Return whether each run is chosen in a solution, in the order of `start`."""
     return list(solution.chosen)
 
 
 def plan(problem: Problem, solution: Any) -> Plan:
     """Return the plan of a solution of core.mzn."""
-    return Cover(problem).plan([block for block, chosen in enumerate(solution.chosen) if chosen])
+    return covered(problem).plan([block for block, chosen in enumerate(solution.chosen) if chosen])
