@@ -138,6 +138,24 @@ def test_a_plan_that_keeps_tensors_arrives() -> None:
     assert tried > 5
 
 
+@with_each(FOUND)
+def test_a_start_may_be_slower_than_a_known_plan(path: Path, solver: str) -> None:
+    tried = 0
+    for seed in range(60):
+        problem = roomy(seed)
+        found = cover(problem)
+        blocks = [frozenset((op,)) for op in range(len(problem.graph.inputs))]
+        slow = Arrangement(Pricer(problem)).arranged(blocks)
+        if found is None or slow is None or slow[0] <= found.worst * problem.graph.scale:
+            continue
+        outcome = solve(problem, path, solver, start=plan_of(Pricer(problem), slow[1]))
+        assert outcome.status == "optimal"
+        tried += 1
+        if tried == 3:
+            return
+    raise AssertionError("no graph of the tests has such a plan")
+
+
 def test_too_many_runs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = roomy(4)
     cover.cache_clear()

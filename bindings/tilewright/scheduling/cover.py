@@ -116,6 +116,13 @@ class Cover:
             ticks, needs, ends = 0, frozenset(), frozenset()
         return None if resident else sorted(found)
 
+    def started(self, plan: Plan) -> list[int] | None:
+        """Return the numbers of a plan's runs, or of the known plan where that is faster."""
+        found = self.numbers(plan)
+        if found is None or sum(self.amounts[number] for number in found) > self.worst * self.per_unit:
+            return self.known
+        return found
+
     def ordered(self, chosen: list[int]) -> list[int]:
         """Return runs in an order in which each comes after those that write what it reads."""
         there: set[int] = set()

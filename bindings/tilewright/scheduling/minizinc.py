@@ -54,9 +54,9 @@ def data(problem: Problem) -> dict[str, Any]:
 
 
 def start(problem: Problem, plan: Plan) -> list[int] | None:
-    """Return a plan as values of the decisions; None for one that no runs stand for."""
+    """Return a plan as values of the decisions; or those of a faster known one."""
     cover = covered(problem)
-    numbers = cover.numbers(plan)
+    numbers = cover.started(plan)
     return None if numbers is None else [int(block in numbers) for block in range(len(cover.blocks))]
 
 
