@@ -1,6 +1,7 @@
 """Annealing: from the greedy partition, or that of a plan, subgraphs are changed at random until time is up.
 
-Begins anew from the best partition, each time for longer; in between, the exact search solves windows of it.
+Begins anew from the best partition, each time for longer; in between, the exact search solves windows of it,
+and subgraphs run operations of others, too, where that wins time.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from tilewright.scheduling import Plan, Problem, objective
 from tilewright.scheduling.arrangement import Arrangement, plan_of
 from tilewright.scheduling.cost import Pricer
 from tilewright.scheduling.merging import Annealing, Partition, Steps, greedy
+from tilewright.scheduling.repeating import Repeating
 from tilewright.scheduling.windows import Windows
 
 FIRST_SECONDS = 1.0
@@ -34,15 +36,20 @@ def plan(problem: Problem, search: RunContext) -> Plan:
         if ours is None or (theirs is not None and theirs[0] < ours[0]):
             partition = given
     top = dict(partition.of)
+    last: tuple[int, Steps] | None = None
 
-    def better(_total: int, steps: Steps) -> None:
-        nonlocal best, value, top
-        top = {op: block for block, _ in steps for op in block}
+    def told(_total: int, steps: Steps) -> None:
+        nonlocal best, value
         found = plan_of(pricer, steps)
         cost = objective(problem, found)
         if value is None or cost < value:
             best, value = found, cost
             search.on_plan(found)
+
+    def better(total: int, steps: Steps) -> None:
+        nonlocal top, last
+        top, last = {op: block for block, _ in steps for op in block}, (total, steps)
+        told(total, steps)
 
     seconds, idle, rounds = FIRST_SECONDS, 0, 0
     while time.monotonic() < search.deadline and idle < IDLE_ROUNDS:
@@ -52,6 +59,8 @@ def plan(problem: Problem, search: RunContext) -> Plan:
         Annealing(pricer, search.seed + rounds).run(partition, seconds, search.deadline, better)
         partition.of = dict(top)
         Windows(pricer, search.seed + rounds).run(partition, seconds, search.deadline, better)
+        if last is not None:
+            Repeating(pricer).run(*last, search.deadline, told)
         rounds += 1
         idle = idle + 1 if value == before else 0
         seconds *= 2

@@ -1,4 +1,4 @@
-"""From a partition of the operations to a plan: the order of its subgraphs, and what stays between them."""
+"""From sets of operations to a plan: the order of these subgraphs, and what stays between them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import combinations
 
 from tilewright.scheduling.cost import Pricer
+from tilewright.scheduling.graph import Graph
 from tilewright.scheduling.plan import Plan, Subgraph
 
 Block = frozenset[int]
@@ -63,8 +64,37 @@ def plan_of(pricer: Pricer, steps: Sequence[tuple[Block, Kept]]) -> Plan:
     return Plan(tuple(subgraphs))
 
 
+class Links:
+    """Which subgraph gives what an operation makes to which others.
+
+    Attributes
+    ----------
+    giver
+        Of each operation, one that runs it: one that does not read its tensor, if there is any.
+    takers
+        Those that read its tensor and do not run it.
+    """
+
+    def __init__(self, graph: Graph, blocks: Sequence[Block]) -> None:
+        self.giver: dict[int, int] = {}
+        self.takers: dict[int, set[int]] = {}
+        homes: dict[int, list[int]] = {}
+        for number, block in enumerate(blocks):
+            for op in block:
+                homes.setdefault(op, []).append(number)
+        for op, places in homes.items():
+            readers = graph.readers.get(graph.made[op], ())
+            self.takers[op] = {
+                home for reader in readers for home in homes.get(reader, ()) if op not in blocks[home]
+            }
+            self.giver[op] = places[0]
+            if len(places) > 1:
+                ends = (place for place in places if blocks[place].isdisjoint(readers))
+                self.giver[op] = next(ends, places[0])
+
+
 class Arrangement:
-    """Puts the subgraphs of partitions in order."""
+    """Puts subgraphs in order; an operation may be in several."""
 
     def __init__(self, pricer: Pricer) -> None:
         self.pricer, self.graph = pricer, pricer.graph
@@ -75,23 +105,21 @@ class Arrangement:
         None where they wait for each other in a circle.
         """
         graph = self.graph
-        listed = sorted(blocks, key=lambda block: min(map(graph.place.__getitem__, block)))
-        where = {op: number for number, block in enumerate(listed) for op in block}
+        listed = sorted(blocks, key=lambda block: sorted(map(graph.place.__getitem__, block)))
+        links = Links(graph, listed)
         after: list[set[int]] = [set() for _ in listed]
         waits = [0] * len(listed)
         only: list[dict[int, int]] = [{} for _ in listed]  # what one other subgraph alone reads, in elements
         must: list[set[int]] = [set() for _ in listed]
-        for op, number in where.items():
-            tensor = graph.made[op]
-            readers = {where[reader] for reader in graph.readers.get(tensor, ())}
-            outside = readers - {number}
+        for op, number in links.giver.items():
+            tensor, outside = graph.made[op], links.takers[op]
             after[number] |= outside
             if len(outside) == 1:
                 [other] = outside
                 size = graph.elements(tensor)
                 if size <= graph.fast_memory_capacity:
                     only[number][other] = only[number].get(other, 0) + size
-            if outside and number in readers:
+            if outside and not listed[number].isdisjoint(graph.readers[tensor]):
                 must[number] |= outside
         for others in after:
             for other in others:
@@ -115,11 +143,11 @@ class Arrangement:
 
     def kept(self, order: Sequence[Block]) -> tuple[int, list[tuple[Block, Kept]]] | None:
         """Return the least ticks of subgraphs in an order, with what each keeps; None if that cannot work."""
-        where = {op: number for number, block in enumerate(order) for op in block}
+        links = Links(self.graph, order)
         chain: list[dict[Kept, tuple[int, Kept]]] = []
         costs = {NOTHING: 0}
         for number, block in enumerate(order):
-            choices = self._choices(block, number, where)
+            choices = self._choices(block, number, links)
             if choices is None:
                 return None
             following: dict[Kept, tuple[int, Kept]] = {}
@@ -142,17 +170,15 @@ class Arrangement:
             keeps = following[keeps][1]
         return total, steps[::-1]
 
-    def _choices(self, block: Block, number: int, where: dict[int, int]) -> list[Kept] | None:
+    def _choices(self, block: Block, number: int, links: Links) -> list[Kept] | None:
         """Return the sets of tensors that a subgraph may keep; None if it had to keep one too long."""
         graph = self.graph
         must, may = [], []
         for op in block:
-            tensor = graph.made[op]
-            readers = {where[reader] for reader in graph.readers.get(tensor, ())}
-            outside = readers - {number}
-            if not outside:
+            tensor, outside = graph.made[op], links.takers[op]
+            if not outside or links.giver[op] != number:
                 continue
-            if number in readers:
+            if not block.isdisjoint(graph.readers[tensor]):
                 if outside != {number + 1}:
                     return None
                 must.append(tensor)
@@ -165,6 +191,6 @@ class Arrangement:
         return [frozenset((*must, *some)) for some in sets]
 
     def arranged(self, blocks: Collection[Block]) -> tuple[int, list[tuple[Block, Kept]]] | None:
-        """Return the ticks of a partition and its subgraphs in order with what each keeps, or None."""
+        """Return the ticks of subgraphs, and these in order with what each keeps, or None."""
         order = self.ordered(blocks)
         return None if order is None else self.kept(order)
