@@ -36,20 +36,20 @@ def plan(problem: Problem, search: RunContext) -> Plan:
         if ours is None or (theirs is not None and theirs[0] < ours[0]):
             partition = given
     top = dict(partition.of)
-    last: tuple[int, Steps] | None = None
+    most: tuple[int, Steps] | None = None
 
-    def told(_total: int, steps: Steps) -> None:
-        nonlocal best, value
+    def better(total: int, steps: Steps) -> None:
+        nonlocal best, value, top, most
+        if most is not None and most[0] <= total:
+            return
+        most = total, steps
+        if sum(len(block) for block, _ in steps) == len(top):
+            top = {op: block for block, _ in steps for op in block}
         found = plan_of(pricer, steps)
         cost = objective(problem, found)
         if value is None or cost < value:
             best, value = found, cost
             search.on_plan(found)
-
-    def better(total: int, steps: Steps) -> None:
-        nonlocal top, last
-        top, last = {op: block for block, _ in steps for op in block}, (total, steps)
-        told(total, steps)
 
     seconds, idle, rounds = FIRST_SECONDS, 0, 0
     while time.monotonic() < search.deadline and idle < IDLE_ROUNDS:
@@ -57,10 +57,9 @@ def plan(problem: Problem, search: RunContext) -> Plan:
             break
         before, partition.of = value, dict(top)
         Annealing(pricer, search.seed + rounds).run(partition, seconds, search.deadline, better)
-        partition.of = dict(top)
-        Windows(pricer, search.seed + rounds).run(partition, seconds, search.deadline, better)
-        if last is not None:
-            Repeating(pricer).run(*last, search.deadline, told)
+        for improver in (Windows(pricer, search.seed + rounds), Repeating(pricer)):
+            if most is not None:
+                improver.run(*most, min(time.monotonic() + seconds, search.deadline), better)
         rounds += 1
         idle = idle + 1 if value == before else 0
         seconds *= 2
