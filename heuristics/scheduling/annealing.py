@@ -22,6 +22,9 @@ FIRST_SECONDS = 1.0
 IDLE_ROUNDS = 12
 """Rounds after which nothing more is expected of a graph, if none has found anything."""
 
+LAST_SHARE = 0.05
+"""Share of the time in which, at last, operations are repeated."""
+
 
 def plan(problem: Problem, search: RunContext) -> Plan:
     """Improve a plan until the deadline."""
@@ -52,17 +55,20 @@ def plan(problem: Problem, search: RunContext) -> Plan:
             search.on_plan(found)
 
     seconds, idle, rounds = FIRST_SECONDS, 0, 0
-    while time.monotonic() < search.deadline and idle < IDLE_ROUNDS:
+    last = search.deadline - LAST_SHARE * search.remaining()
+    while time.monotonic() < last and idle < IDLE_ROUNDS:
         if value is not None and search.bound is not None and value <= search.bound:
             break
         before, partition.of = value, dict(top)
-        Annealing(pricer, search.seed + rounds).run(partition, seconds, search.deadline, better)
+        Annealing(pricer, search.seed + rounds).run(partition, seconds, last, better)
         for improver in (Windows(pricer, search.seed + rounds), Repeating(pricer)):
             if most is not None:
-                improver.run(*most, min(time.monotonic() + seconds, search.deadline), better)
+                improver.run(*most, min(time.monotonic() + seconds, last), better)
         rounds += 1
         idle = idle + 1 if value == before else 0
         seconds *= 2
+    if most is not None:
+        Repeating(pricer).run(*most, search.deadline, better)
     assert best is not None, "auto begins with a plan of a constructive heuristic"
     return best
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import exp
 
 from tilewright.scheduling.arrangement import Arrangement, Block, Kept, closed, components
 from tilewright.scheduling.cost import Pricer
+from tilewright.scheduling.graph import Graph
 
 Steps = list[tuple[Block, Kept]]
 
@@ -136,7 +137,7 @@ class Annealing:
     """Simulated annealing of partitions, from one on, until the deadline."""
 
     def __init__(self, pricer: Pricer, seed: int) -> None:
-        self.pricer, self.random = pricer, random.Random(seed)
+        self.pricer, self.graph, self.random = pricer, pricer.graph, random.Random(seed)
         self.arrangement = Arrangement(pricer)
 
     def run(
@@ -203,7 +204,7 @@ class Annealing:
         if any(cost is None for cost in after):
             return False
         costs = [self._rough(part) or 0 for part in touched]
-        if sum(cost or 0 for cost in after) > sum(costs) + 20 * heat + self._may_stay(parts):
+        if sum(cost or 0 for cost in after) > sum(costs) + 20 * heat + may_stay(self.graph, parts):
             return False
         for part in parts:
             partition.put(part)
@@ -228,14 +229,11 @@ class Annealing:
         choice = self.pricer.best(block)
         return None if choice is None else choice.ticks
 
-    def _may_stay(self, blocks: list[Block]) -> int:
-        """Return what could be won at most by keeping what subgraphs make."""
-        graph = self.pricer.graph
-        sizes = [
-            graph.elements(graph.made[op])
-            for block in blocks
-            for op in block
-            if graph.made[op] in graph.readers
-        ]
-        fitting = [size for size in sizes if size <= graph.fast_memory_capacity]
-        return 4 * int(graph.moving(sum(fitting)))
+
+def may_stay(graph: Graph, blocks: Iterable[Block]) -> int:
+    """Return what could be won at most by keeping what subgraphs make."""
+    sizes = [
+        graph.elements(graph.made[op]) for block in blocks for op in block if graph.made[op] in graph.readers
+    ]
+    fitting = [size for size in sizes if size <= graph.fast_memory_capacity]
+    return 4 * int(graph.moving(sum(fitting)))

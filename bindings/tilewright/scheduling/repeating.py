@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tilewright.scheduling.arrangement import Arrangement, Block, Links, components
 from tilewright.scheduling.cost import Pricer
-from tilewright.scheduling.merging import Steps
+from tilewright.scheduling.merging import Steps, may_stay
 
 
 class Repeating:
@@ -22,28 +22,43 @@ class Repeating:
         better = True
         while better:
             better = False
-            for blocks in self._variants([block for block, _ in steps]):
-                if time.monotonic() > deadline:
-                    return
-                found = self.arrangement.arranged(blocks)
-                if found is not None and found[0] < total:
-                    total, steps = found
-                    on_better(total, steps)
-                    better = True
-                    break
+            for op, block in self._pairs([block for block, _ in steps]):
+                for variant in self._variants(op, block, [block for block, _ in steps]):
+                    if time.monotonic() > deadline:
+                        return
+                    found = self.arrangement.arranged(variant)
+                    if found is not None and found[0] < total:
+                        total, steps = found
+                        on_better(total, steps)
+                        better = True
+                        break
 
-    def _variants(self, blocks: Sequence[Block]) -> Iterator[list[Block]]:
-        """Yield the subgraphs with one that makes what it reads, alone or with all that this is made of."""
-        links = Links(self.graph, blocks)
-        for number, block in enumerate(blocks):
-            for op, takers in sorted(links.takers.items()):
-                if number not in takers:
-                    continue
-                everything = self._behind(op, blocks[links.giver[op]])
-                for more in dict.fromkeys((frozenset((op,)), everything)):
-                    wider = block | more
-                    if not isinstance(self.pricer.structure(wider), str):
-                        yield self.needed([*blocks[:number], wider, *blocks[number + 1 :]])
+    def _pairs(self, blocks: Sequence[Block]) -> list[tuple[int, Block]]:
+        """Return operations with subgraphs that read of them and do not run them."""
+        takers = Links(self.graph, blocks).takers
+        return [(op, blocks[number]) for op in sorted(takers) for number in sorted(takers[op])]
+
+    def _variants(self, op: int, block: Block, blocks: Sequence[Block]) -> Iterator[list[Block]]:
+        """Yield the subgraphs with one that runs an operation, alone or with all that this is made of."""
+        if block not in blocks:
+            return
+        giver = blocks[Links(self.graph, blocks).giver[op]]
+        for more in dict.fromkeys((frozenset((op,)), self._behind(op, giver))):
+            wider = block | more
+            if isinstance(self.pricer.structure(wider), str):
+                continue
+            variant = self.needed([wider if one == block else one for one in blocks])
+            if self._may_win(blocks, variant):
+                yield variant
+
+    def _may_win(self, before: Sequence[Block], after: Sequence[Block]) -> bool:
+        """Whether subgraphs could take less time than others, whatever is kept between them."""
+        old, new = set(before).difference(after), set(after).difference(before)
+        costs = [[self.pricer.best(block) for block in blocks] for blocks in (old, new)]
+        if any(choice is None for side in costs for choice in side):
+            return True
+        spent, now = (sum(choice.ticks for choice in side if choice is not None) for side in costs)
+        return now < spent + may_stay(self.graph, new)
 
     def _behind(self, op: int, block: Block) -> Block:
         """Return an operation with all of its subgraph that it reads of, directly or not."""
