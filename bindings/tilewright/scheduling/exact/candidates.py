@@ -122,6 +122,11 @@ class Candidates:
     ----------
     bits, has : bool, shape (sets, operations)
         The sets.
+    arcs
+        Operations that read what others make, as pairs (maker, reader); none where a tensor can be kept.
+    serves : bool, shape (sets, operations + arcs)
+        Which operations a set has, and which arcs it serves: it has both ends, or writes what is read. Each
+        operation and arc needs a set, as a reader finds what it reads beside itself or in slow memory.
     ticks : int, shape (sets,)
         A lower bound for each; `exact` tells for which it is the least of all surroundings.
     """
@@ -136,6 +141,20 @@ class Candidates:
             for tensor in graph.made
             if tensor in graph.readers and graph.elements(tensor) < graph.fast_memory_capacity
         }
+        self.arcs: list[tuple[int, int]] = []
+        if not self.may_stay:
+            self.arcs = [
+                (op, reader)
+                for op, tensor in enumerate(graph.made)
+                for reader in graph.readers.get(tensor, ())
+            ]
+        columns = [self.has]
+        for op, reader in self.arcs:
+            writes = self.has[:, op].copy()
+            for other in graph.readers[graph.made[op]]:
+                writes &= ~self.has[:, other]
+            columns.append((writes | (self.has[:, op] & self.has[:, reader]))[:, None])
+        self.serves: NDArray[np.bool_] = np.hstack(columns)
         deep = self._on_tiles()
         compute = self.has @ np.array([least_compute(graph, op) for op in range(count)], dtype=np.int64)
         moved = np.zeros(len(self.bits), dtype=np.int64)

@@ -8,7 +8,8 @@ which subgraphs that do not wait for each other run are never told apart. A stat
 - those that they write,
 - and for each of the latter, for which of the former it waits.
 
-What is left costs at least the prices of the operations that must still be run. A subgraph that reads what
+What is left costs at least the prices of the operations that must still be run, of the arcs between two of
+these, and of all arcs from a tensor that must be written. A subgraph that reads what
 waits for what it writes is left out, although the same tensor might be written twice: the search knows the
 least cost of what it left out so, and proves nothing beyond that.
 
@@ -81,7 +82,12 @@ class Choosing:
         self.needs, self.ends, self.results, self.before = needs, ends, results, before
         self.price = [int(one) for one in prices]
         count = len(before)
-        spare = candidates.ticks - candidates.has @ prices
+        self.arcs: list[list[tuple[int, int]]] = [[] for _ in range(count)]  # readers as bits, and prices
+        for (maker, reader), price in zip(candidates.arcs, prices[count:].tolist(), strict=True):
+            if price:
+                self.arcs[maker].append((1 << reader, price))
+        self.from_written = [sum(price for _, price in arcs) for arcs in self.arcs]
+        spare = candidates.ticks - candidates.serves @ prices
         self.writers: list[list[int]] = [[] for _ in range(count)]
         reads = [0] * count
         for row in sorted(map(int, rows), key=lambda one: int(spare[one])):
@@ -93,14 +99,23 @@ class Choosing:
         self.reads = _closure(reads)
 
     def left(self, wanted: int, written: int) -> int:
-        """Return the prices of the operations that must still be run, together."""
+        """Return the prices of all that must still be served, together."""
         found, waiting, total = 0, wanted, 0
+        inner = []
         while waiting:
             bit = waiting & -waiting
             found |= bit
             op = bit.bit_length() - 1
             total += self.price[op]
+            if wanted & bit:
+                total += self.from_written[op]
+            elif self.arcs[op]:
+                inner.append(op)
             waiting = (waiting | self.before[op] & ~written) & ~found
+        for op in inner:
+            for reader, price in self.arcs[op]:
+                if found & reader:
+                    total += price
         return total
 
     def answer(self, deadline: float, on_bound: Callable[[int], None]) -> Chosen:

@@ -1,6 +1,6 @@
-"""Prices of operations: no subgraph costs less than those of its operations together.
+"""Prices of operations and arcs: no subgraph costs less than those of all that it serves together.
 
-So all operations that are still to be run cost at least their prices, whatever subgraphs they will be in.
+So what is still to be served costs at least its prices, whatever subgraphs will do that.
 The best prices are those of a linear program with a row for each set of operations, most of which are never
 needed.
 """
@@ -36,8 +36,15 @@ def program(count: int) -> Any:
     return model
 
 
-def best_prices(candidates: Candidates, deadline: float = float("inf")) -> NDArray[np.int64]:
+def best_prices(
+    candidates: Candidates, deadline: float = float("inf"), arcs: bool = True
+) -> NDArray[np.int64]:
     """Return prices of the operations, in ticks, whose sum is about as large as it can be.
+
+    Parameters
+    ----------
+    arcs
+        Whether the arcs have prices, too, behind the operations.
 
     Raises
     ------
@@ -45,26 +52,27 @@ def best_prices(candidates: Candidates, deadline: float = float("inf")) -> NDArr
         When the deadline passes.
     """
     scale = candidates.graph.scale
-    count = candidates.has.shape[1]
+    serves = candidates.serves if arcs else candidates.has
+    count = serves.shape[1]
     model = program(count)
     alone = np.flatnonzero(candidates.has.sum(axis=1) == 1)
     rows = [int(row) for row in alone]
-    for op in range(count):  # so that the first program has an end
-        if not candidates.has[rows, op].any():
-            rows.append(int(np.flatnonzero(candidates.has[:, op])[0]))
+    for place in range(count):  # so that the first program has an end
+        if not serves[rows, place].any():
+            rows.append(int(np.flatnonzero(serves[:, place])[0]))
     given: set[int] = set()
     while True:
         if time.monotonic() > deadline:
             raise OutOfTimeError
         for row in rows:
             candidates.price(row)
-            places = np.flatnonzero(candidates.has[row])
+            places = np.flatnonzero(serves[row])
             top = candidates.ticks[row] / scale
             model.addRow(-np.inf, top, len(places), places, np.ones(len(places)))
         given.update(rows)
         model.run()
         prices = np.array(model.getSolution().col_value)
-        slack = candidates.ticks / scale - candidates.has @ prices
+        slack = candidates.ticks / scale - serves @ prices
         violated = np.flatnonzero(slack < -ROUNDING * (1 + candidates.ticks / scale))
         violated = violated[np.argsort(slack[violated], kind="stable")]
         rows = []
@@ -72,21 +80,23 @@ def best_prices(candidates: Candidates, deadline: float = float("inf")) -> NDArr
             if row in given:
                 continue
             exact = bool(candidates.exact[row])
-            together = float(candidates.has[row] @ prices)
+            together = float(serves[row] @ prices)
             candidates.price(row, int(together * scale) + 1)
             if exact or candidates.ticks[row] / scale < together:
                 rows.append(row)
             if len(rows) >= ROWS_AT_A_TIME or time.monotonic() > deadline:
                 break
         if not rows and time.monotonic() <= deadline:
-            return _whole(candidates, prices * scale)
+            return _whole(candidates, serves, prices * scale)
 
 
-def _whole(candidates: Candidates, prices: NDArray[np.float64]) -> NDArray[np.int64]:
+def _whole(
+    candidates: Candidates, serves: NDArray[np.bool_], prices: NDArray[np.float64]
+) -> NDArray[np.int64]:
     """Return whole prices that keep every row."""
     lower = ROUNDING
     while True:
         whole = np.floor(np.maximum(prices, 0) * (1 - lower)).astype(np.int64)
-        if (candidates.has @ whole <= candidates.ticks).all():
+        if (serves @ whole <= candidates.ticks).all():
             return whole
         lower *= 10

@@ -86,7 +86,7 @@ def search(
         return None
     try:
         candidates = Candidates(pricer, bits)
-        if not candidates.has.any(axis=0).all():
+        if not candidates.serves.any(axis=0).all():
             return Answer(LONGEST, proven=True)
         prices = best_prices(candidates, deadline)
     except OutOfTimeError:
@@ -105,7 +105,10 @@ def search(
             return answer
         found = None if candidates.may_stay else whole.chosen()
         if found is None or not (found.proven or time.monotonic() > deadline):
-            found = whole.answer()
+            try:
+                found = whole.answer()
+            except OutOfTimeError:
+                return answer
         found.bound = max(found.bound, answer.bound)
         answer = found
         if not answer.proven or answer.ticks is not None:
@@ -128,14 +131,15 @@ class _Search:
         results: Iterable[int],
     ) -> None:
         self.pricer, self.graph, self.below, self.deadline = pricer, pricer.graph, below, deadline
-        self.candidates, self.prices, self.on_bound = candidates, prices, on_bound
+        self.candidates, self.all_prices, self.on_bound = candidates, prices, on_bound
         graph = self.graph
+        self.prices = prices[: len(graph.inputs)]
         self.results = sum(1 << graph.maker[tensor] for tensor in set(results))
         self.before = [
             sum(1 << graph.maker[tensor] for tensor in set(graph.inputs[op]) if tensor in graph.maker)
             for op in range(len(graph.inputs))
         ]
-        spare = candidates.ticks - candidates.has @ prices
+        spare = candidates.ticks - candidates.serves @ prices
         self.rows = np.flatnonzero(spare + int(prices.sum()) < below)
         self.needs: dict[int, int] = {}
         self.ends: dict[int, int] = {}
@@ -174,7 +178,7 @@ class _Search:
         """Choose subgraphs where no tensor can be kept."""
         found = Choosing(
             self.candidates,
-            self.prices,
+            self.all_prices,
             self.rows,
             self.needs,
             self.ends,
@@ -215,6 +219,8 @@ class _Search:
     def answer(self) -> Answer:
         """Run until the end, or until time is up."""
         graph, candidates = self.graph, self.candidates
+        if candidates.arcs:
+            self.prices = best_prices(candidates, self.deadline, arcs=False)
         count = len(graph.inputs)
         powers = [1 << op for op in range(count)]
         start: State = (0, frozenset())
