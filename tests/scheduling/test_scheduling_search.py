@@ -16,10 +16,12 @@ from tilewright.models.scheduling import ideals
 from tilewright.scheduling import Problem, best_bound, measured_objective, objective, simulate, violation
 from tilewright.scheduling.arrangement import plan_of
 from tilewright.scheduling.cost import Pricer
+from tilewright.scheduling.exact.candidates import Candidates, connected_sets
 from tilewright.scheduling.exact.pieces import pieces_bound
 from tilewright.scheduling.exact.search import search
 from tilewright.scheduling.exact.twins import twins
 from tilewright.scheduling.rules import latencies
+from tilewright.scheduling.structure import sinks
 
 INSTANCES = Path(__file__).parents[2] / "instances/scheduling"
 
@@ -81,6 +83,31 @@ def agree(problem: Problem, seed: int) -> None:
             answer = search(Pricer(problem), below)
             assert answer is not None
             assert (answer.proven, answer.ticks, answer.bound) == (True, found, expected), seed
+
+
+@pytest.mark.parametrize("native", [3, 8])
+def test_no_set_takes_less_than_it_is_said_to_at_least(native: int) -> None:
+    tight = 0
+    for seed in range(40):
+        problem = problem_at_random(seed, 5, most=5 * native, native=native)
+        room = max(12, problem.graph.fast_memory_capacity // (1 + seed % 4))
+        problem = problem.with_(graph={"fast_memory_capacity": room})
+        pricer = Pricer(problem)
+        bits = connected_sets(problem)
+        assert bits is not None
+        candidates = Candidates(pricer, bits)
+        said = candidates.ticks.copy()
+        for row in range(len(bits)):
+            ops = candidates.ops(row)
+            read = {tensor for op in ops for tensor in problem.graph.inputs[op]}
+            resident = frozenset(read & candidates.may_stay) - {problem.graph.made[op] for op in ops}
+            kept = frozenset(sinks(problem.graph, ops)) & candidates.may_stay
+            needs = pricer.structure(ops, resident, kept)
+            choice = None if isinstance(needs, str) else pricer.fastest(ops, needs, room)
+            if choice is not None:
+                assert said[row] <= choice.ticks, (seed, sorted(ops))
+                tight += said[row] > 0.999 * choice.ticks
+    assert tight > 50
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +22,14 @@ SEEN = 4
 
 AT_A_TIME = 1 << 14
 
+ROUNDING = 1e-12
+"""Relative error that floating point is allowed, far more than it makes."""
+
 OFTEN = 2
 """Bounds of a set that are asked for before it is priced exactly."""
+
+
+Floats = NDArray[np.float64]
 
 
 def connected_sets(
@@ -84,6 +91,16 @@ def connected_sets(
                 stack.append((ops | bit, wider, barred | bad[op]))
     fitting += on_one_grid(graph, found)
     return fitting if len(fitting) <= most and looked + len(found) <= seen else None
+
+
+def _ranges(most: int) -> list[tuple[int, int]]:
+    """Return ranges of sizes, from the least to the largest of each, that cover all from 1 on."""
+    found = []
+    while most:
+        least = min(most, most * 3 // 4 + 1)
+        found.append((least, most))
+        most = least - 1
+    return found
 
 
 def members(bits: list[int], count: int) -> NDArray[np.bool_]:
@@ -155,42 +172,121 @@ class Candidates:
                 writes &= ~self.has[:, other]
             columns.append((writes | (self.has[:, op] & self.has[:, reader]))[:, None])
         self.serves: NDArray[np.bool_] = np.hstack(columns)
-        deep = self._on_tiles()
-        compute = self.has @ np.array([least_compute(graph, op) for op in range(count)], dtype=np.int64)
-        moved = np.zeros(len(self.bits), dtype=np.int64)
-        for tensor in range(len(graph.widths)):
-            if tensor in self.may_stay:
-                continue
-            maker, readers = graph.maker.get(tensor), list(graph.readers.get(tensor, ()))
-            loads = np.zeros(len(self.bits), dtype=np.int64)
-            for reader in readers:
-                often = deep.get(reader, (1, 1))[graph.inputs[reader].index(tensor)] if reader in deep else 1
-                loads = np.maximum(loads, self.has[:, reader] * often)
-            if maker is not None:
-                makes = self.has[:, maker]
-                loads = np.where(makes, loads == 0, loads)  # what is made and not read is written
-            moved += loads * graph.elements(tensor)
-        self.ticks: NDArray[np.int64] = np.maximum(compute, graph.moving(moved))
+        self.ticks: NDArray[np.int64] = self._least()
         self.exact = np.zeros(len(self.bits), dtype=np.bool_)
         self._ops: dict[int, frozenset[int]] = {}
         self.asked = np.zeros(len(self.bits), dtype=np.int64)
 
-    def _on_tiles(self) -> dict[int, tuple[int, int]]:
-        """Return MatMuls that always add up on the tile, in several steps, and how often they load operands.
+    def _least(self) -> NDArray[np.int64]:
+        """Return what each set takes at least, at the best sizes of tiles for which there may be room.
 
-        No slice of these stays from one tile to the next.
+        Sizes are looked at by ranges: what has room for the least of one is taken to have that for all, and
+        to need no more tiles than the largest.
         """
-        graph, found = self.graph, {}
-        width, height = graph.native_granularity
+        graph = self.graph
+        on_tile, deep = self._on_tiles()
+        least = [least_compute(graph, op) if op not in on_tile else 0 for op in range(len(graph.inputs))]
+        beside: Floats = self.has @ np.array(least, dtype=np.float64)
+        costs = [graph.base_costs[op] if op in on_tile else 0 for op in range(len(graph.inputs))]
+        per_tile: Floats = self.has @ np.array(costs, dtype=np.float64) * graph.scale
+        many = len(self.bits)
+        # Elements of left and right operands of which no slice stays from tile to tile, and of all others.
+        lefts, rights, once = np.zeros(many), np.zeros(many), np.zeros(many)
+        # How many of these operands there are, and tiles beside them: what is written or read value by value.
+        n_lefts, n_rights, n_tiles = np.zeros(many), np.zeros(many), np.zeros(many)
+        nowhere = np.zeros(many, dtype=np.bool_)
+        for tensor in range(len(graph.widths)):
+            if tensor in self.may_stay:
+                continue
+            maker, readers = graph.maker.get(tensor), graph.readers.get(tensor, ())
+            made = nowhere if maker is None else self.has[:, maker]
+            read = self._any(readers)
+            left = ~made & self._any([op for op in readers if op in deep and graph.inputs[op][0] == tensor])
+            right = ~made & self._any([op for op in readers if op in deep and graph.inputs[op][1] == tensor])
+            right &= ~left
+            written = made & ~read
+            pointwise = [op for op in readers if op in on_tile and graph.op_types[op] == "Pointwise"]
+            size = graph.elements(tensor)
+            lefts += left * size
+            rights += right * size
+            once += ((~made & read & ~left & ~right) | written) * size
+            n_lefts += left
+            n_rights += right
+            n_tiles += written | (~made & self._any(pointwise))
+        found = np.full(many, float(LONGEST))
+        for shape in {(graph.widths[tensor], graph.heights[tensor]) for tensor in graph.made}:
+            rows = np.flatnonzero(self._has_grid(shape))
+            for begin in range(0, len(rows), AT_A_TIME):
+                some = rows[begin : begin + AT_A_TIME]
+                found[some] = self._best_tiles(
+                    shape,
+                    lefts[some],
+                    rights[some],
+                    once[some],
+                    n_lefts[some],
+                    n_rights[some],
+                    n_tiles[some],
+                    beside[some],
+                    per_tile[some],
+                )
+        return np.minimum(found * (1 - ROUNDING), LONGEST).astype(np.int64)
+
+    def _best_tiles(
+        self,
+        shape: tuple[int, int],
+        lefts: Floats,
+        rights: Floats,
+        once: Floats,
+        n_lefts: Floats,
+        n_rights: Floats,
+        n_tiles: Floats,
+        beside: Floats,
+        per_tile: Floats,
+    ) -> Floats:
+        """Return the same for sets with one size of outputs."""
+        graph = self.graph
+        ranges = [
+            _ranges(min(whole, native)) for whole, native in zip(shape, graph.native_granularity, strict=True)
+        ]
+        best = np.full(len(lefts), float(LONGEST))
+        for w_least, w_most in ranges[0]:
+            across = -(-shape[0] // w_most)
+            for h_least, h_most in ranges[1]:
+                down = -(-shape[1] // h_most)
+                held = n_tiles * (w_least * h_least) + n_lefts * h_least + n_rights * w_least
+                moved = (lefts * across + rights * down + once) * (graph.unit / graph.per)
+                takes = np.maximum(beside + per_tile * (across * down), moved)
+                best = np.where(held <= graph.fast_memory_capacity, np.minimum(best, takes), best)
+        return best
+
+    def _any(self, ops: Collection[int]) -> NDArray[np.bool_]:
+        """Return which sets have any of some operations."""
+        found: NDArray[np.bool_] = self.has[:, list(ops)].any(axis=1)
+        return found
+
+    def _has_grid(self, shape: tuple[int, int]) -> NDArray[np.bool_]:
+        """Return which sets have outputs of a size."""
+        graph = self.graph
+        fitting = [
+            op for op, made in enumerate(graph.made) if (graph.widths[made], graph.heights[made]) == shape
+        ]
+        ends = [self.has[:, op] & ~self._any(graph.readers.get(graph.made[op], ())) for op in fitting]
+        found: NDArray[np.bool_] = np.any(ends, axis=0)
+        return found
+
+    def _on_tiles(self) -> tuple[set[int], set[int]]:
+        """Return operations that never make slices, and those of them that add up in several steps.
+
+        Of outside operands of the latter no slice stays from one tile to the next.
+        """
+        graph = self.graph
         inside: set[int] = set()  # operations that may make a slice for a MatMul
         for op in reversed(graph.order):
             for reader in graph.readers.get(graph.made[op], ()):
                 if graph.op_types[reader] == "MatMul" or reader in inside:
                     inside.add(op)
-        for op, tensor in enumerate(graph.made):
-            if op not in inside and graph.depth(op) > graph.native_depth:
-                found[op] = -(-graph.widths[tensor] // width), -(-graph.heights[tensor] // height)
-        return found
+        on_tile = set(range(len(graph.inputs))) - inside
+        return on_tile, {op for op in on_tile if graph.depth(op) > graph.native_depth}
 
     def ops(self, row: int) -> frozenset[int]:
         """Return the operations of a set."""
