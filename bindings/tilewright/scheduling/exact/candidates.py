@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -184,11 +185,12 @@ class Candidates:
         to need no more tiles than the largest.
         """
         graph = self.graph
+        has: Any = self.has
         on_tile, deep = self._on_tiles()
         least = [least_compute(graph, op) if op not in on_tile else 0 for op in range(len(graph.inputs))]
-        beside: Floats = self.has @ np.array(least, dtype=np.float64)
+        beside: Floats = has @ np.array(least, dtype=np.float64)
         costs = [graph.base_costs[op] if op in on_tile else 0 for op in range(len(graph.inputs))]
-        per_tile: Floats = self.has @ np.array(costs, dtype=np.float64) * graph.scale
+        per_tile: Floats = has @ np.array(costs, dtype=np.float64) * float(graph.scale)
         many = len(self.bits)
         # Elements of left and right operands of which no slice stays from tile to tile, and of all others.
         lefts, rights, once = np.zeros(many), np.zeros(many), np.zeros(many)
@@ -261,7 +263,7 @@ class Candidates:
 
     def _any(self, ops: Collection[int]) -> NDArray[np.bool_]:
         """Return which sets have any of some operations."""
-        found: NDArray[np.bool_] = self.has[:, list(ops)].any(axis=1)
+        found: NDArray[np.bool_] = np.logical_or.reduce(self.has[:, list(ops)], axis=1)
         return found
 
     def _has_grid(self, shape: tuple[int, int]) -> NDArray[np.bool_]:
@@ -271,7 +273,7 @@ class Candidates:
             op for op, made in enumerate(graph.made) if (graph.widths[made], graph.heights[made]) == shape
         ]
         ends = [self.has[:, op] & ~self._any(graph.readers.get(graph.made[op], ())) for op in fitting]
-        found: NDArray[np.bool_] = np.any(ends, axis=0)
+        found: NDArray[np.bool_] = np.logical_or.reduce(ends)
         return found
 
     def _on_tiles(self) -> tuple[set[int], set[int]]:
