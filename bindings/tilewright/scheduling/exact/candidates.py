@@ -26,6 +26,9 @@ AT_A_TIME = 1 << 14
 ROUNDING = 1e-12
 """Relative error that floating point is allowed, far more than it makes."""
 
+EXACT = 2**53
+"""Whole numbers below are exact in floating point."""
+
 OFTEN = 2
 """Bounds of a set that are asked for before it is priced exactly."""
 
@@ -231,7 +234,10 @@ class Candidates:
                     beside[some],
                     per_tile[some],
                 )
-        return np.minimum(found * (1 - ROUNDING), LONGEST).astype(np.int64)
+        if graph.per > 1 or found[found < LONGEST].max(initial=0) >= EXACT:
+            found = found * (1 - ROUNDING)
+        least_ticks: NDArray[np.int64] = np.minimum(found, LONGEST).astype(np.int64)
+        return least_ticks
 
     def _best_tiles(
         self,
