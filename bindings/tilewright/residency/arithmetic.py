@@ -6,7 +6,7 @@ of single operations serves here, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from math import prod
 
@@ -32,18 +32,26 @@ def is_whole(operation: Operation) -> bool:
     return not isinstance(operation.op.spec, Window) or operation.op.spec.kind == "fc"
 
 
-def reference_network(graph: Graph, rng: np.random.Generator) -> tuple[list[Values], dict[int, Values]]:
+def reference_network(
+    graph: Graph, rng: np.random.Generator, known: Mapping[int, Values] | None = None
+) -> tuple[list[Values], dict[int, Values]]:
     """Return all tensors as random integers give them, each of shape (C, H, W), and all weights, flat.
 
     The weights of a convolution have for each kernel its bias, if there is one, before its numbers.
+
+    Parameters
+    ----------
+    known
+        Weights that are given, of an earlier frame.
     """
     tensors: list[Values] = []
-    weights: dict[int, Values] = {}
+    weights = dict(known or {})
     for tensor in graph.tensors:
         given = rng.integers(-8, 9, tensor.shape, dtype=np.int64)
         tensors.append(given if tensor.given else np.zeros(0, dtype=np.int64))
     for operation in graph.numbers(graph.all & ~graph.begin):
-        weights[operation.number] = rng.integers(-8, 9, operation.weights, dtype=np.int64)
+        if operation.number not in weights:
+            weights[operation.number] = rng.integers(-8, 9, operation.parameters, dtype=np.int64)
         inputs = [tensors[producer + 1] for producer in operation.op.producers]
         tensors[operation.number + 1] = whole_output(operation, inputs, weights[operation.number])
     return tensors, weights

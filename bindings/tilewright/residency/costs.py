@@ -92,7 +92,8 @@ def _of_sums(group: Group, shape: Shape, whole: Collection[int]) -> list[Buffer]
         if reading.tensor not in whole:
             channels = min(shape.channels, graph.tensors[reading.tensor].channels)
             found.append(Buffer("lines", reading.tensor, channels * held(group, shape)[reading.tensor]))
-    found.append(Buffer("weights", operation.number, kernels * (shape.channels * each + bias)))
+    if operation.weights:
+        found.append(Buffer("weights", operation.number, kernels * (shape.channels * each + bias)))
     values = kernels * (shape.pixels if shape.order == "tiles" else group.pixels)
     if shape.channels < tiles.depth(graph, operation):
         found.append(Buffer("block", group.output, values * graph.sum_elements))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from tilewright.core.bounds import Bound
 from tilewright.core.context import CONSTRUCT
 from tilewright.core.portfolio import Portfolio
+from tilewright.residency.frames import least_of_a_frame, weights_of
+from tilewright.residency.machine import ONE
 from tilewright.residency.placement import items
 from tilewright.residency.plan import Plan
 from tilewright.residency.prices import Spent
 from tilewright.residency.problem import Problem
-from tilewright.residency.reading import Told, WrongError, overlap, told
+from tilewright.residency.reading import Told, WrongError, of_frame, overlap, told
 from tilewright.simulator import Report
 
 NEEDED = {"traffic": "bytes are moved", "cycles": "cycles are needed", "energy": "fJ are needed"}
@@ -19,6 +21,8 @@ NEEDED = {"traffic": "bytes are moved", "cycles": "cycles are needed", "energy":
 def best_bound(problem: Problem) -> Bound:
     """Return what every plan moves, takes or needs, or the memory that an operation takes at least."""
     width = problem.machine.element_bytes
+    if problem.limits.frames != ONE:
+        return Bound("compulsory traffic of a frame", least_of_a_frame(problem) * width, 1, None)
     spent = problem.spent(problem.least_spent)
     impossible = next(
         (
@@ -70,8 +74,12 @@ def objective(problem: Problem, plan: Plan) -> int:
 
 def taken(problem: Problem, plan: Plan, steps: list[Told]) -> int:
     """Return the end of the highest element that a plan uses."""
-    placed = items(problem.graph, [step.choice for step in steps])
-    return max(plan.steps[item.names[0][0]].addresses[item.names[0][1]] + item.size for item in placed)
+    placed = items(of_frame(problem, plan).graph, [step.choice for step in steps])
+    numbers = {operation.name: operation.number for operation in problem.graph.operations}
+    stays = [at + weights_of(problem.graph, [numbers[name]]) for name, at in plan.staying.items()]
+    return max(
+        *stays, *(plan.steps[item.names[0][0]].addresses[item.names[0][1]] + item.size for item in placed)
+    )
 
 
 def measured_objective(problem: Problem, report: Report) -> int:
@@ -85,7 +93,8 @@ def simulation_seconds(problem: Problem, steps: int) -> float:
     graph = problem.graph
     elements = sum(tensor.size * (1 + len(tensor.readers)) for tensor in graph.tensors)
     weights = sum(operation.weights for operation in graph.operations)
-    return 0.5 + 0.005 * len(graph.operations) + 4e-7 * elements + 2e-8 * weights
+    frames = 1 if problem.limits.frames == ONE else 2
+    return 0.5 + frames * (0.005 * len(graph.operations) + 4e-7 * elements + 2e-8 * weights)
 
 
 def numeric_elements(problem: Problem) -> int:

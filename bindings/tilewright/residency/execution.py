@@ -18,7 +18,7 @@ from tilewright.residency.passes import Group
 from tilewright.residency.plan import Plan, Step
 from tilewright.residency.prices import Spent
 from tilewright.residency.problem import Problem
-from tilewright.residency.reading import Told, WrongError, told
+from tilewright.residency.reading import Told, WrongError, of_frame, told
 from tilewright.residency.strips import Cut
 from tilewright.residency.tile_execution import InBlocks
 from tilewright.residency.work import Work, of_value
@@ -28,6 +28,9 @@ from tilewright.simulator.program import Values
 from tilewright.spec.errors import OutOfTimeError
 
 Numbers = NDArray[np.int64]
+
+FRAMES = 2
+"""Frames that are executed where weights stay from one to the next."""
 
 
 def simulate(
@@ -72,27 +75,26 @@ class _Run:
     def __init__(
         self, problem: Problem, plan: Plan, steps: list[Told], numeric: bool, seed: int, deadline: float
     ) -> None:
-        self.problem, self.graph, self.plan, self.steps = problem, problem.graph, plan, steps
+        self.problem, self.plan, self.steps = problem, plan, steps
         self.numeric, self.deadline = numeric, deadline
-        graph = self.graph
+        self.graph = graph = of_frame(problem, plan).graph
+        self.staying = {
+            operation.number: plan.staying[operation.name]
+            for operation in graph.operations
+            if operation.staying
+        }
+        self.frames = FRAMES if self.staying else 1
         outputs = [tensor.size for tensor in graph.tensors[1:]]
-        sizes = [graph.tensors[0].size, *outputs, *(op.weights for op in graph.operations), *outputs]
+        sizes = [graph.tensors[0].size, *outputs, *(op.parameters for op in graph.operations), *outputs]
         names = [tensor.name for tensor in graph.tensors]
         for what in ("weights", "partial sums"):
             names += [f"{what} of {op.name}" for op in graph.operations]
         self.elements = Elements(names, sizes)
         self.chip = AddressedMemory(problem.machine.capacity, self.elements)
         self.dram = Dram(self.elements)
+        self.rng = np.random.default_rng(seed)
         self.tensors: list[Values] = []
-        weights: dict[int, Values] = {}
-        if numeric:
-            self.tensors, weights = reference_network(graph, np.random.default_rng(seed))
-        for number, tensor in enumerate(graph.tensors):
-            if tensor.given:
-                values = self.tensors[number].reshape(tensor.channels, -1).T if numeric else None
-                self.dram.give(number, values)
-        for operation in graph.operations:
-            self.dram.give(self._weights(operation), weights.get(operation.number))
+        self.weights: dict[int, Values] = {}
         self.where: dict[int, int] = {}  # addresses of tensors that are on chip as a whole
         self.macs = 0
         self.work = Work()
@@ -101,9 +103,51 @@ class _Run:
     def _weights(self, operation: Operation) -> int:
         return len(self.graph.tensors) + operation.number
 
+    def _give(self) -> None:
+        """Have a new frame's inputs in DRAM, and of an earlier frame nothing but weights, here and there."""
+        graph = self.graph
+        if self.numeric:
+            self.tensors, self.weights = reference_network(graph, self.rng, self.weights)
+        for number, tensor in enumerate(graph.tensors):
+            self.dram.forget(number)
+            if tensor.given:
+                values = self.tensors[number].reshape(tensor.channels, -1).T if self.numeric else None
+                self.dram.give(number, values)
+        stay = [(at, graph.operations[number].staying) for number, at in self.staying.items()]
+        self.chip.forget([range(at, at + size) for at, size in stay])
+        self.transfers = 0
+
+    def _load_staying(self) -> None:
+        """Load the weights that stay."""
+        for operation in self.graph.operations:
+            self.dram.give(self._weights(operation), self.weights.get(operation.number))
+        for number, at in self.staying.items():
+            operation = self.graph.operations[number]
+            span = np.arange(operation.staying)
+            numbers = self.elements.of(self._weights(operation), span)
+            self.chip.store(at + span, numbers, self.dram.load(numbers))
+
     # The report --------------------------------------------------------------------------------------
 
     def report(self) -> Report:
+        """Execute all frames, and report the last one."""
+        right = True
+        for frame in range(self.frames):
+            self._give()
+            if not frame:
+                self._load_staying()
+            rows, violation = self._frame()
+            report = self._reported(rows, violation)
+            if violation is not None:
+                return report
+            right = right and (not self.numeric or self._right())
+        if self.numeric:
+            report.numeric = right
+        report.facts = self._facts(report, [row["spent"] for row in rows])
+        report.measures = measures(report)
+        return report
+
+    def _frame(self) -> tuple[list[dict[str, Any]], Violation | None]:
         """Execute all steps."""
         rows: list[dict[str, Any]] = []
         violation = None
@@ -127,13 +171,7 @@ class _Run:
             )
             if violation is not None:
                 break
-        report = self._reported(rows, violation)
-        if violation is None:
-            if self.numeric:
-                report.numeric = self._right()
-            report.facts = self._facts(report, [row["spent"] for row in rows])
-            report.measures = measures(report)
-        return report
+        return rows, violation
 
     def _reported(self, rows: list[dict[str, Any]], violation: Violation | None) -> Report:
         def table(key: str) -> dict[str, Numbers]:
@@ -190,7 +228,8 @@ class _Run:
                 }
             )
         loaded, saved = (sum(step[key] for step in steps) for key in ("loaded_bytes", "saved_bytes"))
-        weights = sum(operation.weights for operation in graph.operations)
+        weights = sum(operation.parameters for operation in graph.operations)
+        staying = {op.name: op.staying * width for op in graph.operations if op.staying}
         return {
             "traffic": loaded + saved,
             "memory": self.chip.top * width,
@@ -199,6 +238,7 @@ class _Run:
             "compulsory": graph.compulsory * width,
             "layer_by_layer": sum(self.problem.layer_by_layer.values()) * width,
             "weights_bytes": weights * width,
+            **({"staying": staying} if staying else {}),
             "steps": steps,
             **self._in_all(spent),
         }
@@ -367,6 +407,9 @@ class _Executed:
 
     def _count_footprint(self) -> None:
         graph, choice = self.graph, self.told.choice
+        for number in self.run_.staying:
+            operation = graph.operations[number]
+            self.footprint[f"weights of {operation.name}"] = operation.staying
         for tensor in sorted(self.run_.where):
             if tensor != choice.in_place:
                 self.footprint[graph.tensors[tensor].name] = graph.tensors[tensor].size
@@ -580,15 +623,16 @@ class _Executed:
             self.run_.transfers += 1
 
     def _weights_span(self, operation: Operation, block: tuple[int, int]) -> Numbers:
-        each = -(-operation.weights // operation.units)
-        return np.arange(min(block[0] * each, operation.weights), min(block[1] * each, operation.weights))
+        every = operation.parameters
+        each = -(-every // operation.units)
+        return np.arange(min(block[0] * each, every), min(block[1] * each, every))
 
     def _load_weights(self, operation: Operation, block: tuple[int, int]) -> None:
         span = self._weights_span(operation, block)
         self.weights.pop(operation.number, None)
-        if span.size:
+        if span.size and not operation.staying:
             numbers = self.run_.elements.of(self.run_._weights(operation), span)
-            cells = self._weights_at(operation) + np.arange(len(span))
+            cells = self._weights_at(operation, span) + np.arange(len(span))
             self.chip.store(cells, numbers, self.dram.load(numbers))
             self.run_.transfers += 1
 
@@ -604,11 +648,13 @@ class _Executed:
 
     def _fetch_weights(self, operation: Operation, span: Numbers) -> Values:
         numbers = self.run_.elements.of(self.run_._weights(operation), span)
-        cells = self._weights_at(operation) + np.arange(len(span))
+        cells = self._weights_at(operation, span) + np.arange(len(span))
         return self.chip.fetch(cells, numbers)
 
-    def _weights_at(self, operation: Operation) -> int:
-        """Return the first address of an operation's weights, or of the block of them."""
+    def _weights_at(self, operation: Operation, span: Numbers) -> int:
+        """Return the first address of some of an operation's weights."""
+        if operation.staying:
+            return self.run_.staying[operation.number] + int(span[0])
         half = (
             0 if operation.number in self.shape.kept else self._half("weights", operation.number, self.turn)
         )

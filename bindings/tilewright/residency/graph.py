@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -92,7 +93,7 @@ class Operation:
     Attributes
     ----------
     weights
-        Elements of its weights and biases.
+        Elements of its weights and biases, as far as steps have to load them.
     units
         Output channels, of which blocks are computed with a block of the weights; 1 where it cannot be
         divided.
@@ -100,6 +101,8 @@ class Operation:
         Whether an output channel needs no input channel but that of its number, in each operand.
     pixelwise
         Whether it computes each value from those at its place, so that it can take the place of an operand.
+    staying
+        Elements of weights and biases that are on chip for good: steps neither place nor load them.
     """
 
     number: int
@@ -109,6 +112,12 @@ class Operation:
     units: int
     channelwise: bool
     pixelwise: bool
+    staying: int = 0
+
+    @property
+    def parameters(self) -> int:
+        """Elements of its weights and biases, wherever they are."""
+        return self.weights + self.staying
 
     @property
     def name(self) -> str:
@@ -166,10 +175,19 @@ class Graph:
         Elements that a partial sum takes.
     tiles
         Whether steps may be cut into strips, tiles, and blocks of input channels.
+    staying
+        Numbers of the operations whose weights are on chip for good.
     """
 
-    def __init__(self, network: Network, sum_elements: int = 1, *, tiles: bool = True) -> None:
-        self.sum_elements, self.tiles = sum_elements, tiles
+    def __init__(
+        self,
+        network: Network,
+        sum_elements: int = 1,
+        *,
+        tiles: bool = True,
+        staying: Collection[int] = (),
+    ) -> None:
+        self.sum_elements, self.tiles, self.staying = sum_elements, tiles, frozenset(staying)
         self.ops = OpGraph.of(network)
         ops = self.ops.ops
         shapes = [network.layers[0].input, *(op.spec.output for op in ops)]
@@ -202,14 +220,16 @@ class Graph:
         functions = isinstance(spec, Map) and spec.op not in ("lrn", "softmax")
         alike = isinstance(spec, Add | Mul) or functions
         divisible = isinstance(spec, Layer | Pool) or alike
+        stays = op.number in self.staying
         return Operation(
             op.number,
             op,
             tuple(readings),
-            weights,
+            0 if stays else weights,
             spec.output[0] if divisible else 1,
             op.depthwise or isinstance(spec, Pool) or alike,
             alike,
+            weights if stays else 0,
         )
 
     @cached_property
@@ -245,7 +265,10 @@ class Graph:
 
     @cached_property
     def compulsory(self) -> int:
-        """Elements that every plan moves: inputs that are read, weights once, outputs of the network."""
+        """Elements that every plan moves: inputs that are read, weights once, outputs of the network.
+
+        Weights that are on chip for good are none of them.
+        """
         moved = sum(operation.weights for operation in self.operations)
         for tensor in self.tensors:
             moved += tensor.size * (tensor.given == bool(tensor.readers))

@@ -75,7 +75,7 @@ def _wider(graph: Graph, choice: Choice, alive: int, room: int, done: int) -> Sh
         return choice.shape
     best, most = choice.shape, cost(choice.shape)
     if best.channels is not None:  # whole sums are simpler, and as good where there is room
-        every = frozenset([group.last.number])
+        every = frozenset(operation.number for operation in group.operations if operation.weights)
         whole_sums = (Shape("pixels", 1, 1, every), Shape("kernels", 1, 1))
         best = next((shape for shape in whole_sums if fits(shape)), best)
     elif best.columns is not None:  # and so are whole rows

@@ -29,6 +29,9 @@ MINIMISED = ("traffic", "memory", "cycles", "energy")
 RATES = (32, 32, 150)
 """Elements and MACs of a cycle, and cycles that a transfer is set up in, of the tiling room's DSP."""
 
+ONE: Literal["one"] = "one"
+"""Frames, where weights do not stay."""
+
 DSP = (
     "bus_elements_per_cycle",
     "macs_per_cycle",
@@ -195,14 +198,18 @@ class ResidencyLimits(Spec):
         Operations of a step; 1 leaves depth-first execution out.
     tiles
         Whether steps may be cut into strips, tiles, and blocks of input channels.
+    frames : {"one", "many"}
+        How often the network is executed: if frame after frame, weights may stay on chip for good, and what
+        is minimised is that of each frame but the first.
     """
 
     table_name: ClassVar[str] = "limits"
-    later: ClassVar[tuple[str, ...]] = ("tiles",)
+    later: ClassVar[tuple[str, ...]] = ("tiles", "frames")
 
     order: Literal["any", "given"] = "any"
     most_operations: Annotated[int, Field(ge=1, le=10_000)] | None = None
     tiles: bool = True
+    frames: Literal["one", "many"] = ONE
 
 
 def machine_from(table: dict[str, Any]) -> MachineReading:

@@ -80,24 +80,40 @@ _OPTIONAL = {"columns": MAX_PLANE, "channels": MAX_CHANNELS}
 
 DOUBLED = "double_buffering"
 
+STAYING = "staying"
+
 
 @dataclass(frozen=True)
 class Plan:
-    """All operations in steps."""
+    """All operations in steps.
+
+    Attributes
+    ----------
+    staying
+        Operations whose weights are on chip for good, loaded once before the first frame: the first element
+        of each. Steps neither place nor load them.
+    """
 
     steps: tuple[Step, ...]
+    staying: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as the JSON object of a result file."""
-        return {"steps": [_told(step) for step in self.steps]}
+        staying = {STAYING: dict(self.staying)} if self.staying else {}
+        return {"steps": [_told(step) for step in self.steps], **staying}
 
     @classmethod
     def from_json(cls, data: Any, file: str | None = None) -> Plan:
         """Read the JSON object of a result file; its meaning is judged by the simulator, not here."""
         steps = data.get("steps") if isinstance(data, dict) else None
-        if not isinstance(steps, list) or not 1 <= len(steps) <= MAX_LAYERS or set(data) != {"steps"}:
+        if (
+            not isinstance(steps, list)
+            or not 1 <= len(steps) <= MAX_LAYERS
+            or set(data) - {STAYING} != {"steps"}
+        ):
             raise InputError("plan", data, f"must be an object with a list of 1 to {MAX_LAYERS} steps", file)
-        return cls(tuple(_step(step, f"plan.steps[{place}]", file) for place, step in enumerate(steps)))
+        found = tuple(_step(step, f"plan.steps[{place}]", file) for place, step in enumerate(steps))
+        return cls(found, _addresses(data.get(STAYING, {}), f"plan.{STAYING}", file))
 
 
 def _told(step: Step) -> dict[str, Any]:
@@ -125,12 +141,14 @@ def _step(data: Any, field: str, file: str | None) -> Step:
         raise InputError(f"{field}.in_place", data["in_place"], "must be a name or null", file)
     if type(data.get(DOUBLED, False)) is not bool:
         raise InputError(f"{field}.{DOUBLED}", data[DOUBLED], "must be true or false", file)
-    addresses = data["addresses"]
-    if not isinstance(addresses, dict):
-        raise InputError(f"{field}.addresses", addresses, "must be an object of addresses by name", file)
-    for name, address in addresses.items():
-        if type(address) is not int or not 0 <= address <= MAX_BYTES:
-            raise InputError(
-                f"{field}.addresses.{name}", address, f"must be an integer from 0 to {MAX_BYTES}", file
-            )
+    _addresses(data["addresses"], f"{field}.addresses", file)
     return Step(**{**data, **{key: tuple(data[key]) for key in _NAMES}})
+
+
+def _addresses(data: Any, field: str, file: str | None) -> dict[str, int]:
+    if not isinstance(data, dict):
+        raise InputError(field, data, "must be an object of addresses by name", file)
+    for name, address in data.items():
+        if type(address) is not int or not 0 <= address <= MAX_BYTES:
+            raise InputError(f"{field}.{name}", address, f"must be an integer from 0 to {MAX_BYTES}", file)
+    return data

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from tilewright.residency.costs import Shape, buffers
 from tilewright.residency.graph import Graph, Operation
-from tilewright.residency.machine import OneMemory, ResidencyLimits, ResidencyObjective
+from tilewright.residency.machine import ONE, OneMemory, ResidencyLimits, ResidencyObjective
 from tilewright.residency.passes import Group
 from tilewright.residency.prices import Prices, Spent
 from tilewright.residency.remaining import Remaining
@@ -39,6 +39,9 @@ class Problem(Spec):
         for name, most in self.objective.limits.items():
             if name in self.objective.names:
                 raise InputError(f"objective.most_{name}", most, "limits what is minimised itself")
+        if self.limits.frames != ONE and (self.objective.names != ("traffic",) or self.objective.limits):
+            limit = "is for least traffic of a frame; the objective counts something else, too"
+            raise InputError("limits.frames", self.limits.frames, limit)
         graph = self.graph
         if graph.compulsory + sum(tensor.size for tensor in graph.tensors) > MOST_ELEMENTS:
             raise InputError("network.layers", len(graph.operations), f"more than {MOST_ELEMENTS} elements")

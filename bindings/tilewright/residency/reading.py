@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 from tilewright.residency import doubling, spending, tiles
 from tilewright.residency.costs import Shape, buffers, moved, replaceable
+from tilewright.residency.frames import rest, weights_of
 from tilewright.residency.graph import Graph, members
+from tilewright.residency.machine import ONE
 from tilewright.residency.passes import Group, group_mask
 from tilewright.residency.placement import Item, items
 from tilewright.residency.plan import Plan, Step
@@ -16,6 +18,7 @@ from tilewright.residency.prices import Spent
 from tilewright.residency.problem import Problem
 from tilewright.residency.strips import widths
 from tilewright.residency.transitions import Choice, State
+from tilewright.spec.errors import InputError
 
 
 class WrongError(Exception):
@@ -54,6 +57,7 @@ def told(problem: Problem, plan: Plan) -> list[Told]:
     WrongError
         If a step cannot be executed.
     """
+    problem = of_frame(problem, plan)
     graph = problem.graph
     numbers = {operation.name: operation.number for operation in graph.operations}
     tensors = {tensor.name: number for number, tensor in enumerate(graph.tensors)}
@@ -75,6 +79,30 @@ def told(problem: Problem, plan: Plan) -> list[Told]:
         missing = [operation.name for operation in graph.numbers(graph.all & ~state.done)]
         raise WrongError(f"operations: no step has {', '.join(missing[:4])}")
     return found
+
+
+def of_frame(problem: Problem, plan: Plan) -> Problem:
+    """Return the problem of a single frame whose steps a plan has: what weights that stay leave of it.
+
+    Raises
+    ------
+    WrongError
+        If these weights cannot stay.
+    """
+    if not plan.staying:
+        return problem
+    if problem.limits.frames == ONE:
+        raise WrongError("weights: some stay on chip, which is for many frames")
+    numbers = {operation.name: operation.number for operation in problem.graph.operations}
+    for name in plan.staying:
+        if name not in numbers or not problem.graph.operations[numbers[name]].weights:
+            raise WrongError(f"weights: {name} has none that could stay on chip")
+    staying = [numbers[name] for name in plan.staying]
+    try:
+        return rest(problem, staying)
+    except InputError as error:
+        taken = problem.machine.element_bytes * weights_of(problem.graph, staying)
+        raise WrongError(f"memory: {taken:,} bytes of weights stay on chip: {error.limit}") from None
 
 
 def _step(
@@ -208,7 +236,7 @@ def _of_sums(step: Step, group: Group) -> Shape:
     """Return the shape of a step that adds up blocks of input channels."""
     operation = group.last
     depth = tiles.depth(group.graph, operation)
-    if len(group.operations) > 1 or step.kept or not operation.weights:
+    if len(group.operations) > 1 or step.kept or not operation.parameters:
         raise WrongError(
             f"order: only one operation with weights that are not kept has the order {step.order}"
         )
@@ -226,8 +254,7 @@ def _of_sums(step: Step, group: Group) -> Shape:
 
 def overlap(problem: Problem, plan: Plan, steps: list[Told]) -> str | None:
     """Say what is wrong with the addresses of a plan, or None."""
-    graph = problem.graph
-    placed = items(graph, [step.choice for step in steps])
+    placed = items(of_frame(problem, plan).graph, [step.choice for step in steps])
     wanted: list[set[str]] = [set() for _ in steps]
     for item in placed:
         for number, name in item.names:
@@ -243,6 +270,13 @@ def overlap(problem: Problem, plan: Plan, steps: list[Told]) -> str | None:
 def _overlaps(problem: Problem, plan: Plan, placed: list[Item]) -> Iterator[str]:
     capacity = problem.machine.capacity
     spans = []
+    for operation in problem.graph.operations:
+        if operation.name in plan.staying:
+            address = plan.staying[operation.name]
+            name, end = f"weights of {operation.name}", address + operation.weights
+            if end > capacity:
+                yield f"memory: {name} takes elements {address} to {end}, the memory has {capacity}"
+            spans.append((0, len(plan.steps), address, end, name))
     for item in placed:
         addresses = {plan.steps[number].addresses[name] for number, name in item.names}
         name = item.names[0][1]

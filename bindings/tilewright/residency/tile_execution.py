@@ -34,6 +34,8 @@ class Machine(Protocol):
     ----------
     where
         Addresses of tensors that are on chip as a whole.
+    staying
+        Addresses of weights that are on chip for good, by operation.
     """
 
     graph: Graph
@@ -41,6 +43,7 @@ class Machine(Protocol):
     dram: Dram
     elements: Elements
     where: dict[int, int]
+    staying: dict[int, int]
     numeric: bool
     deadline: float
     macs: int
@@ -245,12 +248,17 @@ class InBlocks:
         if not inputs[0]:
             own = np.concatenate([np.arange(bias), own])
         places = np.arange(*kernels)[:, None] * (bias + self.depth * each) + own
+        if self.operation.staying:
+            at = self.machine.staying[self.operation.number]
+            return at + places, self.machine.elements.of(self.weights, places)
         base = self.step.addresses[f"weights of {self.operation.name}"]
         return base + np.arange(places.size).reshape(places.shape), self.machine.elements.of(
             self.weights, places
         )
 
     def _load_weights(self, kernels: Span, inputs: Span) -> None:
+        if self.operation.staying:
+            return
         cells, numbers = self._weights(kernels, inputs)
         self.machine.chip.store(cells, numbers, self.machine.dram.load(numbers))
         self.machine.transfers += 1

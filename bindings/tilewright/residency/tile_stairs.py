@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tilewright.residency import tiles
 from tilewright.residency.costs import Shape
+from tilewright.residency.graph import Operation
 from tilewright.residency.passes import Group, pass_sizes
 from tilewright.simulator.program import Counts
 
@@ -33,7 +34,7 @@ def in_blocks(group: Group, whole: frozenset[int], most: int, worst: int) -> Ite
         Elements that buffers may take, and that may be moved again.
     """
     depth = tiles.depth(group.graph, group.last)
-    if len(group.operations) > 1 or not depth or not group.last.weights:
+    if len(group.operations) > 1 or not depth:
         return
     for order, ways in (("tiles", _tiles(group, whole, depth)), ("channels", _channels(group, whole, depth))):
         for memory, again, (rows, columns, kernels, channels) in _best(ways, most, worst):
@@ -73,7 +74,7 @@ def _tiles(group: Group, whole: frozenset[int], depth: int) -> Ways:
     kernels, channels = kernels[place], channels[place]
     streamed = [graph.tensors[r.tensor].channels for r in operation.readings if r.tensor not in whole]
     each, bias = tiles.taps(graph, operation)
-    memory = kernels * (channels * each + bias)
+    memory = _weights(operation, kernels * (channels * each + bias))
     for count in streamed:
         memory = memory + np.minimum(channels, count) * largest
     memory = memory + _block(group, whole, channels < depth, kernels * rows * columns)
@@ -88,9 +89,8 @@ def _channels(group: Group, whole: frozenset[int], depth: int) -> Ways:
     kernels = np.array([*blocks, *blocks], dtype=np.int64)
     channels = np.array([1] * len(blocks) + [depth] * len(blocks), dtype=np.int64)
     each, bias = tiles.taps(graph, operation)
-    memory = kernels * (channels * each + bias) + _block(
-        group, whole, channels < depth, kernels * group.pixels
-    )
+    memory = _weights(operation, kernels * (channels * each + bias))
+    memory = memory + _block(group, whole, channels < depth, kernels * group.pixels)
     streamed = [reading.tensor for reading in operation.readings if reading.tensor not in whole]
     for tensor in streamed:
         memory = memory + np.minimum(channels, graph.tensors[tensor].channels) * group.held(1)[tensor]
@@ -98,6 +98,11 @@ def _channels(group: Group, whole: frozenset[int], depth: int) -> Ways:
     again = size * (-(-operation.units // kernels) - 1)
     ones = np.ones_like(kernels)
     return memory, again, np.stack([ones, ones, kernels, channels], axis=1)
+
+
+def _weights(operation: Operation, block: Counts) -> Counts:
+    """Return what blocks of weights take, which is nothing where all of them are on chip for good."""
+    return block if operation.weights else np.zeros_like(block)
 
 
 def _block(group: Group, whole: frozenset[int], partial: NDArray[np.bool_], values: Counts) -> Counts:

@@ -46,7 +46,7 @@ def taps(graph: Graph, operation: Operation) -> tuple[int, int]:
     spec = operation.op.spec
     assert isinstance(spec, NamedLayer)
     bias = int(spec.bias)
-    return (operation.weights // operation.units - bias) // depth(graph, operation), bias
+    return (operation.parameters // operation.units - bias) // depth(graph, operation), bias
 
 
 def spans(reading: Reading, axis: int, size: int) -> tuple[Counts, Counts]:

@@ -106,6 +106,13 @@ class AddressedMemory:
         if values is not None:
             self._values[cells] = values
 
+    def forget(self, kept: Sequence[range]) -> None:
+        """Have nothing in any cell but those of some ranges."""
+        held = np.full_like(self._held, NOTHING)
+        for cells in kept:
+            held[cells.start : cells.stop] = self._held[cells.start : cells.stop]
+        self._held = held
+
     def fetch(self, cells: Numbers, numbers: Numbers) -> Values:
         """Return the values of elements that must be in cells.
 
@@ -146,6 +153,10 @@ class Dram:
         self._there[span] = True
         if values is not None:
             self._values[span] = values.reshape(-1)
+
+    def forget(self, tensor: int) -> None:
+        """Have nothing of a tensor."""
+        self._there[self.elements.firsts[tensor] : self.elements.firsts[tensor + 1]] = False
 
     def load(self, numbers: Numbers) -> Values:
         """Return the values of elements of one tensor, which must be there.

@@ -1,0 +1,124 @@
+"""Frame after frame: weights that stay on chip for good, and what is left of a problem beside them.
+
+Operations whose weights stay have none to load, and all else has the memory that is left. So a plan for many
+frames is one for a single frame of what is left, and blocks that lie where they are for the whole time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from functools import cached_property
+
+from tilewright.residency.graph import Graph
+from tilewright.residency.machine import ONE
+from tilewright.residency.plan import Plan
+from tilewright.residency.problem import Problem
+
+KNOWN = "_rest"
+"""Where a problem keeps what is left of it beside the weights that were asked for last."""
+
+
+class Rest(Problem):
+    """What is left of a problem when the weights of some operations stay on chip.
+
+    Its plans are for one frame, and its memory is what these weights leave.
+
+    Attributes
+    ----------
+    staying
+        Numbers of the operations.
+    """
+
+    staying: tuple[int, ...] = ()
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The operations and tensors; those that stay have no weights to load."""
+        return Graph(self.network, self.machine.sum_elements, tiles=self.limits.tiles, staying=self.staying)
+
+
+def rest(problem: Problem, staying: Collection[int]) -> Problem:
+    """Return what is left of a problem when the weights of some operations stay on chip.
+
+    Raises
+    ------
+    InputError
+        If too little memory is left.
+    """
+    numbers = tuple(sorted(staying))
+    known: tuple[tuple[int, ...], Problem] | None = problem.__dict__.get(KNOWN)
+    if known is None or known[0] != numbers:
+        left = problem.machine.capacity - weights_of(problem.graph, numbers)
+        known = numbers, in_memory(problem, numbers, left)
+        problem.__dict__[KNOWN] = known
+    return known[1]
+
+
+def in_memory(problem: Problem, staying: Collection[int], capacity: int) -> Problem:
+    """Return the problem of one frame in which some operations have no weights, in some elements.
+
+    Raises
+    ------
+    InputError
+        If an operation does not fit.
+    """
+    width = problem.machine.element_bytes
+    return Rest(
+        network=problem.network,
+        machine=problem.machine.with_(memory_bytes=max(1, capacity * width)),
+        objective=problem.objective,
+        limits=problem.limits.with_(frames=ONE),
+        staying=tuple(sorted(staying)),
+    )
+
+
+def weights_of(graph: Graph, numbers: Iterable[int]) -> int:
+    """Return the elements of the weights of some operations."""
+    return sum(graph.operations[number].weights for number in numbers)
+
+
+def with_staying(problem: Problem, staying: Iterable[int], plan: Plan) -> Plan:
+    """Return a plan for what is left of a problem as one of it: weights that stay lie below all else."""
+    graph, at, begin = problem.graph, {}, 0
+    for number in sorted(staying):
+        at[graph.operations[number].name] = begin
+        begin += graph.operations[number].weights
+    if not at:
+        return plan
+    steps = (
+        step.at({name: address + begin for name, address in step.addresses.items()}) for step in plan.steps
+    )
+    return replace(plan, steps=tuple(steps), staying=at)
+
+
+def least_of_a_frame(problem: Problem) -> int:
+    """Return what is moved for every frame: what remains if the most weights stay that can.
+
+    Each operation needs some memory beside its weights, so that not all can stay in any memory.
+    """
+    graph, capacity = problem.graph, problem.machine.capacity
+    weighty = [operation for operation in graph.operations if operation.weights]
+    bare = in_memory(problem, [operation.number for operation in weighty], capacity)
+    left = capacity - max(bare.least.values())
+    return graph.compulsory - largest_sum([operation.weights for operation in weighty], left)
+
+
+MOST_SUMS = 2**28
+"""Up to this limit sums of sizes are told apart."""
+
+
+def largest_sum(sizes: Iterable[int], limit: int) -> int:
+    """Return the largest sum of some of the sizes that is no more than a limit, or the limit if that is high."""
+    fitting = [size for size in sizes if size <= limit]
+    if sum(fitting) <= limit:
+        return sum(fitting)
+    return limit if limit > MOST_SUMS else sums(fitting, limit).bit_length() - 1
+
+
+def sums(sizes: Iterable[int], limit: int) -> int:
+    """Return all sums of some of the sizes up to a limit: a bit for each."""
+    found, allowed = 1, (1 << limit + 1) - 1
+    for size in sizes:
+        found |= found << size & allowed
+    return found
