@@ -109,7 +109,7 @@ MOST_SUMS = 2**28
 
 
 def largest_sum(sizes: Iterable[int], limit: int) -> int:
-    """Return the largest sum of some of the sizes that is no more than a limit, or the limit if that is high."""
+    """Return the largest sum of some of the sizes that is up to a limit, or the limit if that is high."""
     fitting = [size for size in sizes if size <= limit]
     if sum(fitting) <= limit:
         return sum(fitting)

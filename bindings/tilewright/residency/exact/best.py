@@ -127,7 +127,7 @@ def least_traffic(
     except OutOfTimeError:
         pass
     if last is not None and (known is None or last.moved < known):
-        another = _another(problem, capacity, deadline, last.moved, known)
+        another = placeable(problem, capacity, deadline, last.moved, known)
         if another is not None:
             return Answer(another, bound * width)
     return Answer(plan, bound * width)
@@ -158,7 +158,7 @@ def addressed(problem: Problem, found: Found, capacity: int, deadline: float) ->
     return planned(problem.graph, found.choices, capacity, deadline, exact=True)
 
 
-def _another(problem: Problem, capacity: int, deadline: float, least: int, most: int | None) -> Plan | None:
+def placeable(problem: Problem, capacity: int, deadline: float, least: int, most: int | None) -> Plan | None:
     """Return a plan with addresses that moves less than `most`, where there are none for the best steps.
 
     Steps that take a little less memory have addresses more often. For small networks all that move little

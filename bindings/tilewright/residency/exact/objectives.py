@@ -19,8 +19,10 @@ from tilewright.residency.exact.best import (
     least_traffic,
 )
 from tilewright.residency.exact.labels import Found, Labels
+from tilewright.residency.exact.staying import least_traffic_of_frames
 from tilewright.residency.exact.ways import Ways
 from tilewright.residency.lowering import planned
+from tilewright.residency.machine import ONE
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
 from tilewright.residency.reading import told
@@ -36,6 +38,8 @@ def best(
         if limits.keys() <= {"traffic"}:
             return least_memory(problem, deadline, on_bound)
         return _least_memory(problem, deadline, on_bound)
+    if problem.limits.frames != ONE:
+        return least_traffic_of_frames(problem, deadline, on_bound, on_plan)
     if problem.minimise == "traffic" and not limits:
         return least_traffic(problem, deadline, on_bound, on_plan)
     return _least_spent(problem, deadline, on_bound, on_plan)

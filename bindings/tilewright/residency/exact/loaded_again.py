@@ -1,0 +1,98 @@
+"""What steps need that were found as if weights took no room, once some of these are loaded after all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from tilewright.residency.costs import Shape, moved, replaceable
+from tilewright.residency.graph import Graph, members
+from tilewright.residency.passes import Group
+from tilewright.residency.staircase import staircase
+from tilewright.residency.strips import widths
+from tilewright.residency.transitions import Choice
+
+NEVER = 2**60
+"""What a step needs that does not fit, or moves more."""
+
+
+class _Step(NamedTuple):
+    """A step: what is on chip as a whole takes `taken` elements, and `again` are moved more than once."""
+
+    choice: Choice
+    group: Group
+    whole: frozenset[int]
+    streamed: int
+    taken: int
+    again: int
+    done: int
+
+
+class Needs:
+    """What the steps of a plan need that move no more than they do.
+
+    Parameters
+    ----------
+    graph, choices
+        Operations, and their steps in some memory of `capacity` elements.
+    """
+
+    def __init__(self, graph: Graph, choices: Sequence[Choice], capacity: int) -> None:
+        self.graph, self.capacity = graph, capacity
+        self._steps = list(self._read(choices))
+        self._known: dict[tuple[int, int], int] = {}
+
+    def _read(self, choices: Sequence[Choice]) -> list[_Step]:
+        graph, alive, done, found = self.graph, 0, self.graph.begin, []
+        sizes = [tensor.size for tensor in graph.tensors]
+        for choice in choices:
+            group = Group.of(graph, choice.group)
+            alive = alive & ~choice.dropped | choice.fetched | choice.resident
+            taken = sum(sizes[number] for number in members(alive))
+            if choice.in_place >= 0:
+                taken -= sizes[choice.in_place]
+            streamed = [number for number in group.sources if not alive >> number & 1]
+            size = sum(sizes[number] for number in streamed)
+            again = moved(group, choice.shape, streamed, ()) - size
+            again -= sum(operation.weights for operation in group.operations)
+            found.append(_Step(choice, group, frozenset(members(alive)), size, taken, again, done))
+            done |= choice.group
+            alive = sum(1 << number for number in members(alive) if graph.readers[number] & ~done)
+        return found
+
+    def most(self, loading: int) -> tuple[int, int]:
+        """Return what the steps need if some operations load their weights, and the step that needs most.
+
+        Parameters
+        ----------
+        loading
+            Bit mask of operations.
+        """
+        needs = [self._of(number, loading & step.choice.group) for number, step in enumerate(self._steps)]
+        place = max(range(len(needs)), key=needs.__getitem__)
+        return needs[place], self._steps[place].choice.group
+
+    def _of(self, number: int, loading: int) -> int:
+        key = number, loading
+        if key not in self._known:
+            self._known[key] = self._least(self._steps[number], loading)
+        return self._known[key]
+
+    def _least(self, step: _Step, loading: int) -> int:
+        """Return what a step needs so that no more is moved again."""
+        operations = tuple(
+            replace(op, weights=op.parameters, staying=0) if loading >> op.number & 1 else op
+            for op in step.group.operations
+        )
+        group = Group(self.graph, operations)
+        group.__dict__["_known"] = step.group._known
+        in_place = step.choice.in_place
+
+        def fitting(shape: Shape) -> bool:
+            return in_place < 0 or in_place in replaceable(group, shape, step.done)
+
+        room = self.capacity - step.taken
+        cuts = None, *widths(group)
+        stairs = staircase(group, step.whole, step.streamed, room, step.again, cuts, fitting)
+        return step.taken + stairs[0].memory if stairs else NEVER

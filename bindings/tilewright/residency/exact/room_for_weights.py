@@ -1,0 +1,122 @@
+"""What all else moves beside weights that stay: least excess over the memory that they leave.
+
+Where some operations are bound to load their weights, the others are looked at as if theirs took no room and
+were never loaded. What is then moved beyond what must be is no more than in any plan in which weights of a
+given size stay, and falls in steps with the memory that is left.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tilewright.residency.exact.best import layers_of
+from tilewright.residency.frames import in_memory
+from tilewright.residency.placement import items, most_live
+from tilewright.residency.problem import Problem
+from tilewright.residency.transitions import Choice
+
+
+class Relaxed(NamedTuple):
+    """Steps that serve while no more than `most` elements stay, and what they move beyond what they must."""
+
+    most: int
+    excess: int
+    choices: tuple[Choice, ...]
+
+
+class RoomForWeights:
+    """Excess over the size of weights that stay.
+
+    Parameters
+    ----------
+    loading
+        Bit mask of the operations that load their weights.
+    above
+        The same for fewer of them, which never moves more.
+
+    Attributes
+    ----------
+    most
+        Most elements that can stay, so that each operation runs beside them.
+    """
+
+    def __init__(self, problem: Problem, loading: int, above: RoomForWeights | None) -> None:
+        self.capacity, self.above = problem.machine.capacity, above
+        free = [op.number for op in problem.graph.operations if op.weights and not loading >> op.number & 1]
+        self.problem = in_memory(problem, free, self.capacity)
+        self.most = self.capacity - max(self.problem.least.values())
+        self._sizes: list[int] = []  # that have been looked at, and bounds on their excess
+        self._bounds: list[int] = []
+        self._plans: list[Relaxed] = []
+
+    def bound(self, size: int) -> int:
+        """Return what is moved at least beyond what must be if so much stays, as far as that is known."""
+        place = bisect_right(self._sizes, size)
+        own = self._bounds[place - 1] if place else 0
+        return own if self.above is None else max(own, self.above.bound(size))
+
+    def plan(self, size: int) -> Relaxed | None:
+        """Return the best plan that is known for some elements that stay."""
+        fitting = (plan for plan in self._plans if plan.most >= size)
+        own = min(fitting, key=lambda plan: plan.excess, default=None)
+        return own
+
+    def _steps(self) -> set[int]:
+        """Return the sizes from which on the bound may be another."""
+        found = {0, *self._sizes}
+        return found if self.above is None else found | self.above._steps()
+
+    def spans(self, sizes: int) -> Iterator[tuple[int, int]]:
+        """Return for each size from which on the bound is another the largest size before the next one.
+
+        Parameters
+        ----------
+        sizes
+            Those that there are: a bit for each.
+        """
+        steps = sorted(step for step in self._steps() if step <= self.most)
+        for begin, end in zip(steps, [*steps[1:], self.most + 1], strict=True):
+            there = (sizes & ((1 << end) - 1)) >> begin
+            if there:
+                yield begin, begin + there.bit_length() - 1
+
+    def reached(self, size: int) -> int | None:
+        """Return up to which size plans are known that reach the bound of a size; None if none are known."""
+        if not self._plans:
+            return None
+        bound = self.bound(size)
+        return max((plan.most for plan in self._plans if plan.excess <= bound), default=-1)
+
+    def ask(self, size: int, worth: int, deadline: float) -> None:
+        """Look for the least excess if so much stays, as far as it is no more than is worth it.
+
+        Raises
+        ------
+        OutOfTimeError
+            When the deadline passes; `bound` is what has been proven by then.
+        """
+        compulsory = self.problem.graph.compulsory
+        layers = layers_of(self.problem, self.capacity - size, compulsory + worth, deadline)
+        last = None
+        try:
+            for last in layers.plans():
+                self._take(last.moved - compulsory, last.choices)
+        finally:
+            self._prove(size, layers.bound - compulsory)
+
+    def _take(self, excess: int, choices: tuple[Choice, ...]) -> None:
+        need = most_live(items(self.problem.graph, choices))
+        self._plans.append(Relaxed(self.capacity - need, excess, choices))
+
+    def _prove(self, size: int, excess: int) -> None:
+        place = bisect_right(self._sizes, size)
+        if place and self._sizes[place - 1] == size:
+            self._bounds[place - 1] = max(excess, self._bounds[place - 1])
+            place -= 1
+        else:
+            self._sizes.insert(place, size)
+            self._bounds.insert(place, max(excess, self._bounds[place - 1] if place else 0))
+        for later in range(place + 1, len(self._sizes)):
+            self._bounds[later] = max(self._bounds[later], self._bounds[place])

@@ -1,0 +1,278 @@
+"""Which weights stay on chip from frame to frame: branch and bound over operations, best first.
+
+The weights of an operation stay, or they are loaded, or that is open. A bound for all plans is what is moved
+at least over all sizes that the weights which stay may have together: the rest of the weights, and what all
+else moves beside them, where no operation that is open takes room for its weights (`RoomForWeights`). Where
+there are steps that reach the bound, operations are chosen whose weights have that size, first those with
+which the steps would need most if they loaded theirs. If the steps fit beside these weights, that is a best
+plan. Else one of the operations for which they do not fit stays or loads its weights.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+from typing import NamedTuple
+
+from tilewright.residency.exact.best import Answer, addressed, layers_of, least_traffic, placeable
+from tilewright.residency.exact.loaded_again import Needs
+from tilewright.residency.exact.room_for_weights import Relaxed, RoomForWeights
+from tilewright.residency.frames import in_memory, sums, weights_of, with_staying
+from tilewright.residency.graph import members
+from tilewright.residency.plan import Plan
+from tilewright.residency.problem import Problem
+from tilewright.residency.reading import told
+from tilewright.spec.errors import InputError, OutOfTimeError
+
+SHARE = 0.25
+"""Share of the time that is left which a single search may take."""
+
+NEVER = 2**60
+"""More than any plan moves."""
+
+
+class Node(NamedTuple):
+    """Bit masks of the operations whose weights stay, and of those that load theirs."""
+
+    staying: int
+    loading: int
+
+
+def least_traffic_of_frames(
+    problem: Problem, deadline: float, on_bound: Callable[[int], None], on_plan: Callable[[Plan], None]
+) -> Answer:
+    """Return the plan that moves least for each frame but the first."""
+    return _Search(problem, deadline, on_bound, on_plan).answer()
+
+
+class _Search:
+    """The search for one problem.
+
+    Attributes
+    ----------
+    bound
+        Elements that every plan moves for a frame, as far as that is known.
+    moved
+        What the best plan moves.
+    counted
+        What the best steps move, whether addresses are known for them or not.
+    stalled
+        The least bound of what has been given up as it took too long.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        deadline: float,
+        on_bound: Callable[[int], None],
+        on_plan: Callable[[Plan], None],
+    ) -> None:
+        self.problem, self.graph, self.deadline = problem, problem.graph, deadline
+        self.on_bound, self.on_plan = on_bound, on_plan
+        self.width, self.capacity = problem.machine.element_bytes, problem.machine.capacity
+        self.weights = {op.number: op.weights for op in self.graph.operations if op.weights}
+        self.bound, self.moved, self.counted, self.stalled = 0, NEVER, NEVER, NEVER
+        self.plan: Plan | None = None
+        self._tried: set[int] = set()
+        self._rooms: dict[int, RoomForWeights] = {}
+        self._heap: list[tuple[int, int, Node]] = []
+        self._tick = count()
+
+    def answer(self) -> Answer:
+        """Return the best plan and a bound in bytes."""
+        try:
+            self._without()
+            self._search()
+        except OutOfTimeError:
+            pass
+        return Answer(self.plan, self.width * self.bound)
+
+    def _until(self) -> float:
+        """Return when a search that begins now has to end."""
+        now = time.monotonic()
+        return now + SHARE * (self.deadline - now) if self.deadline < float("inf") else self.deadline
+
+    def _prove(self, elements: int) -> None:
+        elements = min(elements, self.stalled, self.counted)
+        if elements > self.bound:
+            self.bound = elements
+            self.on_bound(self.width * elements)
+
+    # Plans ---------------------------------------------------------------------------------------------
+
+    def _without(self) -> None:
+        """Find a plan of which no weights stay."""
+        alone = in_memory(self.problem, (), self.capacity)
+        answer = least_traffic(alone, self._until(), lambda _bound: None, lambda _plan: None)
+        if answer.plan is not None:
+            self._take(alone, 0, answer.plan)
+
+    def _take(self, left: Problem, staying: int, plan: Plan) -> None:
+        """Take a plan of what is left beside weights that stay."""
+        elements = sum(step.moved for step in told(left, plan))
+        self.counted = min(self.counted, elements)
+        if elements < self.moved:
+            self.moved = elements
+            self.plan = with_staying(self.problem, members(staying), plan)
+            self.on_plan(self.plan)
+
+    def _try(self, staying: int) -> None:
+        """Look for a better plan in which the weights of some operations stay."""
+        if staying in self._tried:
+            return
+        self._tried.add(staying)
+        room = self.capacity - weights_of(self.graph, members(staying))
+        try:
+            left = in_memory(self.problem, members(staying), room)
+        except InputError:
+            return
+        last, until = None, self._until()
+        try:
+            for last in layers_of(left, room, self.moved - 1, until).plans():
+                self.counted = min(self.counted, last.moved)
+                plan = addressed(left, last, room, until)
+                if plan is not None:
+                    self._take(left, staying, plan)
+        except OutOfTimeError:
+            if time.monotonic() > self.deadline:
+                raise
+        if last is not None and last.moved < self.moved:
+            plan = placeable(left, room, until, last.moved, self.moved)
+            if plan is not None:
+                self._take(left, staying, plan)
+
+    # Bounds --------------------------------------------------------------------------------------------
+
+    def _search(self) -> None:
+        self._push(Node(0, 0))
+        while self._heap:
+            value, _, node = heappop(self._heap)
+            self._prove(value)
+            if value < self.counted:
+                self._look(node)
+        self._prove(NEVER)
+
+    def _push(self, node: Node) -> None:
+        """Add a node; of what is open, what has no room loads its weights."""
+        while True:
+            room = self._room(node.loading)
+            left = room.most - weights_of(self.graph, members(node.staying))
+            if left < 0:
+                return
+            large = sum(1 << number for number in self._open(node) if self.weights[number] > left)
+            if not large:
+                break
+            node = Node(node.staying, node.loading | large)
+        best = self._best(node, room)
+        if best is not None and best[0] < self.counted:
+            heappush(self._heap, (best[0], next(self._tick), node))
+
+    def _open(self, node: Node) -> list[int]:
+        return [number for number in self.weights if not (node.staying | node.loading) >> number & 1]
+
+    def _room(self, loading: int) -> RoomForWeights:
+        if loading not in self._rooms:
+            fewer = [other for other in self._rooms if other & ~loading == 0]
+            above = self._rooms[max(fewer, key=int.bit_count)] if fewer else None
+            self._rooms[loading] = RoomForWeights(self.problem, loading, above)
+        return self._rooms[loading]
+
+    def _sizes(self, node: Node, room: RoomForWeights) -> int:
+        """Return the sizes that weights which stay may have together: a bit for each."""
+        base = weights_of(self.graph, members(node.staying))
+        return sums((self.weights[number] for number in self._open(node)), room.most - base) << base
+
+    def _best(self, node: Node, room: RoomForWeights) -> tuple[int, int, int] | None:
+        """Return a bound on what is moved, the size of the weights that stay with it, and where that begins.
+
+        From that size on to this no smaller bound is known on what is moved beyond what must be.
+        """
+        compulsory = self.graph.compulsory
+        return min(
+            (
+                (compulsory - size + room.bound(begin), -size, begin)
+                for begin, size in room.spans(self._sizes(node, room))
+            ),
+            default=None,
+        )
+
+    def _look(self, node: Node) -> None:
+        """Make the bound of a node closer, or branch."""
+        room = self._room(node.loading)
+        best = self._best(node, room)
+        if best is None or best[0] >= self.counted:
+            return
+        value, size, begin = best[0], -best[1], best[2]
+        relaxed = room.plan(size)
+        if relaxed is not None and relaxed.excess <= room.bound(begin):
+            self._branch(node, room, relaxed, size)
+            return
+        try:
+            worth = self.counted - 1 - self.graph.compulsory + size
+            room.ask(self._next(node, room, begin, size), worth, self._until())
+        except OutOfTimeError:
+            if time.monotonic() > self.deadline:
+                raise
+            self.stalled = min(self.stalled, value)
+            if relaxed is not None:
+                self._rounded(node, room, relaxed, size)
+            return
+        self._push(node)
+
+    def _next(self, node: Node, room: RoomForWeights, begin: int, size: int) -> int:
+        """Return the size that is looked at next, of those from `begin` to `size`."""
+        reached = room.reached(begin)
+        if reached is None:
+            return size
+        begin = max(begin, reached + 1)
+        middle = (begin + size) // 2
+        sizes = self._sizes(node, room) >> begin
+        low = sizes & ((1 << middle - begin + 1) - 1)
+        if low:
+            return begin + low.bit_length() - 1
+        high = sizes >> (middle - begin)
+        return middle + (high & -high).bit_length() - 1
+
+    # Operations ----------------------------------------------------------------------------------------
+
+    def _branch(self, node: Node, room: RoomForWeights, relaxed: Relaxed, size: int) -> None:
+        """Take the operations whose weights stay, or decide about one for which the steps do not fit."""
+        number = self._rounded(node, room, relaxed, size)
+        if number is None:
+            return
+        bit = 1 << number
+        self._push(Node(node.staying | bit, node.loading))
+        self._push(Node(node.staying, node.loading | bit))
+
+    def _rounded(self, node: Node, room: RoomForWeights, relaxed: Relaxed, size: int) -> int | None:
+        """Try a plan near a relaxed one; return an operation that this one does not fit, None if it fits."""
+        needs = Needs(room.problem.graph, relaxed.choices, self.capacity)
+        opened = self._open(node)
+        alone = {number: needs.most(1 << number)[0] for number in opened}
+        order = sorted(opened, key=lambda number: (-alone[number], -self.weights[number]))
+        base = weights_of(self.graph, members(node.staying))
+        after = [1]  # sums of the operations from each on
+        for number in reversed(order):
+            after.append(after[-1] | after[-1] << self.weights[number] & ((1 << size - base + 1) - 1))
+        after.reverse()
+        wrong: int | None = None
+        while True:
+            staying, left = node.staying, size - base
+            for place, number in enumerate(order):
+                rest = left - self.weights[number]
+                if rest >= 0 and after[place + 1] >> rest & 1:
+                    staying, left = staying | 1 << number, rest
+            loading = sum(1 << number for number in opened) & ~staying
+            need, group = needs.most(loading)
+            if need + size <= self.capacity:
+                break
+            if wrong is None:
+                wrong = next(number for number in order if loading & group & 1 << number)
+            fitting = after[0] & ((1 << max(0, min(size, self.capacity - need + 1) - base)) - 1)
+            if need > self.capacity or not fitting:
+                break
+            size = base + fitting.bit_length() - 1
+        self._try(staying)
+        return wrong
