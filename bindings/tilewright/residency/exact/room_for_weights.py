@@ -82,10 +82,13 @@ class RoomForWeights:
             if there:
                 yield begin, begin + there.bit_length() - 1
 
-    def reached(self, size: int) -> int | None:
-        """Return up to which size plans are known that reach the bound of a size; None if none are known."""
-        if not self._plans:
-            return None
+    @property
+    def asked(self) -> bool:
+        """Whether any size has been looked at."""
+        return bool(self._sizes)
+
+    def reached(self, size: int) -> int:
+        """Return up to which size plans are known that reach the bound of a size; -1 if none are known."""
         bound = self.bound(size)
         return max((plan.most for plan in self._plans if plan.excess <= bound), default=-1)
 

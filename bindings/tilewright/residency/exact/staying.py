@@ -217,16 +217,15 @@ class _Search:
                 raise
             self.stalled = min(self.stalled, value)
             if relaxed is not None:
-                self._rounded(node, room, relaxed, size)
+                self._rounded(node, Needs(room.problem.graph, relaxed.choices, self.capacity))
             return
         self._push(node)
 
     def _next(self, node: Node, room: RoomForWeights, begin: int, size: int) -> int:
         """Return the size that is looked at next, of those from `begin` to `size`."""
-        reached = room.reached(begin)
-        if reached is None:
+        if not room.asked:
             return size
-        begin = max(begin, reached + 1)
+        begin = max(begin, room.reached(begin) + 1)
         middle = (begin + size) // 2
         sizes = self._sizes(node, room) >> begin
         low = sizes & ((1 << middle - begin + 1) - 1)
@@ -238,41 +237,61 @@ class _Search:
     # Operations ----------------------------------------------------------------------------------------
 
     def _branch(self, node: Node, room: RoomForWeights, relaxed: Relaxed, size: int) -> None:
-        """Take the operations whose weights stay, or decide about one for which the steps do not fit."""
-        number = self._rounded(node, room, relaxed, size)
-        if number is None:
-            return
-        bit = 1 << number
-        self._push(Node(node.staying | bit, node.loading))
-        self._push(Node(node.staying, node.loading | bit))
-
-    def _rounded(self, node: Node, room: RoomForWeights, relaxed: Relaxed, size: int) -> int | None:
-        """Try a plan near a relaxed one; return an operation that this one does not fit, None if it fits."""
+        """Take operations with which the steps fit, or decide about one for which they do not."""
         needs = Needs(room.problem.graph, relaxed.choices, self.capacity)
+        self._rounded(node, needs)
+        value = self.graph.compulsory - size + relaxed.excess
+        if self.counted <= value:
+            return
+        staying = self._within(node, needs, self.capacity - size, size)
+        loading = sum(1 << number for number in self._open(node)) & ~staying
+        _, group = needs.most(loading)
+        wrong = members(loading & group) or members(loading)
+        number = max(wrong, key=lambda number: (needs.most(1 << number)[0], self.weights[number]))
+        self._push(Node(node.staying | 1 << number, node.loading))
+        self._push(Node(node.staying, node.loading | 1 << number))
+
+    def _rounded(self, node: Node, needs: Needs) -> None:
+        """Try the plan with the most weights that stay beside which some steps fit."""
+        opened = sum(1 << number for number in self._open(node))
+        levels = {needs.most(1 << number)[0] for number in members(opened)} | {needs.most(0)[0]}
+        best, most, heap = None, -1, sorted(levels)
+        while heap and most + heap[0] < self.capacity:
+            level = heappop(heap)
+            staying = self._within(node, needs, level, self.capacity - level)
+            size, need = weights_of(self.graph, members(staying)), needs.most(opened & ~staying)[0]
+            if size > most and need + size <= self.capacity:
+                best, most = staying, size
+            elif need > level and need not in levels:
+                levels.add(need)
+                heappush(heap, need)
+        if best is not None:
+            self._try(best)
+
+    def _within(self, node: Node, needs: Needs, level: int, most: int) -> int:
+        """Return operations whose weights stay: first those for which steps need more than some elements.
+
+        They have the largest size up to `most` that is possible with these.
+        """
         opened = self._open(node)
-        alone = {number: needs.most(1 << number)[0] for number in opened}
-        order = sorted(opened, key=lambda number: (-alone[number], -self.weights[number]))
-        base = weights_of(self.graph, members(node.staying))
+        staying, left = node.staying, most - weights_of(self.graph, members(node.staying))
+        if left < 0:
+            return staying
+        order = sorted(opened, key=lambda number: (-needs.most(1 << number)[0], -self.weights[number]))
+        while True:
+            need, group = needs.most(sum(1 << number for number in opened) & ~staying)
+            wrong = [number for number in order if group & ~staying & 1 << number]
+            fitting = [number for number in wrong if self.weights[number] <= left]
+            if need <= level or not fitting:
+                break
+            staying, left = staying | 1 << fitting[0], left - self.weights[fitting[0]]
+        order = [number for number in order if not staying >> number & 1]
         after = [1]  # sums of the operations from each on
         for number in reversed(order):
-            after.append(after[-1] | after[-1] << self.weights[number] & ((1 << size - base + 1) - 1))
-        after.reverse()
-        wrong: int | None = None
-        while True:
-            staying, left = node.staying, size - base
-            for place, number in enumerate(order):
-                rest = left - self.weights[number]
-                if rest >= 0 and after[place + 1] >> rest & 1:
-                    staying, left = staying | 1 << number, rest
-            loading = sum(1 << number for number in opened) & ~staying
-            need, group = needs.most(loading)
-            if need + size <= self.capacity:
-                break
-            if wrong is None:
-                wrong = next(number for number in order if loading & group & 1 << number)
-            fitting = after[0] & ((1 << max(0, min(size, self.capacity - need + 1) - base)) - 1)
-            if need > self.capacity or not fitting:
-                break
-            size = base + fitting.bit_length() - 1
-        self._try(staying)
-        return wrong
+            after.append(after[-1] | after[-1] << self.weights[number] & ((1 << left + 1) - 1))
+        left = after[-1].bit_length() - 1
+        for number, reachable in zip(order, after[-2::-1], strict=True):
+            rest = left - self.weights[number]
+            if rest >= 0 and reachable >> rest & 1:
+                staying, left = staying | 1 << number, rest
+        return staying
