@@ -8,6 +8,7 @@ from typing import NamedTuple
 from tilewright.residency.costs import Shape, replaceable
 from tilewright.residency.graph import members
 from tilewright.residency.lowering import planned
+from tilewright.residency.machine import ONE
 from tilewright.residency.passes import Group, group_mask
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
@@ -63,6 +64,7 @@ def takes(problem: Problem) -> bool:
     return (
         problem.objective.names == ("traffic",)
         and not problem.objective.limits
+        and problem.limits.frames == ONE
         and (problem.limits.order == "given" or graph.is_chain)
         and len(graph.operations) <= MOST_OPERATIONS
         and sum(problem.layer_by_layer.values()) - graph.compulsory <= CERTAIN

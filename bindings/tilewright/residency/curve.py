@@ -15,13 +15,13 @@ from tilewright.residency.evaluation import objective, taken
 from tilewright.residency.exact.best import FINENESS, least_traffic, search_of
 from tilewright.residency.exact.search import Found
 from tilewright.residency.lowering import planned, with_addresses
-from tilewright.residency.machine import ResidencyObjective
+from tilewright.residency.machine import ONE, ResidencyObjective
 from tilewright.residency.placement import items, most_live
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
 from tilewright.residency.reading import told
 from tilewright.spec.base import unchecked_copy
-from tilewright.spec.errors import OutOfTimeError
+from tilewright.spec.errors import InputError, OutOfTimeError
 
 SHARED = ("graph", "groups", "least", "_alone")
 """What is derived of a problem without looking at the size of its memory."""
@@ -116,7 +116,15 @@ def traffic_curve(
         Called with what is known after each size.
     plans
         Valid plans of the problem that are known already.
+
+    Raises
+    ------
+    InputError
+        For plans of many frames.
     """
+    if problem.limits.frames != ONE:
+        limit = "has no curve of traffic over memory, which is for a single frame"
+        raise InputError("limits.frames", problem.limits.frames, limit)
     known = _Known(problem, deadline)
     for plan in plans:
         memory_bytes, traffic_bytes = _taken(problem, plan)

@@ -104,16 +104,10 @@ def least_of_a_frame(problem: Problem) -> int:
     return graph.compulsory - largest_sum([operation.weights for operation in weighty], left)
 
 
-MOST_SUMS = 2**28
-"""Up to this limit sums of sizes are told apart."""
-
-
 def largest_sum(sizes: Iterable[int], limit: int) -> int:
-    """Return the largest sum of some of the sizes that is up to a limit, or the limit if that is high."""
+    """Return the largest sum of some of the sizes up to a limit."""
     fitting = [size for size in sizes if size <= limit]
-    if sum(fitting) <= limit:
-        return sum(fitting)
-    return limit if limit > MOST_SUMS else sums(fitting, limit).bit_length() - 1
+    return sum(fitting) if sum(fitting) <= limit else sums(fitting, limit).bit_length() - 1
 
 
 def sums(sizes: Iterable[int], limit: int) -> int:

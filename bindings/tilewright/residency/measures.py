@@ -15,6 +15,7 @@ TOTALS = {
     "compulsory": "compulsory_bytes",
     "layer_by_layer": "layer_by_layer_bytes",
     "weights_bytes": "weights_bytes",
+    "staying": "staying_bytes",
     "cycles": "cycles",
     "energy": "energy_fj",
     "compulsory_cycles": "compulsory_cycles",

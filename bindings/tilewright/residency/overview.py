@@ -8,6 +8,7 @@ from typing import Any
 
 from tilewright.core.overview import Front, Overview, of_table
 from tilewright.residency.curve import point_of, traffic_curve
+from tilewright.residency.machine import ONE
 from tilewright.residency.problem import Problem
 from tilewright.residency.summary import table
 
@@ -30,11 +31,16 @@ CURVE_SECONDS = 5.0
 
 def overview(problem: Problem, plan: Any, report: dict[str, Any]) -> Overview:
     """Return the table of steps, and traffic over memory where that can be had within some seconds."""
-    curve = traffic_curve(problem, time.monotonic() + CURVE_SECONDS, plans=[plan])
-    front = None
-    if curve.proven:
-        points = [(corner.memory_bytes, corner.traffic_bytes) for corner in curve.corners]
-        marked = point_of(problem, plan)
-        end = 2 * max(points[-1][0], marked[0]), points[-1][1]
-        front = Front("bytes of memory", "bytes of traffic", [*points, end], marked, CURVE)
+    front = _curve(problem, plan) if problem.limits.frames == ONE else None
     return replace(of_table(table(problem, report)), what="step", about=ABOUT, front=front)
+
+
+def _curve(problem: Problem, plan: Any) -> Front | None:
+    """Return the curve if all of it is proven in time."""
+    curve = traffic_curve(problem, time.monotonic() + CURVE_SECONDS, plans=[plan])
+    if not curve.proven:
+        return None
+    points = [(corner.memory_bytes, corner.traffic_bytes) for corner in curve.corners]
+    marked = point_of(problem, plan)
+    end = 2 * max(points[-1][0], marked[0]), points[-1][1]
+    return Front("bytes of memory", "bytes of traffic", [*points, end], marked, CURVE)

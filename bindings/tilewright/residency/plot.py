@@ -23,10 +23,10 @@ from tilewright.plotting import (
     shortened_to_fit,
     text_colour,
 )
-from tilewright.residency.placement import items
+from tilewright.residency.placement import Item, items
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
-from tilewright.residency.reading import told
+from tilewright.residency.reading import of_frame, told
 from tilewright.residency.summary import rows
 
 if TYPE_CHECKING:
@@ -105,9 +105,10 @@ def _memory(axes: Axes, problem: Problem, plan: Plan, inches: float) -> None:
     width, capacity = problem.machine.element_bytes, problem.machine.capacity
     names = {tensor.name for tensor in problem.graph.tensors}
     steps = len(plan.steps)
-    for item in items(problem.graph, [step.choice for step in told(problem, plan)]):
-        number, name = item.names[0]
-        address = plan.steps[number].addresses[name]
+    placed = items(of_frame(problem, plan).graph, [step.choice for step in told(problem, plan)])
+    boxes = [(item, plan.steps[item.names[0][0]].addresses[item.names[0][1]]) for item in placed]
+    for item, address in [*_staying(problem, plan), *boxes]:
+        name = item.names[0][1]
         colour = KINDS["whole maps" if name in names else _kind(name)]
         axes.bar(
             (item.begin + item.end + 1) / 2,
@@ -138,6 +139,15 @@ def _memory(axes: Axes, problem: Problem, plan: Plan, inches: float) -> None:
     handles = colour_patches(KINDS.items())
     axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1, 1.0), ncols=len(KINDS), fontsize=8)
     _step_axis(axes, plan, inches)
+
+
+def _staying(problem: Problem, plan: Plan) -> list[tuple[Item, int]]:
+    """Return the weights that are there in all steps, with their addresses."""
+    return [
+        (Item(0, len(plan.steps), operation.weights, ((0, f"weights of {operation.name}"),)), address)
+        for operation in problem.graph.operations
+        if (address := plan.staying.get(operation.name)) is not None
+    ]
 
 
 def _traffic(axes: Axes, problem: Problem, plan: Plan, report: Report) -> None:

@@ -21,6 +21,10 @@ MOST_ELEMENTS = 2**40
 """Most elements of all tensors and weights together."""
 
 
+MOST_STAYING = 2**26
+"""Most elements of weights, or of memory, where weights may stay: all their sums are told apart."""
+
+
 class Problem(Spec):
     """A network and the memory that it is to run in."""
 
@@ -43,6 +47,10 @@ class Problem(Spec):
             limit = "is for least traffic of a frame; the objective counts something else, too"
             raise InputError("limits.frames", self.limits.frames, limit)
         graph = self.graph
+        weights = sum(operation.weights for operation in graph.operations)
+        if self.limits.frames != ONE and min(weights, self.machine.capacity) > MOST_STAYING:
+            limit = f"is for no more than {MOST_STAYING:,} elements of weights, or of memory"
+            raise InputError("limits.frames", self.limits.frames, limit)
         if graph.compulsory + sum(tensor.size for tensor in graph.tensors) > MOST_ELEMENTS:
             raise InputError("network.layers", len(graph.operations), f"more than {MOST_ELEMENTS} elements")
         if graph.begin == graph.all:

@@ -37,6 +37,11 @@ def rows(problem: Problem, report: dict[str, Any]) -> Rows:
             ("cycles", f"{cycles:,}, at least {least:,} in any case{beside}"),
             ("energy", f"{facts['energy'] / 1e9:,.3f} µJ, prices {problem.machine.prices.source}"),
         ]
+    staying = []
+    if "staying" in facts:
+        sizes = facts["staying"].values()
+        told_once = f"{sum(sizes):,} bytes of {len(sizes)} operations stay, loaded once before the first frame"
+        staying.append(("weights", told_once))
     return [
         *timed,
         (
@@ -45,6 +50,7 @@ def rows(problem: Problem, report: dict[str, Any]) -> Rows:
         ),
         ("compulsory", f"{compulsory:,} bytes{more}"),
         ("one by one", f"{facts['layer_by_layer']:,} bytes with all maps in DRAM"),
+        *staying,
         ("memory", f"{facts['memory']:,} of {problem.machine.memory_bytes:,} bytes"),
         ("steps", f"{len(facts['steps'])} of {operations} operations, {together} depth-first"),
     ]

@@ -604,10 +604,13 @@ class Residency(Executed):
     loaded_bytes: Count
     saved_bytes: Count
     compulsory_bytes: Count
-    """Inputs, weights and outputs of the network, each once."""
+    """Inputs, outputs and weights of the network, each once, but for weights that stay."""
     layer_by_layer_bytes: Count
     """What is moved if every operation runs alone and every map goes out to DRAM, in the same memory."""
     weights_bytes: Count
+    staying_bytes: Amounts | None = None
+    """Weights that are on chip for good, by operation: loaded once before the first frame. All else is
+    told of each later frame."""
     cycles: Count | None = None
     """Where the machine has rates or prices, or the objective needs them; so is energy."""
     energy_fj: Count | None = None

@@ -1,4 +1,4 @@
-"""What steps need that were found as if weights took no room, once some of these are loaded after all."""
+"""What steps need that were found for some weights that stay, if others do."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Needs:
         return found
 
     def most(self, loading: int) -> tuple[int, int]:
-        """Return what the steps need if some operations load their weights, and the step that needs most.
+        """Return what the steps need if some operations load their weights, and which ones need most.
 
         Parameters
         ----------
@@ -82,7 +82,9 @@ class Needs:
     def _least(self, step: _Step, loading: int) -> int:
         """Return what a step needs so that no more is moved again."""
         operations = tuple(
-            replace(op, weights=op.parameters, staying=0) if loading >> op.number & 1 else op
+            replace(op, weights=op.parameters, staying=0)
+            if loading >> op.number & 1
+            else replace(op, weights=0, staying=op.parameters)
             for op in step.group.operations
         )
         group = Group(self.graph, operations)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple
@@ -28,6 +29,9 @@ from tilewright.spec.errors import InputError, OutOfTimeError
 
 SHARE = 0.25
 """Share of the time that is left which a single search may take."""
+
+SIZES = (4, 3, 2)
+"""Fourths of the size of weights that a bound is for, of which plans are tried first."""
 
 NEVER = 2**60
 """More than any plan moves."""
@@ -79,6 +83,7 @@ class _Search:
         self._rooms: dict[int, RoomForWeights] = {}
         self._heap: list[tuple[int, int, Node]] = []
         self._tick = count()
+        self._branched = False
 
     def answer(self) -> Answer:
         """Return the best plan and a bound in bytes."""
@@ -108,6 +113,8 @@ class _Search:
         answer = least_traffic(alone, self._until(), lambda _bound: None, lambda _plan: None)
         if answer.plan is not None:
             self._take(alone, 0, answer.plan)
+            choices = [step.choice for step in told(alone, answer.plan)]
+            self._rounded(Node(0, 0), Needs(alone.graph, choices, self.capacity))
 
     def _take(self, left: Problem, staying: int, plan: Plan) -> None:
         """Take a plan of what is left beside weights that stay."""
@@ -138,10 +145,31 @@ class _Search:
         except OutOfTimeError:
             if time.monotonic() > self.deadline:
                 raise
-        if last is not None and last.moved < self.moved:
+        if last is None:
+            return
+        if last.moved < self.moved:
             plan = placeable(left, room, until, last.moved, self.moved)
             if plan is not None:
                 self._take(left, staying, plan)
+        self._rounded(Node(0, 0), Needs(left.graph, last.choices, self.capacity))
+
+    def _near(self, node: Node, room: RoomForWeights, relaxed: Relaxed, size: int) -> None:
+        """Try operations of about a size: those that steps need which were found as if none took room.
+
+        And those with which steps fit that were found as if all were loaded.
+        """
+        free = Needs(room.problem.graph, relaxed.choices, self.capacity)
+        loaded = self._room(sum(1 << number for number in self.weights))
+        for parts in SIZES:
+            some = size * parts // 4
+            self._try(self._within(node, free, self.capacity - some, some))
+            worth = self.moved - self.graph.compulsory + some - 1
+            if 0 < some <= loaded.most and worth >= 0:
+                with suppress(OutOfTimeError):
+                    loaded.ask(some, worth, self._until())
+                found = loaded.plan(some)
+                if found is not None:
+                    self._rounded(Node(0, 0), Needs(loaded.problem.graph, found.choices, self.capacity))
 
     # Bounds --------------------------------------------------------------------------------------------
 
@@ -207,6 +235,9 @@ class _Search:
         value, size, begin = best[0], -best[1], best[2]
         relaxed = room.plan(size)
         if relaxed is not None and relaxed.excess <= room.bound(begin):
+            if not self._branched:
+                self._near(node, room, relaxed, size)
+            self._branched = True
             self._branch(node, room, relaxed, size)
             return
         try:
@@ -245,21 +276,26 @@ class _Search:
             return
         staying = self._within(node, needs, self.capacity - size, size)
         loading = sum(1 << number for number in self._open(node)) & ~staying
-        _, group = needs.most(loading)
+        _, group = needs.most(node.loading | loading)
+        alone = {number: needs.most(node.loading | 1 << number)[0] for number in members(loading)}
         wrong = members(loading & group) or members(loading)
-        number = max(wrong, key=lambda number: (needs.most(1 << number)[0], self.weights[number]))
+        number = max(wrong, key=lambda number: (alone[number], self.weights[number]))
         self._push(Node(node.staying | 1 << number, node.loading))
         self._push(Node(node.staying, node.loading | 1 << number))
 
     def _rounded(self, node: Node, needs: Needs) -> None:
         """Try the plan with the most weights that stay beside which some steps fit."""
         opened = sum(1 << number for number in self._open(node))
-        levels = {needs.most(1 << number)[0] for number in members(opened)} | {needs.most(0)[0]}
+        levels = {needs.most(node.loading | 1 << number)[0] for number in members(opened)}
+        levels.add(needs.most(node.loading)[0])
         best, most, heap = None, -1, sorted(levels)
         while heap and most + heap[0] < self.capacity:
             level = heappop(heap)
             staying = self._within(node, needs, level, self.capacity - level)
-            size, need = weights_of(self.graph, members(staying)), needs.most(opened & ~staying)[0]
+            size, need = (
+                weights_of(self.graph, members(staying)),
+                needs.most(node.loading | opened & ~staying)[0],
+            )
             if size > most and need + size <= self.capacity:
                 best, most = staying, size
             elif need > level and need not in levels:
@@ -277,9 +313,10 @@ class _Search:
         staying, left = node.staying, most - weights_of(self.graph, members(node.staying))
         if left < 0:
             return staying
-        order = sorted(opened, key=lambda number: (-needs.most(1 << number)[0], -self.weights[number]))
+        alone = {number: needs.most(node.loading | 1 << number)[0] for number in opened}
+        order = sorted(opened, key=lambda number: (-alone[number], -self.weights[number]))
         while True:
-            need, group = needs.most(sum(1 << number for number in opened) & ~staying)
+            need, group = needs.most(node.loading | sum(1 << number for number in opened) & ~staying)
             wrong = [number for number in order if group & ~staying & 1 << number]
             fitting = [number for number in wrong if self.weights[number] <= left]
             if need <= level or not fitting:
