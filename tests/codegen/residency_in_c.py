@@ -21,6 +21,7 @@ from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.residency import Plan, Problem, Step, doubling, reading, simulate, tiles, violation
 from tilewright.residency.evaluation import taken
+from tilewright.residency.frames import rest, with_staying
 from tilewright.residency.graph import members
 from tilewright.residency.passes import Group, group_mask, pass_sizes
 from tilewright.residency.placement import items, placed
@@ -139,8 +140,9 @@ def any_problem(random: Random, names: Sequence[str] = ()) -> Problem:
         machine |= {"sum_bytes": 8 if machine["element_bytes"] > 2 else random.choice([4, 5, 8])}
         machine |= {"double_buffering": random.random() < 0.5}
         layers = renamed(any_network(random), names)
+        frames = {"frames": random.choice(["one", "many"])}
         try:
-            problem = Problem.model_validate({"network": layers, "machine": machine})
+            problem = Problem.model_validate({"network": layers, "machine": machine, "limits": frames})
             numbers_of(problem)
         except InputError:
             continue
@@ -170,7 +172,11 @@ def tight(random: Random, problem: Problem) -> Problem:
 
 
 def any_plan(random: Random, problem: Problem) -> Plan:
-    """Return a plan of any valid steps, good or bad."""
+    """Return a plan of any valid steps, good or bad; for many frames, any weights stay."""
+    if problem.limits.frames == "many":
+        weighty = [operation.number for operation in problem.graph.operations if operation.weights]
+        staying = random.sample(weighty, random.randint(0, len(weighty)))
+        return with_staying(problem, staying, any_plan(random, rest(problem, staying)))
     graph = problem.graph
     read = sum(1 << number for number, readers in enumerate(graph.readers) if readers)
     state = State(graph.begin, 0, graph.given & read)

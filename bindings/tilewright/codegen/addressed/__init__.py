@@ -87,6 +87,11 @@ class _Project:
         weighty = [operation for operation in self._graph.operations if operation.weights]
         begins = accumulate((operation.weights for operation in weighty), initial=0)
         self._weights = {operation.number: begin for operation, begin in zip(weighty, begins, strict=False)}
+        self._staying = {
+            operation.number: plan.staying[operation.name]
+            for operation in weighty
+            if operation.name in plan.staying
+        }
         self._names, self._arrays = self._named()
 
     def _refuse_sums(self, operation: Operation) -> None:
@@ -189,6 +194,7 @@ class _Project:
         sizes = {
             "INPUT_BYTES": sum(tensors[number].size for number in self._inputs),
             "WEIGHT_BYTES": sum(self._graph.operations[number].weights for number in self._weights),
+            "STAYING_BYTES": sum(self._graph.operations[number].weights for number in self._staying),
             "OUTPUT_BYTES": sum(tensors[number].size for number in self._outputs),
         }
         return "\n".join(
@@ -213,6 +219,7 @@ class _Project:
                 f"#define IMAGES {self._images}",
                 f"#define LABELS {int(self._numbers.labels is not None)} /* whether classes are known */",
                 f"#define STEPS {len(self._steps)}",
+                f"#define STAYING {len(self._staying)} /* operations whose weights stay for all images */",
                 f"#define SUM_ELEMENTS {self._graph.sum_elements} /* of a sum that is not complete */",
                 f"#define MOST_MAPS {max(len(step.maps) for step in self._steps)} /* of a step */",
                 "",
@@ -266,6 +273,11 @@ class _Project:
             *(self._described(f"step{number}", step) for number, step in enumerate(self._steps, 1)),
             "};",
             "",
+            "/* Weights that are loaded before the first image, for all of them. */",
+            "const staying_t staying[SOME(STAYING)] = {",
+            *(map(self._loaded_once, self._staying) if self._staying else ["    {NULL, 0, 0},"]),
+            "};",
+            "",
         ]
         return "\n".join(lines)
 
@@ -314,7 +326,7 @@ class _Project:
         groups = spec.groups if isinstance(spec, NamedLayer) else 1
         bias = int(isinstance(spec, NamedLayer) and spec.bias)
         weights = "NULL"
-        if operation.weights:
+        if operation.parameters:
             weights = f"network_weights + {self._weights[operation.number] * self._size}"
         return [
             f"{{ /* {safe_text(operation.name)} */",
@@ -324,15 +336,22 @@ class _Project:
             f"    .input_channels = {spec.input[0]}, .groups = {groups},",
             f"    .kernel = {kernel}, .stride = {stride}, .padding = {padding}, .dilation = {dilation},",
             f"    .units = {operation.units}, .channelwise = {int(operation.channelwise)},",
-            f"    .weights = {weights}, .weight_count = {operation.weights}, "
-            f".each = {-(-operation.weights // operation.units)},",
-            f"    .address = {each.address}, .kept = {int(each.kept)},",
+            f"    .weights = {weights}, .weight_count = {operation.parameters}, "
+            f".each = {-(-operation.parameters // operation.units)},",
+            f"    .address = {each.address}, .kept = {int(each.kept)}, "
+            f".stays = {int(operation.staying > 0)},",
             f"    .sum_bits = {form.sum_bits}, .has_bias = {bias}, .bias_shift = {form.bias_shift}, "
             f".bias_within = {int(form.bias_within or sums is not None)},",
             f"    .relu = {int(form.relu)}, .shift = {form.shift}, .divisor = {form.divisor}, "
             f".bits = {form.bits},",
             "},",
         ]
+
+    def _loaded_once(self, number: int) -> str:
+        operation = self._graph.operations[number]
+        weights = f"network_weights + {self._weights[number] * self._size}"
+        shown = braced((weights, self._staying[number], operation.weights))
+        return f"    {shown}, /* {safe_text(operation.name)} */"
 
     def _described(self, name: str, step: StepInMemory) -> str:
         planned = step.step

@@ -14,6 +14,7 @@ from tilewright.codegen.project.nodes import Node, Nodes, Source
 from tilewright.codegen.project.values import Values
 from tilewright.residency import Problem
 from tilewright.residency.graph import Operation
+from tilewright.residency.machine import ONE
 from tilewright.simulator.fixed_point import Format, Integers
 from tilewright.simulator.integer_network import scaled
 from tilewright.spec.errors import InputError
@@ -96,7 +97,8 @@ def made(problem: Problem, seed: int) -> NetworkNumbers:
         For an operation that there is no C for.
     """
     size = problem.machine.element_bytes
-    numbers = Numbers(problem.network, problem.graph.ops, size, seed=seed)
+    images = 1 if problem.limits.frames == ONE else 2
+    numbers = Numbers(problem.network, problem.graph.ops, size, images, seed)
     forms = {}
     for operation in problem.graph.numbers(problem.graph.all & ~problem.graph.begin):
         own, spec = numbers.forms[operation.name], operation.op.spec

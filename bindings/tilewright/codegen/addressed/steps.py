@@ -76,7 +76,13 @@ class PartRead:
 
 @dataclass(frozen=True)
 class OperationInStep:
-    """An operation, the place of its output among the maps, and the address of its weights on chip."""
+    """An operation, the place of its output among the maps, and the address of its weights on chip.
+
+    Attributes
+    ----------
+    kept
+        Whether all its weights are there during the step.
+    """
 
     operation: Operation
     output: int
@@ -128,7 +134,7 @@ def steps_in_memory(problem: Problem, plan: Plan) -> list[StepInMemory]:
             where.pop(tensor)
         for tensor in members(read.choice.fetched | read.choice.resident):
             where[tensor] = step.addresses[problem.graph.tensors[tensor].name]
-        found.append(_Placing(problem, f"plan.steps[{place}]", step, read, where).step())
+        found.append(_Placing(problem, f"plan.steps[{place}]", step, read, where, plan.staying).step())
         for tensor in [each for each in where if read.group.dying(each, read.before.done)]:
             where.pop(tensor)
     return found
@@ -153,8 +159,17 @@ def refuse_unknown(field: str, step: Step) -> None:
 class _Placing:
     """The places of one step."""
 
-    def __init__(self, problem: Problem, field: str, step: Step, read: Told, where: dict[int, int]) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        field: str,
+        step: Step,
+        read: Told,
+        where: dict[int, int],
+        staying: dict[str, int],
+    ) -> None:
         self._problem, self._field, self._step, self._read, self._where = problem, field, step, read, where
+        self._staying = staying
         self._graph, self._group, self._shape = problem.graph, read.group, read.choice.shape
         self._whole = frozenset(members(read.on_chip))
         self._held = (
@@ -279,8 +294,8 @@ class _Placing:
             operation,
             self._numbers.index(operation.number + 1),
             tuple(parts),
-            self._address(weights) if weights else 0,
-            operation.number in self._shape.kept,
+            self._address(weights) if weights else self._staying.get(operation.name, 0),
+            bool(operation.staying) or operation.number in self._shape.kept,
         )
 
     def _reads_whole(self, operation: Operation, shape: tuple[int, int, int]) -> bool:

@@ -128,8 +128,24 @@ static long weights_at(const run_t *r, const operation_t *o)
     return o->address + (o->kept ? 0 : r->turn % 2 * block);
 }
 
+/* The element of a unit with which what there is of it for some input channels begins. */
+static long first_weight(const run_t *r, const operation_t *o)
+{
+    return r->inputs.begin ? o->has_bias + (long)r->inputs.begin * taps(r, o) : 0;
+}
+
+/* Where the weights of a unit are, for the input channels that are there. */
+static long weights_of(const run_t *r, const operation_t *o, int unit, int first_unit)
+{
+    if (o->stays)
+        return o->address + unit * o->each + first_weight(r, o);
+    return weights_at(r, o) + (unit - first_unit) * row_of(r, o);
+}
+
 static void load_weights(const run_t *r, const operation_t *o, range_t units)
 {
+    if (o->stays)
+        return;
     const long row = row_of(r, o), to = weights_at(r, o);
     if (row == o->each) {
         const long begin = MIN(units.begin * o->each, o->weight_count);
@@ -138,7 +154,7 @@ static void load_weights(const run_t *r, const operation_t *o, range_t units)
             dma_load(memory + to * ELEMENT_BYTES, o->weights + begin * ELEMENT_BYTES, (end - begin) * ELEMENT_BYTES);
         return;
     }
-    const long first = r->inputs.begin ? o->has_bias + (long)r->inputs.begin * taps(r, o) : 0;
+    const long first = first_weight(r, o);
     for (int k = units.begin; k < units.end; k++)
         dma_load(memory + (to + (k - units.begin) * row) * ELEMENT_BYTES, o->weights + (k * o->each + first) * ELEMENT_BYTES,
                  row * ELEMENT_BYTES);
@@ -161,7 +177,7 @@ static void move_pixels(const run_t *r, int m, range_t pixels, range_t channels,
             some = MIN(fresh, columns.end) - x;
             continue;
         }
-        some = width == t->columns ? pixels.end - p : MIN(pixels.end - p, columns.end - x);
+        some = width == t->columns && !fresh ? pixels.end - p : MIN(pixels.end - p, columns.end - x);
         some = whole && map->apart == 1 ? MIN(some, (int)(map->pixels - slot(r, m, y, x))) : 1;
         const int each = map->apart == 1 ? count : 1;
         for (int c = channels.begin; c < channels.end; c += each) {
@@ -279,7 +295,7 @@ static sum_t added(const work_t *w, int k, int y, int x, int64_t *bias)
     const int first = k / (r->step->maps[o->map].tensor->channels / o->groups) * deep;
     const range_t group = {MAX(first, r->inputs.begin), MIN(first + deep, r->inputs.end)};
     const int has_bias = o->has_bias && !r->inputs.begin;
-    const long own = weights_at(r, o) + (k - w->first_unit) * row_of(r, o);
+    const long own = weights_of(r, o, k, w->first_unit);
     *bias = has_bias ? element(own) * ((int64_t)1 << o->bias_shift) : 0;
     sum_t sum = o->bias_within ? (sum_t)*bias : 0;
     if (r->inputs.begin)
@@ -548,6 +564,12 @@ static void run_doubled(run_t first)
         now = next;
     }
     save_pass(&earlier);
+}
+
+void load_staying(const staying_t *staying, int count)
+{
+    for (int i = 0; i < count; i++)
+        dma_load(memory + staying[i].address * ELEMENT_BYTES, staying[i].weights, staying[i].count * ELEMENT_BYTES);
 }
 
 void run_step(const step_t *step)

@@ -62,7 +62,8 @@ typedef struct {
     long weight_count;            /* of all units */
     long each;                    /* of a unit */
     long address;                 /* on chip, of all or of a block */
-    int kept;                     /* whether they are loaded once and stay */
+    int kept;                     /* whether all are there during the step */
+    int stays;                    /* and have been before: they are loaded once for all images */
     int sum_bits;                 /* of the accumulator, in which sums wrap around */
     int has_bias, bias_shift;     /* a bias is multiplied by 2^bias_shift */
     int bias_within;              /* and added in the accumulator, or outside */
@@ -97,8 +98,16 @@ typedef struct {
     int operation_count;
 } step_t;
 
+/* Weights that are loaded before the first image, for all of them. */
+typedef struct {
+    const unsigned char *weights; /* in DRAM */
+    long address, count;
+} staying_t;
+
 /* The memory on chip. */
 extern unsigned char memory[MEMORY_BYTES];
+
+void load_staying(const staying_t *staying, int count);
 
 void run_step(const step_t *step);
 

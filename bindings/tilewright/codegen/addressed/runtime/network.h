@@ -5,6 +5,7 @@
 #include "engine.h"
 
 extern const step_t steps[STEPS];
+extern const staying_t staying[SOME(STAYING)];
 
 extern unsigned char network_input[SOME(INPUT_BYTES)];
 extern unsigned char network_weights[SOME(WEIGHT_BYTES)];
