@@ -135,7 +135,10 @@ class _Run:
         for frame in range(self.frames):
             self._give()
             if not frame:
-                self._load_staying()
+                try:
+                    self._load_staying()
+                except LostError as error:
+                    return Report.refused(Violation("address", 0, error.tensor, error.needed, error.found))
             rows, violation = self._frame()
             report = self._reported(rows, violation)
             if violation is not None:

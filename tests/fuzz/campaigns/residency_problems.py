@@ -55,6 +55,8 @@ def table(rng: random.Random) -> dict[str, Any]:
     room = rng.choice([least, rng.randint(least, 2 * least), rng.randint(least, least + everything)])
     found["machine"]["memory_bytes"] = max(1, room * width - rng.choice([0, 0, 0, 0, 0, 0, 0, 1]))
     if rng.random() < 0.3:
+        found["limits"]["frames"] = "many"
+    elif rng.random() < 0.4:
         found["objective"] = {"minimise": "memory"}
         if rng.random() < 0.8:
             low, high = (graph.least_traffic(size) for size in (least + everything, least))
@@ -149,6 +151,10 @@ def judged(problem: Any, told: Any, plan: Any) -> int | None:
 
 def mistake(plan: Any, rng: random.Random) -> None:
     """Change a number, a name or the order of something in a plan."""
+    if plan.get("staying") and rng.random() < 0.3:
+        name = rng.choice(list(plan["staying"]))
+        plan["staying"][name] = max(0, plan["staying"][name] + rng.choice([-1, 1, 5]))
+        return
     step = rng.choice(plan["steps"])
     names = sorted({name for each in plan["steps"] for name in each["operations"]} | {"input"})
     key = rng.choice(list(step))

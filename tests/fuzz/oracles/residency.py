@@ -236,9 +236,15 @@ class State(NamedTuple):
 
 
 class Graph:
-    """The operations of a problem."""
+    """The operations of a problem.
 
-    def __init__(self, problem: Json) -> None:
+    Parameters
+    ----------
+    staying
+        Names of operations whose weights are on chip from frame to frame: it has none to place or to load.
+    """
+
+    def __init__(self, problem: Json, staying: Any = ()) -> None:
         self.machine, self.limits, self.objective = (problem[k] for k in ("machine", "limits", "objective"))
         self.width = self.machine["element_bytes"]
         layers = _without_joins(problem["network"]["layers"])
@@ -253,6 +259,9 @@ class Graph:
             self.ops.append(Op(number, table, reads, self.shapes))
             self.shapes.append(self.ops[-1].shape)
             numbers[table["name"]] = number + 1
+        self.staying = {op.name: op.weights for op in self.ops if op.name in staying and op.weights}
+        for op in self.ops:
+            op.weights = 0 if op.name in self.staying else op.weights
         self.sizes = [prod(shape) for shape in self.shapes]
         self.pixels = [prod(shape[1:]) for shape in self.shapes]
         self.readers = [frozenset(op.number for op in self.ops if tensor in op.reads)
@@ -408,6 +417,8 @@ def best(problem: Json) -> int | None:
     """Return the least bytes of all plans, by what is on chip at a time; None if there is no plan."""
     graph = Graph(problem)
     most = problem["machine"]["memory_bytes"] // graph.width
+    if graph.limits.get("frames", "one") == "many":
+        return _best_of_frames(problem, graph, most)
     if graph.objective["minimise"] == "traffic":
         return _bytes(graph, graph.least_traffic(most))
     least = graph.least_memory()
@@ -430,16 +441,33 @@ def best(problem: Json) -> int | None:
     return _bytes(graph, low)
 
 
+def _best_of_frames(problem: Json, graph: Graph, most: int) -> int | None:
+    """Return the least bytes of a frame, whichever weights stay."""
+    found = []
+    for names in subsets(op.name for op in graph.ops if op.weights):
+        kept = Graph(problem, names)
+        kept.moves = graph.moves
+        left = most - sum(kept.staying.values())
+        moved = kept.least_traffic(left) if left > 0 else None
+        graph.moves = kept.moves
+        found += [] if moved is None else [moved]
+    return _bytes(graph, min(found, default=None))
+
+
 def _bytes(graph: Graph, elements: int | None) -> int | None:
     return None if elements is None else elements * graph.width
 
 
 def cost(problem: Json, plan: Json) -> int:
     """Return the bytes that a plan moves, or those of memory that it takes."""
-    walk = _Walk(Graph(problem), problem["machine"]["memory_bytes"])
+    graph = Graph(problem, plan.get("staying", ()))
+    if plan.get("staying", {}).keys() != graph.staying.keys():
+        raise Refused("stays and has no weights")
+    if graph.staying and graph.limits["frames"] == "one":
+        raise Refused("stays for one frame")
+    walk = _Walk(graph, problem["machine"]["memory_bytes"], plan.get("staying", {}))
     for step in plan["steps"]:
         walk.step(step)
-    graph = walk.graph
     if len(walk.state.done) < len(graph.ops):
         raise Refused("operations are missing")
     limit = graph.objective["most_traffic"]
@@ -451,7 +479,8 @@ def cost(problem: Json, plan: Json) -> int:
 class _Walk:
     """A plan, step by step."""
 
-    def __init__(self, graph: Graph, memory: int) -> None:
+    def __init__(self, graph: Graph, memory: int, staying: dict[str, int]) -> None:
+        self.staying = [(at, graph.staying[name], f"weights of {name}") for name, at in staying.items()]
         self.graph, self.state, self.room = graph, graph.start(), memory // graph.width
         self.at: dict[int, int] = {}
         self.moved = self.top = 0
@@ -537,6 +566,7 @@ class _Walk:
         again = by_kernels and not last.own_channels and last.units > 1
         self.moved += graph.size(group.sources - whole) * (-(-last.units // kernels) if again else 1)
         spans += [(addresses[name], size, name) for name, size in buffers.items()]
+        spans += self.staying
         end = 0
         for address, size, name in sorted(spans):
             if address < end:
