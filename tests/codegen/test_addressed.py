@@ -158,6 +158,42 @@ def test_each_kind_of_step_is_executed_right_and_a_wrong_one_is_noticed(kind: st
 
 
 @needs_compiler
+def test_strips_that_need_whole_rows_save_no_column_twice(tmp_path: Path) -> None:
+    """The second strip of three needs all columns of what the first one has saved in part."""
+    layers = [
+        {"name": "a", "input": [1, 3, 3], "kernels": 1, **AROUND},
+        {"name": "b", "input": [1, 3, 3], "kernels": 1, **AROUND},
+        {"name": "sum", "kind": "add", "input": [1, 3, 3], "inputs": ["a", "b"]},
+    ]
+    problem = problem_of({"layers": layers}, 4000)
+    names = "lines of input", "lines of a", "weights of a", "weights of b", "block of b"
+    strips = Step(("a", "b"), kept=("a", "b"), written=("a", "b"), columns=1)
+    last = Step(("sum",), written=("sum",))
+    places = {name: 50 * place for place, name in enumerate(names)}
+    sums = {name: 50 * place for place, name in enumerate(("lines of a", "lines of b", "block of sum"))}
+    plan = Plan((strips.at(places), last.at(sums)))
+    assert assert_right(tmp_path, problem, plan, 0, *SANITIZED).moved[0][1] == 18
+
+
+@needs_compiler
+def test_weights_that_stay_are_loaded_once_for_all_images(tmp_path: Path) -> None:
+    problem = small(memory_bytes=4000, double_buffering=True).with_(limits={"frames": "many"})
+    plan = any_plan(Random(195), problem)
+    assert len(plan.staying) == 3 and {"tiles", "kernels"} <= {step.order for step in plan.steps}
+    built = assert_right(tmp_path, problem, plan, 2, *SANITIZED)
+    weights = sum(operation.weights for operation in problem.graph.operations)
+    assert ["weights that stay, loaded once", str(weights)] in built.lines
+    assert (tmp_path / "data" / "input.bin").stat().st_size == 2 * 60
+    source = tmp_path / "src" / "network.c"
+    table = re.compile(r"(staying\[SOME\(STAYING\)\] = \{\n    \{network_weights \+ \d+, )(\d+)")
+    moved = table.sub(lambda found: f"{found[1]}{int(found[2]) + 1}", source.read_text())
+    assert moved != source.read_text()
+    source.write_text(moved)
+    with pytest.raises(AssertionError):
+        Built(tmp_path, {})
+
+
+@needs_compiler
 @pytest.mark.parametrize(("size", "sum_bytes"), [(1, 4), (2, 4), (2, 7), (3, 8), (4, 8), (8, 8)])
 def test_sums_are_as_wide_as_the_program_needs(size: int, sum_bytes: int, tmp_path: Path) -> None:
     problem = small(element_bytes=size, sum_bytes=sum_bytes, memory_bytes=4000 * size)

@@ -122,9 +122,7 @@ def traffic_curve(
     InputError
         For plans of many frames.
     """
-    if problem.limits.frames != ONE:
-        limit = "has no curve of traffic over memory, which is for a single frame"
-        raise InputError("limits.frames", problem.limits.frames, limit)
+    refuse_frames(problem)
     known = _Known(problem, deadline)
     for plan in plans:
         memory_bytes, traffic_bytes = _taken(problem, plan)
@@ -136,6 +134,19 @@ def traffic_curve(
             on_step(known.curve())
         memory = known.next_memory()
     return known.curve()
+
+
+def refuse_frames(problem: Problem) -> None:
+    """Refuse many frames, for which there is no curve.
+
+    Raises
+    ------
+    InputError
+        Names the field that says so.
+    """
+    if problem.limits.frames != ONE:
+        limit = "has no curve of traffic over memory, which is for a single frame"
+        raise InputError("limits.frames", problem.limits.frames, limit)
 
 
 def point_of(problem: Problem, plan: Plan) -> Point:
