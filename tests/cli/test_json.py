@@ -124,6 +124,8 @@ INSTANCES = {
     "fusion": f'room = "fusion"\n{NETWORK}{ENGINES}',
     "bitwidth": f'room = "bitwidth"\n{NETWORK}{BITS}',
     "residency": f'room = "residency"\n{NETWORK}[machine]\nmemory_bytes = 200\n',
+    "residency frames": f'room = "residency"\n{NETWORK}[machine]\nmemory_bytes = 400\n'
+    '[limits]\nframes = "many"\n',
     "bitwidth front": f'room = "bitwidth"\n{NETWORK}{BITS}[objective]\nminimise = "pareto"\n',
 }
 ALL = pytest.mark.parametrize("name", INSTANCES)

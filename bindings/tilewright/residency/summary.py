@@ -40,10 +40,7 @@ def rows(problem: Problem, report: dict[str, Any]) -> Rows:
     staying = []
     if "staying" in facts:
         sizes = facts["staying"].values()
-        told_once = (
-            f"{sum(sizes):,} bytes of {len(sizes)} operations stay, loaded once before the first frame"
-        )
-        staying.append(("weights", told_once))
+        staying.append(("weights", f"of {len(sizes)} operations stay: {sum(sizes):,} bytes, loaded once"))
     return [
         *timed,
         (
