@@ -8,21 +8,29 @@ given size stay, and falls in steps with the memory that is left.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tilewright.residency.exact.best import layers_of
 from tilewright.residency.frames import in_memory
+from tilewright.residency.graph import Graph
 from tilewright.residency.placement import items, most_live
 from tilewright.residency.problem import Problem
 from tilewright.residency.transitions import Choice
 
 
 class Relaxed(NamedTuple):
-    """Steps that serve while no more than `most` elements stay, and what they move beyond what they must."""
+    """Steps of a graph that serve while no more than `most` elements stay.
+
+    Attributes
+    ----------
+    excess
+        What they move at most beyond what they must.
+    """
 
     most: int
     excess: int
+    graph: Graph
     choices: tuple[Choice, ...]
 
 
@@ -33,8 +41,9 @@ class RoomForWeights:
     ----------
     loading
         Bit mask of the operations that load their weights.
-    above
-        The same for fewer of them, which never moves more.
+    known
+        The same for other operations. If fewer load their weights, bounds hold here, too; if more do, steps
+        serve here, too.
 
     Attributes
     ----------
@@ -42,8 +51,8 @@ class RoomForWeights:
         Most elements that can stay, so that each operation runs beside them.
     """
 
-    def __init__(self, problem: Problem, loading: int, above: RoomForWeights | None) -> None:
-        self.capacity, self.above = problem.machine.capacity, above
+    def __init__(self, problem: Problem, loading: int, known: Iterable[RoomForWeights]) -> None:
+        self.capacity, self.loading, self.known = problem.machine.capacity, loading, known
         free = [op.number for op in problem.graph.operations if op.weights and not loading >> op.number & 1]
         self.problem = in_memory(problem, free, self.capacity)
         self.most = self.capacity - max(self.problem.least.values())
@@ -53,20 +62,27 @@ class RoomForWeights:
 
     def bound(self, size: int) -> int:
         """Return what is moved at least beyond what must be if so much stays, as far as that is known."""
+        return max(room._own_bound(size) for room in self._of_fewer())
+
+    def _own_bound(self, size: int) -> int:
         place = bisect_right(self._sizes, size)
-        own = self._bounds[place - 1] if place else 0
-        return own if self.above is None else max(own, self.above.bound(size))
+        return self._bounds[place - 1] if place else 0
+
+    def _of_fewer(self) -> list[RoomForWeights]:
+        return [self, *(room for room in self.known if not room.loading & ~self.loading)]
+
+    def _all_plans(self) -> Iterator[Relaxed]:
+        for room in (self, *(room for room in self.known if not self.loading & ~room.loading)):
+            yield from room._plans
 
     def plan(self, size: int) -> Relaxed | None:
         """Return the best plan that is known for some elements that stay."""
-        fitting = (plan for plan in self._plans if plan.most >= size)
-        own = min(fitting, key=lambda plan: plan.excess, default=None)
-        return own
+        fitting = (plan for plan in self._all_plans() if plan.most >= size)
+        return min(fitting, key=lambda plan: plan.excess, default=None)
 
     def _steps(self) -> set[int]:
         """Return the sizes from which on the bound may be another."""
-        found = {0, *self._sizes}
-        return found if self.above is None else found | self.above._steps()
+        return {0, *(size for room in self._of_fewer() for size in room._sizes)}
 
     def spans(self, sizes: int) -> Iterator[tuple[int, int]]:
         """Return for each size from which on the bound is another the largest size before the next one.
@@ -90,7 +106,7 @@ class RoomForWeights:
     def reached(self, size: int) -> int:
         """Return up to which size plans are known that reach the bound of a size; -1 if none are known."""
         bound = self.bound(size)
-        return max((plan.most for plan in self._plans if plan.excess <= bound), default=-1)
+        return max((plan.most for plan in self._all_plans() if plan.excess <= bound), default=-1)
 
     def ask(self, size: int, worth: int, deadline: float) -> None:
         """Look for the least excess if so much stays, as far as it is no more than is worth it.
@@ -111,7 +127,7 @@ class RoomForWeights:
 
     def _take(self, excess: int, choices: tuple[Choice, ...]) -> None:
         need = most_live(items(self.problem.graph, choices))
-        self._plans.append(Relaxed(self.capacity - need, excess, choices))
+        self._plans.append(Relaxed(self.capacity - need, excess, self.problem.graph, choices))
 
     def _prove(self, size: int, excess: int) -> None:
         place = bisect_right(self._sizes, size)

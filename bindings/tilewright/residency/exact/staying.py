@@ -153,12 +153,12 @@ class _Search:
                 self._take(left, staying, plan)
         self._rounded(Node(0, 0), Needs(left.graph, last.choices, self.capacity))
 
-    def _near(self, node: Node, room: RoomForWeights, relaxed: Relaxed, size: int) -> None:
+    def _near(self, node: Node, relaxed: Relaxed, size: int) -> None:
         """Try operations of about a size: those that steps need which were found as if none took room.
 
         And those with which steps fit that were found as if all were loaded.
         """
-        free = Needs(room.problem.graph, relaxed.choices, self.capacity)
+        free = Needs(relaxed.graph, relaxed.choices, self.capacity)
         loaded = self._room(sum(1 << number for number in self.weights))
         for parts in SIZES:
             some = size * parts // 4
@@ -169,7 +169,7 @@ class _Search:
                     loaded.ask(some, worth, self._until())
                 found = loaded.plan(some)
                 if found is not None:
-                    self._rounded(Node(0, 0), Needs(loaded.problem.graph, found.choices, self.capacity))
+                    self._rounded(Node(0, 0), Needs(found.graph, found.choices, self.capacity))
 
     # Bounds --------------------------------------------------------------------------------------------
 
@@ -202,9 +202,7 @@ class _Search:
 
     def _room(self, loading: int) -> RoomForWeights:
         if loading not in self._rooms:
-            fewer = [other for other in self._rooms if other & ~loading == 0]
-            above = self._rooms[max(fewer, key=int.bit_count)] if fewer else None
-            self._rooms[loading] = RoomForWeights(self.problem, loading, above)
+            self._rooms[loading] = RoomForWeights(self.problem, loading, self._rooms.values())
         return self._rooms[loading]
 
     def _sizes(self, node: Node, room: RoomForWeights) -> int:
@@ -236,9 +234,9 @@ class _Search:
         relaxed = room.plan(size)
         if relaxed is not None and relaxed.excess <= room.bound(begin):
             if not self._branched:
-                self._near(node, room, relaxed, size)
+                self._near(node, relaxed, size)
             self._branched = True
-            self._branch(node, room, relaxed, size)
+            self._branch(node, relaxed, size)
             return
         try:
             worth = self.counted - 1 - self.graph.compulsory + size
@@ -248,7 +246,7 @@ class _Search:
                 raise
             self.stalled = min(self.stalled, value)
             if relaxed is not None:
-                self._rounded(node, Needs(room.problem.graph, relaxed.choices, self.capacity))
+                self._rounded(node, Needs(relaxed.graph, relaxed.choices, self.capacity))
             return
         self._push(node)
 
@@ -267,9 +265,9 @@ class _Search:
 
     # Operations ----------------------------------------------------------------------------------------
 
-    def _branch(self, node: Node, room: RoomForWeights, relaxed: Relaxed, size: int) -> None:
+    def _branch(self, node: Node, relaxed: Relaxed, size: int) -> None:
         """Take operations with which the steps fit, or decide about one for which they do not."""
-        needs = Needs(room.problem.graph, relaxed.choices, self.capacity)
+        needs = Needs(relaxed.graph, relaxed.choices, self.capacity)
         self._rounded(node, needs)
         value = self.graph.compulsory - size + relaxed.excess
         if self.counted <= value:
