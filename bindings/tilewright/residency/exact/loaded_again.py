@@ -41,7 +41,7 @@ class Needs:
     def __init__(self, graph: Graph, choices: Sequence[Choice], capacity: int) -> None:
         self.graph, self.capacity = graph, capacity
         self._steps = list(self._read(choices))
-        self._known: dict[tuple[int, int], int] = {}
+        self._known: dict[tuple[int, int], tuple[int, Shape]] = {}
 
     def _read(self, choices: Sequence[Choice]) -> list[_Step]:
         graph, alive, done, found = self.graph, 0, self.graph.begin, []
@@ -69,18 +69,26 @@ class Needs:
         loading
             Bit mask of operations.
         """
-        needs = [self._of(number, loading & step.choice.group) for number, step in enumerate(self._steps)]
+        needs = [need for need, _ in self._all(loading)]
         place = max(range(len(needs)), key=needs.__getitem__)
         return needs[place], self._steps[place].choice.group
 
-    def _of(self, number: int, loading: int) -> int:
+    def choices(self, loading: int) -> tuple[Choice, ...]:
+        """Return the steps, cut up as they need least if some operations load their weights."""
+        found = zip(self._steps, self._all(loading), strict=True)
+        return tuple(step.choice._replace(shape=shape) for step, (_, shape) in found)
+
+    def _all(self, loading: int) -> list[tuple[int, Shape]]:
+        return [self._of(number, loading & step.choice.group) for number, step in enumerate(self._steps)]
+
+    def _of(self, number: int, loading: int) -> tuple[int, Shape]:
         key = number, loading
         if key not in self._known:
             self._known[key] = self._least(self._steps[number], loading)
         return self._known[key]
 
-    def _least(self, step: _Step, loading: int) -> int:
-        """Return what a step needs so that no more is moved again."""
+    def _least(self, step: _Step, loading: int) -> tuple[int, Shape]:
+        """Return what a step needs so that no more is moved again, and how it is cut up."""
         operations = tuple(
             replace(op, weights=op.parameters, staying=0)
             if loading >> op.number & 1
@@ -97,4 +105,4 @@ class Needs:
         room = self.capacity - step.taken
         cuts = None, *widths(group)
         stairs = staircase(group, step.whole, step.streamed, room, step.again, cuts, fitting)
-        return step.taken + stairs[0].memory if stairs else NEVER
+        return (step.taken + stairs[0].memory, stairs[0].shape) if stairs else (NEVER, step.choice.shape)

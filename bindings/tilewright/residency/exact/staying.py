@@ -20,6 +20,7 @@ from typing import NamedTuple
 from tilewright.residency.exact.best import Answer, addressed, layers_of, least_traffic, placeable
 from tilewright.residency.exact.loaded_again import Needs
 from tilewright.residency.exact.room_for_weights import Relaxed, RoomForWeights
+from tilewright.residency.exact.search import Found
 from tilewright.residency.frames import in_memory, sums, weights_of, with_staying
 from tilewright.residency.graph import members
 from tilewright.residency.plan import Plan
@@ -28,7 +29,10 @@ from tilewright.residency.reading import told
 from tilewright.spec.errors import InputError, OutOfTimeError
 
 SHARE = 0.25
-"""Share of the time that is left which a single search may take."""
+"""Share of the time that is left which a single search may take, as long as none takes longer."""
+
+FIRST = 0.4
+"""Share of the time in which a plan is looked for of which no weights stay."""
 
 SIZES = (4, 3, 2)
 """Fourths of the size of weights that a bound is for, of which plans are tried first."""
@@ -62,8 +66,6 @@ class _Search:
         What the best plan moves.
     counted
         What the best steps move, whether addresses are known for them or not.
-    stalled
-        The least bound of what has been given up as it took too long.
     """
 
     def __init__(
@@ -77,13 +79,14 @@ class _Search:
         self.on_bound, self.on_plan = on_bound, on_plan
         self.width, self.capacity = problem.machine.element_bytes, problem.machine.capacity
         self.weights = {op.number: op.weights for op in self.graph.operations if op.weights}
-        self.bound, self.moved, self.counted, self.stalled = 0, NEVER, NEVER, NEVER
+        self.bound, self.moved, self.counted = 0, NEVER, NEVER
+        self._share = SHARE
         self.plan: Plan | None = None
         self._tried: set[int] = set()
         self._rooms: dict[int, RoomForWeights] = {}
         self._heap: list[tuple[int, int, Node]] = []
         self._tick = count()
-        self._branched = False
+        self._looked_near = False
 
     def answer(self) -> Answer:
         """Return the best plan and a bound in bytes."""
@@ -94,13 +97,13 @@ class _Search:
             pass
         return Answer(self.plan, self.width * self.bound)
 
-    def _until(self) -> float:
+    def _until(self, share: float | None = None) -> float:
         """Return when a search that begins now has to end."""
-        now = time.monotonic()
-        return now + SHARE * (self.deadline - now) if self.deadline < float("inf") else self.deadline
+        now, share = time.monotonic(), self._share if share is None else share
+        return now + share * (self.deadline - now) if self.deadline < float("inf") else self.deadline
 
     def _prove(self, elements: int) -> None:
-        elements = min(elements, self.stalled, self.counted)
+        elements = min(elements, self.counted)
         if elements > self.bound:
             self.bound = elements
             self.on_bound(self.width * elements)
@@ -110,7 +113,7 @@ class _Search:
     def _without(self) -> None:
         """Find a plan of which no weights stay."""
         alone = in_memory(self.problem, (), self.capacity)
-        answer = least_traffic(alone, self._until(), lambda _bound: None, lambda _plan: None)
+        answer = least_traffic(alone, self._until(FIRST), lambda _bound: None, lambda _plan: None)
         if answer.plan is not None:
             self._take(alone, 0, answer.plan)
             choices = [step.choice for step in told(alone, answer.plan)]
@@ -124,6 +127,16 @@ class _Search:
             self.moved = elements
             self.plan = with_staying(self.problem, members(staying), plan)
             self.on_plan(self.plan)
+
+    def _execute(self, staying: int, needs: Needs, loading: int) -> None:
+        """Take known steps, beside weights that stay."""
+        if staying in self._tried:
+            return
+        room = self.capacity - weights_of(self.graph, members(staying))
+        left = in_memory(self.problem, members(staying), room)
+        plan = addressed(left, Found(0, needs.choices(loading)), room, self._until())
+        if plan is not None:
+            self._take(left, staying, plan)
 
     def _try(self, staying: int) -> None:
         """Look for a better plan in which the weights of some operations stay."""
@@ -153,16 +166,20 @@ class _Search:
                 self._take(left, staying, plan)
         self._rounded(Node(0, 0), Needs(left.graph, last.choices, self.capacity))
 
-    def _near(self, node: Node, relaxed: Relaxed, size: int) -> None:
-        """Try operations of about a size: those that steps need which were found as if none took room.
+    def _near(self, node: Node, relaxed: Relaxed | None, size: int) -> None:
+        """Try operations of about a size, once: those that steps need which were found as if none took room.
 
         And those with which steps fit that were found as if all were loaded.
         """
-        free = Needs(relaxed.graph, relaxed.choices, self.capacity)
+        if self._looked_near:
+            return
+        self._looked_near = True
+        free = None if relaxed is None else Needs(relaxed.graph, relaxed.choices, self.capacity)
         loaded = self._room(sum(1 << number for number in self.weights))
         for parts in SIZES:
             some = size * parts // 4
-            self._try(self._within(node, free, self.capacity - some, some))
+            if free is not None:
+                self._try(self._within(node, free, self.capacity - some, some))
             worth = self.moved - self.graph.compulsory + some - 1
             if 0 < some <= loaded.most and worth >= 0:
                 with suppress(OutOfTimeError):
@@ -230,12 +247,10 @@ class _Search:
         best = self._best(node, room)
         if best is None or best[0] >= self.counted:
             return
-        value, size, begin = best[0], -best[1], best[2]
+        size, begin = -best[1], best[2]
         relaxed = room.plan(size)
         if relaxed is not None and relaxed.excess <= room.bound(begin):
-            if not self._branched:
-                self._near(node, relaxed, size)
-            self._branched = True
+            self._near(node, relaxed, size)
             self._branch(node, relaxed, size)
             return
         try:
@@ -244,10 +259,8 @@ class _Search:
         except OutOfTimeError:
             if time.monotonic() > self.deadline:
                 raise
-            self.stalled = min(self.stalled, value)
-            if relaxed is not None:
-                self._rounded(node, Needs(relaxed.graph, relaxed.choices, self.capacity))
-            return
+            self._near(node, relaxed, size)
+            self._share = min(1.0, 2 * self._share)
         self._push(node)
 
     def _next(self, node: Node, room: RoomForWeights, begin: int, size: int) -> int:
@@ -300,6 +313,7 @@ class _Search:
                 levels.add(need)
                 heappush(heap, need)
         if best is not None:
+            self._execute(best, needs, node.loading | opened & ~best)
             self._try(best)
 
     def _within(self, node: Node, needs: Needs, level: int, most: int) -> int:
