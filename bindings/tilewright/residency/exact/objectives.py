@@ -30,16 +30,26 @@ from tilewright.spec.errors import OutOfTimeError
 
 
 def best(
-    problem: Problem, deadline: float, on_bound: Callable[[int], None], on_plan: Callable[[Plan], None]
+    problem: Problem,
+    deadline: float,
+    on_bound: Callable[[int], None],
+    on_plan: Callable[[Plan], None],
+    start: Plan | None = None,
 ) -> Answer:
-    """Return the plan that is best in the one objective of a problem, within its limits."""
+    """Return the plan that is best in the one objective of a problem, within its limits.
+
+    Parameters
+    ----------
+    start
+        A valid plan that is known; plans near it are looked at where weights may stay.
+    """
     limits = problem.objective.limits
     if problem.minimise == "memory":
         if limits.keys() <= {"traffic"}:
             return least_memory(problem, deadline, on_bound)
         return _least_memory(problem, deadline, on_bound)
     if problem.limits.frames != ONE:
-        return least_traffic_of_frames(problem, deadline, on_bound, on_plan)
+        return least_traffic_of_frames(problem, deadline, on_bound, on_plan, start)
     if problem.minimise == "traffic" and not limits:
         return least_traffic(problem, deadline, on_bound, on_plan)
     return _least_spent(problem, deadline, on_bound, on_plan)

@@ -49,10 +49,14 @@ class Node(NamedTuple):
 
 
 def least_traffic_of_frames(
-    problem: Problem, deadline: float, on_bound: Callable[[int], None], on_plan: Callable[[Plan], None]
+    problem: Problem,
+    deadline: float,
+    on_bound: Callable[[int], None],
+    on_plan: Callable[[Plan], None],
+    start: Plan | None = None,
 ) -> Answer:
-    """Return the plan that moves least for each frame but the first."""
-    return _Search(problem, deadline, on_bound, on_plan).answer()
+    """Return the plan that moves least for each frame but the first, which may be near a known one."""
+    return _Search(problem, deadline, on_bound, on_plan).answer(start)
 
 
 class _Search:
@@ -88,10 +92,13 @@ class _Search:
         self._tick = count()
         self._looked_near = False
 
-    def answer(self) -> Answer:
+    def answer(self, start: Plan | None) -> Answer:
         """Return the best plan and a bound in bytes."""
         try:
-            self._without()
+            if start is not None:
+                self._begin(start)
+            if self.moved > self.graph.compulsory:
+                self._without()
             self._search()
         except OutOfTimeError:
             pass
@@ -109,6 +116,14 @@ class _Search:
             self.on_bound(self.width * elements)
 
     # Plans ---------------------------------------------------------------------------------------------
+
+    def _begin(self, start: Plan) -> None:
+        """Take a known plan."""
+        steps = told(self.problem, start)
+        self.plan, self.moved = start, sum(step.moved for step in steps)
+        self.counted = self.moved
+        needs = Needs(steps[0].group.graph, [step.choice for step in steps], self.capacity)
+        self._rounded(Node(0, 0), needs)
 
     def _without(self) -> None:
         """Find a plan of which no weights stay."""
