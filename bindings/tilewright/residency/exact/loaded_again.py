@@ -36,12 +36,21 @@ class Needs:
     ----------
     graph, choices
         Operations, and their steps in some memory of `capacity` elements.
+
+    Attributes
+    ----------
+    maps
+        Elements of maps that they move, and of weights that are loaded once more.
     """
 
     def __init__(self, graph: Graph, choices: Sequence[Choice], capacity: int) -> None:
         self.graph, self.capacity = graph, capacity
         self._steps = list(self._read(choices))
         self._known: dict[tuple[int, int], tuple[int, Shape]] = {}
+        sizes = [tensor.size for tensor in graph.tensors]
+        masks = (each for step in self._steps for each in (step.choice.fetched, step.choice.written))
+        self.maps = sum(step.streamed + step.again for step in self._steps)
+        self.maps += sum(sizes[number] for mask in masks for number in members(mask))
 
     def _read(self, choices: Sequence[Choice]) -> list[_Step]:
         graph, alive, done, found = self.graph, 0, self.graph.begin, []

@@ -145,6 +145,8 @@ class _Search:
 
     def _execute(self, staying: int, needs: Needs, loading: int) -> None:
         """Take known steps, beside weights that stay."""
+        loaded = sum(self.weights.values()) - weights_of(self.graph, members(staying))
+        self.counted = min(self.counted, needs.maps + loaded)
         if staying in self._tried:
             return
         room = self.capacity - weights_of(self.graph, members(staying))
@@ -318,10 +320,8 @@ class _Search:
         while heap and most + heap[0] < self.capacity:
             level = heappop(heap)
             staying = self._within(node, needs, level, self.capacity - level)
-            size, need = (
-                weights_of(self.graph, members(staying)),
-                needs.most(node.loading | opened & ~staying)[0],
-            )
+            size = weights_of(self.graph, members(staying))
+            need, _ = needs.most(node.loading | opened & ~staying)
             if size > most and need + size <= self.capacity:
                 best, most = staying, size
             elif need > level and need not in levels:
