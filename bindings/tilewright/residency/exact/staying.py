@@ -313,6 +313,8 @@ class _Search:
 
     def _rounded(self, node: Node, needs: Needs) -> None:
         """Try the plan with the most weights that stay beside which some steps fit."""
+        if time.monotonic() > self.deadline:
+            raise OutOfTimeError
         opened = sum(1 << number for number in self._open(node))
         levels = {needs.most(node.loading | 1 << number)[0] for number in members(opened)}
         levels.add(needs.most(node.loading)[0])
