@@ -34,8 +34,8 @@ SHARE = 0.25
 FIRST = 0.4
 """Share of the time in which a plan is looked for of which no weights stay."""
 
-SIZES = (4, 3, 2)
-"""Fourths of the size of weights that a bound is for, of which plans are tried first."""
+PARTS = (3, 2)
+"""Fourths of the memory, or of a size that a bound is for, which weights have that are tried first."""
 
 NEVER = 2**60
 """More than any plan moves."""
@@ -90,7 +90,7 @@ class _Search:
         self._rooms: dict[int, RoomForWeights] = {}
         self._heap: list[tuple[int, int, Node]] = []
         self._tick = count()
-        self._looked_near = False
+        self._near = False
 
     def answer(self, start: Plan | None) -> Answer:
         """Return the best plan and a bound in bytes."""
@@ -99,6 +99,7 @@ class _Search:
                 self._begin(start)
             if self.moved > self.graph.compulsory:
                 self._without()
+            self._beside_loaded()
             self._search()
         except OutOfTimeError:
             pass
@@ -183,27 +184,28 @@ class _Search:
                 self._take(left, staying, plan)
         self._rounded(Node(0, 0), Needs(left.graph, last.choices, self.capacity))
 
-    def _near(self, node: Node, relaxed: Relaxed | None, size: int) -> None:
-        """Try operations of about a size, once: those that steps need which were found as if none took room.
-
-        And those with which steps fit that were found as if all were loaded.
-        """
-        if self._looked_near:
-            return
-        self._looked_near = True
-        free = None if relaxed is None else Needs(relaxed.graph, relaxed.choices, self.capacity)
+    def _beside_loaded(self) -> None:
+        """Try operations beside which steps fit found for part of the memory, all weights loaded."""
         loaded = self._room(sum(1 << number for number in self.weights))
-        for parts in SIZES:
-            some = size * parts // 4
-            if free is not None:
-                self._try(self._within(node, free, self.capacity - some, some))
-            worth = self.moved - self.graph.compulsory + some - 1
-            if 0 < some <= loaded.most and worth >= 0:
+        for parts in PARTS:
+            size = min(self.capacity, sum(self.weights.values())) * parts // 4
+            worth = self.moved - self.graph.compulsory + size - 1
+            if 0 < size <= loaded.most and worth >= 0:
                 with suppress(OutOfTimeError):
-                    loaded.ask(some, worth, self._until())
-                found = loaded.plan(some)
+                    loaded.ask(size, worth, self._until())
+                found = loaded.plan(size)
                 if found is not None:
                     self._rounded(Node(0, 0), Needs(found.graph, found.choices, self.capacity))
+
+    def _beside_relaxed(self, node: Node, relaxed: Relaxed, size: int) -> None:
+        """Try operations of about a size, once: those that most is needed for if their weights are loaded."""
+        if self._near:
+            return
+        self._near = True
+        needs = Needs(relaxed.graph, relaxed.choices, self.capacity)
+        for parts in (4, *PARTS):
+            some = size * parts // 4
+            self._try(self._within(node, needs, self.capacity - some, some))
 
     # Bounds --------------------------------------------------------------------------------------------
 
@@ -267,7 +269,7 @@ class _Search:
         size, begin = -best[1], best[2]
         relaxed = room.plan(size)
         if relaxed is not None and relaxed.excess <= room.bound(begin):
-            self._near(node, relaxed, size)
+            self._beside_relaxed(node, relaxed, size)
             self._branch(node, relaxed, size)
             return
         try:
@@ -276,7 +278,6 @@ class _Search:
         except OutOfTimeError:
             if time.monotonic() > self.deadline:
                 raise
-            self._near(node, relaxed, size)
             self._share = min(1.0, 2 * self._share)
         self._push(node)
 
