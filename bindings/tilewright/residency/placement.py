@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from tilewright.addresses.exact.packing import pack
+import numpy as np
+
 from tilewright.residency.costs import buffers
 from tilewright.residency.graph import Graph, members
 from tilewright.residency.passes import Group
 from tilewright.residency.transitions import Choice
 
-TRIALS = 400
-"""Orders in which items are placed."""
+TRIALS = 200
+"""Orders in which items are placed, for each item."""
+
+PROVING = 0.3
+"""Share of the time in which it is sought whether there are addresses at all, if none are found at once."""
 
 
 class Item(NamedTuple):
@@ -75,66 +78,23 @@ def placed(found: Sequence[Item], capacity: int, deadline: float, *, exact: bool
     exact
         Whether to search until there are addresses, or it is proven that there are none, or time is up.
     """
-    addresses = _tried(found, capacity, deadline)
-    if addresses is None and exact:
-        begins, ends, sizes = ([item[column] for item in found] for column in range(3))
-        offsets = pack(begins, ends, sizes, capacity, deadline=deadline).offsets
-        addresses = None if offsets is None else [int(offset) for offset in offsets]
-    return addresses
+    if most_live(found) > capacity:
+        return None
+    from tilewright.addresses import reordering  # start-up time: numba
+
+    begins, ends, sizes = (np.array([item[column] for item in found], dtype=np.int64) for column in range(3))
+    offsets = reordering.placed(begins, ends, sizes, capacity, TRIALS * len(found), deadline)
+    if offsets is None and exact:
+        from tilewright.addresses.exact.packing import pack  # start-up time: numba
+
+        packing = pack(begins, ends, sizes, capacity, deadline=soon(deadline, PROVING))
+        offsets = packing.offsets
+        if not packing.proven:
+            offsets = reordering.placed(begins, ends, sizes, capacity, 2**62, deadline, seed=1)
+    return None if offsets is None else [int(offset) for offset in offsets]
 
 
-def _tried(found: Sequence[Item], capacity: int, deadline: float, seed: int = 0) -> list[int] | None:
-    """Return addresses that are found in a moment: items one after the other, in many orders."""
-    rng = random.Random(seed)
-    orders: list[Callable[[Item], tuple[int, ...]]] = [
-        lambda item: (-(item.end - item.begin), -item.size),
-        lambda item: (-item.size, item.begin),
-        lambda item: (-item.size * (item.end - item.begin), item.begin),
-        lambda item: (item.end - item.begin == 1, item.begin, -item.size),
-    ]
-    numbers = range(len(found))
-    ranks = [sorted(numbers, key=lambda number: order(found[number])) for order in orders]
-    tried = 0
-    while tried < TRIALS:
-        rank = ranks[tried % len(ranks)]
-        if tried >= len(ranks):
-            rank = _moved(rank, rng)
-        addresses, late = _first_fit(found, rank, capacity)
-        if not late:
-            return addresses
-        # What did not fit is placed earlier the next time.
-        ranks[tried % len(ranks)] = [*late, *(number for number in rank if number not in set(late))]
-        tried += 1
-        if time.monotonic() > deadline:
-            break
-    return None
-
-
-def _moved(rank: list[int], rng: random.Random) -> list[int]:
-    """Return an order with one item moved forward."""
-    place = rng.randrange(len(rank))
-    return [rank[place], *rank[:place], *rank[place + 1 :]]
-
-
-def _first_fit(found: Sequence[Item], rank: Sequence[int], capacity: int) -> tuple[list[int], list[int]]:
-    """Place items one after the other, each as low as possible; return those that find no place, too."""
-    addresses, late = [0] * len(found), []
-    there: list[int] = []
-    for number in rank:
-        item = found[number]
-        beside = sorted(
-            (addresses[other], found[other].size)
-            for other in there
-            if found[other].begin < item.end and item.begin < found[other].end
-        )
-        address = 0
-        for begin, size in beside:
-            if begin - address >= item.size:
-                break
-            address = max(address, begin + size)
-        if address + item.size > capacity:
-            late.append(number)
-            continue
-        addresses[number] = address
-        there.append(number)
-    return addresses, late
+def soon(deadline: float, share: float) -> float:
+    """Return the end of a share of the time that is left."""
+    now = time.monotonic()
+    return now + share * (deadline - now)
