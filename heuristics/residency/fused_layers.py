@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from tilewright.residency import Plan, Problem
 from tilewright.residency.exact.search import Search
+from tilewright.residency.exact.steps import Step
 from tilewright.residency.greedy import chosen
 from tilewright.residency.greedy import suits as suits
-from tilewright.residency.staircase import staircase
 from tilewright.residency.transitions import State
 
 
@@ -26,8 +26,7 @@ def plan(problem: Problem) -> Plan:
                 break
             first = first or [mask]
             group = steps.group(mask)
-            sources = sum(1 << number for number in group.sources)
-            if staircase(group, frozenset(), steps.size(sources), steps.capacity, 0):
+            if mask & (mask - 1) and Step(group, steps.capacity).once(steps.capacity):
                 found.append(mask)
         return [*reversed(found), *first]
 

@@ -34,7 +34,9 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
         last = stage
     else:
         start = _by_rules(problem, search)
-    plan, bound, none = best(last, search.deadline, search.on_bound, search.on_plan, start)
+    plan, bound, none = best(
+        last, search.deadline, search.on_bound, search.on_plan, None if problem.before else start
+    )
     if none:
         return Outcome("infeasible" if proven else "unknown")
     if plan is None or not _better(last, plan, start):

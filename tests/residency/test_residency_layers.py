@@ -107,3 +107,21 @@ def test_a_limit_on_what_moves_again_leaves_out_nothing_else(seed: int) -> None:
     for worst in {0, 1, *(stair.again for stair in every)}:
         allowed = [stair[:2] for stair in every if stair.again <= worst]
         assert [stair[:2] for stair in staircase(group, frozenset(), 100, 10**6, worst)] == allowed
+
+
+def test_an_input_is_not_like_what_is_computed() -> None:
+    """Both have one shape and one reader that is left; what is computed is paid for where it is read last."""
+    layers: list[dict[str, Any]] = [
+        {"name": "l0", "inputs": ["input"], "input": [3, 2, 4], "kernels": 5, "kernel": [1, 1]},
+        {"name": "l1", "inputs": ["input"], "input": [3, 2, 4], "kernels": 3, "groups": 3}
+        | {"kernel": [2, 3], "stride": [2, 1], "padding": [1, 1, 1, 1]},
+        {"name": "l2", "inputs": ["l1", "input"], "input": [6, 2, 4], "kernels": 5}
+        | {"kernel": [3, 3], "stride": [2, 1], "padding": [2, 1, 0, 0]},
+    ]
+    agrees(problem_of({"layers": layers}, 101, limits={"tiles": False}))
+
+
+def test_nothing_is_sought_below_what_must_be_moved() -> None:
+    problem = random_problem(random.Random(5), 5)
+    search = layers_of(problem, problem.machine.capacity, problem.graph.compulsory - 100, NEVER)
+    assert not list(search.plans()) and search.bound == problem.graph.compulsory

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from tilewright.addresses import pack
 from tilewright.core.room import Room, register
 from tilewright.residency.curve import Corner, Curve, traffic_curve
 from tilewright.residency.evaluation import (
@@ -16,6 +18,7 @@ from tilewright.residency.evaluation import (
     simulation_seconds,
     violation,
 )
+from tilewright.residency.exact.best import least_traffic
 from tilewright.residency.exact.objectives import recheck
 from tilewright.residency.execution import simulate
 from tilewright.residency.machine import machine_from
@@ -69,8 +72,9 @@ class Residency(Room[Problem, Plan]):
     def records(self, problem: Problem, report: dict[str, Any]) -> list[dict[str, Any]]:
         return list(report["facts"]["steps"])
 
-    def runs_compiled(self, problem: Problem) -> bool:
-        return False
+    def compile_kernels(self, bundled: Callable[[str], Problem]) -> None:
+        least_traffic(bundled("mb28-64k"), float("inf"), lambda _bound: None, lambda _plan: None)
+        pack([0, 1], [2, 3], [1, 2], 3)
 
 
 ROOM = register(Residency())

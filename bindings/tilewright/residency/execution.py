@@ -459,7 +459,8 @@ class _Executed:
         width = self.graph.tensors[tensor].shape[2]
         if self.cut is None:
             return 0, width, width
-        return int(self.cut.begins[tensor][self.strip]), int(self.cut.ends[tensor][self.strip]), width
+        begins, ends = self.cut.span(tensor)
+        return int(begins[self.strip]), int(ends[self.strip]), width
 
     def _pixels(self, tensor: int, first: int, end: int) -> Numbers:
         """Return the pixels that have some numbers in the strip."""
@@ -469,7 +470,7 @@ class _Executed:
 
     def _new(self, tensor: int, pixels: Numbers) -> NDArray[np.bool_]:
         """Whether no earlier strip has computed them."""
-        before = self.cut.ends[tensor][self.strip - 1] if self.cut is not None and self.strip else 0
+        before = self.cut.span(tensor)[1][self.strip - 1] if self.cut is not None and self.strip else 0
         new: NDArray[np.bool_] = pixels % self.graph.tensors[tensor].shape[2] >= before
         return new
 

@@ -13,6 +13,9 @@ from tilewright.residency.problem import Problem
 from tilewright.residency.transitions import Choice, State, Transitions
 from tilewright.spec.errors import InputError
 
+LIMITS = (0, *(4**power for power in range(5, 20)), 2**60)
+"""Elements that a step may move again, at first: of what moves more there may be very many ways."""
+
 
 def chosen(
     problem: Problem,
@@ -40,9 +43,10 @@ def chosen(
     state, choices, total, there = steps.start(), list[Choice](), graph.compulsory, 0
     while state.done != graph.all:
         found = (
-            [each for each in _steps(options, before, mask, empty) if allowed(each[1])]
+            [each for each in _steps(options, before, mask, empty, limit) if allowed(each[1])]
             for before in _dropping(steps, state)
             for mask in groups(search, state)
+            for limit in LIMITS
         )
         few = next((each for each in found if each), None)
         if few is None:
@@ -60,16 +64,16 @@ def chosen(
 
 
 def _steps(
-    options: Options, before: State, mask: int, empty: bool
+    options: Options, before: State, mask: int, empty: bool, limit: int
 ) -> Iterator[tuple[int, State, Option, int]]:
     """Return the ways to execute a group: the group, what there is after it, and what stays before it."""
     touched = options.touched(options.steps.group(mask))
     chip, dram = before.on_chip & ~touched, before.in_dram & ~touched
     room = options.capacity - options.size(chip)
-    for option in options.table(mask, before.done, before.on_chip, before.in_dram, 2**60, empty):
-        if option.memory <= room:
-            after = State(before.done | mask, chip | option.on_chip, dram | option.in_dram)
-            yield mask, after, option, before.on_chip
+    table, _ = options.table(mask, before.done, before.on_chip, before.in_dram, limit, room, empty=empty)
+    for option in table:
+        after = State(before.done | mask, chip | option.on_chip, dram | option.in_dram)
+        yield mask, after, option, before.on_chip
 
 
 def _dropping(steps: Transitions, state: State) -> Iterator[State]:

@@ -17,6 +17,9 @@ import numpy as np
 from tilewright.residency.graph import Graph, Operation, Reading, members
 from tilewright.simulator.program import Counts
 
+BY_ROWS = 0
+"""In place of the pixels of a pass: passes of one row, of two rows, and so on."""
+
 
 @dataclass(frozen=True)
 class Group:
@@ -98,9 +101,16 @@ class Group:
         """
         return {}
 
+    def shared(self, what: str, number: int, tensor: int, count: Callable[[], Any]) -> Any:
+        """Return what is counted for a tensor, or has been in another group with the same last operation."""
+        key = what, number, tensor, self.graph.readers[tensor] & self.mask
+        if key not in self._known:
+            self._known[key] = count()
+        return self._known[key]
+
     def forget(self, pixels: int) -> None:
         """Forget how far each pass gets, which takes much room."""
-        for key in [key for key in self._known if key[:2] in (("end", pixels), ("end", 0))]:
+        for key in [key for key in self._known if key[:2] in (("end", pixels), ("end", BY_ROWS))]:
             del self._known[key]
 
     @cached_property
@@ -108,7 +118,7 @@ class Group:
         """Its operations by number."""
         return {operation.number: operation for operation in self.operations}
 
-    def _readers(self, tensor: int) -> Iterator[tuple[Operation, Reading]]:
+    def readers(self, tensor: int) -> Iterator[tuple[Operation, Reading]]:
         """Return the operations that read a tensor here."""
         for number in self.graph.tensors[tensor].readers:
             operation = self._numbered.get(number)
@@ -119,21 +129,7 @@ class Group:
 
     def _end(self, tensor: int, pixels: int) -> Counts:
         """Return the end of the pixels of a tensor that are there after each pass."""
-        key = "end", pixels, tensor, self.graph.readers[tensor] & self.mask
-        if key not in self._known:
-            if tensor == self.output:
-                passes = self.passes(pixels)
-                counted = np.minimum(np.arange(passes + 1, dtype=np.int64) * pixels, self.pixels)
-                self._known[key] = counted
-                return counted
-            ends: Counts | None = None
-            for operation, reading in self._readers(tensor):
-                needed = reading.end(self._end(operation.number + 1, pixels))
-                needed[-1] = reading.pixels
-                ends = needed if ends is None else np.maximum(ends, needed)
-            self._known[key] = ends
-        known: Counts = self._known[key]
-        return known
+        return self._counts(tensor, pixels, "end")
 
     def held(self, pixels: int) -> dict[int, int]:
         """Return the pixels of each tensor's line buffer: the most that a pass needs or computes."""
@@ -142,17 +138,16 @@ class Group:
     def line(self, tensor: int, pixels: int) -> int:
         """Return the pixels of a tensor's line buffer: the most that a pass needs or computes."""
         if not pixels % self.row:
-            return int(self._of_rows(tensor, "line")[min(pixels, self.pixels) // self.row - 1])
-        key = "line", pixels, tensor, self.graph.readers[tensor] & self.mask
-        known = self._known.get(key)
-        if known is None:
-            ends = self._end(tensor, pixels)
-            # What is computed or loaded in a pass is held even if nobody reads it any more.
-            first = ends[:-1]
-            for operation, reading in self._readers(tensor):
-                first = np.minimum(first, reading.first(self._end(operation.number + 1, pixels)[:-1]))
-            known = self._known[key] = int((ends[1:] - first).max())
-        return known
+            return int(self.lines_by_rows(tensor)[min(pixels, self.pixels) // self.row - 1])
+        return int(self._counts(tensor, pixels, "line")[0])
+
+    def lines_by_rows(self, tensor: int) -> Counts:
+        """Return the pixels of a tensor's line buffer with one row of the output a pass, and so on."""
+        return self._counts(tensor, BY_ROWS, "line")
+
+    def active_by_rows(self, number: int) -> Counts:
+        """Return the passes in which an operation computes anything, with one row a pass, and so on."""
+        return self._counts(number + 1, BY_ROWS, "active")
 
     @cached_property
     def row(self) -> int:
@@ -166,52 +161,50 @@ class Group:
         passes = -(-height // np.arange(1, height + 1, dtype=np.int64))
         return np.cumsum([0, *(passes + 1)], dtype=np.int64)
 
-    def _of_rows(self, tensor: int, what: str) -> Counts:
-        """Return what there is of a tensor with one row a pass, two rows, and so on, all counted at once.
+    def _counts(self, tensor: int, pixels: int, what: str) -> Counts:
+        """Return what there is of a tensor with some pixels a pass, or one row a pass, two rows, and so on.
 
         Parameters
         ----------
+        pixels
+            Of a pass, or `BY_ROWS`.
         what
             ``end``: ends of all passes, those of one row first; ``line``: pixels of line buffers; ``active``:
             passes in which anything is computed.
         """
-        key = what, 0, tensor, self.graph.readers[tensor] & self.mask
+        readers = self.graph.readers[tensor] & self.mask
+        key = what, pixels, tensor, readers
         known: Counts | None = self._known.get(key)
         if known is None:
-            known = self._known[key] = self._counted(tensor, what)
+            for each, found in zip(("end", "line", "active"), self._counted(tensor, pixels), strict=True):
+                self._known[each, pixels, tensor, readers] = found
+            known = self._known[key]
         return known
 
-    def _counted(self, tensor: int, what: str) -> Counts:
-        begins = self._begins
-        if what == "end":
-            return self._all_ends(tensor)
-        ends = self._of_rows(tensor, "end")
-        after = np.append(ends[1:], 0)
-        if what == "active":
-            new = (after != ends).astype(np.int64)
-            new[begins[1:] - 1] = 0
-            return np.add.reduceat(new, begins[:-1])
-        first = ends
-        for operation, reading in self._readers(tensor):
-            first = np.minimum(first, reading.first(self._of_rows(operation.number + 1, "end")))
-        there = after - first
-        there[begins[1:] - 1] = 0
-        return np.maximum.reduceat(there, begins[:-1])
-
-    def _all_ends(self, tensor: int) -> Counts:
-        begins = self._begins
+    def _counted(self, tensor: int, pixels: int) -> tuple[Counts, Counts, Counts]:
+        """Return ends, pixels of line buffers, and passes in which anything is computed."""
+        if pixels == BY_ROWS:
+            begins = self._begins
+            sizes = np.arange(1, len(begins), dtype=np.int64) * self.row
+        else:
+            begins = np.array([0, self.passes(pixels) + 1], dtype=np.int64)
+            sizes = np.array([pixels], dtype=np.int64)
         if tensor == self.output:
             counts = np.diff(begins)
-            rows = np.repeat(np.arange(1, len(counts) + 1, dtype=np.int64), counts)
             passes = np.arange(begins[-1], dtype=np.int64) - np.repeat(begins[:-1], counts)
-            return np.minimum(passes * rows * self.row, self.pixels)
-        ends: Counts | None = None
-        for operation, reading in self._readers(tensor):
-            needed = reading.end(self._of_rows(operation.number + 1, "end"))
-            needed[begins[1:] - 1] = reading.pixels
-            ends = needed if ends is None else np.maximum(ends, needed)
-        assert ends is not None
-        return ends
+            ends = np.minimum(passes * np.repeat(sizes, counts), self.pixels)
+            return ends, np.minimum(sizes, self.pixels), counts - 1
+        from tilewright.residency import line_buffers  # start-up time: numba
+
+        # What is computed or loaded in a pass is held even if nobody reads it any more.
+        readings, of_readers = [], []
+        for operation, reading in self.readers(tensor):
+            readings.append(reading)
+            of_readers.append(self._counts(operation.number + 1, pixels, "end"))
+        found: tuple[Counts, Counts, Counts] = line_buffers.counted(
+            begins, line_buffers.numbers(readings), np.stack(of_readers)
+        )
+        return found
 
     def active(self, pixels: int) -> dict[int, int]:
         """Return for each operation, by number, the passes in which it computes anything."""
@@ -220,12 +213,8 @@ class Group:
 
     def _active(self, tensor: int, pixels: int) -> int:
         if not pixels % self.row:
-            return int(self._of_rows(tensor, "active")[min(pixels, self.pixels) // self.row - 1])
-        key = "active", pixels, tensor, self.graph.readers[tensor] & self.mask
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = int(np.count_nonzero(np.diff(self._end(tensor, pixels))))
-        return known
+            return int(self.active_by_rows(tensor - 1)[min(pixels, self.pixels) // self.row - 1])
+        return int(self._counts(tensor, pixels, "active")[0])
 
     @cached_property
     def wider(self) -> Group | None:
@@ -271,7 +260,7 @@ class Group:
         """
         if not self.last.pixelwise:
             return ()
-        ends, found = self.ends(pixels), []
+        found = []
         shape = self.graph.tensors[self.output].shape
         for tensor in dict.fromkeys(reading.tensor for reading in self.last.readings):
             if (
@@ -281,19 +270,16 @@ class Group:
             ):
                 continue
             if all(
-                self._ahead(operation, reading.first, ends)
-                for operation in self.operations[:-1]
-                for reading in operation.readings
-                if reading.tensor == tensor
+                self._ahead(reading.first, operation.number + 1, pixels)
+                for operation, reading in self.readers(tensor)
+                if operation is not self.last
             ):
                 found.append(tensor)
         return tuple(found)
 
-    def _ahead(
-        self, operation: Operation, first: Callable[[Counts], Counts], ends: dict[int, Counts]
-    ) -> bool:
+    def _ahead(self, first: Callable[[Counts], Counts], computed: int, pixels: int) -> bool:
         """Whether an operation needs no pixel that the output has overwritten."""
-        return bool((first(ends[operation.number + 1]) >= ends[self.output]).all())
+        return bool((first(self._end(computed, pixels)) >= self._end(self.output, pixels)).all())
 
 
 def pass_sizes(length: int) -> list[int]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tilewright.residency.costs import Shape, blocks, computed_whole, placed
 from tilewright.residency.passes import Group, pass_sizes
-from tilewright.residency.strips import cut, least_lines
+from tilewright.residency.strips import least_lines, reread
 from tilewright.residency.tile_stairs import in_blocks
 
 
@@ -133,18 +133,6 @@ def _in_strips(
             continue
         if not any(stair.memory <= least and stair.again <= again for stair in known):
             yield _all_kept(group, whole, columns)
-
-
-def reread(group: Group, whole: frozenset[int], columns: int | None) -> int:
-    """Return the elements of sources that strips of some columns read again."""
-    if columns is None:
-        return 0
-    strips, again = cut(group, columns), 0
-    for number in group.sources:
-        if number not in whole:
-            channels, height, width = group.graph.tensors[number].shape
-            again += (strips.read(number) - width) * channels * height
-    return again
 
 
 def _all_kept(group: Group, whole: frozenset[int], columns: int | None) -> Stair:

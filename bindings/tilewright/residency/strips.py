@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from tilewright.residency.graph import Operation, Reading
+from tilewright.residency.graph import Reading
 from tilewright.residency.passes import Group, pass_sizes
 from tilewright.simulator.program import Counts
 
@@ -48,50 +48,44 @@ class Strip(Group):
 
 
 class Cut:
-    """A group in strips of some columns of the last operation's output.
-
-    Attributes
-    ----------
-    begins, ends
-        For each tensor the columns that each strip reads or computes, without gaps.
-    """
-
-    begins: dict[int, Counts]
-    ends: dict[int, Counts]
+    """A group in strips of some columns of the last operation's output."""
 
     def __init__(self, group: Group, columns: int) -> None:
         self.group, self.columns = group, columns
         self._counted: dict[int, tuple[dict[int, int], dict[int, int]]] = {}
-        self._widest: dict[int, int] = {}
-        self._read: dict[int, int] = {}
+        self._spans: dict[int, tuple[Counts, Counts]] = {}
         self._wider = None if group.wider is None else cut(group.wider, columns)
-        if self._wider is not None:
-            self.begins, self.ends = self._wider.begins, self._wider.ends
-            return
-        width = group.graph.tensors[group.output].shape[2]
-        self.begins = {group.output: np.arange(0, width, columns, dtype=np.int64)}
-        self.ends = {group.output: np.minimum(self.begins[group.output] + columns, width)}
-        for operation in reversed(group.operations):
-            for reading in operation.readings:
-                self._need(operation, reading.tensor)
 
-    def _need(self, operation: Operation, tensor: int) -> None:
-        """Widen what each strip has of a tensor by what an operation reads of it."""
+    def span(self, tensor: int) -> tuple[Counts, Counts]:
+        """Return begin and end of the columns that each strip reads or computes of a tensor, without gaps."""
+        known = self._spans.get(tensor)
+        if known is None:
+            known = self._spans[tensor] = self.group.shared(
+                "strips", self.columns, tensor, lambda: self._needed(tensor)
+            )
+        return known
+
+    def _needed(self, tensor: int) -> tuple[Counts, Counts]:
         width = self.group.graph.tensors[tensor].shape[2]
-        begins, ends = self.begins[operation.number + 1], self.ends[operation.number + 1]
-        for reading in operation.readings:
-            if reading.tensor != tensor:
-                continue
+        if tensor == self.group.output:
+            starts = np.arange(0, width, self.columns, dtype=np.int64)
+            return starts, np.minimum(starts + self.columns, width)
+        begins: Counts | None = None
+        ends: Counts | None = None
+        for operation, reading in sorted(self.group.readers(tensor), key=lambda each: -each[0].number):
+            own = self.span(operation.number + 1)
             if reading.extent is None:
-                first, end = np.zeros_like(begins), np.full_like(ends, width)
+                first, end = np.zeros_like(own[0]), np.full_like(own[1], width)
             else:
-                first, end = reading.begin(begins, 1), reading.last(ends - 1, 1) + 1
-            if tensor in self.begins:
-                first, end = np.minimum(first, self.begins[tensor]), np.maximum(end, self.ends[tensor])
+                first, end = reading.begin(own[0], 1), reading.last(own[1] - 1, 1) + 1
+            if begins is not None and ends is not None:
+                first, end = np.minimum(first, begins), np.maximum(end, ends)
             # What strides and borders leave out belongs to a strip, too.
             first[0], end[-1] = 0, width
             first[1:] = np.minimum(first[1:], end[:-1])
-            self.begins[tensor], self.ends[tensor] = first, end
+            begins, ends = first, end
+        assert begins is not None and ends is not None
+        return begins, ends
 
     @cached_property
     def strips(self) -> list[Strip]:
@@ -101,7 +95,8 @@ class Cut:
         for operation in self.group.operations:
             columns.append(self._widths(operation.number + 1))
             for reading in operation.readings:
-                shift = self.begins[reading.tensor] - self.begins[operation.number + 1] * reading.stride[1]
+                own = self.span(operation.number + 1)[0]
+                shift = self.span(reading.tensor)[0] - own * reading.stride[1]
                 columns += [self._widths(reading.tensor), reading.before[1] + shift]
         told = np.stack(columns, axis=1)
         _, firsts, numbers = np.unique(told, axis=0, return_index=True, return_inverse=True)
@@ -109,7 +104,8 @@ class Cut:
         return [different[number] for number in numbers.reshape(-1)]
 
     def _widths(self, tensor: int) -> Counts:
-        return self.ends[tensor] - self.begins[tensor]
+        begins, ends = self.span(tensor)
+        return ends - begins
 
     def _strip(self, told: list[int]) -> Strip:
         operations, values = [], iter(told)
@@ -173,19 +169,15 @@ class Cut:
 
     def widest(self, tensor: int) -> int:
         """Return the most columns that a strip has of a tensor."""
-        if self._wider is not None:
-            return self._wider.widest(tensor)
-        if tensor not in self._widest:
-            self._widest[tensor] = int(self._widths(tensor).max())
-        return self._widest[tensor]
+        widest: int = self.group.shared(
+            "widest", self.columns, tensor, lambda: int(self._widths(tensor).max())
+        )
+        return widest
 
     def read(self, tensor: int) -> int:
         """Return the columns of a tensor that all strips read."""
-        if self._wider is not None:
-            return self._wider.read(tensor)
-        if tensor not in self._read:
-            self._read[tensor] = int(self._widths(tensor).sum())
-        return self._read[tensor]
+        read: int = self.group.shared("read", self.columns, tensor, lambda: int(self._widths(tensor).sum()))
+        return read
 
 
 def cut(group: Group, columns: int) -> Cut:
@@ -209,18 +201,30 @@ def least_lines(group: Group, whole: Collection[int], columns: int) -> int:
 
 def lines_of(group: Group, whole: Collection[int], columns: int) -> dict[int, int]:
     """Return the elements of each line buffer, at least: the rows under a window, the last one a pixel."""
-    known: dict[int, dict[int, int]] = group.__dict__.setdefault("_lines_of", {})
-    if columns not in known:
-        strips, tensors = cut(group, columns), group.graph.tensors
-        rows = dict.fromkeys(group.lines, 0)
-        for operation in group.operations:
-            for reading in operation.readings:
-                rows[reading.tensor] = max(rows[reading.tensor], _rows(reading))
-        known[columns] = {
-            tensor: ((count - 1) * strips.widest(tensor) + 1) * tensors[tensor].channels
-            for tensor, count in rows.items()
-        }
-    return {tensor: size for tensor, size in known[columns].items() if tensor not in whole}
+    return {tensor: line_of(group, tensor, columns) for tensor in group.lines if tensor not in whole}
+
+
+def line_of(group: Group, tensor: int, columns: int) -> int:
+    """Return the elements of a line buffer, at least."""
+
+    def least() -> int:
+        rows = max(_rows(reading) for _, reading in group.readers(tensor))
+        return ((rows - 1) * cut(group, columns).widest(tensor) + 1) * group.graph.tensors[tensor].channels
+
+    size: int = group.shared("least line", columns, tensor, least)
+    return size
+
+
+def reread(group: Group, whole: Collection[int], columns: int | None) -> int:
+    """Return the elements of sources that strips of some columns read again."""
+    if columns is None:
+        return 0
+    strips, again = cut(group, columns), 0
+    for number in group.sources:
+        if number not in whole:
+            channels, height, width = group.graph.tensors[number].shape
+            again += (strips.read(number) - width) * channels * height
+    return again
 
 
 @lru_cache(maxsize=4096)

@@ -11,7 +11,7 @@ from tilewright.residency.costs import Shape, replaceable
 from tilewright.residency.graph import Graph, members
 from tilewright.residency.passes import Group
 from tilewright.residency.staircase import Stair, staircase
-from tilewright.residency.strips import lines_of, widths
+from tilewright.residency.strips import line_of, widths
 from tilewright.residency.tiles import depth
 
 Key = tuple[int, frozenset[int], int, int]
@@ -116,11 +116,14 @@ class Transitions:
         if self._in_blocks(group):
             return {}
         known = self._lines.setdefault(group.last.number, {})
-        if any(tensor not in known for tensor in group.computed if tensor != group.output):
-            # All that leads from a tensor to the last operation is in each group that computes it. The
-            # narrowest strips have the smallest buffers.
-            narrowest = next(iter(widths(group)[-1:]), self.graph.tensors[group.output].shape[2])
-            known.update(lines_of(group, group.sources, narrowest))
+        narrowest: int | None = None
+        for tensor in group.computed:
+            if tensor not in known and tensor != group.output:
+                # All that leads from a tensor to the last operation is in each group that computes it. The
+                # narrowest strips have the smallest buffers.
+                if narrowest is None:
+                    narrowest = next(iter(widths(group)[-1:]), self.graph.tensors[group.output].shape[2])
+                known[tensor] = line_of(group, tensor, narrowest)
         return known
 
     def size(self, mask: int) -> int:

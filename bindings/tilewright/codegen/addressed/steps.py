@@ -238,7 +238,7 @@ class _Placing:
             strips = area(self._group, self._shape)
             if not isinstance(strips, Cut) or not axis:
                 return [(0, extent)]
-            begins, ends = strips.begins[number], strips.ends[number]
+            begins, ends = strips.span(number)
         return list(zip(begins.tolist(), ends.tolist(), strict=True))
 
     def _map(self, number: int) -> MapInStep:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from tilewright.residency.exact.layers import Layers
 from tilewright.residency.exact.search import Found, Search
 from tilewright.residency.lowering import planned, widened
+from tilewright.residency.placement import soon
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
 from tilewright.residency.reading import told
@@ -21,8 +22,10 @@ REPEAT = 4
 TRIED = 200
 """Plans for which addresses are sought."""
 
+PATIENCE = 0.05
+"""Share of the time that is left in which addresses are sought for a plan, while better ones may be found."""
 
-SHARE = 0.3
+SHARE = 0.05
 """Share of the time in which plans without tiles are looked for first."""
 
 FEW = 20
@@ -83,11 +86,10 @@ def layers_of(
     on_bound: Callable[[int], None] | None = None,
 ) -> Layers:
     """Return the search layer by layer, within the limits of a problem; the same as `search_of`."""
-    limits, compulsory = problem.limits, problem.graph.compulsory
+    limits = problem.limits
     return Layers(
         Transitions(problem.graph, capacity, groups=problem.groups),
         most=most,
-        first=max(1, compulsory // FINENESS),
         given_order=limits.order == "given",
         most_operations=limits.most_operations,
         deadline=deadline,
@@ -96,9 +98,13 @@ def layers_of(
 
 
 def least_traffic(
-    problem: Problem, deadline: float, on_bound: Callable[[int], None], on_plan: Callable[[Plan], None]
+    problem: Problem,
+    deadline: float,
+    on_bound: Callable[[int], None],
+    on_plan: Callable[[Plan], None],
+    known: int | None = None,
 ) -> Answer:
-    """Return the plan that moves least.
+    """Return the plan that moves least, if it moves less than the elements that are known to do.
 
     The search counts sizes of what is on chip at a time. If there are addresses for its last answer, that is
     a best plan; if not, what it moves is a bound, and plans are sought that take less memory.
@@ -106,8 +112,9 @@ def least_traffic(
     width, capacity = problem.machine.element_bytes, problem.machine.capacity
     most = sum(problem.layer_by_layer.values())
     bound, last = problem.graph.compulsory, None
-    plan = _without_tiles(problem, deadline, on_plan)
-    known = None if plan is None else sum(step.moved for step in told(problem, plan))
+    plan = _without_tiles(problem, deadline, on_plan, known)
+    if plan is not None:
+        known = moved(problem, plan)
 
     def proven(elements: int) -> None:
         nonlocal bound
@@ -120,21 +127,31 @@ def least_traffic(
     try:
         less = most if known is None else min(most, known - 1)
         for found in layers_of(problem, capacity, less, deadline, proven).plans():
-            last, better = found, addressed(problem, found, capacity, deadline)
+            last, better = found, addressed(problem, found, capacity, soon(deadline, PATIENCE))
             if better is not None:
                 plan, known = better, found.moved
                 on_plan(better)
     except OutOfTimeError:
         pass
     if last is not None and (known is None or last.moved < known):
+        better = addressed(problem, last, capacity, soon(deadline, 0.5))
+        if better is not None:
+            return Answer(better, bound * width)
         another = placeable(problem, capacity, deadline, last.moved, known)
         if another is not None:
             return Answer(another, bound * width)
     return Answer(plan, bound * width)
 
 
-def _without_tiles(problem: Problem, deadline: float, on_plan: Callable[[Plan], None]) -> Plan | None:
-    """Return the best plan without tiles: there is less to look at, and nothing is computed again.
+def moved(problem: Problem, plan: Plan) -> int:
+    """Return the elements that a plan moves."""
+    return sum(step.moved for step in told(problem, plan))
+
+
+def _without_tiles(
+    problem: Problem, deadline: float, on_plan: Callable[[Plan], None], known: int | None
+) -> Plan | None:
+    """Return a better plan without tiles: there is less to look at, and nothing is computed again.
 
     So tiles are only in plans that move less with them.
     """
@@ -144,8 +161,7 @@ def _without_tiles(problem: Problem, deadline: float, on_plan: Callable[[Plan], 
         plain = problem.with_(limits={"tiles": False})
     except InputError:  # without tiles it does not run in this memory
         return None
-    now = time.monotonic()
-    return least_traffic(plain, now + SHARE * (deadline - now), lambda _bound: None, on_plan).plan
+    return least_traffic(plain, soon(deadline, SHARE), lambda _bound: None, on_plan, known).plan
 
 
 def addressed(problem: Problem, found: Found, capacity: int, deadline: float) -> Plan | None:

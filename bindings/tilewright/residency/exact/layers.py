@@ -29,16 +29,24 @@ from tilewright.spec.errors import OutOfTimeError
 FINENESS = 64
 """Bounds are looked at as closely as this part of what plans may move beyond what they must."""
 
-ROUNDS = ((1, 1), (1, 4), (1, None), (8, None), (64, None), (512, None), (None, None))
-"""States that are kept of each layer and most operations of a step, in one search after the other."""
+WIDTHS = (1, 8, 64, 512, None)
+"""States that are kept of each layer, in one search after the other."""
 
+PARTS = (16, 8, 5, 3, 2, 1)
+"""Plans are sought that lie in this part of what is between the bound and the best one known."""
+
+FEW = 16
+"""Ways to execute a step that are enough in the first searches."""
 
 WITHOUT_EXCESS = 64
 """States that are kept of each layer where plans are looked for that move only what they must."""
 
 
 class Node(NamedTuple):
-    """A state, what has been moved to get there beyond what must be, and the step that leads to it."""
+    """A state, what has been moved to get there beyond what must be, and the step that leads to it.
+
+    Not counted is what counts where tensors are read last: see `Options`.
+    """
 
     excess: int
     on_chip: int
@@ -55,8 +63,6 @@ class Layers:
     ----------
     most
         Elements that a plan may move.
-    first
-        At first plans are looked for that move no more than so many beyond what they must.
     on_bound
         Called with each better bound.
 
@@ -71,7 +77,6 @@ class Layers:
         steps: Transitions,
         *,
         most: int,
-        first: int,
         given_order: bool = False,
         most_operations: int | None = None,
         deadline: float = float("inf"),
@@ -80,9 +85,9 @@ class Layers:
         self.steps, self.graph = steps, steps.graph
         self.given_order, self.most_operations, self.deadline = given_order, most_operations, deadline
         self.most = most - self.graph.compulsory
-        self.limit = min(self.most, first)
+        self.limit = self.most
         self.on_bound = on_bound
-        self.options = Options(steps, self._check)
+        self.options = Options(steps, self._check, shared=True)
         self.expanded = 0
         self.edges: dict[int, list[tuple[int, int]]] = {}
         self.ahead: dict[int, int] = {}
@@ -153,31 +158,32 @@ class Layers:
         OutOfTimeError
             When the deadline passes; `bound` is what has been proven by then.
         """
-        compulsory, best = self.graph.compulsory, None
-        if self.bound == compulsory and self.most >= 0:
+        compulsory = self.graph.compulsory
+        if self.most < self.bound - compulsory:
+            return
+        if self.bound == compulsory:
             # Where nothing must be moved again this is soon found; where it must, there is little to look at.
-            first, self.limit = self.limit, 0
+            self.limit = 0
             found = self.run(WITHOUT_EXCESS)
             if found is not None:
                 yield self.found(found)
                 return
-            self.limit = first
-        for width, longest in ROUNDS:
+        self.limit = self.most
+        self._sharpen()
+        for width in WIDTHS:
             while True:
-                # Plans that are far too expensive are not looked at.
-                while best is None and self.limit < min(self.most, self.bound - compulsory):
-                    self.limit = min(self.most, max(1, 2 * self.limit))
-                if self.limit < self.bound - compulsory:
-                    return
-                found = self.run(width, longest)
-                if found is not None:
-                    best = found.excess
-                    yield self.found(found)
-                    if longest is None or longest > 1:
-                        self._sharpen()
-                if best is not None or self.limit >= self.most:
+                for part in PARTS:
+                    least = self.bound - compulsory
+                    if self.most < least:
+                        return
+                    # What moves little is found soon, as little else is looked at.
+                    self.limit = least + (self.most - least) // part
+                    found = self.run(width)
+                    if found is not None:
+                        self.most = found.excess - 1
+                        yield self.found(found)
+                if width is not None:
                     break
-                self.limit = min(self.most, 2 * self.limit)
 
     def _sharpen(self) -> None:
         """Find better bounds on what follows, as far as plans that move no more than `limit` need them."""
@@ -209,7 +215,7 @@ class Layers:
             self.edges[done] = [(cheap, mask) for mask, cheap in known.items()]
         self._prove(self.ahead[self.graph.begin])
 
-    def run(self, width: int | None = None, longest: int | None = None) -> Node | None:
+    def run(self, width: int | None = None) -> Node | None:
         """Return the end of the best plan with some states of each layer that moves no more than `limit`."""
         self.options.limit = self.limit
         everything = self.graph.all
@@ -229,16 +235,15 @@ class Layers:
                 # From a state with nothing on chip there is always a way on.
                 kept = kept[:width] + [node for node in kept[width:] if not node.on_chip]
             self._check()
-            self._expand(done, kept, layers, width, longest)
+            self._expand(done, kept, layers, width)
         if best is not None:
             self.limit = min(self.limit, best.excess - 1)
-        if longest is None:
-            self._prove(min(self.cut, self.limit + 1))
+        self._prove(min(self.cut, self.limit + 1))
         return best
 
     def _kept(self, nodes: Iterator[Node]) -> list[Node]:
         kept: list[Node] = []
-        for node in sorted(nodes, key=lambda node: node.excess):
+        for node in sorted(nodes, key=self._moved):
             chip, dram = node.on_chip, node.in_dram
             alone = dram & ~chip
             for other in kept:
@@ -246,7 +251,11 @@ class Layers:
                     break
             else:
                 kept.append(node)
-        return kept
+        return sorted(kept, key=lambda node: node.excess)
+
+    def _moved(self, node: Node) -> int:
+        """Return what has been moved to get to a state, all of it."""
+        return node.excess + self.options.put_off(node.in_dram & ~node.on_chip)
 
     def _expand(
         self,
@@ -254,16 +263,16 @@ class Layers:
         kept: list[Node],
         layers: dict[int, dict[tuple[int, int], Node]],
         width: int | None,
-        longest: int | None,
     ) -> None:
         options, capacity = self.options, self.steps.capacity
         if not kept:
             return
         least = kept[0].excess
+        enough = 2**60 if width is None else max(FEW, 2 * width)
         for cheap, mask in self.edges[done]:
             after = done | mask
             most = self.limit - self.ahead[after]
-            if least + cheap > most or (longest is not None and mask.bit_count() > longest):
+            if least + cheap > most:
                 continue
             self._check()
             touched, twins = options.touched(self.steps.group(mask)), options.twins(after)
@@ -282,12 +291,15 @@ class Layers:
                 self.expanded += 1
                 chip, dram = node.on_chip & ~touched, node.in_dram & ~touched
                 room = capacity - options.size(chip)
-                for option in options.table(mask, done, node.on_chip, node.in_dram, most - excess):
-                    if option.memory > room:
-                        break
+                table, reached = options.table(
+                    mask, done, node.on_chip, node.in_dram, most - excess, room, least=cheap, enough=enough
+                )
+                if reached < most - excess:
+                    self.cut = min(self.cut, excess + reached + 1 + self.ahead[after])
+                for option in table:
                     total = excess + option.excess
                     if total > most:
-                        continue
+                        break
                     key = chip | option.on_chip, dram | option.in_dram
                     if twins:
                         key = canonical(twins, *key)

@@ -17,6 +17,7 @@ from tilewright.residency.exact.best import (
     addressed,
     least_memory,
     least_traffic,
+    moved,
 )
 from tilewright.residency.exact.labels import Found, Labels
 from tilewright.residency.exact.staying import least_traffic_of_frames
@@ -41,7 +42,7 @@ def best(
     Parameters
     ----------
     start
-        A valid plan that is known; plans near it are looked at where weights may stay.
+        A valid plan. If no better one is returned, and it costs no more than the bound, it is best.
     """
     limits = problem.objective.limits
     if problem.minimise == "memory":
@@ -51,7 +52,8 @@ def best(
     if problem.limits.frames != ONE:
         return least_traffic_of_frames(problem, deadline, on_bound, on_plan, start)
     if problem.minimise == "traffic" and not limits:
-        return least_traffic(problem, deadline, on_bound, on_plan)
+        known = None if start is None else moved(problem, start)
+        return least_traffic(problem, deadline, on_bound, on_plan, known)
     return _least_spent(problem, deadline, on_bound, on_plan)
 
 

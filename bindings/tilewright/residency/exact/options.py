@@ -13,11 +13,18 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from tilewright.residency.costs import Shape, replaceable
+from tilewright.residency.exact.steps import Frame, Step, Way
 from tilewright.residency.graph import members
 from tilewright.residency.passes import Group
 from tilewright.residency.staircase import Stair, staircase
 from tilewright.residency.strips import widths
 from tilewright.residency.transitions import Choice, Transitions
+
+FINER = (256, 64, 16, 4, 1)
+"""Parts of what may be moved again beyond the least, where the ways that move least are enough."""
+
+KEPT = 2**14
+"""Groups of which the arrays are kept."""
 
 
 class Option(NamedTuple):
@@ -26,7 +33,7 @@ class Option(NamedTuple):
     Attributes
     ----------
     memory
-        Elements of all that the step touches or places.
+        Elements of all that the step touches or places, of an operation by itself.
     excess
         Elements moved beyond what must be moved.
     on_chip, in_dram
@@ -49,17 +56,6 @@ class Option(NamedTuple):
         return Choice(group, dropped, self.fetched, self.resident, self.written, self.in_place, self.shape)
 
 
-class _Way(NamedTuple):
-    """What becomes of a tensor in a step: each but the excess is 0, or 1 at its place."""
-
-    excess: int
-    on_chip: int = 0
-    in_dram: int = 0
-    fetched: int = 0
-    resident: int = 0
-    written: int = 0
-
-
 class Options:
     """The ways to execute all groups in a memory.
 
@@ -67,24 +63,34 @@ class Options:
     ----------
     check
         Called now and then: may raise an exception when time is up.
+    shared
+        Whether half of what it costs to write a tensor and read it again counts where it is read last.
 
     Attributes
     ----------
     limit
         Most elements that a plan is worth moving beyond what it must.
+    later
+        For each tensor in DRAM alone what counts where it is read last, and not where it is written.
     """
 
-    def __init__(self, steps: Transitions, check: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, steps: Transitions, check: Callable[[], None] | None = None, *, shared: bool = False
+    ) -> None:
         self.steps, self.graph, self.capacity = steps, steps.graph, steps.capacity
         self.limit, self.check = 2**60, check
         self.sizes = steps.sizes
+        self.later = [tensor.size if shared and not tensor.given else 0 for tensor in self.graph.tensors]
         self._lives: dict[int, int] = {}
         self._sizes: dict[int, int] = {0: 0}
+        self._put_off: dict[int, int] = {0: 0}
         self._stairs: dict[tuple[int, int, int, int], tuple[int, list[Stair]]] = {}
         self._tables: dict[tuple[Any, ...], tuple[int, list[Option]]] = {}
         self._twins: dict[int, list[int]] = {}
         self._least: dict[tuple[int, int], tuple[int, int]] = {}
         self._touched: dict[int, tuple[int, int]] = {}
+        self._cut: dict[int, Step] = {}
+        self._frames: dict[tuple[int, int, bool], Frame] = {}
 
     def size(self, mask: int) -> int:
         """Return the elements of some tensors."""
@@ -123,7 +129,7 @@ class Options:
             if number and not done >> (number - 1) & 1:
                 continue
             readers = tuple((op, look) for op, look in self._looks[number].items() if left >> op & 1)
-            key = self.graph.tensors[number].shape, readers
+            key = self.graph.tensors[number].shape, self.later[number], readers
             found[key] = found.get(key, 0) | 1 << number
         self._twins[done] = [mask for mask in found.values() if mask & (mask - 1)]
         return self._twins[done]
@@ -149,9 +155,19 @@ class Options:
         return known[1]
 
     def table(
-        self, mask: int, done: int, chip: int, dram: int, limit: int, empty: bool = False
-    ) -> list[Option]:
-        """Return the ways to execute a group, those of least memory first.
+        self,
+        mask: int,
+        done: int,
+        chip: int,
+        dram: int,
+        limit: int,
+        room: int,
+        *,
+        empty: bool = False,
+        least: int = 0,
+        enough: int = 2**60,
+    ) -> tuple[list[Option], int]:
+        """Return the ways to execute a group in some room, those that move least first.
 
         Parameters
         ----------
@@ -161,36 +177,116 @@ class Options:
             What is on chip and in DRAM before.
         limit
             Most elements that are worth moving beyond what must be moved.
+        room
+            Elements of memory.
         empty
             Whether nothing may stay on chip.
+        least
+            No way moves less.
+        enough
+            Ways that are enough: those that move least.
+
+        Returns
+        -------
+        The ways, and the most elements that they may move: `limit`, or less if there are enough of them.
         """
         group = self.steps.group(mask)
         sources = self.sources(group)
         live = self.live(done | mask)
         alike = tuple(mask & sources for mask in self.twins(done) if mask & sources)
-        key = mask, live & self.touched(group), chip & sources, dram & sources, alike, empty
-        known = self._tables.get(key)
-        if known is None or known[0] < limit:
-            limit = limit if known is None else min(self.limit, 2 * limit)
-            found = self._options(group, done, chip & sources, dram & sources, limit, empty)
-            known = self._tables[key] = limit, _best(found)
-        return known[1]
+        several = len(group.operations) > 1
+        chip, dram = chip & sources, dram & sources
+        key = mask, live & self.touched(group), chip, dram, alike, empty, room * several
+        reached, known = self._tables.get(key, (-1, []))
+        slack = limit - least
+        while reached < limit and len(known) < enough:
+            if enough == 2**60 or least + slack // FINER[-2] <= reached:
+                reached = limit if reached < 0 else min(self.limit, max(limit, 2 * reached))
+            else:
+                tried = next(part for part in FINER if slack // part + least > reached)
+                reached = least + slack // tried
+            if several:
+                found, least_of_all = self._of_several(group, done, chip, dram, reached, room, empty)
+                reached = max(reached, least_of_all - 1)
+                known = self._best(found)
+            else:
+                known = self._best(self._options(group, done, chip, dram, reached, empty))
+            self._tables[key] = reached, known
+        if several:
+            return known, min(limit, reached)
+        return [option for option in known if option.memory <= room], min(limit, reached)
 
     def least_excess(self, mask: int, done: int, limit: int) -> int:
         """Return what a group moves at least beyond what must be moved, wherever its sources are.
 
         Returns
         -------
-        More than `limit` if it is more than that, or the group does not fit.
+        More than `limit` if it is more than that, or the group does not fit; perhaps less than is moved in
+        truth by several operations.
         """
         group = self.steps.group(mask)
         key = mask, self.live(done | mask) & self.touched(group)
         known = self._least.get(key)
         if known is None or known[0] < limit:
-            found = self._options(group, done, 0, 0, limit)
-            least = min((option.excess for option in found), default=limit + 1)
+            if len(group.operations) > 1:
+                frame = self._frame(group, done)
+                _, least = frame.found([0] * len(frame.tensors), self.capacity, limit, only_best=True)
+                limit = least - 1 if least > limit else self.limit
+            else:
+                options = self._options(group, done, 0, 0, limit)
+                least = min((option.excess for option in options), default=limit + 1)
             known = self._least[key] = limit, least
         return known[1]
+
+    def _of_several(
+        self, group: Group, done: int, chip: int, dram: int, limit: int, room: int, empty: bool
+    ) -> tuple[list[Option], int]:
+        """Return the ways to execute several operations in some room, and what all ways move at least."""
+        frame = self._frame(group, done, empty)
+        tensors, same = self._ordered(group, done, chip, dram)
+        if any(same):
+            frame = frame.of(tensors, same)
+        kinds = [(chip >> tensor & 1) + 2 * (dram >> tensor & 1) for tensor in frame.tensors]
+        found, bound = frame.found(kinds, room, limit, only_best=False)
+        options = []
+        for each in found:
+            parts = [
+                frame.ways[kind][place][way]
+                for place, (kind, way) in enumerate(zip(kinds, each.ways, strict=True))
+            ]
+            _, chip, dram, fetched, resident, written = map(sum, zip(*parts, strict=True))
+            places = chip, dram, fetched, resident, written
+            options.append(Option(0, each.excess, *places, each.in_place, each.shape))
+        return options, bound
+
+    def _frame(self, group: Group, done: int, empty: bool = False) -> Frame:
+        live = self.live(done | group.mask) & self.touched(group)
+        key = group.mask, live, empty
+        known = self._frames.get(key)
+        if known is None:
+            if self.check is not None:
+                self.check()
+            if len(self._frames) == KEPT:
+                self._frames.clear()
+                self._cut.clear()
+            step = self._cut.get(group.mask)
+            if step is None:
+                step = self._cut[group.mask] = Step(group, self.capacity)
+            tensors = sorted((*group.sources, *group.outputs), key=lambda tensor: -self.sizes[tensor])
+            sources = self.sources(group)
+            ways = [[self._ways(group, tensor, live, 0, 0) for tensor in tensors]]
+            for chip, dram in ((sources, 0), (0, sources), (sources, sources)):
+                ways.append(
+                    [
+                        self._ways(group, tensor, live, chip, dram) if sources >> tensor & 1 else own
+                        for tensor, own in zip(tensors, ways[0], strict=True)
+                    ]
+                )
+            if empty:
+                ways = [[[way for way in own if not way.on_chip] for own in each] for each in ways]
+            operands = [tensor for tensor in group.replaceable(1, done) if tensor in group.sources]
+            known = self._frames[key] = Frame(step, tensors, ways, operands, done)
+        return known
 
     def spilled(self, mask: int, done: int) -> Option | None:
         """Return the way to execute a group that leaves nothing on chip, with nothing on chip before."""
@@ -201,6 +297,7 @@ class Options:
         if not stairs:
             return None
         excess = stairs[-1].again + 2 * self.size(written & live) + self.size(sources & live)
+        excess += self.put_off(sources & ~live) - self.put_off(written & live)
         after = live & self.touched(group)
         return Option(stairs[-1].memory, excess, 0, after, 0, 0, written, -1, stairs[-1].shape)
 
@@ -216,9 +313,11 @@ class Options:
             room += max(self.sizes[tensor] for tensor in group.sources)
         left, values = 0, []
         for tensor in (*group.outputs, *group.sources):
-            if live >> tensor & 1:
-                size = self.sizes[tensor]
-                value = size if self.sources(group) >> tensor & 1 else 2 * size
+            size, source = self.sizes[tensor], self.sources(group) >> tensor & 1
+            value = size if source else 2 * size - self.later[tensor]
+            if not live >> tensor & 1:
+                value = self.later[tensor] if source else 0
+            if value:
                 left += value
                 values.append((value, size - lines.get(tensor, 0)))
         for value, size in sorted(values, key=lambda each: each[1] / each[0]):
@@ -226,6 +325,16 @@ class Options:
                 return left - value * max(0, room) // size
             left, room = left - value, room - size
         return 0
+
+    def put_off(self, in_dram_alone: int) -> int:
+        """Return what is to be counted where tensors are read last."""
+        known = self._put_off.get(in_dram_alone)
+        if known is None:
+            low = in_dram_alone & -in_dram_alone
+            known = self._put_off[in_dram_alone] = (
+                self.put_off(in_dram_alone ^ low) + self.later[low.bit_length() - 1]
+            )
+        return known
 
     def sources(self, group: Group) -> int:
         """Return what a group reads and does not compute."""
@@ -243,38 +352,39 @@ class Options:
             self._touched[group.mask] = known
         return known
 
-    def _ways(self, group: Group, tensor: int, live: int, chip: int, dram: int) -> list[_Way]:
+    def _ways(self, group: Group, tensor: int, live: int, chip: int, dram: int) -> list[Way]:
         """Return what may become of a tensor; one that is nowhere may be anywhere."""
-        bit, size = 1 << tensor, self.sizes[tensor]
+        bit, size, later = 1 << tensor, self.sizes[tensor], self.later[tensor]
         stays = bool(live & bit)
         if not self.sources(group) & bit:
             if not self.graph.readers[tensor]:
-                return [_Way(0, written=bit)]
-            ways = [_Way(0, bit, 0, resident=bit), _Way(2 * size, 0, bit, written=bit)]
+                return [Way(0, written=bit)]
+            ways = [Way(0, bit, 0, resident=bit), Way(2 * size - later, 0, bit, written=bit)]
             readers = self.graph.readers[tensor] & ~group.mask
             if readers & (readers - 1):
-                ways.append(_Way(size, bit, bit, resident=bit, written=bit))
+                ways.append(Way(size, bit, bit, resident=bit, written=bit))
             if tensor == group.output and group.last.pixelwise:
                 # What takes the place of an operand needs no memory while it is written.
-                ways.append(_Way(2 * size, 0, bit, resident=bit, written=bit))
+                ways.append(Way(2 * size - later, 0, bit, resident=bit, written=bit))
             return ways
         if chip & bit:
             if stays and dram & bit:
-                return [_Way(0, bit, bit), _Way(size, 0, bit)]
-            return [_Way(0, bit * stays)]
+                return [Way(0, bit, bit), Way(size - later, 0, bit)]
+            return [Way(0, bit * stays)]
+        again = size if stays else later
         if not dram & bit:
-            return [_Way(size * stays), _Way(0, fetched=bit)]
-        ways = [_Way(size * stays, 0, bit * stays)]
+            return [Way(again), Way(0, fetched=bit)]
+        ways = [Way(again, 0, bit * stays)]
         if stays:
-            ways.append(_Way(0, bit, bit, fetched=bit))
+            ways.append(Way(later, bit, bit, fetched=bit))
         # In blocks of channels and in strips, a source is read more than once.
-        ways.append(_Way(size * stays, 0, bit * stays, fetched=bit))
+        ways.append(Way(again, 0, bit * stays, fetched=bit))
         return ways
 
     def _options(
         self, group: Group, done: int, chip: int, dram: int, limit: int, empty: bool = False
     ) -> Iterator[Option]:
-        """Return the ways to execute a group, one after the other."""
+        """Return the ways to execute an operation by itself, one after the other."""
         sources, output = self.sources(group), 1 << group.output
         live = self.live(done | group.mask)
         spare = max((self.sizes[t] for t in group.sources), default=0) if group.last.pixelwise else 0
@@ -286,7 +396,7 @@ class Options:
             ways = [[way for way in own if not way.on_chip] for own in ways]
         chosen: list[int] = []
 
-        def leaf(parts: _Way) -> Iterator[Option]:
+        def leaf(parts: Way) -> Iterator[Option]:
             if self.check is not None:
                 self.check()
             whole = chip | parts.fetched | parts.resident
@@ -299,7 +409,7 @@ class Options:
                     if excess <= limit:
                         yield Option(stair.memory, excess, *parts[1:], in_place, stair.shape)
 
-        def further(place: int, parts: _Way, memory: int) -> Iterator[Option]:
+        def further(place: int, parts: Way, memory: int) -> Iterator[Option]:
             if place == len(ways):
                 yield from leaf(parts)
                 return
@@ -314,10 +424,10 @@ class Options:
                 if excess > limit or more > self.capacity + spare:
                     continue
                 chosen.append(number)
-                yield from further(place + 1, _Way(*map(int.__add__, parts, way)), more)
+                yield from further(place + 1, Way(*map(int.__add__, parts, way)), more)
                 chosen.pop()
 
-        yield from further(0, _Way(0), self.steps.least(group.mask) + self.size(chip))
+        yield from further(0, Way(0), self.steps.least(group.mask) + self.size(chip))
 
     def _ordered(self, group: Group, done: int, chip: int, dram: int) -> tuple[list[int], list[bool]]:
         """Return the tensors of a step, and of each whether it is like the one before it."""
@@ -334,23 +444,26 @@ class Options:
         lines = self.steps.lines(group)
         return {tensor: lines[tensor] for tensor in group.outputs if tensor in lines}
 
+    def _best(self, found: Iterable[Option]) -> list[Option]:
+        """Return the options that are not worse than another, those that move least first.
 
-def _best(found: Iterable[Option]) -> list[Option]:
-    """Return the options that are not worse than another, those of least memory first.
+        One is worse that takes and moves no less and leaves no tensor on chip that the other has not there,
+        and none in DRAM that the other has not there.
+        """
 
-    One is worse that takes and moves no less and leaves no tensor on chip that the other has not there, and
-    none in DRAM that the other has not there.
-    """
-    kept: list[Option] = []
-    for option in sorted(found, key=lambda each: (each.excess, each.memory)):
-        alone = option.in_dram & ~option.on_chip
-        for other in kept:
-            if (
-                other.memory <= option.memory
-                and not option.in_dram & ~other.in_dram
-                and not other.on_chip & alone
-            ):
-                break
-        else:
-            kept.append(option)
-    return sorted(kept, key=lambda each: (each.memory, each.excess))
+        def moved(option: Option) -> int:
+            return option.excess + self.put_off(option.in_dram & ~option.on_chip)
+
+        kept: list[Option] = []
+        for option in sorted(found, key=lambda each: (moved(each), each.memory)):
+            alone = option.in_dram & ~option.on_chip
+            for other in kept:
+                if (
+                    other.memory <= option.memory
+                    and not option.in_dram & ~other.in_dram
+                    and not other.on_chip & alone
+                ):
+                    break
+            else:
+                kept.append(option)
+        return sorted(kept, key=lambda each: (each.excess, each.memory))

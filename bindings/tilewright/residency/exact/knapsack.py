@@ -1,0 +1,405 @@
+"""Compiled: where the tensors of a step go, and which weights are kept, so that least is moved in some room.
+
+For each way to cut up a step (`shapes`, one for each number of rows in a pass, say) that is a knapsack: what
+is on chip as a whole takes more of the memory than its line buffer, weights that are kept take more than a
+block of them, and both save traffic. The bound for each shape is that of the knapsack whose last item may be
+cut; tensors are decided one after the other, then weights.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.core import jit
+
+NODES = 200
+"""Looks at what may be decided, after which what is moved at least is estimated."""
+
+NEVER = 2**60
+"""The cost of what is not possible."""
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@jit.lean
+def part(saving: int, room: int, extra: int) -> int:
+    """Return what an item saves at most of which only a part has room."""
+    if saving < 2**31 and room < 2**31:
+        return int(saving * room // extra)
+    return min(saving, int(saving * (room / extra)) + 1)
+
+
+@jit.lean
+def filled(
+    order: Ints, count: int, extras: Ints, savings: Ints, decided: Bools, first: int, room: int, enough: int
+) -> int:
+    """Return what items save at most that are not decided; no more than `enough` counts.
+
+    Parameters
+    ----------
+    order
+        The items, those that save most for each element of memory first.
+    first
+        Place in `order` from which on items are looked at.
+    """
+    saved = 0
+    for place in range(first, count):
+        item = order[place]
+        if decided[item]:
+            continue
+        if extras[item] > room:
+            return int(saved + part(savings[item], room, extras[item]))
+        room -= extras[item]
+        saved += savings[item]
+        if saved >= enough:
+            break
+    return int(saved)
+
+
+@jit.lean
+def kept(
+    order: Ints,
+    count: int,
+    extras: Ints,
+    true_extras: Ints,
+    savings: Ints,
+    decided: Bools,
+    room: int,
+    wanted: int,
+    taken: Bools,
+    best: Bools,
+    place_at: Ints,
+) -> int:
+    """Return the most that weights save, if it is more than `wanted`; else `wanted`.
+
+    Parameters
+    ----------
+    extras, true_extras
+        What an item takes, at least, and in truth.
+    decided
+        Items that are not weights.
+    taken, best, place_at
+        For working; `best` holds the weights that are kept if more than `wanted` is found.
+    """
+    found, saved, depth, place = wanted, 0, 0, 0
+    while True:
+        # As far down as there is hope, each item taken if it has room.
+        while place < count:
+            item = order[place]
+            if decided[item]:
+                place += 1
+                continue
+            if saved + filled(order, count, extras, savings, decided, place, room, NEVER) <= found:
+                break
+            worse = True
+            if true_extras[item] <= room:
+                for earlier in range(place - 1, -1, -1):
+                    other = order[earlier]
+                    if (
+                        not decided[other]
+                        and not taken[other]
+                        and true_extras[other] <= true_extras[item]
+                        and savings[other] >= savings[item]
+                    ):
+                        break  # the other one in its place is as good
+                else:
+                    worse = False
+            if not worse:
+                taken[item] = True
+                place_at[depth] = place
+                depth += 1
+                room -= true_extras[item]
+                saved += savings[item]
+            place += 1
+        else:
+            if saved > found:
+                found = saved
+                for place in range(count):
+                    best[order[place]] = taken[order[place]]
+        if not depth:
+            return found
+        depth -= 1
+        place = place_at[depth]
+        item = order[place]
+        taken[item] = False
+        room += true_extras[item]
+        saved -= savings[item]
+        place += 1
+
+
+@jit.kernel(nogil=True)
+def assigned(
+    sizes: Ints,
+    lines: Ints,
+    reread: Ints,
+    costs: Ints,
+    wholes: Bools,
+    ways: Ints,
+    alike: Bools,
+    kinds: Ints,
+    fixed: Ints,
+    extras: Ints,
+    savings: Ints,
+    last: int,
+    wide: Ints,
+    output: int,
+    operands: Ints,
+    fits: Bools,
+    room: int,
+    limit: int,
+    only_best: bool,
+) -> tuple[Ints, Ints, Bools, int]:
+    """Return the ways to execute a step in some room.
+
+    Parameters
+    ----------
+    sizes, lines, reread
+        Of tensors that may be on chip as a whole: their elements, shape (tensors,); those of their line
+        buffers, or of the block of the output, and what strips read of them again, shape (tensors, shapes).
+    costs, wholes, ways
+        For each kind of place that a tensor may be in before: what each way moves, and whether it is on chip
+        then, shape (kinds, tensors, ways); how many ways there are, (kinds, tensors).
+    alike
+        Whether a tensor is like the one before it, so that their order does not count.
+    kinds
+        Where each tensor is before, shape (tensors,).
+    fixed
+        Elements of all else, with a block of each operation's weights, shape (shapes,).
+    extras, savings
+        What it takes more to keep weights, shape (weights,), and what that saves, (weights, shapes).
+    last, wide
+        Which weights are those of the last operation, -1 if there are none, and what keeping these takes
+        more if the output does not stay on chip, shape (shapes,).
+    output
+        Which tensor is the output, -1 if it cannot stay.
+    operands, fits
+        Tensors whose place the output may take, shape (operands,), and with which shapes, (operands, shapes).
+    room, limit
+        Elements of memory, and most elements that are worth moving.
+    only_best
+        Whether only what is moved at least is sought: a way that moves least, or none after `NODES` looks.
+
+    Returns
+    -------
+    For each way: that of each tensor, shape (found, tensors); excess, shape and operand, -1 for none,
+    shape (found, 3); weights that are kept, shape (found, weights). Then what is moved at least.
+    """
+    tensors, shapes = lines.shape
+    weights = len(extras)
+    items = tensors + weights
+    decided = np.zeros(items, np.bool_)
+    line_costs = np.full(tensors, NEVER, np.int64)
+    whole_costs = np.full(tensors, NEVER, np.int64)
+    for tensor in range(tensors):
+        kind = kinds[tensor]
+        for way in range(ways[kind, tensor]):
+            if wholes[kind, tensor, way]:
+                whole_costs[tensor] = min(whole_costs[tensor], costs[kind, tensor, way])
+            else:
+                line_costs[tensor] = min(line_costs[tensor], costs[kind, tensor, way])
+    item_extras = np.zeros((shapes, items), np.int64)
+    item_savings = np.zeros((shapes, items), np.int64)
+    order = np.zeros((shapes, items), np.int64)
+    counts = np.zeros(shapes, np.int64)
+    rooms = np.zeros((tensors + 1, shapes), np.int64)
+    bases = np.zeros((tensors + 1, shapes), np.int64)
+    alive = np.zeros((tensors + 1, shapes), np.int64)
+    n_alive = np.zeros(tensors + 1, np.int64)
+    largest, bound = 0, NEVER
+    for operand in operands:
+        largest = max(largest, sizes[operand])
+    density = np.zeros(items, np.float64)
+    for shape in range(shapes):
+        left, base, count = room - fixed[shape], 0, 0
+        for tensor in range(tensors):
+            if line_costs[tensor] == NEVER:
+                left -= sizes[tensor]
+                base += whole_costs[tensor]
+                continue
+            left -= lines[tensor, shape]
+            cost = line_costs[tensor] + reread[tensor, shape]
+            base += cost
+            saving = cost - whole_costs[tensor]
+            if whole_costs[tensor] < NEVER and saving > 0:
+                extra = sizes[tensor] - lines[tensor, shape]
+                item_extras[shape, tensor], item_savings[shape, tensor] = extra, saving
+                order[shape, count] = tensor
+                density[count] = saving / extra if extra else 1e18
+                count += 1
+        if left + largest < 0:
+            continue
+        for weight in range(weights):
+            saving = savings[weight, shape]
+            base += saving
+            if saving > 0:
+                item_extras[shape, tensors + weight] = extras[weight]
+                item_savings[shape, tensors + weight] = saving
+                order[shape, count] = tensors + weight
+                density[count] = saving / extras[weight] if extras[weight] else 1e18
+                count += 1
+        bases[0, shape] = base
+        rank = np.argsort(-density[:count])
+        order[shape, :count] = order[shape, :count][rank]
+        counts[shape] = count
+        base -= filled(
+            order[shape], count, item_extras[shape], item_savings[shape], decided, 0, left + largest, NEVER
+        )
+        bound = min(bound, base)
+        if base <= limit:
+            rooms[0, shape] = left
+            alive[0, n_alive[0]] = shape
+            n_alive[0] += 1
+    chosen = np.zeros(tensors, np.int64)
+    found_ways = np.zeros((16, tensors), np.int64)
+    found = np.zeros((16, 3), np.int64)
+    found_kept = np.zeros((16, weights), np.bool_)
+    count = 0
+    if not n_alive[0]:
+        return found_ways[:0], found[:0], found_kept[:0], bound
+    taken = np.zeros(items, np.bool_)
+    best = np.zeros(items, np.bool_)
+    place_at = np.zeros(items, np.int64)
+    true_extras = np.zeros(items, np.int64)
+    depth = 0
+    chosen[:] = -1
+    entering, nodes = True, 0
+    while True:
+        if entering:
+            nodes += 1
+            if only_best and nodes > NODES:
+                return found_ways[:0], found[:0], found_kept[:0], bound
+            # The shapes that are still possible.
+            bonus, open_output = 0, output >= 0
+            if output >= 0 and output < depth and not wholes[kinds[output], output, chosen[output]]:
+                open_output = False
+            if open_output:
+                for operand in operands:
+                    if operand >= depth or wholes[kinds[operand], operand, chosen[operand]]:
+                        bonus = max(bonus, sizes[operand])
+            left_alive = 0
+            for place in range(n_alive[depth]):
+                shape = alive[depth, place]
+                space = rooms[depth, shape] + bonus
+                if space < 0:
+                    continue
+                base = bases[depth, shape]
+                if base > limit:
+                    base -= filled(
+                        order[shape],
+                        counts[shape],
+                        item_extras[shape],
+                        item_savings[shape],
+                        decided,
+                        0,
+                        space,
+                        base - limit,
+                    )
+                    if base > limit:
+                        continue
+                alive[depth, left_alive] = shape
+                left_alive += 1
+            n_alive[depth] = left_alive
+            if left_alive and depth == tensors:
+                least, most_left, least_shape, least_operand = limit + 1, -1, -1, -1
+                keep = np.zeros(weights, np.bool_)
+                for place in range(left_alive):
+                    shape = alive[depth, place]
+                    for number in range(-1, len(operands)):
+                        space = rooms[depth, shape]
+                        if number >= 0:
+                            operand = operands[number]
+                            if not fits[number, shape] or output < 0:
+                                continue
+                            if (
+                                not wholes[kinds[operand], operand, chosen[operand]]
+                                or not wholes[kinds[output], output, chosen[output]]
+                            ):
+                                continue
+                            space += sizes[operand]
+                        if space < 0:
+                            continue
+                        for item in range(tensors, items):
+                            true_extras[item] = item_extras[shape, item]
+                        if last >= 0 and (output < 0 or not wholes[kinds[output], output, chosen[output]]):
+                            true_extras[tensors + last] += wide[shape]
+                        # Of ways that move as little, the one that takes least.
+                        wanted = max(-1, bases[depth, shape] - least - 1)
+                        saved = kept(
+                            order[shape],
+                            counts[shape],
+                            item_extras[shape],
+                            true_extras,
+                            item_savings[shape],
+                            decided,
+                            space,
+                            wanted,
+                            taken,
+                            best,
+                            place_at,
+                        )
+                        if saved == wanted:
+                            continue
+                        cost, left = bases[depth, shape] - saved, space
+                        for weight in range(weights):
+                            item = tensors + weight
+                            if item_savings[shape, item] > 0 and best[item]:
+                                left -= true_extras[item]
+                        if cost < least or (cost == least and cost <= limit and left > most_left):
+                            least, most_left, least_shape, least_operand = cost, left, shape, number
+                            for weight in range(weights):
+                                item = tensors + weight
+                                keep[weight] = item_savings[shape, item] > 0 and best[item]
+                if least <= limit:
+                    if count == len(found):
+                        found_ways = np.concatenate((found_ways, np.zeros_like(found_ways)))
+                        found = np.concatenate((found, np.zeros_like(found)))
+                        found_kept = np.concatenate((found_kept, np.zeros_like(found_kept)))
+                    place = 0 if only_best else count
+                    found_ways[place], found_kept[place] = chosen, keep
+                    found[place, 0], found[place, 1], found[place, 2] = least, least_shape, least_operand
+                    count = place + 1
+                    if only_best:
+                        limit = least - 1
+                left_alive = 0
+            if not left_alive:
+                depth -= 1
+                if depth < 0:
+                    break
+                entering = False
+                continue
+            chosen[depth] = -1
+        # The next way of the tensor at this depth.
+        tensor, kind = depth, kinds[depth]
+        way = chosen[tensor] + 1
+        if chosen[tensor] < 0 and tensor > 0 and alike[tensor]:
+            way = chosen[tensor - 1]
+        if way >= ways[kind, tensor]:
+            decided[tensor] = False
+            chosen[tensor] = -1
+            depth -= 1
+            if depth < 0:
+                break
+            entering = False
+            continue
+        chosen[tensor] = way
+        decided[tensor] = True
+        n_alive[depth + 1] = n_alive[depth]
+        for place in range(n_alive[depth]):
+            shape = alive[depth, place]
+            alive[depth + 1, place] = shape
+            left, base = rooms[depth, shape], bases[depth, shape]
+            if line_costs[tensor] == NEVER:
+                base += costs[kind, tensor, way] - whole_costs[tensor]
+            elif wholes[kind, tensor, way]:
+                left -= sizes[tensor] - lines[tensor, shape]
+                base += costs[kind, tensor, way] - line_costs[tensor] - reread[tensor, shape]
+            else:
+                base += costs[kind, tensor, way] - line_costs[tensor]
+            rooms[depth + 1, shape], bases[depth + 1, shape] = left, base
+        depth += 1
+        entering = True
+    if only_best:
+        bound = found[0, 0] if count else max(bound, limit + 1)
+    return found_ways[:count], found[:count], found_kept[:count], bound

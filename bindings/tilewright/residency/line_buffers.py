@@ -1,0 +1,100 @@
+"""Compiled: how far passes of one row, two rows, and so on get in a tensor, all counted at once."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.core import jit
+from tilewright.residency.graph import Reading
+
+Ints = NDArray[np.int64]
+
+
+def numbers(readings: list[Reading]) -> Ints:
+    """Return readings as an array: plane, output, stride, before, extent; an extent of 0 for all there is."""
+    return np.array(
+        [
+            (*each.plane, *each.output, *each.stride, *each.before, *(each.extent or (0, 0)))
+            for each in readings
+        ],
+        dtype=np.int64,
+    )
+
+
+@jit.lean
+def begin(place: int, plane: int, stride: int, before: int) -> int:
+    """Return the first row or column that is read for one of the output: see `Reading.begin`."""
+    return min(max(place * stride - before, 0), plane - 1)
+
+
+@jit.lean
+def last(place: int, plane: int, stride: int, before: int, extent: int) -> int:
+    """Return the last row or column that is read for one of the output: see `Reading.last`."""
+    return min(max(place * stride - before + extent - 1, 0), plane - 1)
+
+
+@jit.lean
+def end(pixel: int, of: Ints) -> int:
+    """Return the end of what output pixels before one read: see `Reading.end`."""
+    if pixel <= 0:
+        return 0
+    if of[8] == 0:
+        return int(of[0] * of[1])
+    row, column = (pixel - 1) // of[3], (pixel - 1) % of[3]
+    own = last(row, of[0], of[4], of[6], of[8]) * of[1] + last(column, of[1], of[5], of[7], of[9]) + 1
+    if row > 0:
+        final = last(of[3] - 1, of[1], of[5], of[7], of[9])
+        own = max(own, last(row - 1, of[0], of[4], of[6], of[8]) * of[1] + final + 1)
+    return int(own)
+
+
+@jit.lean
+def first(pixel: int, of: Ints) -> int:
+    """Return the first pixel that output pixels from one on read: see `Reading.first`."""
+    row, column = pixel // of[3], pixel % of[3]
+    if row >= of[2]:
+        return int(of[0] * of[1])
+    if of[8] == 0:
+        return 0
+    own = begin(row, of[0], of[4], of[6]) * of[1] + begin(column, of[1], of[5], of[7])
+    if row + 1 < of[2]:
+        own = min(own, begin(row + 1, of[0], of[4], of[6]) * of[1])
+    return int(own)
+
+
+@jit.kernel(nogil=True)
+def counted(begins: Ints, readings: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return how far passes get in a tensor.
+
+    Parameters
+    ----------
+    begins
+        Where the ends of passes of one row, two rows, and so on begin, one behind the other.
+    readings
+        How it is read, shape (readings, 10): see `numbers`.
+    ends
+        For each reading the end of the pixels of the reader's output that are there after each pass, from
+        none on; shape (readings, passes).
+
+    Returns
+    -------
+    Ends of passes in the tensor; pixels of its line buffer; passes in which anything is computed.
+    """
+    found = np.zeros(ends.shape[1], np.int64)
+    lines = np.zeros(len(begins) - 1, np.int64)
+    active = np.zeros(len(begins) - 1, np.int64)
+    for reading in range(len(readings)):
+        of = readings[reading]
+        for place in range(len(found)):
+            found[place] = max(found[place], end(ends[reading, place], of))
+    for reading in range(len(readings)):
+        found[begins[1:] - 1] = np.maximum(found[begins[1:] - 1], readings[reading, 0] * readings[reading, 1])
+    for rows in range(len(lines)):
+        for place in range(begins[rows], begins[rows + 1] - 1):
+            start = found[place]
+            for reading in range(len(readings)):
+                start = min(start, first(ends[reading, place], readings[reading]))
+            lines[rows] = max(lines[rows], found[place + 1] - start)
+            active[rows] += found[place + 1] != found[place]
+    return found, lines, active

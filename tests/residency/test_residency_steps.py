@@ -1,0 +1,163 @@
+"""Steps of several operations as knapsacks agree with all ways to cut them up, one after the other."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import examples
+from test_residency_search import random_problem
+
+from tilewright.addresses import reordering
+from tilewright.residency.exact.options import Options
+from tilewright.residency.graph import members
+from tilewright.residency.passes import Group, group_mask
+from tilewright.residency.transitions import Transitions
+
+
+def random_step(rng: random.Random) -> tuple[Options, int, int, int, int]:
+    """Return a group of several operations with what may be on chip and in DRAM before: none twice."""
+    while True:
+        graph = random_problem(rng, 7).graph
+        done = graph.begin
+        for _ in range(rng.randint(0, 3)):
+            ready = [op.number for op in graph.operations if not done >> op.number & 1]
+            if ready:
+                done |= group_mask(graph, done, rng.choice(ready)) if rng.random() < 0.5 else 0
+        last = rng.choice([op.number for op in graph.operations])
+        mask = 0 if done >> last & 1 else group_mask(graph, done, last)
+        if mask.bit_count() < 2:
+            continue
+        sizes = sum(tensor.size for tensor in graph.tensors) + sum(op.weights for op in graph.operations)
+        options = Options(Transitions(graph, rng.randint(1, sizes)), shared=rng.random() < 0.5)
+        sources = options.sources(options.steps.group(mask))
+        chip = dram = 0
+        for number in members(sources):
+            where = rng.randint(0, 3)
+            chip |= (where & 1) << number
+            dram |= (where >> 1) << number
+        return options, mask, done, chip, dram
+
+
+@pytest.mark.parametrize("seed", range(examples(600)))
+def test_steps_agree_with_all_ways_to_cut_them_up(seed: int) -> None:
+    rng = random.Random(110_000 + seed)
+    options, mask, done, chip, dram = random_step(rng)
+    group = options.steps.group(mask)
+    room = rng.randint(1, options.capacity)
+    every = list(options._options(group, done, chip, dram, 2**40))
+    worth = sorted({option.excess for option in every} | {0})
+    limit = rng.choice(worth)
+    best: dict[tuple[int, int], int] = {}
+    for option in every:
+        key = option.on_chip, option.in_dram
+        if option.memory <= room and option.excess <= limit:
+            best[key] = min(option.excess, best.get(key, limit))
+    table, reached = options.table(mask, done, chip, dram, limit, room)
+    assert reached == limit
+    for option in table:
+        # A way that is found is one of them, with its shape.
+        assert best.get((option.on_chip, option.in_dram)) == option.excess
+        stairs = options._stairs_of(
+            group,
+            chip | option.fetched | option.resident,
+            options.sources(group) & ~(chip | option.fetched),
+            option.in_place,
+            done,
+            2**40,
+        )
+        assert any(stair.memory <= room for stair in stairs)
+    # What is not in the table is worse than something that is.
+    for (on_chip, in_dram), excess in best.items():
+        moved = excess + options.put_off(in_dram & ~on_chip)
+        assert any(
+            other.excess + options.put_off(other.in_dram & ~other.on_chip) <= moved
+            and not in_dram & ~other.in_dram
+            and not other.on_chip & in_dram & ~on_chip
+            for other in table
+        )
+
+
+@pytest.mark.parametrize("seed", range(examples(300)))
+def test_what_moves_at_least_is_a_bound(seed: int) -> None:
+    rng = random.Random(120_000 + seed)
+    options, mask, done, _, _ = random_step(rng)
+    group = options.steps.group(mask)
+    every = [
+        option.excess
+        for option in options._options(group, done, 0, 0, 2**40)
+        if option.memory <= options.capacity
+    ]
+    least = options.least_excess(mask, done, 2**40)
+    assert least <= min(every, default=2**60)
+    if options.steps.least(mask) <= options.capacity:
+        assert options.least_spilled(group, done) <= min(every, default=2**60)
+
+
+def ends_of(group: Group, pixels: int) -> dict[int, Any]:
+    """Return the ends of all passes, going backwards from the last operation."""
+    passes = np.arange(-(-group.pixels // pixels) + 1)
+    ends = {group.output: np.minimum(passes * pixels, group.pixels)}
+    for tensor in sorted(group.lines, reverse=True):
+        ends[tensor] = np.zeros_like(passes)
+        for operation, reading in group.readers(tensor):
+            needed = reading.end(ends[operation.number + 1])
+            needed[-1] = reading.pixels
+            ends[tensor] = np.maximum(ends[tensor], needed)
+    return ends
+
+
+@pytest.mark.parametrize("seed", range(examples(100)))
+def test_compiled_counts_of_passes_are_those_of_readings(seed: int) -> None:
+    """With one row a pass, two rows, and so on, all at once, and with any pixels."""
+    rng = random.Random(130_000 + seed)
+    graph = random_problem(rng, 6).graph
+    last = rng.choice(graph.operations).number
+    group = Group.of(graph, group_mask(graph, graph.begin, last) or 1 << last)
+    for pixels in [*range(group.row, group.pixels + 1, group.row), rng.randint(1, group.pixels)]:
+        ends = ends_of(group, pixels)
+        for tensor in group.lines:
+            first = ends[tensor][:-1]
+            for operation, reading in group.readers(tensor):
+                first = np.minimum(first, reading.first(ends[operation.number + 1][:-1]))
+            assert (group.ends(pixels)[tensor] == ends[tensor]).all()
+            assert group.line(tensor, pixels) == (ends[tensor][1:] - first).max()
+            if tensor in group.computed:
+                assert group.active(pixels)[tensor - 1] == np.count_nonzero(np.diff(ends[tensor]))
+
+
+def cut_up(rng: random.Random, width: int, height: int, parts: int) -> list[tuple[int, int, int]]:
+    """Return begin, end and size of items that fill a rectangle of time and memory without gaps."""
+    found = [(0, width, 0, height)]
+    while len(found) < parts:
+        begin, end, low, high = found.pop(rng.randrange(len(found)))
+        if rng.random() < 0.5 and end - begin > 1:
+            middle = rng.randint(begin + 1, end - 1)
+            found += [(begin, middle, low, high), (middle, end, low, high)]
+        elif high - low > 1:
+            middle = rng.randint(low + 1, high - 1)
+            found += [(begin, end, low, middle), (begin, end, middle, high)]
+        else:
+            found.append((begin, end, low, high))
+    return [(begin, end, high - low) for begin, end, low, high in found]
+
+
+@pytest.mark.parametrize("seed", range(examples(100)))
+def test_orders_lead_to_addresses(seed: int) -> None:
+    """What fills the memory to the last element is placed; nothing overlaps; what cannot be placed is not."""
+    rng = random.Random(140_000 + seed)
+    items = cut_up(rng, 12, 64, rng.randint(1, 14))
+    begins, ends, sizes = (np.array(column, dtype=np.int64) for column in zip(*items, strict=True))
+    offsets = reordering.placed(begins, ends, sizes, 64, 200_000)
+    assert offsets is not None
+    for one in range(len(items)):
+        assert 0 <= offsets[one] <= 64 - sizes[one]
+        for other in range(one):
+            if begins[one] < ends[other] and begins[other] < ends[one]:
+                assert (
+                    offsets[one] + sizes[one] <= offsets[other]
+                    or offsets[other] + sizes[other] <= offsets[one]
+                )
+    assert reordering.placed(begins, ends, sizes, 63, 100) is None
