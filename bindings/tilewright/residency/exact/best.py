@@ -204,18 +204,39 @@ def placeable(problem: Problem, capacity: int, deadline: float, least: int, most
 
 def least_memory(problem: Problem, deadline: float, on_bound: Callable[[int], None]) -> Answer:
     """Return the plan of the least memory that moves no more than is allowed."""
-    width, limit = problem.machine.element_bytes, problem.objective.most_traffic
-    low, high = max(problem.least.values()), problem.machine.capacity
-    most = limit // width if limit is not None else sum(problem.one_by_one(low).values())
+    limit, low = problem.objective.most_traffic, max(problem.least.values())
+    most = sum(problem.one_by_one(low).values()) if limit is None else limit // problem.machine.element_bytes
+    return bisected(
+        problem,
+        lambda capacity: next(layers_of(problem, capacity, most, deadline).plans(), None),
+        deadline,
+        on_bound,
+    )
+
+
+def bisected(
+    problem: Problem,
+    within: Callable[[int], Found | None],
+    deadline: float,
+    on_bound: Callable[[int], None],
+) -> Answer:
+    """Return the plan of the least memory by bisection, as more memory never costs more.
+
+    Parameters
+    ----------
+    within
+        Returns allowed steps for a memory of some elements; None if there are none.
+    """
+    width, low, high = problem.machine.element_bytes, max(problem.least.values()), problem.machine.capacity
     best: Found | None = None
     on_bound(low * width)
     try:
-        best = _within(problem, high, most, deadline)
+        best = within(high)
         if best is None:
             return Answer(None, low * width, impossible=True)
         while low < high:
             middle = (low + high) // 2
-            found = _within(problem, middle, most, deadline)
+            found = within(middle)
             if found is None:
                 low = middle + 1
                 on_bound(low * width)
@@ -230,8 +251,3 @@ def least_memory(problem: Problem, deadline: float, on_bound: Callable[[int], No
         plan = addressed(problem, best, capacity, deadline)
         capacity += max(1, capacity // 100)
     return Answer(plan, low * width)
-
-
-def _within(problem: Problem, capacity: int, most: int, deadline: float) -> Found | None:
-    """Return steps for a memory that move no more than `most`."""
-    return next(layers_of(problem, capacity, most, deadline).plans(), None)

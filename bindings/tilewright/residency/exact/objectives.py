@@ -15,6 +15,7 @@ from tilewright.residency.exact.best import (
     TRIED,
     Answer,
     addressed,
+    bisected,
     least_memory,
     least_traffic,
     moved,
@@ -243,35 +244,13 @@ def _another(problem: Problem, ways: Ways, deadline: float) -> Plan | None:
 
 
 def _least_memory(problem: Problem, deadline: float, on_bound: Callable[[int], None]) -> Answer:
-    """Return the plan of the least memory that stays within all limits, by bisection."""
-    width, scales, names = problem.machine.element_bytes, _Scales(problem), _names(problem)
-    low, high = max(problem.least.values()), problem.machine.capacity
+    """Return the plan of the least memory that stays within all limits."""
+    scales, names = _Scales(problem), _names(problem)
     first = scales.most(names[0], problem.objective.limits[names[0]])
 
-    def within(capacity: int) -> Found | None:
+    def within(capacity: int) -> search.Found | None:
         ways = Ways(problem, capacity, names)
-        return next(_labels(problem, ways, first, deadline).paths(), None)
+        found = next(_labels(problem, ways, first, deadline).paths(), None)
+        return None if found is None else search.Found(0, found.choices)
 
-    best: Found | None = None
-    on_bound(low * width)
-    try:
-        best = within(high)
-        if best is None:
-            return Answer(None, low * width, impossible=True)
-        while low < high:
-            middle = (low + high) // 2
-            found = within(middle)
-            if found is None:
-                low = middle + 1
-                on_bound(low * width)
-            else:
-                best, high = found, middle
-    except OutOfTimeError:
-        pass
-    if best is None:
-        return Answer(None, low * width)
-    plan, capacity = None, high
-    while plan is None and capacity <= problem.machine.capacity and time.monotonic() < deadline:
-        plan = addressed(problem, search.Found(0, best.choices), capacity, deadline)
-        capacity += max(1, capacity // 100)
-    return Answer(plan, low * width)
+    return bisected(problem, within, deadline, on_bound)

@@ -23,6 +23,7 @@ from tilewright.residency.exact.room_for_weights import Relaxed, RoomForWeights
 from tilewright.residency.exact.search import Found
 from tilewright.residency.frames import in_memory, sums, weights_of, with_staying
 from tilewright.residency.graph import members
+from tilewright.residency.placement import soon
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
 from tilewright.residency.reading import told
@@ -107,8 +108,7 @@ class _Search:
 
     def _until(self, share: float | None = None) -> float:
         """Return when a search that begins now has to end."""
-        now, share = time.monotonic(), self._share if share is None else share
-        return now + share * (self.deadline - now) if self.deadline < float("inf") else self.deadline
+        return soon(self.deadline, self._share if share is None else share)
 
     def _prove(self, elements: int) -> None:
         elements = min(elements, self.counted)
