@@ -253,6 +253,15 @@ class Graph:
         return tuple(sum(1 << reader for reader in tensor.readers) for tensor in self.tensors)
 
     @cached_property
+    def read(self) -> tuple[list[tuple[Operation, Reading]], ...]:
+        """For each tensor, the operations that read it, and how."""
+        found: tuple[list[tuple[Operation, Reading]], ...] = tuple([] for _ in self.tensors)
+        for operation in self.operations:
+            for reading in operation.readings:
+                found[reading.tensor].append((operation, reading))
+        return found
+
+    @cached_property
     def is_chain(self) -> bool:
         """Whether there is but one order of the operations."""
         numbers = members(self.all & ~self.begin)

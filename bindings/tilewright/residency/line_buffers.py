@@ -98,3 +98,38 @@ def counted(begins: Ints, readings: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]
             lines[rows] = max(lines[rows], found[place + 1] - start)
             active[rows] += found[place + 1] != found[place]
     return found, lines, active
+
+
+@jit.kernel(nogil=True)
+def spanned(strips: Ints, readings: Ints, spans: Ints, width: int) -> tuple[Ints, Ints]:
+    """Return begin and end of the columns that each strip reads of a tensor, without gaps.
+
+    Parameters
+    ----------
+    strips
+        Where the strips of each way to cut it up begin, one behind the other.
+    readings
+        How it is read, shape (readings, 10): see `numbers`.
+    spans
+        For each reading, begin and end of the columns that each strip computes of the reader's output, shape
+        (readings, 2, strips).
+    width
+        Columns of the tensor.
+    """
+    begins = np.full(spans.shape[2], width, np.int64)
+    ends = np.zeros(spans.shape[2], np.int64)
+    for reading in range(len(readings) - 1, -1, -1):
+        of = readings[reading]
+        for strip in range(len(begins)):
+            if of[8] == 0:
+                begins[strip], ends[strip] = 0, width
+                continue
+            start = begin(spans[reading, 0, strip], of[1], of[5], of[7])
+            final = last(spans[reading, 1, strip] - 1, of[1], of[5], of[7], of[9])
+            begins[strip], ends[strip] = min(begins[strip], start), max(ends[strip], final + 1)
+        # What strides and borders leave out belongs to a strip, too.
+        for cut in range(len(strips) - 1):
+            begins[strips[cut]], ends[strips[cut + 1] - 1] = 0, width
+            for strip in range(strips[cut] + 1, strips[cut + 1]):
+                begins[strip] = min(begins[strip], ends[strip - 1])
+    return begins, ends

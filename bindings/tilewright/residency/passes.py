@@ -113,19 +113,25 @@ class Group:
         for key in [key for key in self._known if key[:2] in (("end", pixels), ("end", BY_ROWS))]:
             del self._known[key]
 
-    @cached_property
-    def _numbered(self) -> dict[int, Operation]:
-        """Its operations by number."""
-        return {operation.number: operation for operation in self.operations}
-
     def readers(self, tensor: int) -> Iterator[tuple[Operation, Reading]]:
         """Return the operations that read a tensor here."""
-        for number in self.graph.tensors[tensor].readers:
-            operation = self._numbered.get(number)
-            if operation is not None:
-                for reading in operation.readings:
-                    if reading.tensor == tensor:
-                        yield operation, reading
+        mask = self.mask
+        return ((one, reading) for one, reading in self.graph.read[tensor] if mask >> one.number & 1)
+
+    def looks(self, tensor: int) -> tuple[list[int], Counts]:
+        """Return the operations that read a tensor here, by number, and how: see `line_buffers.numbers`."""
+        from tilewright.residency import line_buffers  # start-up time: numba
+
+        known: dict[int, tuple[list[int], Counts]] = self.graph.__dict__.setdefault("_looks", {})
+        if tensor not in known:
+            every = self.graph.read[tensor]
+            readings = line_buffers.numbers([reading for _, reading in every])
+            known[tensor] = [operation.number for operation, _ in every], readings
+        numbers, readings = known[tensor]
+        here = [place for place, number in enumerate(numbers) if self.mask >> number & 1]
+        if len(here) == len(numbers):
+            return numbers, readings
+        return [numbers[place] for place in here], readings[here]
 
     def _end(self, tensor: int, pixels: int) -> Counts:
         """Return the end of the pixels of a tensor that are there after each pass."""
@@ -197,13 +203,9 @@ class Group:
         from tilewright.residency import line_buffers  # start-up time: numba
 
         # What is computed or loaded in a pass is held even if nobody reads it any more.
-        readings, of_readers = [], []
-        for operation, reading in self.readers(tensor):
-            readings.append(reading)
-            of_readers.append(self._counts(operation.number + 1, pixels, "end"))
-        found: tuple[Counts, Counts, Counts] = line_buffers.counted(
-            begins, line_buffers.numbers(readings), np.stack(of_readers)
-        )
+        numbers, readings = self.looks(tensor)
+        ends = np.array([self._counts(number + 1, pixels, "end") for number in numbers])
+        found: tuple[Counts, Counts, Counts] = line_buffers.counted(begins, readings, ends)
         return found
 
     def active(self, pixels: int) -> dict[int, int]:

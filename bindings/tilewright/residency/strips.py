@@ -8,13 +8,13 @@ again, and what it needs and the one before it has computed is computed again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
 
-from tilewright.residency.graph import Reading
+from tilewright.residency.graph import Operation, Reading
 from tilewright.residency.passes import Group, pass_sizes
 from tilewright.simulator.program import Counts
 
@@ -30,6 +30,25 @@ class Strip(Group):
     """
 
     width: int
+
+    def readers(self, tensor: int) -> Iterator[tuple[Operation, Reading]]:
+        """Return the operations that read a tensor here."""
+        return iter(self._read[tensor])
+
+    @cached_property
+    def _read(self) -> dict[int, list[tuple[Operation, Reading]]]:
+        found: dict[int, list[tuple[Operation, Reading]]] = {}
+        for operation in self.operations:
+            for reading in operation.readings:
+                found.setdefault(reading.tensor, []).append((operation, reading))
+        return found
+
+    def looks(self, tensor: int) -> tuple[list[int], Counts]:
+        """Return the operations that read a tensor here, by number, and how: see `line_buffers.numbers`."""
+        from tilewright.residency import line_buffers  # start-up time: numba
+
+        numbers = [operation.number for operation, _ in self._read[tensor]]
+        return numbers, line_buffers.numbers([reading for _, reading in self._read[tensor]])
 
     @cached_property
     def wider(self) -> Group | None:
@@ -70,22 +89,14 @@ class Cut:
         if tensor == self.group.output:
             starts = np.arange(0, width, self.columns, dtype=np.int64)
             return starts, np.minimum(starts + self.columns, width)
-        begins: Counts | None = None
-        ends: Counts | None = None
-        for operation, reading in sorted(self.group.readers(tensor), key=lambda each: -each[0].number):
-            own = self.span(operation.number + 1)
-            if reading.extent is None:
-                first, end = np.zeros_like(own[0]), np.full_like(own[1], width)
-            else:
-                first, end = reading.begin(own[0], 1), reading.last(own[1] - 1, 1) + 1
-            if begins is not None and ends is not None:
-                first, end = np.minimum(first, begins), np.maximum(end, ends)
-            # What strides and borders leave out belongs to a strip, too.
-            first[0], end[-1] = 0, width
-            first[1:] = np.minimum(first[1:], end[:-1])
-            begins, ends = first, end
-        assert begins is not None and ends is not None
-        return begins, ends
+        from tilewright.residency import line_buffers  # start-up time: numba
+
+        numbers, readings = self.group.looks(tensor)
+        own = np.array([self.span(number + 1) for number in numbers])
+        found: tuple[Counts, Counts] = line_buffers.spanned(
+            np.array([0, own.shape[2]]), readings, own, width
+        )
+        return found
 
     @cached_property
     def strips(self) -> list[Strip]:
@@ -208,7 +219,7 @@ def line_of(group: Group, tensor: int, columns: int) -> int:
     """Return the elements of a line buffer, at least."""
 
     def least() -> int:
-        rows = max(_rows(reading) for _, reading in group.readers(tensor))
+        rows = most_rows(group, tensor)
         return ((rows - 1) * cut(group, columns).widest(tensor) + 1) * group.graph.tensors[tensor].channels
 
     size: int = group.shared("least line", columns, tensor, least)
@@ -225,6 +236,11 @@ def reread(group: Group, whole: Collection[int], columns: int | None) -> int:
             channels, height, width = group.graph.tensors[number].shape
             again += (strips.read(number) - width) * channels * height
     return again
+
+
+def most_rows(group: Group, tensor: int) -> int:
+    """Return the most rows of a tensor that a row of a reader's output needs."""
+    return max(_rows(reading) for _, reading in group.readers(tensor))
 
 
 @lru_cache(maxsize=4096)

@@ -129,14 +129,59 @@ def kept(
         place += 1
 
 
+@jit.lean
+def covers(one: Ints, other: Ints, kinds: Ints, flags: Bools) -> bool:
+    """Return whether a way leaves all in DRAM that another does, and nothing on chip that it has there alone."""
+    for tensor in range(len(one)):
+        kind, own, way = kinds[tensor], one[tensor], other[tensor]
+        if flags[tensor, 2, kind, way]:
+            if not flags[tensor, 2, kind, own]:
+                return False
+            if flags[tensor, 1, kind, own] and not flags[tensor, 1, kind, way]:
+                return False
+    return True
+
+
+@jit.inner
+def sifted(
+    ways: Ints, numbers: Ints, weights: Bools, count: int, kinds: Ints, flags: Bools, later: Ints
+) -> int:
+    """Leave ways that are not worse than another, those that move least first, and return how many.
+
+    One is worse that moves no less, with what counts where tensors are read last, leaves no tensor on chip
+    alone that the other has not there alone, and none in DRAM that the other has not there.
+    """
+    moved = numbers[:count, 0].copy()
+    for place in range(count):
+        for tensor in range(len(kinds)):
+            kind, way = kinds[tensor], ways[place, tensor]
+            if flags[tensor, 2, kind, way] and not flags[tensor, 1, kind, way]:
+                moved[place] += later[tensor]
+    order = np.argsort(moved, kind="mergesort")
+    kept = np.zeros(count, np.int64)
+    left = 0
+    for place in order:
+        for number in range(left):
+            if covers(ways[kept[number]], ways[place], kinds, flags):
+                break
+        else:
+            kept[left] = place
+            left += 1
+    kept = kept[:left]
+    kept = kept[np.argsort(numbers[:count, 0][kept], kind="mergesort")]
+    ways[:left], numbers[:left], weights[:left] = ways[kept], numbers[kept], weights[kept]
+    return left
+
+
 @jit.kernel(nogil=True)
 def assigned(
     sizes: Ints,
     lines: Ints,
     reread: Ints,
     costs: Ints,
-    wholes: Bools,
+    flags: Bools,
     ways: Ints,
+    later: Ints,
     alike: Bools,
     kinds: Ints,
     fixed: Ints,
@@ -150,7 +195,8 @@ def assigned(
     room: int,
     limit: int,
     only_best: bool,
-) -> tuple[Ints, Ints, Bools, int]:
+    enough: int,
+) -> tuple[Ints, Ints, Bools, int, int]:
     """Return the ways to execute a step in some room.
 
     Parameters
@@ -158,9 +204,12 @@ def assigned(
     sizes, lines, reread
         Of tensors that may be on chip as a whole: their elements, shape (tensors,); those of their line
         buffers, or of the block of the output, and what strips read of them again, shape (tensors, shapes).
-    costs, wholes, ways
-        For each kind of place that a tensor may be in before: what each way moves, and whether it is on chip
-        then, shape (kinds, tensors, ways); how many ways there are, (kinds, tensors).
+    costs, flags, ways
+        Of each tensor, for each kind of place that it may be in before: what each way moves, shape (tensors,
+        kinds, ways); whether it is on chip as a whole then, on chip afterwards, and in DRAM afterwards,
+        (tensors, 3, kinds, ways); how many ways there are, (tensors, kinds).
+    later
+        What counts where each tensor is read last, if it is in DRAM alone, shape (tensors,).
     alike
         Whether a tensor is like the one before it, so that their order does not count.
     kinds
@@ -180,13 +229,17 @@ def assigned(
         Elements of memory, and most elements that are worth moving.
     only_best
         Whether only what is moved at least is sought: a way that moves least, or none after `NODES` looks.
+    enough
+        Ways that are enough: those that move least.
 
     Returns
     -------
-    For each way: that of each tensor, shape (found, tensors); excess, shape and operand, -1 for none,
-    shape (found, 3); weights that are kept, shape (found, weights). Then what is moved at least.
+    For each way that is not worse than another: that of each tensor, shape (found, tensors); excess, shape and
+    operand, -1 for none, shape (found, 3); weights that are kept, shape (found, weights). Then what is moved
+    at least, and what ways may move of which all are there.
     """
     tensors, shapes = lines.shape
+    wholes, reached = flags[:, 0], limit
     weights = len(extras)
     items = tensors + weights
     decided = np.zeros(items, np.bool_)
@@ -194,11 +247,11 @@ def assigned(
     whole_costs = np.full(tensors, NEVER, np.int64)
     for tensor in range(tensors):
         kind = kinds[tensor]
-        for way in range(ways[kind, tensor]):
-            if wholes[kind, tensor, way]:
-                whole_costs[tensor] = min(whole_costs[tensor], costs[kind, tensor, way])
+        for way in range(ways[tensor, kind]):
+            if wholes[tensor, kind, way]:
+                whole_costs[tensor] = min(whole_costs[tensor], costs[tensor, kind, way])
             else:
-                line_costs[tensor] = min(line_costs[tensor], costs[kind, tensor, way])
+                line_costs[tensor] = min(line_costs[tensor], costs[tensor, kind, way])
     item_extras = np.zeros((shapes, items), np.int64)
     item_savings = np.zeros((shapes, items), np.int64)
     order = np.zeros((shapes, items), np.int64)
@@ -213,6 +266,8 @@ def assigned(
     density = np.zeros(items, np.float64)
     for shape in range(shapes):
         left, base, count = room - fixed[shape], 0, 0
+        if left + largest < 0:
+            continue
         for tensor in range(tensors):
             if line_costs[tensor] == NEVER:
                 left -= sizes[tensor]
@@ -257,7 +312,7 @@ def assigned(
     found_kept = np.zeros((16, weights), np.bool_)
     count = 0
     if not n_alive[0]:
-        return found_ways[:0], found[:0], found_kept[:0], bound
+        return found_ways[:0], found[:0], found_kept[:0], bound, reached
     taken = np.zeros(items, np.bool_)
     best = np.zeros(items, np.bool_)
     place_at = np.zeros(items, np.int64)
@@ -269,14 +324,14 @@ def assigned(
         if entering:
             nodes += 1
             if only_best and nodes > NODES:
-                return found_ways[:0], found[:0], found_kept[:0], bound
+                return found_ways[:0], found[:0], found_kept[:0], bound, reached
             # The shapes that are still possible.
             bonus, open_output = 0, output >= 0
-            if output >= 0 and output < depth and not wholes[kinds[output], output, chosen[output]]:
+            if output >= 0 and output < depth and not wholes[output, kinds[output], chosen[output]]:
                 open_output = False
             if open_output:
                 for operand in operands:
-                    if operand >= depth or wholes[kinds[operand], operand, chosen[operand]]:
+                    if operand >= depth or wholes[operand, kinds[operand], chosen[operand]]:
                         bonus = max(bonus, sizes[operand])
             left_alive = 0
             for place in range(n_alive[depth]):
@@ -313,8 +368,8 @@ def assigned(
                             if not fits[number, shape] or output < 0:
                                 continue
                             if (
-                                not wholes[kinds[operand], operand, chosen[operand]]
-                                or not wholes[kinds[output], output, chosen[output]]
+                                not wholes[operand, kinds[operand], chosen[operand]]
+                                or not wholes[output, kinds[output], chosen[output]]
                             ):
                                 continue
                             space += sizes[operand]
@@ -322,7 +377,7 @@ def assigned(
                             continue
                         for item in range(tensors, items):
                             true_extras[item] = item_extras[shape, item]
-                        if last >= 0 and (output < 0 or not wholes[kinds[output], output, chosen[output]]):
+                        if last >= 0 and (output < 0 or not wholes[output, kinds[output], chosen[output]]):
                             true_extras[tensors + last] += wide[shape]
                         # Of ways that move as little, the one that takes least.
                         wanted = max(-1, bases[depth, shape] - least - 1)
@@ -353,6 +408,11 @@ def assigned(
                                 keep[weight] = item_savings[shape, item] > 0 and best[item]
                 if least <= limit:
                     if count == len(found):
+                        count = sifted(found_ways, found, found_kept, count, kinds, flags, later)
+                        if count > enough:
+                            count, limit = enough, found[enough - 1, 0] - 1
+                            reached = limit
+                    if count > len(found) // 2:
                         found_ways = np.concatenate((found_ways, np.zeros_like(found_ways)))
                         found = np.concatenate((found, np.zeros_like(found)))
                         found_kept = np.concatenate((found_kept, np.zeros_like(found_kept)))
@@ -375,7 +435,7 @@ def assigned(
         way = chosen[tensor] + 1
         if chosen[tensor] < 0 and tensor > 0 and alike[tensor]:
             way = chosen[tensor - 1]
-        if way >= ways[kind, tensor]:
+        if way >= ways[tensor, kind]:
             decided[tensor] = False
             chosen[tensor] = -1
             depth -= 1
@@ -391,15 +451,18 @@ def assigned(
             alive[depth + 1, place] = shape
             left, base = rooms[depth, shape], bases[depth, shape]
             if line_costs[tensor] == NEVER:
-                base += costs[kind, tensor, way] - whole_costs[tensor]
-            elif wholes[kind, tensor, way]:
+                base += costs[tensor, kind, way] - whole_costs[tensor]
+            elif wholes[tensor, kind, way]:
                 left -= sizes[tensor] - lines[tensor, shape]
-                base += costs[kind, tensor, way] - line_costs[tensor] - reread[tensor, shape]
+                base += costs[tensor, kind, way] - line_costs[tensor] - reread[tensor, shape]
             else:
-                base += costs[kind, tensor, way] - line_costs[tensor]
+                base += costs[tensor, kind, way] - line_costs[tensor]
             rooms[depth + 1, shape], bases[depth + 1, shape] = left, base
         depth += 1
         entering = True
     if only_best:
         bound = found[0, 0] if count else max(bound, limit + 1)
-    return found_ways[:count], found[:count], found_kept[:count], bound
+    count = sifted(found_ways, found, found_kept, count, kinds, flags, later)
+    if count > enough:
+        count, reached = enough, found[enough - 1, 0] - 1
+    return found_ways[:count], found[:count], found_kept[:count], bound, reached

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from tilewright.residency.costs import Shape, replaceable
-from tilewright.residency.exact.steps import Frame, Step, Way
+from tilewright.residency.exact.steps import Frame, Step, Way, Ways
 from tilewright.residency.graph import members
 from tilewright.residency.passes import Group
 from tilewright.residency.staircase import Stair, staircase
@@ -91,6 +91,7 @@ class Options:
         self._touched: dict[int, tuple[int, int]] = {}
         self._cut: dict[int, Step] = {}
         self._frames: dict[tuple[int, int, bool], Frame] = {}
+        self._every: dict[tuple[int, bool, bool, bool, bool, bool], Ways] = {}
 
     def size(self, mask: int) -> int:
         """Return the elements of some tensors."""
@@ -201,17 +202,16 @@ class Options:
         slack = limit - least
         while reached < limit and len(known) < enough:
             if enough == 2**60 or least + slack // FINER[-2] <= reached:
-                reached = limit if reached < 0 else min(self.limit, max(limit, 2 * reached))
+                asked = limit if reached < 0 else min(self.limit, max(limit, 2 * reached))
             else:
-                tried = next(part for part in FINER if slack // part + least > reached)
-                reached = least + slack // tried
+                asked = least + slack // next(part for part in FINER if slack // part + least > reached)
             if several:
-                found, least_of_all = self._of_several(group, done, chip, dram, reached, room, empty)
-                reached = max(reached, least_of_all - 1)
-                known = self._best(found)
+                known, reached = self._of_several(group, done, chip, dram, asked, room, empty, enough)
             else:
-                known = self._best(self._options(group, done, chip, dram, reached, empty))
+                known, reached = self._best(self._options(group, done, chip, dram, asked, empty)), asked
             self._tables[key] = reached, known
+            if reached < asked:
+                break  # there are enough
         if several:
             return known, min(limit, reached)
         return [option for option in known if option.memory <= room], min(limit, reached)
@@ -230,7 +230,8 @@ class Options:
         if known is None or known[0] < limit:
             if len(group.operations) > 1:
                 frame = self._frame(group, done)
-                _, least = frame.found([0] * len(frame.tensors), self.capacity, limit, only_best=True)
+                kinds = [0] * len(frame.tensors)
+                least = frame.found(kinds, self.capacity, limit, only_best=True).least
                 limit = least - 1 if least > limit else self.limit
             else:
                 options = self._options(group, done, 0, 0, limit)
@@ -239,25 +240,32 @@ class Options:
         return known[1]
 
     def _of_several(
-        self, group: Group, done: int, chip: int, dram: int, limit: int, room: int, empty: bool
+        self,
+        group: Group,
+        done: int,
+        chip: int,
+        dram: int,
+        limit: int,
+        room: int,
+        empty: bool,
+        enough: int,
     ) -> tuple[list[Option], int]:
-        """Return the ways to execute several operations in some room, and what all ways move at least."""
+        """Return the ways to execute several operations in some room, and what they may move at most."""
         frame = self._frame(group, done, empty)
         tensors, same = self._ordered(group, done, chip, dram)
         if any(same):
             frame = frame.of(tensors, same)
         kinds = [(chip >> tensor & 1) + 2 * (dram >> tensor & 1) for tensor in frame.tensors]
-        found, bound = frame.found(kinds, room, limit, only_best=False)
+        found = frame.found(kinds, room, limit, enough=enough)
+        own = [each.ways[kind] for each, kind in zip(frame.ways, kinds, strict=True)]
         options = []
-        for each in found:
-            parts = [
-                frame.ways[kind][place][way]
-                for place, (kind, way) in enumerate(zip(kinds, each.ways, strict=True))
-            ]
-            _, chip, dram, fetched, resident, written = map(sum, zip(*parts, strict=True))
-            places = chip, dram, fetched, resident, written
-            options.append(Option(0, each.excess, *places, each.in_place, each.shape))
-        return options, bound
+        for ways, numbers, kept in zip(found.ways.tolist(), found.numbers.tolist(), found.kept, strict=True):
+            parts = [each[way] for each, way in zip(own, ways, strict=True)]
+            _, *places = map(sum, zip(*parts, strict=True))
+            excess, shape, operand = numbers
+            in_place = frame.operands[operand] if operand >= 0 else -1
+            options.append(Option(0, excess, *places, in_place, frame.step.shape(shape, kept)))
+        return options, max(found.reached, found.least - 1)
 
     def _frame(self, group: Group, done: int, empty: bool = False) -> Frame:
         live = self.live(done | group.mask) & self.touched(group)
@@ -273,19 +281,29 @@ class Options:
             if step is None:
                 step = self._cut[group.mask] = Step(group, self.capacity)
             tensors = sorted((*group.sources, *group.outputs), key=lambda tensor: -self.sizes[tensor])
-            sources = self.sources(group)
-            ways = [[self._ways(group, tensor, live, 0, 0) for tensor in tensors]]
-            for chip, dram in ((sources, 0), (0, sources), (sources, sources)):
-                ways.append(
-                    [
-                        self._ways(group, tensor, live, chip, dram) if sources >> tensor & 1 else own
-                        for tensor, own in zip(tensors, ways[0], strict=True)
-                    ]
-                )
-            if empty:
-                ways = [[[way for way in own if not way.on_chip] for own in each] for each in ways]
+            ways = [self._all_ways(group, tensor, live, empty) for tensor in tensors]
             operands = [tensor for tensor in group.replaceable(1, done) if tensor in group.sources]
-            known = self._frames[key] = Frame(step, tensors, ways, operands, done)
+            known = self._frames[key] = Frame(step, tensors, ways, operands, done, self.later)
+        return known
+
+    def _all_ways(self, group: Group, tensor: int, live: int, empty: bool) -> Ways:
+        """Return what may become of a tensor, wherever it is before."""
+        bit = 1 << tensor
+        source, stays = bool(self.sources(group) & bit), bool(live & bit)
+        readers = self.graph.readers[tensor] & ~group.mask
+        several, last = bool(readers & (readers - 1)), tensor == group.output
+        key = tensor, source, stays, several, last, empty
+        known = self._every.get(key)
+        if known is None:
+            ways = [
+                [
+                    way
+                    for way in self._ways(group, tensor, live, bit * (kind & 1), bit * (kind >> 1))
+                    if not (empty and way.on_chip)
+                ]
+                for kind in (range(4) if source else [0])
+            ]
+            known = self._every[key] = Ways(ways if source else 4 * ways, source)
         return known
 
     def spilled(self, mask: int, done: int) -> Option | None:
