@@ -129,40 +129,44 @@ def kept(
         place += 1
 
 
-@jit.lean
-def covers(one: Ints, other: Ints, kinds: Ints, flags: Bools) -> bool:
-    """Return whether a way leaves all in DRAM that another does, and nothing on chip that it has there alone."""
-    for tensor in range(len(one)):
-        kind, own, way = kinds[tensor], one[tensor], other[tensor]
-        if flags[tensor, 2, kind, way]:
-            if not flags[tensor, 2, kind, own]:
-                return False
-            if flags[tensor, 1, kind, own] and not flags[tensor, 1, kind, way]:
-                return False
-    return True
-
-
 @jit.inner
 def sifted(
-    ways: Ints, numbers: Ints, weights: Bools, count: int, kinds: Ints, flags: Bools, later: Ints
+    ways: Ints,
+    numbers: Ints,
+    weights: Bools,
+    count: int,
+    kinds: Ints,
+    flags: Bools,
+    later: Ints,
+    classes: Ints,
 ) -> int:
     """Leave ways that are not worse than another, those that move least first, and return how many.
 
     One is worse that moves no less, with what counts where tensors are read last, leaves no tensor on chip
-    alone that the other has not there alone, and none in DRAM that the other has not there.
+    alone that the other has not there alone, and none in DRAM that the other has not there; or tensors that
+    are alike in their place.
     """
     moved = numbers[:count, 0].copy()
+    # Of each class how many are in DRAM alone, and how many are in DRAM.
+    there = np.zeros((count, 2 * (classes.max() + 1)), np.int64)
     for place in range(count):
         for tensor in range(len(kinds)):
             kind, way = kinds[tensor], ways[place, tensor]
-            if flags[tensor, 2, kind, way] and not flags[tensor, 1, kind, way]:
-                moved[place] += later[tensor]
-    order = np.argsort(moved, kind="mergesort")
+            if flags[tensor, 2, kind, way]:
+                there[place, 2 * classes[tensor]] += 1
+                if not flags[tensor, 1, kind, way]:
+                    there[place, 2 * classes[tensor] + 1] += 1
+                    moved[place] += later[tensor]
     kept = np.zeros(count, np.int64)
     left = 0
-    for place in order:
+    for place in np.argsort(moved, kind="mergesort"):
         for number in range(left):
-            if covers(ways[kept[number]], ways[place], kinds, flags):
+            covered = True
+            for each in range(there.shape[1]):
+                if there[kept[number], each] < there[place, each]:
+                    covered = False
+                    break
+            if covered:
                 break
         else:
             kept[left] = place
@@ -182,6 +186,7 @@ def assigned(
     flags: Bools,
     ways: Ints,
     later: Ints,
+    classes: Ints,
     alike: Bools,
     kinds: Ints,
     fixed: Ints,
@@ -210,8 +215,11 @@ def assigned(
         (tensors, 3, kinds, ways); how many ways there are, (tensors, kinds).
     later
         What counts where each tensor is read last, if it is in DRAM alone, shape (tensors,).
+    classes
+        Tensors that all that follows treats alike have the same number, shape (tensors,).
     alike
-        Whether a tensor is like the one before it, so that their order does not count.
+        Whether a tensor is like the one before it, or as good with a smaller line buffer, so that its way need
+        not come before that of the other.
     kinds
         Where each tensor is before, shape (tensors,).
     fixed
@@ -408,7 +416,7 @@ def assigned(
                                 keep[weight] = item_savings[shape, item] > 0 and best[item]
                 if least <= limit:
                     if count == len(found):
-                        count = sifted(found_ways, found, found_kept, count, kinds, flags, later)
+                        count = sifted(found_ways, found, found_kept, count, kinds, flags, later, classes)
                         if count > enough:
                             count, limit = enough, found[enough - 1, 0] - 1
                             reached = limit
@@ -462,7 +470,7 @@ def assigned(
         entering = True
     if only_best:
         bound = found[0, 0] if count else max(bound, limit + 1)
-    count = sifted(found_ways, found, found_kept, count, kinds, flags, later)
+    count = sifted(found_ways, found, found_kept, count, kinds, flags, later, classes)
     if count > enough:
         count, reached = enough, found[enough - 1, 0] - 1
     return found_ways[:count], found[:count], found_kept[:count], bound, reached

@@ -196,6 +196,10 @@ class Options:
         live = self.live(done | mask)
         alike = tuple(mask & sources for mask in self.twins(done) if mask & sources)
         several = len(group.operations) > 1
+        if several:
+            touched = self.touched(group)
+            after = (each & touched for each in self.twins(done | mask))
+            alike += (0, *(each for each in after if each & (each - 1)))
         chip, dram = chip & sources, dram & sources
         key = mask, live & self.touched(group), chip, dram, alike, empty, room * several
         reached, known = self._tables.get(key, (-1, []))
@@ -252,9 +256,16 @@ class Options:
     ) -> tuple[list[Option], int]:
         """Return the ways to execute several operations in some room, and what they may move at most."""
         frame = self._frame(group, done, empty)
-        tensors, same = self._ordered(group, done, chip, dram)
-        if any(same):
-            frame = frame.of(tensors, same)
+        before, after = self.twins(done), self.twins(done | group.mask)
+        if before or after:
+            sources = self.sources(group)
+
+            def alike(tensor: int) -> object:
+                if sources >> tensor & 1:
+                    return among(before, tensor), chip >> tensor & 1, dram >> tensor & 1
+                return -1 if tensor == group.output else among(after, tensor)
+
+            frame = frame.of(alike, lambda tensor: among(after, tensor))
         kinds = [(chip >> tensor & 1) + 2 * (dram >> tensor & 1) for tensor in frame.tensors]
         found = frame.found(kinds, room, limit, enough=enough)
         own = [each.ways[kind] for each, kind in zip(frame.ways, kinds, strict=True)]
@@ -377,10 +388,12 @@ class Options:
         if not self.sources(group) & bit:
             if not self.graph.readers[tensor]:
                 return [Way(0, written=bit)]
-            ways = [Way(0, bit, 0, resident=bit), Way(2 * size - later, 0, bit, written=bit)]
+            # Those on chip as a whole come first: see `Frame`.
+            ways = [Way(0, bit, 0, resident=bit)]
             readers = self.graph.readers[tensor] & ~group.mask
             if readers & (readers - 1):
                 ways.append(Way(size, bit, bit, resident=bit, written=bit))
+            ways.append(Way(2 * size - later, 0, bit, written=bit))
             if tensor == group.output and group.last.pixelwise:
                 # What takes the place of an operand needs no memory while it is written.
                 ways.append(Way(2 * size - later, 0, bit, resident=bit, written=bit))
@@ -485,3 +498,8 @@ class Options:
             else:
                 kept.append(option)
         return sorted(kept, key=lambda each: (each.excess, each.memory))
+
+
+def among(twins: list[int], tensor: int) -> int:
+    """Return the tensors that are like one, as a bit mask."""
+    return next((mask for mask in twins if mask >> tensor & 1), 1 << tensor)

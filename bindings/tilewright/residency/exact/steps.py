@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from copy import copy
 from typing import NamedTuple
 
@@ -222,21 +222,44 @@ class Frame:
         self.places = np.array([tensors.index(tensor) for tensor in operands], dtype=np.int64)
         fits = [step.fits(tensor, done) for tensor in operands]
         self.fits = np.array(fits, dtype=np.bool_).reshape(len(operands), len(step.fixed))
-        self.alike = np.zeros(len(tensors), dtype=np.bool_)
+        self.classes = self.groups = np.arange(len(tensors))
 
-    def of(self, tensors: Sequence[int], same: Sequence[bool]) -> Frame:
-        """Return this with its tensors in another order, and which are like the one before them."""
+    def of(self, group: Callable[[int], object], after: Callable[[int], object]) -> Frame:
+        """Return this with its tensors in an order in which those that may be alike follow each other.
+
+        Parameters
+        ----------
+        group, after
+            Of a tensor what is equal for those that may be alike in this step, and for those that all that
+            follows treats alike.
+        """
         found = copy(self)
-        before = {tensor: place for place, tensor in enumerate(self.tensors)}
-        places = [before[tensor] for tensor in tensors]
-        found.tensors, found.alike = tensors, np.array(same)
-        found.ways = [self.ways[place] for place in places]
+        lines = self.step.lines[self.rows].sum(axis=1).tolist()
+        names: dict[object, int] = {}
+        groups = [names.setdefault(group(tensor), len(names)) for tensor in self.tensors]
+        keys = zip((-self.sizes).tolist(), groups, (-line for line in lines), strict=True)
+        places = [place for _, place in sorted(zip(keys, range(len(lines)), strict=True))]
         order = np.array(places)
+        found.tensors = [self.tensors[place] for place in places]
+        found.ways = [self.ways[place] for place in places]
         found.rows, found.sizes, found.again = self.rows[order], self.sizes[order], self.again[order]
         found.costs, found.flags, found.counts = self.costs[order], self.flags[order], self.counts[order]
-        found.later = self.later[order]
-        after = np.argsort(order)
-        found.output, found.places = int(after[self.output]), after[self.places]
+        found.later, found.groups = self.later[order], np.array(groups)[order]
+        names = {}
+        found.classes = np.array([names.setdefault(after(tensor), len(names)) for tensor in found.tensors])
+        back = np.argsort(order)
+        found.output, found.places = int(back[self.output]), back[self.places]
+        return found
+
+    def _alike(self, lines: Counts) -> NDArray[np.bool_]:
+        """Return for each tensor whether the one before it is as good in its place.
+
+        Of tensors that what follows treats alike, the one with the larger line buffer may be on chip as a
+        whole, if one is: that takes less.
+        """
+        found = np.zeros(len(lines), dtype=np.bool_)
+        pairs = np.flatnonzero(self.groups[1:] == self.groups[:-1])
+        found[pairs + 1] = (lines[pairs] >= lines[pairs + 1]).all(axis=1)
         return found
 
     def found(
@@ -255,16 +278,18 @@ class Frame:
         """
         step = self.step
         while True:
+            lines = step.lines[self.rows]
             found = Found(
                 *knapsack.assigned(
                     self.sizes,
-                    step.lines[self.rows],
+                    lines,
                     self.again,
                     self.costs,
                     self.flags,
                     self.counts,
                     self.later,
-                    self.alike,
+                    self.classes,
+                    self._alike(lines),
                     np.array(kinds),
                     step.fixed,
                     step.extras,
