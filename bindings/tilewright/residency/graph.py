@@ -21,8 +21,9 @@ def members(mask: int) -> list[int]:
     """Return the numbers in a bit mask, ascending."""
     found = []
     while mask:
-        found.append((mask & -mask).bit_length() - 1)
-        mask &= mask - 1
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
     return found
 
 
@@ -260,6 +261,14 @@ class Graph:
             for reading in operation.readings:
                 found[reading.tensor].append((operation, reading))
         return found
+
+    @cached_property
+    def reads(self) -> tuple[int, ...]:
+        """For each operation, a bit mask of the tensors that it reads."""
+        return tuple(
+            sum(1 << tensor for tensor in {reading.tensor for reading in operation.readings})
+            for operation in self.operations
+        )
 
     @cached_property
     def is_chain(self) -> bool:

@@ -32,6 +32,7 @@ class Group:
     def of(cls, graph: Graph, mask: int) -> Group:
         """Return the group of a bit mask; those of the same last operation share what they know."""
         group = cls(graph, graph.numbers(mask))
+        group.__dict__["mask"] = mask
         group.__dict__["_known"] = graph.passes.setdefault(group.last.number, {})
         return group
 
@@ -63,22 +64,21 @@ class Group:
     @cached_property
     def sources(self) -> tuple[int, ...]:
         """Tensors that are read and not computed here, ascending."""
-        read = {reading.tensor for operation in self.operations for reading in operation.readings}
-        return tuple(sorted(read.difference(self.computed)))
+        read, reads = 0, self.graph.reads
+        for tensor in self.computed:
+            read |= reads[tensor - 1]
+        return tuple(members(read & ~(self.mask << 1)))
 
     @cached_property
     def outputs(self) -> tuple[int, ...]:
         """Tensors computed here that others read, and the last one, which nobody may read."""
-        return tuple(
-            tensor
-            for tensor in self.computed
-            if self.graph.readers[tensor] & ~self.mask or tensor == self.output
-        )
+        readers, others = self.graph.readers, ~self.mask
+        return (*(tensor for tensor in self.computed[:-1] if readers[tensor] & others), self.output)
 
     @cached_property
     def lines(self) -> tuple[int, ...]:
         """Tensors that are read here: each has a line buffer, unless it is on chip as a whole."""
-        return tuple(sorted({reading.tensor for op in self.operations for reading in op.readings}))
+        return tuple(sorted({*self.sources, *self.computed[:-1]}))
 
     def dying(self, tensor: int, done: int) -> bool:
         """Whether nobody reads a tensor after this step, where `done` have been executed before it."""

@@ -81,6 +81,7 @@ class Transitions:
     ) -> None:
         self.graph, self.capacity, self.worst = graph, capacity, worst
         self.sizes = [tensor.size for tensor in graph.tensors]
+        self._blocks = [0, *(operation.block(1) for operation in graph.operations)]
         self._groups: dict[int, Group] = {} if groups is None else groups
         self._stairs: dict[Key, tuple[list[int], list[Stair]]] = {}
         self._least: dict[int, int] = {}
@@ -103,8 +104,9 @@ class Transitions:
         if mask not in self._least:
             group = self.group(mask)
             lines = self.lines(group)
-            blocks = 0 if self._in_blocks(group) else sum(op.block(1) for op in group.operations)
-            self._least[mask] = blocks + sum(lines[tensor] for tensor in group.computed if tensor in lines)
+            blocks = 0 if self._in_blocks(group) else sum(map(self._blocks.__getitem__, group.computed))
+            buffers = sum(map(lines.__getitem__, group.computed[:-1])) if lines else 0
+            self._least[mask] = blocks + buffers
         return self._least[mask]
 
     def _in_blocks(self, group: Group) -> bool:
@@ -117,8 +119,8 @@ class Transitions:
             return {}
         known = self._lines.setdefault(group.last.number, {})
         narrowest: int | None = None
-        for tensor in group.computed:
-            if tensor not in known and tensor != group.output:
+        for tensor in group.computed[:-1]:
+            if tensor not in known:
                 # All that leads from a tensor to the last operation is in each group that computes it. The
                 # narrowest strips have the smallest buffers.
                 if narrowest is None:

@@ -64,7 +64,8 @@ class Buffers:
         ends = [np.minimum(each + columns, self.width) for each, columns in zip(starts, every, strict=True)]
         self._strips = np.cumsum([0, *map(len, starts)], dtype=np.int64)
         self._spans = {group.output: np.array([np.concatenate(starts), np.concatenate(ends)])}
-        self._active: dict[int, Counts] = {}
+        self._savings = np.zeros((len(self.weights), self.count), dtype=np.int64)
+        self._counted = np.zeros(len(self.weights), dtype=np.bool_)
 
     @classmethod
     def of(cls, group: Group) -> Buffers:
@@ -125,12 +126,13 @@ class Buffers:
         """Return what strips read of a source again, for each shape."""
         return self._again[place]
 
-    def loaded_again(self, group: Group, number: int) -> Counts:
-        """Return what is moved again of an operation's weights if they are not kept, for each shape."""
-        if number not in self._active:
+    def loaded_again(self, group: Group, numbers: Counts) -> Counts:
+        """Return what is moved again of operations' weights if they are not kept, shape (numbers, shapes)."""
+        for number in numbers[~self._counted[numbers]].tolist():
             active = group.active_by_rows(number)
-            self._active[number] = self.all(0, (active - 1) * self.weights[number])
-        return self._active[number]
+            self._savings[number, self.by_rows] = (active - 1) * self.weights[number]
+            self._counted[number] = True
+        return self._savings[numbers]
 
     def refine(self, group: Group, shape: int) -> None:
         """Count what line buffers of a group take with a shape of which they have only been estimated."""

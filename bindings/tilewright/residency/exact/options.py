@@ -23,6 +23,9 @@ from tilewright.residency.transitions import Choice, Transitions
 FINER = (256, 64, 16, 4, 1)
 """Parts of what may be moved again beyond the least, where the ways that move least are enough."""
 
+LOOKS = 12
+"""Binary digits of the most that is moved again of which the least is sought last."""
+
 KEPT = 2**14
 """Groups of which the arrays are kept."""
 
@@ -238,8 +241,15 @@ class Options:
                 least = frame.found(kinds, self.capacity, limit, only_best=True).least
                 limit = least - 1 if least > limit else self.limit
             else:
-                options = self._options(group, done, 0, 0, limit)
-                least = min((option.excess for option in options), default=limit + 1)
+                # Of what moves much again there may be very many ways.
+                tried = min(limit, max(1, 0 if known is None else known[0], limit >> LOOKS))
+                while True:
+                    options = self._options(group, done, 0, 0, tried)
+                    least = min((option.excess for option in options), default=tried + 1)
+                    if least <= tried or tried == limit:
+                        break
+                    tried = min(limit, tried << LOOKS // 3)
+                limit = tried
             known = self._least[key] = limit, least
         return known[1]
 
@@ -336,19 +346,22 @@ class Options:
         What the memory cannot hold as a whole is written and read, or read once more: no less than if parts
         of tensors could stay.
         """
-        live, lines = self.live(done | group.mask), self._lines(group)
+        live, lines = self.live(done | group.mask), self.steps.lines(group)
         room = self.capacity - self.steps.least(group.mask)
         if group.last.pixelwise:
             room += max(self.sizes[tensor] for tensor in group.sources)
-        left, values = 0, []
-        for tensor in (*group.outputs, *group.sources):
-            size, source = self.sizes[tensor], self.sources(group) >> tensor & 1
-            value = size if source else 2 * size - self.later[tensor]
-            if not live >> tensor & 1:
-                value = self.later[tensor] if source else 0
+        values, later, sizes = [], self.later, self.sizes
+        for tensor in group.outputs:
+            if live >> tensor & 1:
+                size = sizes[tensor]
+                values.append((2 * size - later[tensor], size - lines.get(tensor, 0)))
+        for tensor in group.sources:
+            value = sizes[tensor] if live >> tensor & 1 else later[tensor]
             if value:
-                left += value
-                values.append((value, size - lines.get(tensor, 0)))
+                values.append((value, sizes[tensor]))
+        if sum(size for _, size in values) <= room:
+            return 0
+        left = sum(value for value, _ in values)
         for value, size in sorted(values, key=lambda each: each[1] / each[0]):
             if size > room:
                 return left - value * max(0, room) // size

@@ -92,9 +92,7 @@ class Step:
             self.held[0] = self.held[buffers.by_rows.stop :] = knapsack.NEVER
         self._look()
         self.extras = buffers.weights[self.weighted] - buffers.blocks[self.weighted]
-        self.savings = np.zeros((len(self.weighted), buffers.count), dtype=np.int64)
-        for place, number in enumerate(self.weighted.tolist()):
-            self.savings[place] = buffers.loaded_again(group, number)
+        self.savings = buffers.loaded_again(group, self.weighted)
         self.last = len(self.weighted) - 1 if group.last.weights else -1
         self.again = np.zeros_like(self.lines)
         if total <= capacity:
