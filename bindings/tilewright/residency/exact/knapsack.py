@@ -177,7 +177,7 @@ def sifted(
     return left
 
 
-@jit.kernel(nogil=True)
+@jit.inner
 def assigned(
     sizes: Ints,
     lines: Ints,
@@ -474,3 +474,101 @@ def assigned(
     if count > enough:
         count, reached = enough, found[enough - 1, 0] - 1
     return found_ways[:count], found[:count], found_kept[:count], bound, reached
+
+
+@jit.kernel(nogil=True)
+def executed(
+    rows: Ints,
+    sizes: Ints,
+    lines: Ints,
+    again: Ints,
+    costs: Ints,
+    flags: Bools,
+    ways: Ints,
+    later: Ints,
+    sources: Bools,
+    before: Ints,
+    after: Ints,
+    kinds: Ints,
+    fixed: Ints,
+    extras: Ints,
+    savings: Ints,
+    last: int,
+    wide: Ints,
+    output: int,
+    operands: Ints,
+    fits: Bools,
+    room: int,
+    limit: int,
+    only_best: bool,
+    enough: int,
+) -> tuple[Ints, Ints, Bools, int, int]:
+    """Return the ways to execute a step in some room: see `assigned`, for which tensors are sorted.
+
+    Parameters
+    ----------
+    rows, lines, again
+        The row of each tensor in what line buffers take, and what strips read again.
+    sources
+        Whether each tensor has been there before.
+    before, after
+        Tensors that were treated alike before this step, and those that will be after it, have the same number.
+    """
+    tensors = len(rows)
+    keys = np.zeros((tensors, 3), np.int64)
+    order = np.zeros(tensors, np.int64)
+    for tensor in range(tensors):
+        keys[tensor, 0] = -sizes[tensor]
+        if sources[tensor]:
+            keys[tensor, 1] = 4 * before[tensor] + kinds[tensor]
+        else:
+            keys[tensor, 1] = -1 if tensor == output else 4 * (tensors + after[tensor])
+        keys[tensor, 2] = -lines[rows[tensor]].sum()
+        place = tensor
+        while place and (
+            keys[order[place - 1], 0] > keys[tensor, 0]
+            or (
+                keys[order[place - 1], 0] == keys[tensor, 0]
+                and (
+                    keys[order[place - 1], 1] > keys[tensor, 1]
+                    or (keys[order[place - 1], 1] == keys[tensor, 1] and keys[order[place - 1], 2] > keys[tensor, 2])
+                )
+            )
+        ):
+            order[place] = order[place - 1]
+            place -= 1
+        order[place] = tensor
+    # Of tensors that what follows treats alike, the one with the larger line buffer may be on chip as a
+    # whole, if one is: that takes less.
+    alike = np.zeros(tensors, np.bool_)
+    for place in range(1, tensors):
+        one, other = order[place - 1], order[place]
+        if keys[one, 1] == keys[other, 1] and keys[one, 0] == keys[other, 0]:
+            alike[place] = (lines[rows[one]] >= lines[rows[other]]).all()
+    back = np.zeros(tensors, np.int64)
+    back[order] = np.arange(tensors)
+    found = assigned(
+        sizes[order],
+        lines[rows[order]],
+        again[rows[order]],
+        costs[order],
+        flags[order],
+        ways[order],
+        later[order],
+        after[order],
+        alike,
+        kinds[order],
+        fixed,
+        extras,
+        savings,
+        last,
+        wide,
+        back[output],
+        back[operands],
+        fits,
+        room,
+        limit,
+        only_best,
+        enough,
+    )
+    return found[0][:, back], found[1], found[2], found[3], found[4]

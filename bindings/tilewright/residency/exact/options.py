@@ -7,10 +7,12 @@ reading it counts only if it must be read once more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from tilewright.residency.costs import Shape, replaceable
 from tilewright.residency.exact.steps import Frame, Step, Way, Ways
@@ -19,6 +21,7 @@ from tilewright.residency.passes import Group
 from tilewright.residency.staircase import Stair, staircase
 from tilewright.residency.strips import widths
 from tilewright.residency.transitions import Choice, Transitions
+from tilewright.simulator.program import Counts
 
 FINER = (256, 64, 16, 4, 1)
 """Parts of what may be moved again beyond the least, where the ways that move least are enough."""
@@ -59,6 +62,46 @@ class Option(NamedTuple):
         return Choice(group, dropped, self.fetched, self.resident, self.written, self.in_place, self.shape)
 
 
+class Case:
+    """A group after what has been executed.
+
+    Parameters
+    ----------
+    live
+        What it touches that is still to be read after it.
+    before, after
+        Sets of tensors that all operations treat alike that are left before it, and after it.
+    alike
+        What of them has to do with this group.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        done: int,
+        live: int,
+        sources: int,
+        before: list[int],
+        after: list[int],
+        alike: tuple[int, ...],
+    ) -> None:
+        self.group, self.done, self.live, self.sources = group, done, live, sources
+        self._before, self._after, self.alike = before, after, alike
+        self._numbers: tuple[Counts, Counts] | None = None
+
+    def numbers(self, tensors: Sequence[int]) -> tuple[Counts, Counts]:
+        """Return a number of each tensor that is equal for those that are alike, before and after the group."""
+        if self._numbers is None:
+            self._numbers = _numbered(self._before, tensors), _numbered(self._after, tensors)
+        return self._numbers
+
+
+def _numbered(twins: list[int], tensors: Sequence[int]) -> Counts:
+    names: dict[int, int] = {}
+    sets = (next((mask for mask in twins if mask >> tensor & 1), 1 << tensor) for tensor in tensors)
+    return np.array([names.setdefault(mask, len(names)) for mask in sets])
+
+
 class Options:
     """The ways to execute all groups in a memory.
 
@@ -93,6 +136,7 @@ class Options:
         self._least: dict[tuple[int, int], tuple[int, int]] = {}
         self._touched: dict[int, tuple[int, int]] = {}
         self._cut: dict[int, Step] = {}
+        self._cases: dict[tuple[int, int], Case] = {}
         self._frames: dict[tuple[int, int, bool], Frame] = {}
         self._every: dict[tuple[int, bool, bool, bool, bool, bool], Ways] = {}
 
@@ -194,17 +238,10 @@ class Options:
         -------
         The ways, and the most elements that they may move: `limit`, or less if there are enough of them.
         """
-        group = self.steps.group(mask)
-        sources = self.sources(group)
-        live = self.live(done | mask)
-        alike = tuple(mask & sources for mask in self.twins(done) if mask & sources)
-        several = len(group.operations) > 1
-        if several:
-            touched = self.touched(group)
-            after = (each & touched for each in self.twins(done | mask))
-            alike += (0, *(each for each in after if each & (each - 1)))
-        chip, dram = chip & sources, dram & sources
-        key = mask, live & self.touched(group), chip, dram, alike, empty, room * several
+        case = self._case(mask, done)
+        group, several = case.group, len(case.group.operations) > 1
+        chip, dram = chip & case.sources, dram & case.sources
+        key = mask, case.live, chip, dram, case.alike, empty, room * several
         reached, known = self._tables.get(key, (-1, []))
         slack = limit - least
         while reached < limit and len(known) < enough:
@@ -213,7 +250,7 @@ class Options:
             else:
                 asked = least + slack // next(part for part in FINER if slack // part + least > reached)
             if several:
-                known, reached = self._of_several(group, done, chip, dram, asked, room, empty, enough)
+                known, reached = self._of_several(case, chip, dram, asked, room, empty, enough)
             else:
                 known, reached = self._best(self._options(group, done, chip, dram, asked, empty)), asked
             self._tables[key] = reached, known
@@ -237,8 +274,8 @@ class Options:
         if known is None or known[0] < limit:
             if len(group.operations) > 1:
                 frame = self._frame(group, done)
-                kinds = [0] * len(frame.tensors)
-                least = frame.found(kinds, self.capacity, limit, only_best=True).least
+                own = np.arange(len(frame.tensors))
+                least = frame.found([0] * len(own), own, own, self.capacity, limit, only_best=True).least
                 limit = least - 1 if least > limit else self.limit
             else:
                 # Of what moves much again there may be very many ways.
@@ -253,31 +290,30 @@ class Options:
             known = self._least[key] = limit, least
         return known[1]
 
+    def _case(self, mask: int, done: int) -> Case:
+        known = self._cases.get((mask, done))
+        if known is None:
+            if len(self._cases) == KEPT:
+                self._cases.clear()
+            group = self.steps.group(mask)
+            sources, touched = self._masks(group)
+            before, after = self.twins(done), self.twins(done | mask)
+            alike = tuple(each & sources for each in before if each & sources)
+            if mask & (mask - 1):
+                those = (each & touched for each in after)
+                alike += (0, *(each for each in those if each & (each - 1)))
+            live = self.live(done | mask) & touched
+            known = self._cases[mask, done] = Case(group, done, live, sources, before, after, alike)
+        return known
+
     def _of_several(
-        self,
-        group: Group,
-        done: int,
-        chip: int,
-        dram: int,
-        limit: int,
-        room: int,
-        empty: bool,
-        enough: int,
+        self, case: Case, chip: int, dram: int, limit: int, room: int, empty: bool, enough: int
     ) -> tuple[list[Option], int]:
         """Return the ways to execute several operations in some room, and what they may move at most."""
-        frame = self._frame(group, done, empty)
-        before, after = self.twins(done), self.twins(done | group.mask)
-        if before or after:
-            sources = self.sources(group)
-
-            def alike(tensor: int) -> object:
-                if sources >> tensor & 1:
-                    return among(before, tensor), chip >> tensor & 1, dram >> tensor & 1
-                return -1 if tensor == group.output else among(after, tensor)
-
-            frame = frame.of(alike, lambda tensor: among(after, tensor))
+        frame = self._frame(case.group, case.done, empty)
+        before, after = case.numbers(frame.tensors)
         kinds = [(chip >> tensor & 1) + 2 * (dram >> tensor & 1) for tensor in frame.tensors]
-        found = frame.found(kinds, room, limit, enough=enough)
+        found = frame.found(kinds, before, after, room, limit, enough=enough)
         own = [each.ways[kind] for each, kind in zip(frame.ways, kinds, strict=True)]
         options = []
         for ways, numbers, kept in zip(found.ways.tolist(), found.numbers.tolist(), found.kept, strict=True):
@@ -512,7 +548,3 @@ class Options:
                 kept.append(option)
         return sorted(kept, key=lambda each: (each.excess, each.memory))
 
-
-def among(twins: list[int], tensor: int) -> int:
-    """Return the tensors that are like one, as a bit mask."""
-    return next((mask for mask in twins if mask >> tensor & 1), 1 << tensor)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from copy import copy
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -211,7 +210,7 @@ class Frame:
     ) -> None:
         self.step, self.tensors, self.ways, self.operands = step, tensors, ways, operands
         self.rows = np.array([step.places[tensor] for tensor in tensors])
-        self.sizes, self.again = step.sizes[self.rows], step.again[self.rows]
+        self.sizes = step.sizes[self.rows]
         self.costs = np.array([each.costs for each in ways])
         self.flags = np.array([(each.wholes, each.on_chip, each.in_dram) for each in ways])
         self.counts = np.array([each.counts for each in ways])
@@ -220,48 +219,18 @@ class Frame:
         self.places = np.array([tensors.index(tensor) for tensor in operands], dtype=np.int64)
         fits = [step.fits(tensor, done) for tensor in operands]
         self.fits = np.array(fits, dtype=np.bool_).reshape(len(operands), len(step.fixed))
-        self.classes = self.groups = np.arange(len(tensors))
-
-    def of(self, group: Callable[[int], object], after: Callable[[int], object]) -> Frame:
-        """Return this with its tensors in an order in which those that may be alike follow each other.
-
-        Parameters
-        ----------
-        group, after
-            Of a tensor what is equal for those that may be alike in this step, and for those that all that
-            follows treats alike.
-        """
-        found = copy(self)
-        lines = self.step.lines[self.rows].sum(axis=1).tolist()
-        names: dict[object, int] = {}
-        groups = [names.setdefault(group(tensor), len(names)) for tensor in self.tensors]
-        keys = zip((-self.sizes).tolist(), groups, (-line for line in lines), strict=True)
-        places = [place for _, place in sorted(zip(keys, range(len(lines)), strict=True))]
-        order = np.array(places)
-        found.tensors = [self.tensors[place] for place in places]
-        found.ways = [self.ways[place] for place in places]
-        found.rows, found.sizes, found.again = self.rows[order], self.sizes[order], self.again[order]
-        found.costs, found.flags, found.counts = self.costs[order], self.flags[order], self.counts[order]
-        found.later, found.groups = self.later[order], np.array(groups)[order]
-        names = {}
-        found.classes = np.array([names.setdefault(after(tensor), len(names)) for tensor in found.tensors])
-        back = np.argsort(order)
-        found.output, found.places = int(back[self.output]), back[self.places]
-        return found
-
-    def _alike(self, lines: Counts) -> NDArray[np.bool_]:
-        """Return for each tensor whether the one before it is as good in its place.
-
-        Of tensors that what follows treats alike, the one with the larger line buffer may be on chip as a
-        whole, if one is: that takes less.
-        """
-        found = np.zeros(len(lines), dtype=np.bool_)
-        pairs = np.flatnonzero(self.groups[1:] == self.groups[:-1])
-        found[pairs + 1] = (lines[pairs] >= lines[pairs + 1]).all(axis=1)
-        return found
+        self.sources = np.array([tensor in step.group.sources for tensor in tensors])
 
     def found(
-        self, kinds: Sequence[int], room: int, limit: int, *, only_best: bool = False, enough: int = 2**60
+        self,
+        kinds: Sequence[int],
+        before: Counts,
+        after: Counts,
+        room: int,
+        limit: int,
+        *,
+        only_best: bool = False,
+        enough: int = 2**60,
     ) -> Found:
         """Return the ways to execute the step in some room that move no more than a limit.
 
@@ -269,6 +238,9 @@ class Frame:
         ----------
         kinds
             Where each of the tensors is before.
+        before, after
+            Numbers of the tensors, the same for those that all operations that are left treat alike before this
+            step, and after it.
         only_best
             Whether only what is moved least is sought, or less if line buffers have only been estimated.
         enough
@@ -276,18 +248,19 @@ class Frame:
         """
         step = self.step
         while True:
-            lines = step.lines[self.rows]
             found = Found(
-                *knapsack.assigned(
+                *knapsack.executed(
+                    self.rows,
                     self.sizes,
-                    lines,
-                    self.again,
+                    step.lines,
+                    step.again,
                     self.costs,
                     self.flags,
                     self.counts,
                     self.later,
-                    self.classes,
-                    self._alike(lines),
+                    self.sources,
+                    before,
+                    after,
                     np.array(kinds),
                     step.fixed,
                     step.extras,
