@@ -57,7 +57,7 @@ def test_steps_agree_with_all_ways_to_cut_them_up(seed: int) -> None:
             best[key] = min(option.excess, best.get(key, limit))
     table, reached = options.table(mask, done, chip, dram, limit, room)
     assert reached == limit
-    for option in table:
+    for option in (each.option() for each in table):
         # A way that is found is one of them, with its shape.
         assert best[option.on_chip, option.in_dram] == option.excess
         stairs = options._stairs_of(

@@ -71,7 +71,7 @@ def _steps(
     chip, dram = before.on_chip & ~touched, before.in_dram & ~touched
     room = options.capacity - options.size(chip)
     table, _ = options.table(mask, before.done, before.on_chip, before.in_dram, limit, room, empty=empty)
-    for option in table:
+    for option in (each.option() for each in table):
         after = State(before.done | mask, chip | option.on_chip, dram | option.in_dram)
         yield mask, after, option, before.on_chip
 

@@ -93,9 +93,7 @@ class Cut:
 
         numbers, readings = self.group.looks(tensor)
         own = np.array([self.span(number + 1) for number in numbers])
-        found: tuple[Counts, Counts] = line_buffers.spanned(
-            np.array([0, own.shape[2]]), readings, own, width
-        )
+        found: tuple[Counts, Counts] = line_buffers.spanned(np.array([0, own.shape[2]]), readings, own, width)
         return found
 
     @cached_property

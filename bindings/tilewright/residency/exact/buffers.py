@@ -1,7 +1,7 @@
 """Line buffers of all groups that have the same last operation, as arrays with a column for each shape.
 
-What is needed of a tensor depends on the operations that read it alone, so that it is counted once, and groups
-pick their rows.
+What is needed of a tensor depends on the operations that read it alone, so that it is counted once, and
+groups pick their rows.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import numpy as np
 
 from tilewright.residency import line_buffers
 from tilewright.residency.costs import Shape, computed_whole
-from tilewright.residency.graph import Graph
 from tilewright.residency.passes import Group
 from tilewright.residency.strips import cut, most_rows, widths
 from tilewright.simulator.program import Counts
@@ -95,7 +94,7 @@ class Buffers:
         return known
 
     def estimate(self, group: Group, tensor: int, place: int) -> None:
-        """Count what a line buffer takes at least if a pass is a pixel, and what strips read of a tensor again."""
+        """Count what a line buffer takes at least if a pass is a pixel, and what strips read again."""
         if place in self._again:
             return
         channels, height, width = self.graph.tensors[tensor].shape
@@ -111,7 +110,7 @@ class Buffers:
         self._again[place] = again
 
     def _span(self, group: Group, tensor: int) -> Counts:
-        """Return begin and end of the columns that each strip reads or computes of a tensor: see `strips.Cut`."""
+        """Return begin and end of the columns that each strip reads or computes of a tensor."""
         known = self._spans.get(tensor)
         if known is None:
             numbers, readings = group.looks(tensor)
@@ -139,10 +138,8 @@ class Buffers:
         places = [(tensor, self.place(group, tensor)) for tensor in group.lines]
         if not any(self.rough[place, shape] for _, place in places):
             return
-        if shape == 0:
-            held = group.held(1)
-        else:
-            held = cut(group, self.columns[shape - self.by_rows.stop]).held(1)
+        strips = cut(group, self.columns[shape - self.by_rows.stop]) if shape else group
+        held = strips.held(1)
         for tensor, place in places:
             self.lines[place, shape] = held[tensor] * self.graph.tensors[tensor].channels
             self.rough[place, shape] = False

@@ -218,8 +218,8 @@ def assigned(
     classes
         Tensors that all that follows treats alike have the same number, shape (tensors,).
     alike
-        Whether a tensor is like the one before it, or as good with a smaller line buffer, so that its way need
-        not come before that of the other.
+        Whether a tensor is like the one before it, or as good with a smaller line buffer, so that its way
+        need not come before that of the other.
     kinds
         Where each tensor is before, shape (tensors,).
     fixed
@@ -242,9 +242,9 @@ def assigned(
 
     Returns
     -------
-    For each way that is not worse than another: that of each tensor, shape (found, tensors); excess, shape and
-    operand, -1 for none, shape (found, 3); weights that are kept, shape (found, weights). Then what is moved
-    at least, and what ways may move of which all are there.
+    For each way that is not worse than another: that of each tensor, shape (found, tensors); excess, shape
+    and operand, -1 for none, shape (found, 3); weights that are kept, shape (found, weights). Then what is
+    moved at least, and what ways may move of which all are there.
     """
     tensors, shapes = lines.shape
     wholes, reached = flags[:, 0], limit
@@ -512,7 +512,7 @@ def executed(
     sources
         Whether each tensor has been there before.
     before, after
-        Tensors that were treated alike before this step, and those that will be after it, have the same number.
+        Tensors that all that is left treats alike before this step, and after it, have the same number.
     """
     tensors = len(rows)
     keys = np.zeros((tensors, 3), np.int64)
@@ -531,7 +531,10 @@ def executed(
                 keys[order[place - 1], 0] == keys[tensor, 0]
                 and (
                     keys[order[place - 1], 1] > keys[tensor, 1]
-                    or (keys[order[place - 1], 1] == keys[tensor, 1] and keys[order[place - 1], 2] > keys[tensor, 2])
+                    or (
+                        keys[order[place - 1], 1] == keys[tensor, 1]
+                        and keys[order[place - 1], 2] > keys[tensor, 2]
+                    )
                 )
             )
         ):

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from heapq import heapify, heappop, heappush, nsmallest
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from tilewright.residency.exact.options import Option, Options
+from tilewright.residency.exact.options import Option, Options, Several
 from tilewright.residency.exact.search import Found
 from tilewright.residency.graph import members
 from tilewright.residency.passes import group_mask
@@ -53,7 +54,7 @@ class Node(NamedTuple):
     in_dram: int
     before: Node | None = None
     mask: int = 0
-    option: Option | None = None
+    option: Option | Several | None = None
 
 
 class Layers:
@@ -332,8 +333,8 @@ class Layers:
         there = 0
         options = self.options
         for node, after in pairwise(path):
-            option = after.option
-            assert option is not None
+            assert after.option is not None
+            option = after.option.option()
 
             def named(mask: int, own: dict[int, int] = own) -> int:
                 return sum(1 << own[number] for number in members(mask))
@@ -364,15 +365,16 @@ def canonical(twins: list[int], chip: int, dram: int) -> tuple[int, int]:
         here, there = chip & mask, dram & mask
         if not here or not mask & ~(here & ~there):
             continue
-        chip &= ~mask
-        dram &= ~mask
-        count, both = here.bit_count(), (here & there).bit_count()
-        for place, number in enumerate(members(mask)):
-            if place < count:
-                chip |= 1 << number
-            if place >= count - both:
-                dram |= 1 << number
+        count, both, firsts = here.bit_count(), (here & there).bit_count(), first(mask)
+        chip = chip & ~mask | firsts[count]
+        dram = dram & ~mask | mask & ~firsts[count - both]
     return chip, dram
+
+
+@cache
+def first(mask: int) -> tuple[int, ...]:
+    """Return the first members of a bit mask as a bit mask: none, one, two, and so on."""
+    return tuple(accumulate((1 << number for number in members(mask)), int.__or__, initial=0))
 
 
 def renamed(twins: list[int], chip: int, dram: int, own: dict[int, int]) -> dict[int, int]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tilewright.residency.costs import Shape, replaceable
-from tilewright.residency.exact.steps import Frame, Step, Way, Ways
+from tilewright.residency.exact.steps import Found, Frame, Step, Way, Ways
 from tilewright.residency.graph import members
 from tilewright.residency.passes import Group
 from tilewright.residency.staircase import Stair, staircase
@@ -57,9 +57,47 @@ class Option(NamedTuple):
     in_place: int
     shape: Shape
 
+    def option(self) -> Option:
+        """Return it, with all that is to be known."""
+        return self
+
     def choice(self, group: int, dropped: int) -> Choice:
         """Return the step of a group, given what leaves the chip before it."""
         return Choice(group, dropped, self.fetched, self.resident, self.written, self.in_place, self.shape)
+
+
+class Several(NamedTuple):
+    """A way to execute several operations, of which the rest is told when it is asked for: see `Option`."""
+
+    memory: int
+    excess: int
+    on_chip: int
+    in_dram: int
+    frame: Frame
+    kinds: list[int]
+    found: Found
+    number: int
+
+    def option(self) -> Option:
+        """Return it, with all that is to be known."""
+        frame, found = self.frame, self.found
+        ways = found.ways[self.number].tolist()
+        parts = [each.ways[kind][way] for each, kind, way in zip(frame.ways, self.kinds, ways, strict=True)]
+        _, *where = map(sum, zip(*parts, strict=True))
+        on_chip, in_dram, fetched, resident, written = where
+        _, shape, operand = found.numbers[self.number].tolist()
+        in_place = frame.operands[operand] if operand >= 0 else -1
+        return Option(
+            self.memory,
+            self.excess,
+            on_chip,
+            in_dram,
+            fetched,
+            resident,
+            written,
+            in_place,
+            frame.step.shape(shape, found.kept[self.number]),
+        )
 
 
 class Case:
@@ -90,7 +128,7 @@ class Case:
         self._numbers: tuple[Counts, Counts] | None = None
 
     def numbers(self, tensors: Sequence[int]) -> tuple[Counts, Counts]:
-        """Return a number of each tensor that is equal for those that are alike, before and after the group."""
+        """Return a number of each tensor, equal for those that are alike, before and after the group."""
         if self._numbers is None:
             self._numbers = _numbered(self._before, tensors), _numbered(self._after, tensors)
         return self._numbers
@@ -131,7 +169,7 @@ class Options:
         self._sizes: dict[int, int] = {0: 0}
         self._put_off: dict[int, int] = {0: 0}
         self._stairs: dict[tuple[int, int, int, int], tuple[int, list[Stair]]] = {}
-        self._tables: dict[tuple[Any, ...], tuple[int, list[Option]]] = {}
+        self._tables: dict[tuple[Any, ...], tuple[int, list[Option | Several]]] = {}
         self._twins: dict[int, list[int]] = {}
         self._least: dict[tuple[int, int], tuple[int, int]] = {}
         self._touched: dict[int, tuple[int, int]] = {}
@@ -214,7 +252,7 @@ class Options:
         empty: bool = False,
         least: int = 0,
         enough: int = 2**60,
-    ) -> tuple[list[Option], int]:
+    ) -> tuple[list[Option | Several], int]:
         """Return the ways to execute a group in some room, those that move least first.
 
         Parameters
@@ -308,20 +346,20 @@ class Options:
 
     def _of_several(
         self, case: Case, chip: int, dram: int, limit: int, room: int, empty: bool, enough: int
-    ) -> tuple[list[Option], int]:
+    ) -> tuple[list[Option | Several], int]:
         """Return the ways to execute several operations in some room, and what they may move at most."""
         frame = self._frame(case.group, case.done, empty)
         before, after = case.numbers(frame.tensors)
         kinds = [(chip >> tensor & 1) + 2 * (dram >> tensor & 1) for tensor in frame.tensors]
         found = frame.found(kinds, before, after, room, limit, enough=enough)
-        own = [each.ways[kind] for each, kind in zip(frame.ways, kinds, strict=True)]
-        options = []
-        for ways, numbers, kept in zip(found.ways.tolist(), found.numbers.tolist(), found.kept, strict=True):
-            parts = [each[way] for each, way in zip(own, ways, strict=True)]
-            _, *places = map(sum, zip(*parts, strict=True))
-            excess, shape, operand = numbers
-            in_place = frame.operands[operand] if operand >= 0 else -1
-            options.append(Option(0, excess, *places, in_place, frame.step.shape(shape, kept)))
+        chips = [each.chips[kind] for each, kind in zip(frame.ways, kinds, strict=True)]
+        drams = [each.drams[kind] for each, kind in zip(frame.ways, kinds, strict=True)]
+        options: list[Option | Several] = []
+        excesses = found.numbers[:, 0].tolist()
+        for number, (excess, ways) in enumerate(zip(excesses, found.ways.tolist(), strict=True)):
+            on_chip = sum(map(list[int].__getitem__, chips, ways))
+            in_dram = sum(map(list[int].__getitem__, drams, ways))
+            options.append(Several(0, excess, on_chip, in_dram, frame, kinds, found, number))
         return options, max(found.reached, found.least - 1)
 
     def _frame(self, group: Group, done: int, empty: bool = False) -> Frame:
@@ -524,7 +562,7 @@ class Options:
         lines = self.steps.lines(group)
         return {tensor: lines[tensor] for tensor in group.outputs if tensor in lines}
 
-    def _best(self, found: Iterable[Option]) -> list[Option]:
+    def _best(self, found: Iterable[Option]) -> list[Option | Several]:
         """Return the options that are not worse than another, those that move least first.
 
         One is worse that takes and moves no less and leaves no tensor on chip that the other has not there,
@@ -547,4 +585,3 @@ class Options:
             else:
                 kept.append(option)
         return sorted(kept, key=lambda each: (each.excess, each.memory))
-

@@ -163,6 +163,8 @@ class Ways:
     ----------
     ways
         For each of the four.
+    chips, drams
+        Where the tensor is after each, as bit masks.
     costs, wholes, on_chip, in_dram
         What each moves, whether the tensor is on chip as a whole then, and where it is afterwards; shape
         (4, most ways).
@@ -174,6 +176,8 @@ class Ways:
 
     def __init__(self, ways: list[list[Way]], source: bool) -> None:
         self.ways = ways
+        self.chips = [[way.on_chip for way in own] for own in ways]
+        self.drams = [[way.in_dram for way in own] for own in ways]
         self.costs = np.zeros((4, self.MOST), dtype=np.int64)
         self.wholes, self.on_chip, self.in_dram = np.zeros((3, 4, self.MOST), dtype=np.bool_)
         self.counts = np.array([len(own) for own in ways], dtype=np.int64)
@@ -239,8 +243,8 @@ class Frame:
         kinds
             Where each of the tensors is before.
         before, after
-            Numbers of the tensors, the same for those that all operations that are left treat alike before this
-            step, and after it.
+            Numbers of the tensors, the same for those that all operations that are left treat alike, before
+            this step and after it.
         only_best
             Whether only what is moved least is sought, or less if line buffers have only been estimated.
         enough
