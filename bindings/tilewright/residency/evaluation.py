@@ -6,12 +6,13 @@ from tilewright.core.bounds import Bound
 from tilewright.core.context import CONSTRUCT
 from tilewright.core.portfolio import Portfolio
 from tilewright.residency.frames import least_of_a_frame, weights_of
+from tilewright.residency.graph import WrongError
 from tilewright.residency.machine import ONE
 from tilewright.residency.placement import items
 from tilewright.residency.plan import Plan
 from tilewright.residency.prices import Spent
 from tilewright.residency.problem import Problem
-from tilewright.residency.reading import Told, WrongError, of_frame, overlap, told
+from tilewright.residency.reading import Told, of_plan, overlap, told
 from tilewright.simulator import Report
 
 NEEDED = {"traffic": "bytes are moved", "cycles": "cycles are needed", "energy": "fJ are needed"}
@@ -74,7 +75,7 @@ def objective(problem: Problem, plan: Plan) -> int:
 
 def taken(problem: Problem, plan: Plan, steps: list[Told]) -> int:
     """Return the end of the highest element that a plan uses."""
-    placed = items(of_frame(problem, plan).graph, [step.choice for step in steps])
+    placed = items(of_plan(problem, plan).graph, [step.choice for step in steps])
     numbers = {operation.name: operation.number for operation in problem.graph.operations}
     stays = [at + weights_of(problem.graph, [numbers[name]]) for name, at in plan.staying.items()]
     return max(

@@ -12,13 +12,13 @@ from tilewright.residency import second_buffers, tiles
 from tilewright.residency.arithmetic import computed, reference_network
 from tilewright.residency.costs import area, blocks, buffers, computed_whole, held, passes, rounds
 from tilewright.residency.evaluation import too_much
-from tilewright.residency.graph import Operation, members
+from tilewright.residency.graph import Operation, WrongError, members
 from tilewright.residency.measures import measures
 from tilewright.residency.passes import Group
 from tilewright.residency.plan import Plan, Step
 from tilewright.residency.prices import Spent
 from tilewright.residency.problem import Problem
-from tilewright.residency.reading import Told, WrongError, of_frame, told
+from tilewright.residency.reading import Told, of_plan, told
 from tilewright.residency.strips import Cut
 from tilewright.residency.tile_execution import InBlocks
 from tilewright.residency.work import Work, of_value
@@ -77,7 +77,7 @@ class _Run:
     ) -> None:
         self.problem, self.plan, self.steps = problem, plan, steps
         self.numeric, self.deadline = numeric, deadline
-        self.graph = graph = of_frame(problem, plan).graph
+        self.graph = graph = of_plan(problem, plan).graph
         self.staying = {
             operation.number: plan.staying[operation.name]
             for operation in graph.operations
@@ -101,13 +101,14 @@ class _Run:
         self.transfers = 0
 
     def _weights(self, operation: Operation) -> int:
-        return len(self.graph.tensors) + operation.number
+        """Return the number under which DRAM has an operation's weights, which a copy loads, too."""
+        return len(self.graph.tensors) + self.graph.first.get(operation.number, operation.number)
 
     def _give(self) -> None:
         """Have a new frame's inputs in DRAM, and of an earlier frame nothing but weights, here and there."""
         graph = self.graph
         if self.numeric:
-            self.tensors, self.weights = reference_network(graph, self.rng, self.weights)
+            self._refer()
         for number, tensor in enumerate(graph.tensors):
             self.dram.forget(number)
             if tensor.given:
@@ -116,6 +117,25 @@ class _Run:
         stay = [(at, graph.operations[number].staying) for number, at in self.staying.items()]
         self.chip.forget([range(at, at + size) for at, size in stay])
         self.transfers = 0
+
+    def _refer(self) -> None:
+        """Compute the network as it is in the file; what is executed a second time has the same values."""
+        graph = self.graph
+        alone = graph if not self.plan.again else self.problem.graph
+        tensors, self.weights = reference_network(alone, self.rng, self.weights)
+        if alone is graph:
+            self.tensors = tensors
+            return
+        numbers = {tensor.name: number for number, tensor in enumerate(alone.tensors)}
+        first = {copy + 1: own + 1 for copy, own in graph.first.items()}
+        own = [
+            numbers[graph.tensors[first.get(number, number)].name] for number in range(len(graph.tensors))
+        ]
+        self.tensors = [tensors[number] for number in own]
+        self.weights = {
+            operation.number: self.weights[own[operation.number + 1] - 1]
+            for operation in graph.numbers(graph.all & ~graph.begin)
+        }
 
     def _load_staying(self) -> None:
         """Load the weights that stay."""
@@ -202,7 +222,7 @@ class _Run:
 
     def _facts(self, report: Report, spent: list[Spent]) -> dict[str, Any]:
         width = self.problem.machine.element_bytes
-        graph = self.graph
+        graph = self.graph if self.plan.staying else self.problem.graph
         steps: list[dict[str, Any]] = []
         for number, (step, read) in enumerate(zip(self.plan.steps, self.steps, strict=True)):
             loaded, written = (
@@ -242,6 +262,7 @@ class _Run:
             "layer_by_layer": sum(self.problem.layer_by_layer.values()) * width,
             "weights_bytes": weights * width,
             **({"staying": staying} if staying else {}),
+            **({"again": [*self.plan.again]} if self.plan.again else {}),
             "steps": steps,
             **self._in_all(spent),
         }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from math import prod
@@ -15,6 +15,10 @@ from tilewright.fusion.graph import Op, OpGraph
 from tilewright.simulator.program import Counts
 from tilewright.spec.layer import Layer, Window
 from tilewright.spec.network import OWN_INPUT, Add, Map, Mul, NamedLayer, Network, Pool, parameters_of
+
+
+class WrongError(Exception):
+    """What is wrong with a plan: ``rule: details``."""
 
 
 def members(mask: int) -> list[int]:
@@ -166,6 +170,15 @@ class Tensor:
 class Graph:
     """The operations of a network, coarse as they are executed, and their tensors.
 
+    Parameters
+    ----------
+    again
+        Operations that are executed twice, and who reads what the second execution computes: see
+        `with_copies`.
+    free
+        Operations whose outputs have no channels, so that they take no room and are moved for nothing: not
+        true of any plan, but good for bounds.
+
     Attributes
     ----------
     operations
@@ -178,6 +191,8 @@ class Graph:
         Whether steps may be cut into strips, tiles, and blocks of input channels.
     staying
         Numbers of the operations whose weights are on chip for good.
+    first
+        For each operation that is executed a second time, the number of the one that it repeats.
     """
 
     def __init__(
@@ -187,9 +202,11 @@ class Graph:
         *,
         tiles: bool = True,
         staying: Collection[int] = (),
+        again: Mapping[str, Collection[str]] | None = None,
+        free: Collection[str] = (),
     ) -> None:
         self.sum_elements, self.tiles, self.staying = sum_elements, tiles, frozenset(staying)
-        self.ops = OpGraph.of(network)
+        self.ops, self.first = with_copies(OpGraph.of(network), again or {})
         ops = self.ops.ops
         shapes = [network.layers[0].input, *(op.spec.output for op in ops)]
         readers: list[list[int]] = [[] for _ in shapes]
@@ -202,6 +219,11 @@ class Graph:
             Tensor(*each) for each in zip(names, shapes, given, map(tuple, readers), strict=True)
         )
         self.operations = tuple(self._operation(op) for op in ops)
+        if free:
+            self.tensors = tuple(
+                replace(tensor, shape=(0, *tensor.shape[1:])) if tensor.name in free else tensor
+                for tensor in self.tensors
+            )
 
     def _operation(self, op: Op) -> Operation:
         spec = op.spec
@@ -295,3 +317,79 @@ class Graph:
     def numbers(self, mask: int) -> tuple[Operation, ...]:
         """Return the operations of a bit mask, in the order of the file."""
         return tuple(self.operations[number] for number in members(mask))
+
+
+def names_of_copies(ops: OpGraph, again: Collection[str]) -> dict[str, str]:
+    """Return what the second execution of each of some operations is called."""
+    taken, found = {op.name for op in ops.ops}, {}
+    for op in ops.ops:
+        if op.name in again:
+            name = f"{op.name} again"
+            while name in taken:
+                name += " again"
+            taken.add(name)
+            found[op.name] = name
+    return found
+
+
+def with_copies(ops: OpGraph, again: Mapping[str, Collection[str]]) -> tuple[OpGraph, dict[int, int]]:
+    """Return a graph in which some operations are executed twice, and for each copy what it repeats.
+
+    Parameters
+    ----------
+    again
+        For each operation that is executed twice, by name, those that read what the second execution
+        computes: some of its readers, or copies of its readers. A copy reads what the operation reads, and
+        stands before the first of its readers.
+
+    Raises
+    ------
+    WrongError
+        For operations that are not there, or do not read what they are said to; where one of the two
+        executions has no readers.
+    """
+    if not again:
+        return ops, {}
+    own = {op.name: op for op in ops.ops}
+    for name in again:
+        if name not in own or not own[name].producers:
+            raise WrongError(f"again: {name} is no operation of the network")
+    copies = names_of_copies(ops, again)
+    repeats = {copy: name for name, copy in copies.items()}
+    read = {
+        name: [ops.ops[producer].name if producer >= 0 else OWN_INPUT for producer in own[first].producers]
+        for name, first in [*((op.name, op.name) for op in ops.ops), *repeats.items()]
+    }
+    known: dict[str, set[str]] = {name: set() for name in again}
+    for reader, operands in read.items():
+        for name in known.keys() & operands:
+            known[name].add(reader)
+    for name, readers in again.items():
+        for reader in readers:
+            if reader not in known[name]:
+                raise WrongError(f"again: {reader} does not read {name}, or is named twice")
+            known[name].remove(reader)
+            read[reader] = [copies[name] if operand == name else operand for operand in read[reader]]
+        if not readers or not known[name]:
+            which = "first" if readers else "second"
+            raise WrongError(f"again: nobody reads what the {which} execution of {name} computes")
+    order: dict[str, int] = {}
+    for op in ops.ops:
+        waiting, needed = [op.name], {op.name}
+        while waiting:
+            new = {name for name in read[waiting.pop()] if name in repeats and name not in order} - needed
+            waiting += new
+            needed |= new
+        for name in sorted(needed, key=lambda name: own[repeats.get(name, name)].number):
+            order[name] = len(order)
+    numbers = {**order, OWN_INPUT: -1}
+    found = [
+        replace(
+            own[repeats.get(name, name)],
+            number=number,
+            name=name,
+            producers=tuple(numbers[operand] for operand in read[name]),
+        )
+        for name, number in order.items()
+    ]
+    return OpGraph(tuple(found)), {order[copy]: order[name] for copy, name in repeats.items()}

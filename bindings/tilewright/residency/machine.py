@@ -201,15 +201,19 @@ class ResidencyLimits(Spec):
     frames : {"one", "many"}
         How often the network is executed: if frame after frame, weights may stay on chip for good, and what
         is minimised is that of each frame but the first.
+    executions : {1, 2}
+        How often an operation may be executed: if twice, what the second execution computes is for some of
+        its readers.
     """
 
     table_name: ClassVar[str] = "limits"
-    later: ClassVar[tuple[str, ...]] = ("tiles", "frames")
+    later: ClassVar[tuple[str, ...]] = ("tiles", "frames", "executions")
 
     order: Literal["any", "given"] = "any"
     most_operations: Annotated[int, Field(ge=1, le=10_000)] | None = None
     tiles: bool = True
     frames: Literal["one", "many"] = ONE
+    executions: Literal[1, 2] = 1
 
 
 def machine_from(table: dict[str, Any]) -> MachineReading:

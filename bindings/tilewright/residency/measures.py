@@ -16,6 +16,7 @@ TOTALS = {
     "layer_by_layer": "layer_by_layer_bytes",
     "weights_bytes": "weights_bytes",
     "staying": "staying_bytes",
+    "again": "executed_again",
     "cycles": "cycles",
     "energy": "energy_fj",
     "compulsory_cycles": "compulsory_cycles",

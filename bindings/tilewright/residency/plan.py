@@ -82,6 +82,8 @@ DOUBLED = "double_buffering"
 
 STAYING = "staying"
 
+AGAIN = "again"
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -92,15 +94,21 @@ class Plan:
     staying
         Operations whose weights are on chip for good, loaded once before the first frame: the first element
         of each. Steps neither place nor load them.
+    again
+        Operations that are executed twice, and who reads what the second execution computes. That is called
+        ``NAME again``, reads what the first one reads, if it is not named here itself, and loads the same
+        weights.
     """
 
     steps: tuple[Step, ...]
     staying: dict[str, int] = field(default_factory=dict)
+    again: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as the JSON object of a result file."""
         staying = {STAYING: dict(self.staying)} if self.staying else {}
-        return {"steps": [_told(step) for step in self.steps], **staying}
+        again = {AGAIN: {name: list(readers) for name, readers in self.again.items()}} if self.again else {}
+        return {"steps": [_told(step) for step in self.steps], **staying, **again}
 
     @classmethod
     def from_json(cls, data: Any, file: str | None = None) -> Plan:
@@ -109,11 +117,12 @@ class Plan:
         if (
             not isinstance(steps, list)
             or not 1 <= len(steps) <= MAX_LAYERS
-            or set(data) - {STAYING} != {"steps"}
+            or set(data) - {STAYING, AGAIN} != {"steps"}
         ):
             raise InputError("plan", data, f"must be an object with a list of 1 to {MAX_LAYERS} steps", file)
         found = tuple(_step(step, f"plan.steps[{place}]", file) for place, step in enumerate(steps))
-        return cls(found, _addresses(data.get(STAYING, {}), f"plan.{STAYING}", file))
+        staying = _addresses(data.get(STAYING, {}), f"plan.{STAYING}", file)
+        return cls(found, staying, _readers(data.get(AGAIN, {}), f"plan.{AGAIN}", file))
 
 
 def _told(step: Step) -> dict[str, Any]:
@@ -128,9 +137,7 @@ def _step(data: Any, field: str, file: str | None) -> Step:
     if not isinstance(data, dict) or set(data) - {*_OPTIONAL, DOUBLED} != {*_NAMES, *_KEYS}:
         raise InputError(field, data, f"must be an object with {', '.join((*_NAMES, *_KEYS))}", file)
     for key in _NAMES:
-        names = data[key]
-        if not isinstance(names, list) or len(names) > MAX_LAYERS or not all(type(n) is str for n in names):
-            raise InputError(f"{field}.{key}", names, "must be a list of names", file)
+        _names(data[key], f"{field}.{key}", file)
     if data["order"] not in ORDERS:
         raise InputError(f"{field}.order", data["order"], f"must be one of: {', '.join(ORDERS)}", file)
     numbers = {"pixels": MAX_PLANE, "kernels": MAX_CHANNELS}
@@ -143,6 +150,18 @@ def _step(data: Any, field: str, file: str | None) -> Step:
         raise InputError(f"{field}.{DOUBLED}", data[DOUBLED], "must be true or false", file)
     _addresses(data["addresses"], f"{field}.addresses", file)
     return Step(**{**data, **{key: tuple(data[key]) for key in _NAMES}})
+
+
+def _names(data: Any, field: str, file: str | None) -> tuple[str, ...]:
+    if not isinstance(data, list) or len(data) > MAX_LAYERS or not all(type(name) is str for name in data):
+        raise InputError(field, data, "must be a list of names", file)
+    return tuple(data)
+
+
+def _readers(data: Any, field: str, file: str | None) -> dict[str, tuple[str, ...]]:
+    if not isinstance(data, dict) or len(data) > MAX_LAYERS:
+        raise InputError(field, data, "must be an object of lists of readers by name", file)
+    return {name: _names(readers, f"{field}.{name}", file) for name, readers in data.items()}
 
 
 def _addresses(data: Any, field: str, file: str | None) -> dict[str, int]:

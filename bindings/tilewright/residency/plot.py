@@ -26,7 +26,7 @@ from tilewright.plotting import (
 from tilewright.residency.placement import Item, items
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
-from tilewright.residency.reading import of_frame, told
+from tilewright.residency.reading import of_plan, told
 from tilewright.residency.summary import rows
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _memory(axes: Axes, problem: Problem, plan: Plan, inches: float) -> None:
     width, capacity = problem.machine.element_bytes, problem.machine.capacity
     names = {tensor.name for tensor in problem.graph.tensors}
     steps = len(plan.steps)
-    placed = items(of_frame(problem, plan).graph, [step.choice for step in told(problem, plan)])
+    placed = items(of_plan(problem, plan).graph, [step.choice for step in told(problem, plan)])
     boxes = [(item, plan.steps[item.names[0][0]].addresses[item.names[0][1]]) for item in placed]
     for item, address in [*_staying(problem, plan), *boxes]:
         name = item.names[0][1]

@@ -46,6 +46,8 @@ class Problem(Spec):
         if self.limits.frames != ONE and (self.objective.names != ("traffic",) or self.objective.limits):
             limit = "is for least traffic of a frame; the objective counts something else, too"
             raise InputError("limits.frames", self.limits.frames, limit)
+        if self.limits.executions != 1:
+            self._once()
         graph = self.graph
         weights = sum(operation.weights for operation in graph.operations)
         if self.limits.frames != ONE and min(weights, self.machine.capacity) > MOST_STAYING:
@@ -64,6 +66,16 @@ class Problem(Spec):
                 f"{needed * width:,} are the least with which the network runs"
             )
             raise InputError("machine.memory_bytes", self.machine.memory_bytes, limit)
+
+    def _once(self) -> None:
+        """Refuse to execute operations twice where that is not searched for."""
+        limit = ""
+        if self.objective.names != ("traffic",) or self.objective.limits:
+            limit = "is for least traffic; the objective counts something else, too"
+        elif self.limits.frames != ONE:
+            limit = "is for a single frame; limits.frames has many"
+        if limit:
+            raise InputError("limits.executions", self.limits.executions, limit)
 
     @property
     def minimise(self) -> str:

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from tilewright.residency import doubling, spending, tiles
 from tilewright.residency.costs import Shape, buffers, moved, replaceable
+from tilewright.residency.again import repeated
 from tilewright.residency.frames import rest, weights_of
-from tilewright.residency.graph import Graph, members
+from tilewright.residency.graph import Graph, WrongError, members
 from tilewright.residency.machine import ONE
 from tilewright.residency.passes import Group, group_mask
 from tilewright.residency.placement import Item, items
@@ -19,10 +20,6 @@ from tilewright.residency.problem import Problem
 from tilewright.residency.strips import widths
 from tilewright.residency.transitions import Choice, State
 from tilewright.spec.errors import InputError
-
-
-class WrongError(Exception):
-    """What is wrong with a plan: ``rule: details``."""
 
 
 class Told(NamedTuple):
@@ -57,7 +54,7 @@ def told(problem: Problem, plan: Plan) -> list[Told]:
     WrongError
         If a step cannot be executed.
     """
-    problem = of_frame(problem, plan)
+    problem = of_plan(problem, plan)
     graph = problem.graph
     numbers = {operation.name: operation.number for operation in graph.operations}
     tensors = {tensor.name: number for number, tensor in enumerate(graph.tensors)}
@@ -81,14 +78,21 @@ def told(problem: Problem, plan: Plan) -> list[Told]:
     return found
 
 
-def of_frame(problem: Problem, plan: Plan) -> Problem:
-    """Return the problem of a single frame whose steps a plan has: what weights that stay leave of it.
+def of_plan(problem: Problem, plan: Plan) -> Problem:
+    """Return the problem whose steps a plan has.
+
+    Where weights stay, that is what they leave of it, for a single frame; where operations are executed
+    twice, its network has copies of them.
 
     Raises
     ------
     WrongError
-        If these weights cannot stay.
+        If these weights cannot stay, or these operations not be executed twice.
     """
+    if plan.again:
+        if problem.limits.executions == 1:
+            raise WrongError("again: operations are executed twice, limits.executions allows it once")
+        return repeated(problem, plan.again)
     if not plan.staying:
         return problem
     if problem.limits.frames == ONE:
@@ -254,7 +258,7 @@ def _of_sums(step: Step, group: Group) -> Shape:
 
 def overlap(problem: Problem, plan: Plan, steps: list[Told]) -> str | None:
     """Say what is wrong with the addresses of a plan, or None."""
-    placed = items(of_frame(problem, plan).graph, [step.choice for step in steps])
+    placed = items(of_plan(problem, plan).graph, [step.choice for step in steps])
     wanted: list[set[str]] = [set() for _ in steps]
     for item in placed:
         for number, name in item.names:
