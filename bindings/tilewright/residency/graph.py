@@ -319,16 +319,15 @@ class Graph:
         return tuple(self.operations[number] for number in members(mask))
 
 
-def names_of_copies(ops: OpGraph, again: Collection[str]) -> dict[str, str]:
-    """Return what the second execution of each of some operations is called."""
+def names_of_copies(ops: OpGraph) -> dict[str, str]:
+    """Return what the second execution of each operation is called."""
     taken, found = {op.name for op in ops.ops}, {}
     for op in ops.ops:
-        if op.name in again:
-            name = f"{op.name} again"
-            while name in taken:
-                name += " again"
-            taken.add(name)
-            found[op.name] = name
+        name = f"{op.name} again"
+        while name in taken:
+            name += " again"
+        taken.add(name)
+        found[op.name] = name
     return found
 
 
@@ -354,7 +353,7 @@ def with_copies(ops: OpGraph, again: Mapping[str, Collection[str]]) -> tuple[OpG
     for name in again:
         if name not in own or not own[name].producers:
             raise WrongError(f"again: {name} is no operation of the network")
-    copies = names_of_copies(ops, again)
+    copies = {name: copy for name, copy in names_of_copies(ops).items() if name in again}
     repeats = {copy: name for name, copy in copies.items()}
     read = {
         name: [ops.ops[producer].name if producer >= 0 else OWN_INPUT for producer in own[first].producers]

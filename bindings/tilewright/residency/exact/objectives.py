@@ -22,6 +22,7 @@ from tilewright.residency.exact.best import (
 )
 from tilewright.residency.exact.labels import Found, Labels
 from tilewright.residency.exact.staying import least_traffic_of_frames
+from tilewright.residency.exact.twice import least_traffic_of_two
 from tilewright.residency.exact.ways import Ways
 from tilewright.residency.lowering import planned
 from tilewright.residency.machine import ONE
@@ -52,6 +53,8 @@ def best(
         return _least_memory(problem, deadline, on_bound)
     if problem.limits.frames != ONE:
         return least_traffic_of_frames(problem, deadline, on_bound, on_plan, start)
+    if problem.limits.executions != 1:
+        return least_traffic_of_two(problem, deadline, on_bound, on_plan, start)
     if problem.minimise == "traffic" and not limits:
         known = None if start is None else moved(problem, start)
         return least_traffic(problem, deadline, on_bound, on_plan, known)
