@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,7 +13,7 @@ from tests.compiled import CHECKED, Compiled
 from tests.fusion.fusion_at_random import excited, network, rectified
 from tests.numbered import numbers as integers
 from tests.numbered import tables
-from tests.residency.residency_cases import random_network
+from tests.residency.residency_cases import random_network, some_copies
 
 from tilewright import codegen
 from tilewright.codegen import Values
@@ -20,6 +21,7 @@ from tilewright.codegen.addressed import numbers_of
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.residency import Plan, Problem, Step, doubling, reading, simulate, tiles, violation
+from tilewright.residency.again import with_copies_of
 from tilewright.residency.evaluation import taken
 from tilewright.residency.frames import rest, with_staying
 from tilewright.residency.graph import members
@@ -140,9 +142,9 @@ def any_problem(random: Random, names: Sequence[str] = ()) -> Problem:
         machine |= {"sum_bytes": 8 if machine["element_bytes"] > 2 else random.choice([4, 5, 8])}
         machine |= {"double_buffering": random.random() < 0.5}
         layers = renamed(any_network(random), names)
-        frames = {"frames": random.choice(["one", "many"])}
+        limits = random.choice([{}, {"frames": "many"}, {"executions": 2}])
         try:
-            problem = Problem.model_validate({"network": layers, "machine": machine, "limits": frames})
+            problem = Problem.model_validate({"network": layers, "machine": machine, "limits": limits})
             numbers_of(problem)
         except InputError:
             continue
@@ -172,7 +174,13 @@ def tight(random: Random, problem: Problem) -> Problem:
 
 
 def any_plan(random: Random, problem: Problem) -> Plan:
-    """Return a plan of any valid steps, good or bad; for many frames, any weights stay."""
+    """Return a plan of any valid steps, good or bad; for many frames, any weights stay.
+
+    Where operations may be executed twice, any of them are.
+    """
+    if problem.limits.executions == 2:
+        again = some_copies(random, problem)
+        return replace(any_plan(random, with_copies_of(problem, again)), again=again)
     if problem.limits.frames == "many":
         weighty = [operation.number for operation in problem.graph.operations if operation.weights]
         staying = random.sample(weighty, random.randint(0, len(weighty)))

@@ -75,6 +75,45 @@ def subsets(values: tuple[Any, ...] | list[Any]) -> Iterator[tuple[Any, ...]]:
     return chain.from_iterable(combinations(values, count) for count in range(len(values) + 1))
 
 
+def copies(problem: Problem, *, first: bool) -> Iterator[dict[str, tuple[str, ...]]]:
+    """Return all sets of operations that are executed twice, and who reads the second executions.
+
+    The `first` reader in the file may be bound to read the first execution.
+    """
+    graph = problem.graph
+
+    def further(number: int, again: dict[str, tuple[str, ...]]) -> Iterator[dict[str, tuple[str, ...]]]:
+        if number < 0:
+            yield again
+            return
+        yield from further(number - 1, again)
+        readers = readers_of(graph, number, again)
+        for some in subsets(readers[first:]):
+            if 0 < len(some) < len(readers) and not graph.begin >> number & 1:
+                yield from further(number - 1, {graph.operations[number].name: some, **again})
+
+    return further(len(graph.operations) - 1, {})
+
+
+def some_copies(rng: random.Random, problem: Problem) -> dict[str, tuple[str, ...]]:
+    """Return operations that are executed twice, at random."""
+    graph, again = problem.graph, dict[str, tuple[str, ...]]()
+    for operation in reversed(graph.numbers(graph.all & ~graph.begin)):
+        readers = readers_of(graph, operation.number, again)
+        if len(readers) > 1 and rng.random() < 0.7:
+            again[operation.name] = tuple(rng.sample(readers, rng.randint(1, len(readers) - 1)))
+    return again
+
+
+def readers_of(graph: Graph, number: int, again: dict[str, tuple[str, ...]]) -> list[str]:
+    """Return who reads what an operation computes, each before its second execution."""
+    found = []
+    for reader in members(graph.readers[number + 1]):
+        name = graph.operations[reader].name
+        found += [name, f"{name} again"] if name in again else [name]
+    return found
+
+
 def shapes_of(group: Group) -> Iterator[dict[str, Any]]:
     """Return all ways to cut up a step."""
     weighty = [operation for operation in group.operations if operation.weights]

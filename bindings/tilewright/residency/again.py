@@ -30,7 +30,7 @@ class Repeated(Problem):
         Operations whose outputs take no room and are moved for nothing.
     """
 
-    again: dict[str, tuple[str, ...]] = {}
+    again: dict[str, tuple[str, ...]]
     free: tuple[str, ...] = ()
 
     @cached_property

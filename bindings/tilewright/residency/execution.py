@@ -128,9 +128,7 @@ class _Run:
             return
         numbers = {tensor.name: number for number, tensor in enumerate(alone.tensors)}
         first = {copy + 1: own + 1 for copy, own in graph.first.items()}
-        own = [
-            numbers[graph.tensors[first.get(number, number)].name] for number in range(len(graph.tensors))
-        ]
+        own = [numbers[graph.tensors[first.get(number, number)].name] for number in range(len(graph.tensors))]
         self.tensors = [tensors[number] for number in own]
         self.weights = {
             operation.number: self.weights[own[operation.number + 1] - 1]

@@ -356,9 +356,10 @@ def with_copies(ops: OpGraph, again: Mapping[str, Collection[str]]) -> tuple[OpG
     copies = {name: copy for name, copy in names_of_copies(ops).items() if name in again}
     repeats = {copy: name for name, copy in copies.items()}
     read = {
-        name: [ops.ops[producer].name if producer >= 0 else OWN_INPUT for producer in own[first].producers]
-        for name, first in [*((op.name, op.name) for op in ops.ops), *repeats.items()]
+        op.name: [ops.ops[producer].name if producer >= 0 else OWN_INPUT for producer in op.producers]
+        for op in ops.ops
     }
+    read |= {copy: list(read[name]) for copy, name in repeats.items()}
     known: dict[str, set[str]] = {name: set() for name in again}
     for reader, operands in read.items():
         for name in known.keys() & operands:
@@ -372,6 +373,8 @@ def with_copies(ops: OpGraph, again: Mapping[str, Collection[str]]) -> tuple[OpG
         if not readers or not known[name]:
             which = "first" if readers else "second"
             raise WrongError(f"again: nobody reads what the {which} execution of {name} computes")
+    places = {name: op.number for name, op in own.items()}
+    places |= {copy: places[name] for copy, name in repeats.items()}
     order: dict[str, int] = {}
     for op in ops.ops:
         waiting, needed = [op.name], {op.name}
@@ -379,7 +382,7 @@ def with_copies(ops: OpGraph, again: Mapping[str, Collection[str]]) -> tuple[OpG
             new = {name for name in read[waiting.pop()] if name in repeats and name not in order} - needed
             waiting += new
             needed |= new
-        for name in sorted(needed, key=lambda name: own[repeats.get(name, name)].number):
+        for name in sorted(needed, key=places.__getitem__):
             order[name] = len(order)
     numbers = {**order, OWN_INPUT: -1}
     found = [

@@ -103,9 +103,10 @@ def _memory(axes: Axes, problem: Problem, plan: Plan, inches: float) -> None:
     from matplotlib.ticker import StrMethodFormatter  # start-up time
 
     width, capacity = problem.machine.element_bytes, problem.machine.capacity
-    names = {tensor.name for tensor in problem.graph.tensors}
+    graph = of_plan(problem, plan).graph
+    names = {tensor.name for tensor in graph.tensors}
     steps = len(plan.steps)
-    placed = items(of_plan(problem, plan).graph, [step.choice for step in told(problem, plan)])
+    placed = items(graph, [step.choice for step in told(problem, plan)])
     boxes = [(item, plan.steps[item.names[0][0]].addresses[item.names[0][1]]) for item in placed]
     for item, address in [*_staying(problem, plan), *boxes]:
         name = item.names[0][1]
@@ -157,8 +158,9 @@ def _traffic(axes: Axes, problem: Problem, plan: Plan, report: Report) -> None:
     width = problem.machine.element_bytes
     numbers = {operation.name: operation.number for operation in problem.graph.operations}
     places = range(1, len(plan.steps) + 1)
-    before = [
-        width * sum(problem.layer_by_layer[numbers[name]] for name in step.operations) for step in plan.steps
+    before = [  # where operations are executed once
+        width * sum(problem.layer_by_layer[numbers[name]] for name in step.operations if name in numbers)
+        for step in plan.steps
     ]
     loaded = [step["loaded_bytes"] for step in report.facts["steps"]]
     saved = [step["saved_bytes"] for step in report.facts["steps"]]

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tilewright.residency import doubling, spending, tiles
-from tilewright.residency.costs import Shape, buffers, moved, replaceable
 from tilewright.residency.again import repeated
+from tilewright.residency.costs import Shape, buffers, moved, replaceable
 from tilewright.residency.frames import rest, weights_of
 from tilewright.residency.graph import Graph, WrongError, members
 from tilewright.residency.machine import ONE

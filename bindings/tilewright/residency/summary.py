@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.plotting import shortened
+from tilewright.residency.graph import names_of_copies
 from tilewright.residency.problem import Problem
 
 Rows = list[tuple[str, str]]
@@ -41,6 +42,8 @@ def rows(problem: Problem, report: dict[str, Any]) -> Rows:
     if "staying" in facts:
         sizes = facts["staying"].values()
         staying.append(("weights", f"of {len(sizes)} operations stay: {sum(sizes):,} bytes, loaded once"))
+    again = facts.get("again", ())
+    twice = [("twice", f"{', '.join(again)}: weights are loaded again")] if again else []
     return [
         *timed,
         (
@@ -50,6 +53,7 @@ def rows(problem: Problem, report: dict[str, Any]) -> Rows:
         ("compulsory", f"{compulsory:,} bytes{more}"),
         ("one by one", f"{facts['layer_by_layer']:,} bytes with all maps in DRAM"),
         *staying,
+        *twice,
         ("memory", f"{facts['memory']:,} of {problem.machine.memory_bytes:,} bytes"),
         ("steps", f"{len(facts['steps'])} of {operations} operations, {together} depth-first"),
     ]
@@ -79,6 +83,8 @@ def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
         header = (*header[:7], "cycles", "buffers", *header[7:])
     lines: list[tuple[str, ...]] = [header]
     names = {tensor.name for tensor in problem.graph.tensors}
+    copies = names_of_copies(problem.graph.ops)
+    names |= {copies[name] for name in report["facts"].get("again", ())}
     for number, step in enumerate(report["facts"]["steps"], 1):
         whole = [name for name in step["on_chip"] if name in names]
         spent: tuple[str, ...] = ()

@@ -38,7 +38,10 @@ def depth(graph: Graph, operation: Operation) -> int:
     sources = [graph.tensors[producer + 1] for producer in producers]
     if len({source.shape[1:] for source in sources}) > 1:
         return 0
-    return sum(source.channels for source in sources)
+    ops = graph.ops.ops  # whose outputs have channels even where tensors are looked at as if they had none
+    return sum(
+        ops[producer].spec.output[0] if producer >= 0 else graph.tensors[0].channels for producer in producers
+    )
 
 
 def taps(graph: Graph, operation: Operation) -> tuple[int, int]:

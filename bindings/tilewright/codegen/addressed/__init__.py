@@ -21,7 +21,7 @@ from tilewright.core.version import __version__
 from tilewright.residency import Plan, Problem
 from tilewright.residency.evaluation import taken
 from tilewright.residency.graph import Operation, Tensor
-from tilewright.residency.reading import told
+from tilewright.residency.reading import of_plan, told
 from tilewright.simulator.fixed_point import Integers
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Window
@@ -72,19 +72,20 @@ def _refuse_shapes(problem: Problem, operation: Operation) -> None:
 
 class _Project:
     def __init__(self, problem: Problem, plan: Plan, numbers: NetworkNumbers, name: str, source: str) -> None:
-        self._problem, self._graph, self._title, self._source = problem, problem.graph, name, source
+        self._problem, self._title, self._source = problem, name, source
+        self._graph = of_plan(problem, plan).graph if plan.again else problem.graph
         self._size = problem.machine.element_bytes
         self._steps = steps_in_memory(problem, plan)
         self._numbers = numbers
         for step in self._steps:
             if step.sums is not None:
-                self._refuse_sums(step.operations[0].operation)
+                self._refuse_sums(self._first(step.operations[0].operation))
         self._elements = taken(problem, plan, told(problem, plan))
         tensors = enumerate(self._graph.tensors)
         self._inputs = [number for number, tensor in tensors if tensor.given and tensor.readers]
         tensors = enumerate(self._graph.tensors)
         self._outputs = [number for number, tensor in tensors if not tensor.given and not tensor.readers]
-        weighty = [operation for operation in self._graph.operations if operation.weights]
+        weighty = [each for each in self._graph.operations if each.weights and self._first(each) == each]
         begins = accumulate((operation.weights for operation in weighty), initial=0)
         self._weights = {operation.number: begin for operation, begin in zip(weighty, begins, strict=False)}
         self._staying = {
@@ -93,6 +94,10 @@ class _Project:
             if operation.name in plan.staying
         }
         self._names, self._arrays = self._named()
+
+    def _first(self, operation: Operation) -> Operation:
+        """Return the operation that a copy repeats, whose numbers it has; another one itself."""
+        return self._graph.operations[self._graph.first.get(operation.number, operation.number)]
 
     def _refuse_sums(self, operation: Operation) -> None:
         """Refuse sums that do not fit where the plan keeps them, or to which a bias cannot be added first."""
@@ -303,7 +308,7 @@ class _Project:
             lines.append("};")
         lines.append(f"static const part_t {name}_parts[] = {{")
         for operation in step.operations:
-            form = self._numbers.forms[operation.operation.name]
+            form = self._numbers.forms[self._first(operation.operation).name]
             for part, read in zip(operation.parts, form.reads, strict=True):
                 lines.append(f"    {braced((part.place, part.first, int(part.whole), *read))},")
         lines += ["};", f"static const operation_t {name}_operations[] = {{"]
@@ -318,7 +323,7 @@ class _Project:
 
     def _operation(self, name: str, each: OperationInStep, first: int, sums: int | None) -> list[str]:
         operation, spec = each.operation, each.operation.op.spec
-        form = self._numbers.forms[operation.name]
+        form = self._numbers.forms[self._first(operation).name]
         window = [(1, 1), (1, 1), (0, 0), (1, 1)]
         if isinstance(spec, Window):
             window = [spec.kernel, spec.stride, (spec.padding[0], spec.padding[2]), spec.dilation]
@@ -327,7 +332,7 @@ class _Project:
         bias = int(isinstance(spec, NamedLayer) and spec.bias)
         weights = "NULL"
         if operation.parameters:
-            weights = f"network_weights + {self._weights[operation.number] * self._size}"
+            weights = f"network_weights + {self._weights[self._first(operation).number] * self._size}"
         return [
             f"{{ /* {safe_text(operation.name)} */",
             f"    .kind = {form.kind}, .map = {each.output},",

@@ -6,8 +6,8 @@ from dataclasses import dataclass, fields
 
 from tilewright.residency import Plan, Problem, Step, second_buffers, tiles
 from tilewright.residency.costs import Buffer, area, buffers, held, rounds, tile
-from tilewright.residency.graph import Operation, members
-from tilewright.residency.reading import Told, told
+from tilewright.residency.graph import Graph, Operation, members
+from tilewright.residency.reading import Told, of_plan, told
 from tilewright.residency.strips import Cut
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Window
@@ -128,13 +128,14 @@ def steps_in_memory(problem: Problem, plan: Plan) -> list[StepInMemory]:
     """
     where: dict[int, int] = {}  # addresses of tensors that are on chip as a whole
     found = []
+    graph = of_plan(problem, plan).graph
     for place, (step, read) in enumerate(zip(plan.steps, told(problem, plan), strict=True)):
         refuse_unknown(f"plan.steps[{place}]", step)
         for tensor in members(read.choice.dropped):
             where.pop(tensor)
         for tensor in members(read.choice.fetched | read.choice.resident):
-            where[tensor] = step.addresses[problem.graph.tensors[tensor].name]
-        found.append(_Placing(problem, f"plan.steps[{place}]", step, read, where, plan.staying).step())
+            where[tensor] = step.addresses[graph.tensors[tensor].name]
+        found.append(_Placing(graph, f"plan.steps[{place}]", step, read, where, plan.staying).step())
         for tensor in [each for each in where if read.group.dying(each, read.before.done)]:
             where.pop(tensor)
     return found
@@ -161,16 +162,16 @@ class _Placing:
 
     def __init__(
         self,
-        problem: Problem,
+        graph: Graph,
         field: str,
         step: Step,
         read: Told,
         where: dict[int, int],
         staying: dict[str, int],
     ) -> None:
-        self._problem, self._field, self._step, self._read, self._where = problem, field, step, read, where
+        self._graph, self._field, self._step, self._read, self._where = graph, field, step, read, where
         self._staying = staying
-        self._graph, self._group, self._shape = problem.graph, read.group, read.choice.shape
+        self._group, self._shape = read.group, read.choice.shape
         self._whole = frozenset(members(read.on_chip))
         self._held = (
             second_buffers.held(

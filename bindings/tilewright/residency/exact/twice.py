@@ -1,4 +1,4 @@
-"""Which operations are executed twice: branch and bound, best first; each node is a network for one execution.
+"""Which operations are executed twice: branch and bound, best first. Each node is a network.
 
 An operation is executed once, or twice, or that is open. Of one that is executed twice, the first of its
 readers in the file reads the first execution, which is but a matter of names, and each other reader one of
@@ -158,7 +158,7 @@ class _Search:
         return found
 
     def _near(self) -> None:
-        """Try to execute twice what leads to a map, for all readers of it but the first: largest maps first."""
+        """Try to execute twice what leads to a map, for its readers but the first; large maps come first."""
         maps = [op.number for op in self.graph.operations if self._several(op.number)]
         maps.sort(key=lambda number: -self.graph.tensors[number + 1].size)
         twice = heads = 0
@@ -187,7 +187,7 @@ class _Search:
         """Return who reads second executions: copies, and of some all readers but the first."""
         again = {}
         for number in members(twice):
-            first, *others = self._all_readers(number, twice)
+            _, *others = self._all_readers(number, twice)
             copies = {self.copies[self.names[each]] for each in members(self.readers[number] & twice)}
             wanted = others if heads >> number & 1 else [name for name in others if name in copies]
             again[self.names[number]] = tuple(wanted)
@@ -316,7 +316,9 @@ class _Search:
         opened = self._open(node)
         if opened:
             several = [number for number in members(opened) if self._several(number)]
-            number = max(several or members(opened), key=lambda each: (self.graph.tensors[each + 1].size, each))
+            number = max(
+                several or members(opened), key=lambda each: (self.graph.tensors[each + 1].size, each)
+            )
             self._push(value, node._replace(once=node.once | 1 << number))
             self._push(value, node._replace(twice=node.twice | 1 << number))
             return
