@@ -105,9 +105,9 @@ def solve(
     if picture != "plan" and problem.room != "residency":
         raise InputError("--picture", picture, f"is for room residency; the instance is of {problem.room}")
     if picture != "plan":
-        from tilewright.residency.curve import refuse_frames  # start-up time
+        from tilewright.residency.curve import refuse_curve  # start-up time
 
-        refuse_frames(problem.problem)
+        refuse_curve(problem.problem)
     written = (*outputs, *(() if contest is None else (contest,)))
     check_outputs(written, plot, problem.room if picture == "plan" else None, inputs=problem.files)
     check_report(report, inputs=problem.files, others=(*written, plot))

@@ -65,6 +65,7 @@ def takes(problem: Problem) -> bool:
         problem.objective.names == ("traffic",)
         and not problem.objective.limits
         and problem.limits.frames == ONE
+        and problem.limits.executions == 1
         and (problem.limits.order == "given" or graph.is_chain)
         and len(graph.operations) <= MOST_OPERATIONS
         and sum(problem.layer_by_layer.values()) - graph.compulsory <= CERTAIN

@@ -120,9 +120,9 @@ def traffic_curve(
     Raises
     ------
     InputError
-        For plans of many frames.
+        For plans of many frames, and for operations that are executed twice.
     """
-    refuse_frames(problem)
+    refuse_curve(problem)
     known = _Known(problem, deadline)
     for plan in plans:
         memory_bytes, traffic_bytes = _taken(problem, plan)
@@ -136,8 +136,8 @@ def traffic_curve(
     return known.curve()
 
 
-def refuse_frames(problem: Problem) -> None:
-    """Refuse many frames, for which there is no curve.
+def refuse_curve(problem: Problem) -> None:
+    """Refuse many frames, and operations that are executed twice, for which there is no curve.
 
     Raises
     ------
@@ -147,6 +147,9 @@ def refuse_frames(problem: Problem) -> None:
     if problem.limits.frames != ONE:
         limit = "has no curve of traffic over memory, which is for a single frame"
         raise InputError("limits.frames", problem.limits.frames, limit)
+    if problem.limits.executions != 1:
+        limit = "has no curve of traffic over memory, which is for operations that are executed once"
+        raise InputError("limits.executions", problem.limits.executions, limit)
 
 
 def point_of(problem: Problem, plan: Plan) -> Point:

@@ -95,13 +95,16 @@ def simulation_seconds(problem: Problem, steps: int) -> float:
     elements = sum(tensor.size * (1 + len(tensor.readers)) for tensor in graph.tensors)
     weights = sum(operation.weights for operation in graph.operations)
     frames = 1 if problem.limits.frames == ONE else 2
-    return 0.5 + frames * (0.005 * len(graph.operations) + 4e-7 * elements + 2e-8 * weights)
+    return 0.5 + problem.limits.executions * frames * (
+        0.005 * len(graph.operations) + 4e-7 * elements + 2e-8 * weights
+    )
 
 
 def numeric_elements(problem: Problem) -> int:
     """Elements that a numeric simulation holds: all tensors, twice, and weights."""
     graph = problem.graph
-    return 3 * sum(tensor.size for tensor in graph.tensors) + sum(op.weights for op in graph.operations)
+    maps = problem.limits.executions * sum(tensor.size for tensor in graph.tensors)
+    return 3 * maps + sum(op.weights for op in graph.operations)
 
 
 def most_values(problem: Problem) -> int:

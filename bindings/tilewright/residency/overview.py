@@ -31,7 +31,7 @@ CURVE_SECONDS = 5.0
 
 def overview(problem: Problem, plan: Any, report: dict[str, Any]) -> Overview:
     """Return the table of steps, and traffic over memory where that can be had within some seconds."""
-    front = _curve(problem, plan) if problem.limits.frames == ONE else None
+    front = _curve(problem, plan) if problem.limits.frames == ONE and problem.limits.executions == 1 else None
     return replace(of_table(table(problem, report)), what="step", about=ABOUT, front=front)
 
 

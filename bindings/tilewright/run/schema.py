@@ -611,6 +611,8 @@ class Residency(Executed):
     staying_bytes: Amounts | None = None
     """Weights that are on chip for good, by operation: loaded once before the first frame. All else is
     told of each later frame."""
+    executed_again: list[str] | None = None
+    """Operations that are executed twice."""
     cycles: Count | None = None
     """Where the machine has rates or prices, or the objective needs them; so is energy."""
     energy_fj: Count | None = None
