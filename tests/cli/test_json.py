@@ -56,6 +56,24 @@ kernel = [3, 3]
 
 NETWORK = network(LAYER, "[6, 7, 9]", 6)
 SMALL_NETWORK = network(SMALL, "[3, 3, 4]", 3)
+BRANCH = """[[network.layers]]
+name = "a"
+input = [1, 8, 6]
+kernels = 4
+kernel = [1, 1]
+[[network.layers]]
+name = "b"
+input = [4, 8, 6]
+kernels = 1
+kernel = [3, 3]
+stride = [2, 1]
+[[network.layers]]
+name = "d"
+kind = "pool"
+inputs = ["a"]
+input = [4, 8, 6]
+kernel = [2, 2]
+"""
 DSP = '[machine]\nkind = "dsp"\nmemory_bytes = 1500\n'
 NPU = '[machine]\nkind = "npu"\n'
 LEVELS = """[machine]
@@ -126,6 +144,7 @@ INSTANCES = {
     "residency": f'room = "residency"\n{NETWORK}[machine]\nmemory_bytes = 200\n',
     "residency frames": f'room = "residency"\n{NETWORK}[machine]\nmemory_bytes = 400\n'
     '[limits]\nframes = "many"\n',
+    "residency twice": f'room = "residency"\n{BRANCH}[machine]\nmemory_bytes = 140\n[limits]\nexecutions = 2\n',
     "bitwidth front": f'room = "bitwidth"\n{NETWORK}{BITS}[objective]\nminimise = "pareto"\n',
 }
 ALL = pytest.mark.parametrize("name", INSTANCES)

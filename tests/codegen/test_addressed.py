@@ -194,6 +194,24 @@ def test_weights_that_stay_are_loaded_once_for_all_images(tmp_path: Path) -> Non
 
 
 @needs_compiler
+def test_what_is_executed_twice_has_its_weights_once(tmp_path: Path) -> None:
+    layers = [
+        {"name": "a", "input": [1, 8, 6], "kernels": 4, "kernel": [1, 1], "bias": True},
+        {"name": "b", "input": [4, 8, 6], "kernels": 1, "kernel": [3, 3], "stride": [2, 1]},
+        {"name": "d", "kind": "pool", "inputs": ["a"], "input": [4, 8, 6], "kernel": [2, 2]},
+    ]
+    problem = problem_of({"layers": layers}, 140).with_(limits={"executions": 2})
+    plan = found(problem, "states")
+    assert plan.again == {"a": ("d",)}
+    assert_right(tmp_path, problem, plan, 3, *SANITIZED)
+    source = (tmp_path / "src" / "network.c").read_text()
+    for name in ("a", "a again"):
+        table = source[source.index(f"{{ /* {name} */") :]
+        assert re.search(r"\.weights = (.*?),", table)[1] == "network_weights + 0"  # type: ignore[index]
+    assert (tmp_path / "data" / "weights.bin").stat().st_size == 4 * (1 + 1) + 4 * 9
+
+
+@needs_compiler
 @pytest.mark.parametrize(("size", "sum_bytes"), [(1, 4), (2, 4), (2, 7), (3, 8), (4, 8), (8, 8)])
 def test_sums_are_as_wide_as_the_program_needs(size: int, sum_bytes: int, tmp_path: Path) -> None:
     problem = small(element_bytes=size, sum_bytes=sum_bytes, memory_bytes=4000 * size)

@@ -56,6 +56,8 @@ def table(rng: random.Random) -> dict[str, Any]:
     found["machine"]["memory_bytes"] = max(1, room * width - rng.choice([0, 0, 0, 0, 0, 0, 0, 1]))
     if rng.random() < 0.3:
         found["limits"]["frames"] = "many"
+    elif rng.random() < 0.3:
+        found["limits"]["executions"] = 2
     elif rng.random() < 0.4:
         found["objective"] = {"minimise": "memory"}
         if rng.random() < 0.8:
@@ -154,6 +156,12 @@ def mistake(plan: Any, rng: random.Random) -> None:
     if plan.get("staying") and rng.random() < 0.3:
         name = rng.choice(list(plan["staying"]))
         plan["staying"][name] = max(0, plan["staying"][name] + rng.choice([-1, 1, 5]))
+        return
+    if plan.get("again") and rng.random() < 0.3:
+        readers = plan["again"][rng.choice(list(plan["again"]))]
+        readers.append(rng.choice([name for step in plan["steps"] for name in step["operations"]]))
+        if rng.random() < 0.5:
+            readers.pop(0)
         return
     step = rng.choice(plan["steps"])
     names = sorted({name for each in plan["steps"] for name in each["operations"]} | {"input"})

@@ -242,12 +242,14 @@ class Graph:
     ----------
     staying
         Names of operations whose weights are on chip from frame to frame: it has none to place or to load.
+    again
+        Operations that are executed twice, and who reads what is computed for the second time.
     """
 
-    def __init__(self, problem: Json, staying: Any = ()) -> None:
+    def __init__(self, problem: Json, staying: Any = (), again: Any = None) -> None:
         self.machine, self.limits, self.objective = (problem[k] for k in ("machine", "limits", "objective"))
         self.width = self.machine["element_bytes"]
-        layers = _without_joins(problem["network"]["layers"])
+        layers = _with_copies(_without_joins(problem["network"]["layers"]), again or {})
         self.shapes: list[tuple[int, ...]] = [tuple(layers[0]["input"])]
         self.ops: list[Op] = []
         numbers = {"input": 0}
@@ -413,12 +415,64 @@ def _without_joins(layers: list[Json]) -> list[Json]:
     return found
 
 
+def _with_copies(layers: list[Json], again: dict[str, list[str]]) -> list[Json]:
+    """Return layers of which some stand there twice; the copy, before its first reader, goes on as is told."""
+    first = {table["name"]: table for table in layers}
+    if not again.keys() <= first.keys():
+        raise Refused("no operation")
+    copies = {name: f"{name} again" for name in again}
+    assert not copies.keys() & set(copies.values())
+    tables = first | {copies[name]: {**first[name], "name": copies[name]} for name in again}
+    found = {name: {**table, "inputs": list(table["inputs"])} for name, table in tables.items()}
+    for name, readers in again.items():
+        known = [reader for reader, table in tables.items() if name in table["inputs"]]
+        if not readers or len({*readers}) < len(readers) or not {*readers} < {*known}:
+            raise Refused("readers")
+        for reader in readers:
+            inputs = found[reader]["inputs"]
+            found[reader]["inputs"] = [copies[name] if each == name else each for each in inputs]
+    order: list[str] = []
+    for table in layers:
+        # From the last one that is executed twice to the first, all that what comes needs.
+        needed = [table["name"]]
+        for other in reversed(layers):
+            copy = copies.get(other["name"])
+            if copy and copy not in order and any(copy in found[each]["inputs"] for each in needed):
+                needed.insert(0, copy)
+        order += needed
+    return [found[name] for name in order]
+
+
+def _all_copies(problem: Json) -> Iterator[dict[str, list[str]]]:
+    """Return all sets of operations that are executed twice, and who reads their copies."""
+    layers = _without_joins(problem["network"]["layers"])
+
+    def further(left: list[Json], again: dict[str, list[str]]) -> Iterator[dict[str, list[str]]]:
+        if not left:
+            yield again
+            return
+        *others, last = left
+        yield from further(others, again)
+        readers = []
+        for table in layers:
+            if last["name"] in table["inputs"]:
+                name = table["name"]
+                readers += [name, f"{name} again"] if name in again else [name]
+        for some in subsets(readers[1:]):  # the first one reads what has been computed first, or is called so
+            if some:
+                yield from further(others, {**again, last["name"]: list(some)})
+
+    return further(layers, {})
+
+
 def best(problem: Json) -> int | None:
     """Return the least bytes of all plans, by what is on chip at a time; None if there is no plan."""
     graph = Graph(problem)
     most = problem["machine"]["memory_bytes"] // graph.width
     if graph.limits.get("frames", "one") == "many":
         return _best_of_frames(problem, graph, most)
+    if graph.limits.get("executions", 1) == 2:
+        return _best_of_two(problem, graph, most)
     if graph.objective["minimise"] == "traffic":
         return _bytes(graph, graph.least_traffic(most))
     least = graph.least_memory()
@@ -454,13 +508,27 @@ def _best_of_frames(problem: Json, graph: Graph, most: int) -> int | None:
     return _bytes(graph, min(found, default=None))
 
 
+def _best_of_two(problem: Json, graph: Graph, most: int) -> int | None:
+    """Return the least bytes of all plans in which operations are executed once or twice."""
+    found = []
+    for again in _all_copies(problem):
+        copied = Graph(problem, (), again)
+        copied.moves = graph.moves
+        moved = copied.least_traffic(most)
+        graph.moves = copied.moves
+        found += [] if moved is None else [moved]
+    return _bytes(graph, min(found, default=None))
+
+
 def _bytes(graph: Graph, elements: int | None) -> int | None:
     return None if elements is None else elements * graph.width
 
 
 def cost(problem: Json, plan: Json) -> int:
     """Return the bytes that a plan moves, or those of memory that it takes."""
-    graph = Graph(problem, plan.get("staying", ()))
+    graph = Graph(problem, plan.get("staying", ()), plan.get("again"))
+    if plan.get("again") and (graph.limits.get("executions", 1) == 1 or plan.get("staying")):
+        raise Refused("executed twice")
     if plan.get("staying", {}).keys() != graph.staying.keys():
         raise Refused("stays and has no weights")
     if graph.staying and graph.limits["frames"] == "one":
