@@ -33,6 +33,11 @@ class Repeated(Problem):
     again: dict[str, tuple[str, ...]]
     free: tuple[str, ...] = ()
 
+    def model_post_init(self, _context: object) -> None:
+        """Refuse what cannot run; where outputs take no room all can that could before."""
+        if not self.free:
+            super().model_post_init(_context)
+
     @cached_property
     def graph(self) -> Graph:
         """The operations and tensors, with those of copies."""

@@ -38,6 +38,9 @@ SHARE = 0.25
 FIRST = 0.4
 """Share of the time in which a plan is looked for that executes all operations once."""
 
+NEAR = 0.5
+"""Share of the time that is then left in which copies are tried by a rule."""
+
 NEVER = 2**60
 """More than any plan moves."""
 
@@ -161,14 +164,16 @@ class _Search:
         """Try to execute twice what leads to a map, for its readers but the first; large maps come first."""
         maps = [op.number for op in self.graph.operations if self._several(op.number)]
         maps.sort(key=lambda number: -self.graph.tensors[number + 1].size)
-        twice = heads = 0
+        twice, heads, end = 0, 0, soon(self.deadline, NEAR)
         for number in maps:
             head, better = 1 << number, 0
             for more in self._leading_to(number):
                 if self.graph.compulsory + self._size(twice | more) >= self.moved:
                     break
+                if time.monotonic() > end:
+                    return
                 before = self.moved
-                self._executed(self._by_rule(twice | more, heads | head), self._until())
+                self._executed(self._by_rule(twice | more, heads | head), soon(end, self._share))
                 better = more if self.moved < before else better
             if better:
                 twice, heads = twice | better, heads | head
