@@ -144,7 +144,8 @@ INSTANCES = {
     "residency": f'room = "residency"\n{NETWORK}[machine]\nmemory_bytes = 200\n',
     "residency frames": f'room = "residency"\n{NETWORK}[machine]\nmemory_bytes = 400\n'
     '[limits]\nframes = "many"\n',
-    "residency twice": f'room = "residency"\n{BRANCH}[machine]\nmemory_bytes = 140\n[limits]\nexecutions = 2\n',
+    "residency twice": f'room = "residency"\n{BRANCH}[machine]\nmemory_bytes = 140\n'
+    "[limits]\nexecutions = 2\n",
     "bitwidth front": f'room = "bitwidth"\n{NETWORK}{BITS}[objective]\nminimise = "pareto"\n',
 }
 ALL = pytest.mark.parametrize("name", INSTANCES)

@@ -416,7 +416,7 @@ def _without_joins(layers: list[Json]) -> list[Json]:
 
 
 def _with_copies(layers: list[Json], again: dict[str, list[str]]) -> list[Json]:
-    """Return layers of which some stand there twice; the copy, before its first reader, goes on as is told."""
+    """Return layers of which some stand there twice; the copy goes before its first reader."""
     first = {table["name"]: table for table in layers}
     if not again.keys() <= first.keys():
         raise Refused("no operation")
