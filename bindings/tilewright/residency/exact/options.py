@@ -426,9 +426,9 @@ class Options:
             room += max(self.sizes[tensor] for tensor in group.sources)
         values, later, sizes = [], self.later, self.sizes
         for tensor in group.outputs:
-            if live >> tensor & 1:
-                size = sizes[tensor]
-                values.append((2 * size - later[tensor], size - lines.get(tensor, 0)))
+            value = 2 * sizes[tensor] - later[tensor] if live >> tensor & 1 else 0
+            if value:
+                values.append((value, sizes[tensor] - lines.get(tensor, 0)))
         for tensor in group.sources:
             value = sizes[tensor] if live >> tensor & 1 else later[tensor]
             if value:
