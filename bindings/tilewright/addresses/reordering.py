@@ -21,7 +21,10 @@ PATIENCE = 400
 
 
 AT_ONCE = 10_000
-"""Trials after which the clock is looked at."""
+"""Trials after which the clock is looked at, or fewer where there are many items."""
+
+LOOKS = 2 * 10**7
+"""Pairs of items beside each other that are looked at meanwhile."""
 
 
 def placed(
@@ -58,9 +61,9 @@ def placed(
             np.lexsort((-sizes, begins, times == 1)),
         ]
     ).astype(np.int64)
-    tried = 0
+    tried, at_once = 0, min(AT_ONCE, max(PATIENCE, LOOKS // max(1, len(others))))
     while tried < trials:
-        count = min(AT_ONCE, trials - tried)
+        count = min(at_once, trials - tried)
         found, missing = reordered(sizes, times, firsts, others, orders, capacity, count, seed)
         if not missing:
             offsets: Ints = found
