@@ -26,8 +26,8 @@ from tilewright.simulator.program import Counts
 FINER = (256, 64, 16, 4, 1)
 """Parts of what may be moved again beyond the least, where the ways that move least are enough."""
 
-LOOKS = 12
-"""Binary digits of the most that is moved again of which the least is sought last."""
+PARTS = (2**12, 2**8, 2**4, 1)
+"""Parts of the most that an operation may move again in which the least is sought, one after the other."""
 
 KEPT = 2**14
 """Groups of which the arrays are kept."""
@@ -317,13 +317,12 @@ class Options:
                 limit = least - 1 if least > limit else self.limit
             else:
                 # Of what moves much again there may be very many ways.
-                tried = min(limit, max(1, 0 if known is None else known[0], limit >> LOOKS))
-                while True:
+                for part in PARTS:
+                    tried = min(limit, max(1, limit // part))
                     options = self._options(group, done, 0, 0, tried)
                     least = min((option.excess for option in options), default=tried + 1)
-                    if least <= tried or tried == limit:
+                    if least <= tried:
                         break
-                    tried = min(limit, tried << LOOKS // 3)
                 limit = tried
             known = self._least[key] = limit, least
         return known[1]

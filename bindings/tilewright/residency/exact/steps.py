@@ -84,11 +84,11 @@ class Step:
         self._others = np.array([*rows.values()], dtype=np.int64)
         self.places = {tensor: place for place, tensor in enumerate(ends)}
         self.sizes = np.array([tensors[tensor].size for tensor in ends], dtype=np.int64)
-        self.held = buffers.all(total, blocks)
+        self._held = buffers.all(total, blocks)
         if not len(self.weighted):
-            self.held[buffers.by_rows] = knapsack.NEVER
+            self._held[buffers.by_rows] = knapsack.NEVER
         if total > capacity:
-            self.held[0] = self.held[buffers.by_rows.stop :] = knapsack.NEVER
+            self._held[0] = self._held[buffers.by_rows.stop :] = knapsack.NEVER
         self._look()
         self.extras = buffers.weights[self.weighted] - buffers.blocks[self.weighted]
         self.savings = buffers.loaded_again(group, self.weighted)
@@ -103,7 +103,7 @@ class Step:
         """Pick rows of the line buffers, as far as they are known."""
         buffers = self.buffers
         self.lines = buffers.lines[self._own]
-        self.fixed = self.held + buffers.lines[self._others].sum(axis=0)
+        self.fixed = self._held + buffers.lines[self._others].sum(axis=0)
         self.rough = buffers.rough[self._own].any(axis=0) | buffers.rough[self._others].any(axis=0)
 
     @property
