@@ -190,7 +190,7 @@ def test_groups_with_the_same_end_share_what_is_counted(seed: int) -> None:
             if not mask:
                 break
             group, alone = Group.of(graph, mask), Group.of(graph, mask)
-            alone.__dict__.update({"wider": None, "_known": {}})
+            alone.__dict__["_known"] = {}
             for area, own in [
                 (group, alone),
                 *((cut(group, each), cut(alone, each)) for each in widths(group)),
@@ -198,6 +198,22 @@ def test_groups_with_the_same_end_share_what_is_counted(seed: int) -> None:
                 assert area.held(1) == own.held(1)
                 assert area.active(1) == own.active(1)
             done |= mask & -mask
+
+
+@pytest.mark.parametrize("seed", range(examples(100)))
+def test_all_strips_are_counted_as_each_is_by_itself(seed: int) -> None:
+    _, group = random_group(85_000 + seed, 6)
+    for columns in widths(group):
+        area = cut(group, columns)
+        for pixels in {1, columns - 1 or 1, columns, 2 * columns}:
+            alone = [(strip, area.own(strip, pixels)) for strip in area.strips]
+            assert area.passes(pixels) == sum(strip.passes(own) for strip, own in alone)
+            for tensor in group.lines:
+                assert area.line(tensor, pixels) == max(strip.held(own)[tensor] for strip, own in alone)
+            for operation in group.operations:
+                number = operation.number
+                passes = sum(strip.active(own)[number] for strip, own in alone)
+                assert area.active(pixels)[number] == passes
 
 
 @pytest.mark.parametrize("seed", range(examples(100)))

@@ -285,6 +285,20 @@ class Graph:
         return found
 
     @cached_property
+    def alike(self) -> tuple[int, ...]:
+        """For each tensor, the first one of its shape that is read the same way: of as many, as much is read.
+
+        All readers of these read them the same way.
+        """
+        firsts: dict[object, int] = {}
+        found = []
+        for number, read in enumerate(self.read):
+            ways = {replace(reading, tensor=0) for _, reading in read}
+            key = (self.tensors[number].shape, *ways) if len(ways) == 1 else number
+            found.append(firsts.setdefault(key, number))
+        return tuple(found)
+
+    @cached_property
     def reads(self) -> tuple[int, ...]:
         """For each operation, a bit mask of the tensors that it reads."""
         return tuple(
@@ -299,7 +313,7 @@ class Graph:
         return all(self.ops.ancestors[after] >> before & 1 for before, after in pairwise(numbers))
 
     @cached_property
-    def passes(self) -> dict[int, dict[tuple[str, int, int, int], Any]]:
+    def passes(self) -> dict[int, dict[tuple[str, int | tuple[int, int], int, int], Any]]:
         """What groups have counted, by the number of their last operation: see `passes.Group`."""
         return {}
 

@@ -70,9 +70,10 @@ def counted(begins: Ints, readings: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]
     Parameters
     ----------
     begins
-        Where the ends of passes of one row, two rows, and so on begin, one behind the other.
+        Where the ends of passes of one row, two rows, and so on begin, or of one strip, two strips; one
+        behind the other.
     readings
-        How it is read, shape (readings, 10): see `numbers`.
+        How it is read, shape (1, readings, 10), or each time, (times, readings, 10): see `numbers`.
     ends
         For each reading the end of the pixels of the reader's output that are there after each pass, from
         none on; shape (readings, passes).
@@ -84,19 +85,20 @@ def counted(begins: Ints, readings: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]
     found = np.zeros(ends.shape[1], np.int64)
     lines = np.zeros(len(begins) - 1, np.int64)
     active = np.zeros(len(begins) - 1, np.int64)
-    for reading in range(len(readings)):
-        of = readings[reading]
-        for place in range(len(found)):
-            found[place] = max(found[place], end(ends[reading, place], of))
-    for reading in range(len(readings)):
-        found[begins[1:] - 1] = np.maximum(found[begins[1:] - 1], readings[reading, 0] * readings[reading, 1])
-    for rows in range(len(lines)):
-        for place in range(begins[rows], begins[rows + 1] - 1):
+    for time in range(len(lines)):
+        own = readings[time % len(readings)]
+        for reading in range(len(own)):
+            of = own[reading]
+            for place in range(begins[time], begins[time + 1]):
+                found[place] = max(found[place], end(ends[reading, place], of))
+            final = begins[time + 1] - 1
+            found[final] = max(found[final], of[0] * of[1])
+        for place in range(begins[time], begins[time + 1] - 1):
             start = found[place]
-            for reading in range(len(readings)):
-                start = min(start, first(ends[reading, place], readings[reading]))
-            lines[rows] = max(lines[rows], found[place + 1] - start)
-            active[rows] += found[place + 1] != found[place]
+            for reading in range(len(own)):
+                start = min(start, first(ends[reading, place], own[reading]))
+            lines[time] = max(lines[time], found[place + 1] - start)
+            active[time] += found[place + 1] != found[place]
     return found, lines, active
 
 

@@ -93,25 +93,20 @@ class Group:
         return {tensor: self._end(tensor, pixels) for tensor in (self.output, *reversed(self.lines))}
 
     @cached_property
-    def _known(self) -> dict[tuple[str, int, int, int], Any]:
+    def _known(self) -> dict[tuple[str, int | tuple[int, int], int, int], Any]:
         """What has been counted, by what it is, pixels, tensor, and who reads the tensor in this group.
 
-        All that leads from a tensor to the last operation is in every group that computes it, so that what
-        is counted depends on no more than that.
+        Tensors that are `Graph.alike` are one. All that leads from a tensor to the last operation is in
+        every group that computes it, so that what is counted depends on no more than that.
         """
         return {}
 
-    def shared(self, what: str, number: int, tensor: int, count: Callable[[], Any]) -> Any:
+    def shared(self, what: str, number: int | tuple[int, int], tensor: int, count: Callable[[], Any]) -> Any:
         """Return what is counted for a tensor, or has been in another group with the same last operation."""
-        key = what, number, tensor, self.graph.readers[tensor] & self.mask
+        key = what, number, self.graph.alike[tensor], self.graph.readers[tensor] & self.mask
         if key not in self._known:
             self._known[key] = count()
         return self._known[key]
-
-    def forget(self, pixels: int) -> None:
-        """Forget how far each pass gets, which takes much room."""
-        for key in [key for key in self._known if key[:2] in (("end", pixels), ("end", BY_ROWS))]:
-            del self._known[key]
 
     def readers(self, tensor: int) -> Iterator[tuple[Operation, Reading]]:
         """Return the operations that read a tensor here."""
@@ -178,12 +173,12 @@ class Group:
             ``end``: ends of all passes, those of one row first; ``line``: pixels of line buffers; ``active``:
             passes in which anything is computed.
         """
-        readers = self.graph.readers[tensor] & self.mask
-        key = what, pixels, tensor, readers
+        readers, alike = self.graph.readers[tensor] & self.mask, self.graph.alike[tensor]
+        key = what, pixels, alike, readers
         known: Counts | None = self._known.get(key)
         if known is None:
             for each, found in zip(("end", "line", "active"), self._counted(tensor, pixels), strict=True):
-                self._known[each, pixels, tensor, readers] = found
+                self._known[each, pixels, alike, readers] = found
             known = self._known[key]
         return known
 
@@ -205,7 +200,7 @@ class Group:
         # What is computed or loaded in a pass is held even if nobody reads it any more.
         numbers, readings = self.looks(tensor)
         ends = np.array([self._counts(number + 1, pixels, "end") for number in numbers])
-        found: tuple[Counts, Counts, Counts] = line_buffers.counted(begins, readings, ends)
+        found: tuple[Counts, Counts, Counts] = line_buffers.counted(begins, readings[None], ends)
         return found
 
     def active(self, pixels: int) -> dict[int, int]:
@@ -217,27 +212,6 @@ class Group:
         if not pixels % self.row:
             return int(self.active_by_rows(tensor - 1)[min(pixels, self.pixels) // self.row - 1])
         return int(self._counts(tensor, pixels, "active")[0])
-
-    @cached_property
-    def wider(self) -> Group | None:
-        """A group with the same last operation in which the same pixels are needed of all that is read here.
-
-        What is needed of a tensor depends on its readers alone, so that what is counted for one group serves
-        others, too. The latest operations that lead to the last one are taken, a power of two of them. None
-        if there is no such group, or if it is this one.
-        """
-        before = members(self.graph.ops.ancestors[self.last.number] & ~self.graph.begin)
-        latest = [*before, self.last.number]
-        reached = len(latest) - latest.index(self.operations[0].number)
-        taken = latest[-(1 << (reached - 1).bit_length()) :]
-        mask = sum(1 << number for number in taken)
-        if mask == self.mask or any(self.graph.readers[tensor] & mask & ~self.mask for tensor in self.lines):
-            return None
-        # All groups of a graph share them.
-        known: dict[int, Group] = self.graph.__dict__.setdefault("_wider", {})
-        if mask not in known:
-            known[mask] = Group.of(self.graph, mask)
-        return known[mask]
 
     def least_active(self, pixels: int) -> int:
         """Return the passes in which every operation computes something, for the one with the fewest."""

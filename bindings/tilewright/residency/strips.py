@@ -7,16 +7,19 @@ again, and what it needs and the one before it has computed is computed again.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
 from tilewright.residency.graph import Operation, Reading
 from tilewright.residency.passes import Group, pass_sizes
 from tilewright.simulator.program import Counts
+
+KEPT = 2**12
+"""Tensors of which it is kept how far passes get in them, which takes much room."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +54,6 @@ class Strip(Group):
         return numbers, line_buffers.numbers([reading for _, reading in self._read[tensor]])
 
     @cached_property
-    def wider(self) -> Group | None:
-        """None: strips of other groups are others."""
-        return None
-
-    @cached_property
     def row(self) -> int:
         """Pixels of a row of the strip."""
         return self.width
@@ -71,9 +69,7 @@ class Cut:
 
     def __init__(self, group: Group, columns: int) -> None:
         self.group, self.columns = group, columns
-        self._counted: dict[int, tuple[dict[int, int], dict[int, int]]] = {}
         self._spans: dict[int, tuple[Counts, Counts]] = {}
-        self._wider = None if group.wider is None else cut(group.wider, columns)
 
     def span(self, tensor: int) -> tuple[Counts, Counts]:
         """Return begin and end of the columns that each strip reads or computes of a tensor, without gaps."""
@@ -132,49 +128,74 @@ class Cut:
             operations.append(replace(operation, readings=tuple(readings)))
         return Strip(self.group.graph, tuple(operations), operations[-1].readings[0].output[1])
 
-    @cached_property
-    def _alike(self) -> list[tuple[Strip, int]]:
-        """Each strip that differs from others, and how many are like it."""
-        found = {id(strip): strip for strip in self.strips}
-        return [(found[key], count) for key, count in Counter(map(id, self.strips)).items()]
-
     def own(self, strip: Strip, pixels: int) -> int:
         """Return the pixels of a pass in a strip: part of a row, or as many rows as in the others."""
+        return int(self._own(np.int64(strip.width), pixels))
+
+    def _own(self, width: Any, pixels: int) -> Any:
         if pixels < self.columns:
-            return min(pixels, strip.width)
-        return pixels // self.columns * strip.width
+            return np.minimum(pixels, width)
+        return pixels // self.columns * width
 
     def held(self, pixels: int) -> dict[int, int]:
         """Return the pixels of each tensor's line buffer."""
-        return self._counts(pixels)[0]
+        return {tensor: self.line(tensor, pixels) for tensor in reversed(self.group.lines)}
+
+    def line(self, tensor: int, pixels: int) -> int:
+        """Return the pixels of a tensor's line buffer."""
+        return self._counts(tensor, pixels)[0]
 
     def passes(self, pixels: int) -> int:
         """Return how many passes there are in all strips."""
-        return sum(strip.passes(self.own(strip, pixels)) for strip in self.strips)
+        return self._counts(self.group.output, pixels)[1]
 
     def active(self, pixels: int) -> dict[int, int]:
         """Return for each operation the passes in which it computes anything."""
-        return self._counts(pixels)[1]
+        return {tensor - 1: self._counts(tensor, pixels)[1] for tensor in reversed(self.group.computed)}
 
-    def _counts(self, pixels: int) -> tuple[dict[int, int], dict[int, int]]:
-        known = self._counted.get(pixels)
-        if known is None and self._wider is not None:
-            held, active = self._wider._counts(pixels)
-            known = self._counted[pixels] = (
-                {tensor: held[tensor] for tensor in self.group.lines},
-                {operation.number: active[operation.number] for operation in self.group.operations},
-            )
-        if known is None:
-            held, active = {}, Counter[int]()
-            for strip, count in self._alike:
-                own = self.own(strip, pixels)
-                for tensor, most in strip.held(own).items():
-                    held[tensor] = max(most, held.get(tensor, 0))
-                for number, passes in strip.active(own).items():
-                    active[number] += count * passes
-                strip.forget(own)
-            known = self._counted[pixels] = held, dict(active)
-        return known
+    def _counts(self, tensor: int, pixels: int) -> tuple[int, int]:
+        """Return the pixels of a line buffer, and the passes of all strips in which there is anything new."""
+
+        def counts() -> tuple[int, int]:
+            _, lines, active = self._counted(tensor, pixels)
+            return int(lines.max()), int(active.sum())
+
+        found: tuple[int, int] = self.group.shared("in strips", (self.columns, pixels), tensor, counts)
+        return found
+
+    def _counted(self, tensor: int, pixels: int) -> tuple[Counts, Counts, Counts]:
+        """Return the ends of all passes, strip by strip, and what there is of each strip: see `Group`."""
+        group = self.group
+        height, widths = group.graph.tensors[group.output].shape[1], self._widths(group.output)
+        own, total = self._own(widths, pixels), height * widths
+        passes = -(-total // own)
+        begins = np.cumsum([0, *(passes + 1)], dtype=np.int64)
+        if tensor == group.output:
+            numbers = np.arange(begins[-1], dtype=np.int64) - np.repeat(begins[:-1], passes + 1)
+            ends = np.minimum(numbers * np.repeat(own, passes + 1), np.repeat(total, passes + 1))
+            return ends, np.minimum(own, total), passes
+        from tilewright.residency import line_buffers  # start-up time: numba
+
+        readers, readings = group.looks(tensor)
+        strips = np.repeat(readings[None], len(widths), axis=0)
+        starts, strips[:, :, 1] = self.span(tensor)[0][:, None], self._widths(tensor)[:, None]
+        for place, number in enumerate(readers):
+            shift = starts[:, 0] - self.span(number + 1)[0] * readings[place, 5]
+            strips[:, place, 3], strips[:, place, 7] = self._widths(number + 1), readings[place, 7] + shift
+        ends = np.array([self._ends(number + 1, pixels) for number in readers])
+        found: tuple[Counts, Counts, Counts] = line_buffers.counted(begins, strips, ends)
+        return found
+
+    def _ends(self, tensor: int, pixels: int) -> Counts:
+        """Return the ends of all passes, strip by strip."""
+        known: dict[tuple[int, int, int, int], Counts] = self.group.graph.__dict__.setdefault("_ends", {})
+        key = self.group.last.number, self.columns, pixels, tensor
+        found = known.get(key)
+        if found is None:
+            if len(known) == KEPT:
+                known.clear()
+            found = known[key] = self._counted(tensor, pixels)[0]
+        return found
 
     def widest(self, tensor: int) -> int:
         """Return the most columns that a strip has of a tensor."""

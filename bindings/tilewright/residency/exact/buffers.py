@@ -19,7 +19,7 @@ OUTPUT = 0
 
 
 class Buffers:
-    """The rows that groups pick, by tensor and who reads it.
+    """The rows that groups pick, by tensor and who reads it: one for tensors that are alike.
 
     Shapes: first all weights are kept, and a pass is a pixel; then passes have one row, two rows, and so on;
     then there are strips of some columns, with all weights kept.
@@ -82,7 +82,7 @@ class Buffers:
 
     def place(self, group: Group, tensor: int) -> int:
         """Return the row of a tensor that is read in a group."""
-        key = tensor, self.graph.readers[tensor] & group.mask
+        key = self.graph.alike[tensor], self.graph.readers[tensor] & group.mask
         known = self._places.get(key)
         if known is None:
             known = self._places[key] = len(self._places) + 1
@@ -135,11 +135,9 @@ class Buffers:
 
     def refine(self, group: Group, shape: int) -> None:
         """Count what line buffers of a group take with a shape of which they have only been estimated."""
-        places = [(tensor, self.place(group, tensor)) for tensor in group.lines]
-        if not any(self.rough[place, shape] for _, place in places):
-            return
-        strips = cut(group, self.columns[shape - self.by_rows.stop]) if shape else group
-        held = strips.held(1)
-        for tensor, place in places:
-            self.lines[place, shape] = held[tensor] * self.graph.tensors[tensor].channels
-            self.rough[place, shape] = False
+        area = cut(group, self.columns[shape - self.by_rows.stop]) if shape else group
+        for tensor in group.lines:
+            place = self.place(group, tensor)
+            if self.rough[place, shape]:
+                self.lines[place, shape] = area.line(tensor, 1) * self.graph.tensors[tensor].channels
+                self.rough[place, shape] = False
