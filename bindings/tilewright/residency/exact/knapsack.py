@@ -16,6 +16,9 @@ from tilewright.core import jit
 NODES = 200
 """Looks at what may be decided, after which what is moved at least is estimated."""
 
+BITS = 62
+"""Tensors of which a bit mask tells where they are."""
+
 NEVER = 2**60
 """The cost of what is not possible."""
 
@@ -314,6 +317,23 @@ def assigned(
             rooms[0, shape] = left
             alive[0, n_alive[0]] = shape
             n_alive[0] += 1
+    # To have a tensor on chip for this step alone is of no use where that saves nothing.
+    in_vain = np.zeros(costs[:, 0].shape, np.bool_)
+    for tensor in range(tensors):
+        kind, replaced = kinds[tensor], False
+        for operand in operands:
+            replaced |= operand == tensor
+        for way in range(ways[tensor, kind]):
+            for other in range(way):
+                in_vain[tensor, way] |= (
+                    not replaced
+                    and tensor != output
+                    and wholes[tensor, kind, way]
+                    and not wholes[tensor, kind, other]
+                    and costs[tensor, kind, other] <= costs[tensor, kind, way]
+                    and flags[tensor, 1, kind, other] == flags[tensor, 1, kind, way]
+                    and flags[tensor, 2, kind, other] == flags[tensor, 2, kind, way]
+                )
     chosen = np.zeros(tensors, np.int64)
     found_ways = np.zeros((16, tensors), np.int64)
     found = np.zeros((16, 3), np.int64)
@@ -453,10 +473,13 @@ def assigned(
             continue
         chosen[tensor] = way
         decided[tensor] = True
-        n_alive[depth + 1] = n_alive[depth]
+        left_alive = 0
         for place in range(n_alive[depth]):
             shape = alive[depth, place]
-            alive[depth + 1, place] = shape
+            if in_vain[tensor, way] and not reread[tensor, shape] and lines[tensor, shape] <= sizes[tensor]:
+                continue
+            alive[depth + 1, left_alive] = shape
+            left_alive += 1
             left, base = rooms[depth, shape], bases[depth, shape]
             if line_costs[tensor] == NEVER:
                 base += costs[tensor, kind, way] - whole_costs[tensor]
@@ -466,6 +489,7 @@ def assigned(
             else:
                 base += costs[tensor, kind, way] - line_costs[tensor]
             rooms[depth + 1, shape], bases[depth + 1, shape] = left, base
+        n_alive[depth + 1] = left_alive
         depth += 1
         entering = True
     if only_best:
@@ -502,7 +526,7 @@ def executed(
     limit: int,
     only_best: bool,
     enough: int,
-) -> tuple[Ints, Ints, Bools, int, int]:
+) -> tuple[Ints, Ints, Bools, int, int, Ints]:
     """Return the ways to execute a step in some room: see `assigned`, for which tensors are sorted.
 
     Parameters
@@ -513,6 +537,11 @@ def executed(
         Whether each tensor has been there before.
     before, after
         Tensors that all that is left treats alike before this step, and after it, have the same number.
+
+    Returns
+    -------
+    What `assigned` does, and which tensors are on chip and in DRAM after each way, as bit masks of `BITS`
+    tensors each, shape (found, 2, masks).
     """
     tensors = len(rows)
     keys = np.zeros((tensors, 3), np.int64)
@@ -574,4 +603,11 @@ def executed(
         only_best,
         enough,
     )
-    return found[0][:, back], found[1], found[2], found[3], found[4]
+    chosen = found[0][:, back]
+    where = np.zeros((len(chosen), 2, (tensors + BITS - 1) // BITS), np.int64)
+    for number in range(len(chosen)):
+        for tensor in range(tensors):
+            for place in range(2):
+                if flags[tensor, place + 1, kinds[tensor], chosen[number, tensor]]:
+                    where[number, place, tensor // BITS] |= 1 << tensor % BITS
+    return chosen, found[1], found[2], found[3], found[4], where

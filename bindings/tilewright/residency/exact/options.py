@@ -23,7 +23,7 @@ from tilewright.residency.strips import widths
 from tilewright.residency.transitions import Choice, Transitions
 from tilewright.simulator.program import Counts
 
-FINER = (256, 64, 16, 4, 1)
+FINER = (16, 1)
 """Parts of what may be moved again beyond the least, where the ways that move least are enough."""
 
 PARTS = (2**12, 2**8, 2**4, 1)
@@ -351,14 +351,11 @@ class Options:
         before, after = case.numbers(frame.tensors)
         kinds = [(chip >> tensor & 1) + 2 * (dram >> tensor & 1) for tensor in frame.tensors]
         found = frame.found(kinds, before, after, room, limit, enough=enough)
-        chips = [each.chips[kind] for each, kind in zip(frame.ways, kinds, strict=True)]
-        drams = [each.drams[kind] for each, kind in zip(frame.ways, kinds, strict=True)]
-        options: list[Option | Several] = []
-        excesses = found.numbers[:, 0].tolist()
-        for number, (excess, ways) in enumerate(zip(excesses, found.ways.tolist(), strict=True)):
-            on_chip = sum(map(list[int].__getitem__, chips, ways))
-            in_dram = sum(map(list[int].__getitem__, drams, ways))
-            options.append(Several(0, excess, on_chip, in_dram, frame, kinds, found, number))
+        mask, numbers = frame.mask, zip(found.numbers[:, 0].tolist(), found.where.tolist(), strict=True)
+        options: list[Option | Several] = [
+            Several(0, excess, mask(on_chip), mask(in_dram), frame, kinds, found, number)
+            for number, (excess, (on_chip, in_dram)) in enumerate(numbers)
+        ]
         return options, max(found.reached, found.least - 1)
 
     def _frame(self, group: Group, done: int, empty: bool = False) -> Frame:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tilewright.residency.costs import Shape
 from tilewright.residency.exact import knapsack
 from tilewright.residency.exact.buffers import OUTPUT, Buffers
+from tilewright.residency.graph import members
 from tilewright.residency.passes import Group
 from tilewright.simulator.program import Counts
 
@@ -40,6 +41,8 @@ class Found(NamedTuple):
         Which weights are kept, shape (found, weights).
     least, reached
         What all ways move at least, and up to which amount all are there.
+    where
+        Which tensors are on chip and in DRAM after each: see `knapsack.executed`.
     """
 
     ways: Counts
@@ -47,6 +50,7 @@ class Found(NamedTuple):
     kept: NDArray[np.bool_]
     least: int
     reached: int
+    where: Counts
 
 
 class Step:
@@ -163,8 +167,6 @@ class Ways:
     ----------
     ways
         For each of the four.
-    chips, drams
-        Where the tensor is after each, as bit masks.
     costs, wholes, on_chip, in_dram
         What each moves, whether the tensor is on chip as a whole then, and where it is afterwards; shape
         (4, most ways).
@@ -176,8 +178,6 @@ class Ways:
 
     def __init__(self, ways: list[list[Way]], source: bool) -> None:
         self.ways = ways
-        self.chips = [[way.on_chip for way in own] for own in ways]
-        self.drams = [[way.in_dram for way in own] for own in ways]
         self.costs = np.zeros((4, self.MOST), dtype=np.int64)
         self.wholes, self.on_chip, self.in_dram = np.zeros((3, 4, self.MOST), dtype=np.bool_)
         self.counts = np.array([len(own) for own in ways], dtype=np.int64)
@@ -224,6 +224,7 @@ class Frame:
         fits = [step.fits(tensor, done) for tensor in operands]
         self.fits = np.array(fits, dtype=np.bool_).reshape(len(operands), len(step.fixed))
         self.sources = np.array([tensor in step.group.sources for tensor in tensors])
+        self._masks: dict[tuple[int, ...], int] = {}
 
     def found(
         self,
@@ -280,7 +281,20 @@ class Frame:
                     enough,
                 )
             )
-            rough = {shape for shape in found.numbers[:, 1].tolist() if step.rough[shape]}
-            if not rough or only_best:
+            shapes = found.numbers[:, 1]
+            rough = shapes[step.rough[shapes]]
+            if not len(rough) or only_best:
                 return found
-            step.refine(rough)
+            step.refine(set(rough.tolist()))
+
+    def mask(self, places: Sequence[int]) -> int:
+        """Return tensors as a bit mask, given masks of their places: see `knapsack.executed`."""
+        key = tuple(places)
+        known = self._masks.get(key)
+        if known is None:
+            known = self._masks[key] = sum(
+                1 << self.tensors[number * knapsack.BITS + place]
+                for number, mask in enumerate(places)
+                for place in members(mask)
+            )
+        return known
