@@ -28,6 +28,9 @@ PATIENCE = 0.05
 SHARE = 0.05
 """Share of the time in which plans without tiles are looked for first."""
 
+MANY = 100
+"""Operations of a network from which on plans without tiles are not looked for first: it takes too long."""
+
 FEW = 20
 """Operations of a network of which many plans are tried."""
 
@@ -155,7 +158,7 @@ def _without_tiles(
 
     So tiles are only in plans that move less with them.
     """
-    if not problem.limits.tiles:
+    if not problem.limits.tiles or len(problem.graph.operations) >= MANY:
         return None
     try:
         plain = problem.with_(limits={"tiles": False})
