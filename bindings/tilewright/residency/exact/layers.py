@@ -30,7 +30,7 @@ from tilewright.spec.errors import OutOfTimeError
 FINENESS = 64
 """Bounds are looked at as closely as this part of what plans may move beyond what they must."""
 
-WIDTHS = (1, 4, 64, 512, None)
+WIDTHS = (1, 4, 16, 64, 512, None)
 """States that are kept of each layer, in one search after the other."""
 
 PARTS = (16, 8, 5, 3, 2, 1)
