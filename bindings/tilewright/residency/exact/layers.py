@@ -14,12 +14,13 @@ sources wherever it likes, and the memory free of everything else.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from heapq import heapify, heappop, heappush, nsmallest
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
+from tilewright.residency.exact.deepening import Deepening
 from tilewright.residency.exact.options import Option, Options, Several
 from tilewright.residency.exact.search import Found
 from tilewright.residency.graph import members
@@ -30,14 +31,20 @@ from tilewright.spec.errors import OutOfTimeError
 FINENESS = 64
 """Bounds are looked at as closely as this part of what plans may move beyond what they must."""
 
-WIDTHS = (1, 4, 16, 64, 512, None)
-"""States that are kept of each layer, in one search after the other."""
+WIDTHS = (4, 64, 512)
+"""States that are kept of each layer, in one search for plans after the other."""
+
+TABLE = 30
+"""What it takes to find the ways to execute a step, in expansions of a state."""
 
 PARTS = (16, 8, 5, 3, 2, 1)
 """Plans are sought that lie in this part of what is between the bound and the best one known."""
 
 FEW = 16
 """Ways to execute a step that are enough in the first searches."""
+
+BESIDE = 64
+"""States that are kept of each layer where plans are looked for that leave some room."""
 
 WITHOUT_EXCESS = 64
 """States that are kept of each layer where plans are looked for that move only what they must."""
@@ -89,7 +96,10 @@ class Layers:
         self.limit = self.most
         self.on_bound = on_bound
         self.options = Options(steps, self._check, shared=True)
-        self.expanded = 0
+        self.expanded, self.ended = 0, True
+        self.deepening = Deepening()
+        self._less: Mapping[int, int] = {}
+        self._sharp = False
         self.edges: dict[int, list[tuple[int, int]]] = {}
         self.ahead: dict[int, int] = {}
         self._prepare()
@@ -171,20 +181,62 @@ class Layers:
                 return
         self.limit = self.most
         self._sharpen()
-        for width in WIDTHS:
-            while True:
-                for part in PARTS:
-                    least = self.bound - compulsory
-                    if self.most < least:
-                        return
-                    # What moves little is found soon, as little else is looked at.
-                    self.limit = least + (self.most - least) // part
-                    found = self.run(width)
-                    if found is not None:
-                        self.most = found.excess - 1
-                        yield self.found(found)
-                if width is not None:
-                    break
+        tries = iter([(width, part) for width in WIDTHS for part in PARTS])
+        proving = planning = 0
+        while self.most >= self.bound - compulsory:
+            before = self.work
+            # What moves little is found soon, as little else is looked at.
+            if proving < planning or (chosen := next(tries, None)) is None:
+                found = self._further()
+                proving += self.work - before
+            else:
+                width, part = chosen
+                least = self.bound - compulsory
+                self.limit = least + (self.most - least) // part
+                found = self.run(width)
+                planning += self.work - before
+            if found is not None:
+                self.most = found.excess - 1
+                yield self.found(found)
+
+    def _further(self) -> Node | None:
+        """Look at all states, as far as that is not much more than before; return the best plan, if any."""
+        before, deepening = self.work, self.deepening
+        limit = self.limit = deepening.limit(self.bound - self.graph.compulsory, self.most)
+        found = self.run(most_work=deepening.most_work)
+        deepening.told(limit, self.work - before, ended=found is not None or self.ended)
+        return found
+
+    @property
+    def work(self) -> int:
+        """Return how much has been done, in expansions of a state."""
+        return self.expanded + TABLE * self.options.sought
+
+    def beside(self, less: Mapping[int, int], most: int) -> Found | None:
+        """Return a plan that leaves some room, if one is found.
+
+        Nothing is proven by that: `bound` stays.
+
+        Parameters
+        ----------
+        less
+            Elements of the memory that are left free by the step after what has been executed.
+        most
+            Elements that it may move, no more than any plan might when the search began.
+
+        Raises
+        ------
+        OutOfTimeError
+            When the deadline passes.
+        """
+        limit, self.limit, self._less = self.limit, most - self.graph.compulsory, less
+        try:
+            if not self._sharp:
+                self._sharpen()
+            node = self.run(BESIDE)
+        finally:
+            self.limit, self._less = limit, {}
+        return None if node is None else self.found(node)
 
     def _sharpen(self) -> None:
         """Find better bounds on what follows, as far as plans that move no more than `limit` need them."""
@@ -214,11 +266,19 @@ class Layers:
                 known[mask] = max(known[mask], found)
                 heappush(heap, (known[mask] + ahead, mask, found <= wanted))
             self.edges[done] = [(cheap, mask) for mask, cheap in known.items()]
+        self._sharp = True
         self._prove(self.ahead[self.graph.begin])
 
-    def run(self, width: int | None = None) -> Node | None:
-        """Return the end of the best plan with some states of each layer that moves no more than `limit`."""
+    def run(self, width: int | None = None, most_work: int = 2**60) -> Node | None:
+        """Return the end of the best plan with some states of each layer that moves no more than `limit`.
+
+        Parameters
+        ----------
+        most_work
+            Work after which it is given up.
+        """
         self.options.limit = self.limit
+        until = self.work + most_work
         everything = self.graph.all
         layers: dict[int, dict[tuple[int, int], Node]] = {done: {} for done in self.order}
         start = self.steps.start()
@@ -237,9 +297,13 @@ class Layers:
                 kept = kept[:width] + [node for node in kept[width:] if not node.on_chip]
             self._check()
             self._expand(done, kept, layers, width)
+            self.ended = self.work <= until
+            if not self.ended:
+                return None
         if best is not None:
             self.limit = min(self.limit, best.excess - 1)
-        self._prove(min(self.cut, self.limit + 1))
+        if not self._less:
+            self._prove(min(self.cut, self.limit + 1))
         return best
 
     def _kept(self, nodes: Iterator[Node]) -> list[Node]:
@@ -265,7 +329,7 @@ class Layers:
         layers: dict[int, dict[tuple[int, int], Node]],
         width: int | None,
     ) -> None:
-        options, capacity = self.options, self.steps.capacity
+        options, capacity = self.options, self.steps.capacity - self._less.get(done, 0)
         if not kept:
             return
         least = kept[0].excess

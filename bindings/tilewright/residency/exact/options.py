@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,6 +100,40 @@ class Several(NamedTuple):
         )
 
 
+def together(ways: Sequence[Way], tensors: Sequence[int], limit: int) -> Iterator[tuple[Way, int]]:
+    """Return what may become of tensors that are alike, and how many of them are on chip as a whole for that.
+
+    Parameters
+    ----------
+    ways
+        What may become of each of them.
+    limit
+        Most elements that are worth moving.
+    """
+    firsts = [*accumulate((1 << tensor for tensor in tensors), initial=0)]
+
+    def further(number: int, begin: int, before: Way, whole: int) -> Iterator[tuple[Way, int]]:
+        if number == len(ways):
+            if begin == len(tensors):
+                yield before, whole
+            return
+        way = ways[number]
+        most = len(tensors) - begin
+        if way.excess:
+            most = min(most, (limit - before.excess) // way.excess)
+        least = len(tensors) - begin if number == len(ways) - 1 else 0
+        for count in range(most, least - 1, -1):
+            those = firsts[begin + count] - firsts[begin]
+            after = Way(
+                before.excess + count * way.excess,
+                *(old | those if kind else old for old, kind in zip(before[1:], way[1:], strict=True)),
+            )
+            placed = count if way.fetched or way.resident else 0
+            yield from further(number + 1, begin + count, after, whole + placed)
+
+    yield from further(0, 0, Way(0), 0)
+
+
 class Case:
     """A group after what has been executed.
 
@@ -154,6 +188,8 @@ class Options:
     ----------
     limit
         Most elements that a plan is worth moving beyond what it must.
+    sought
+        How often the ways to execute a step have been sought.
     later
         For each tensor in DRAM alone what counts where it is read last, and not where it is written.
     """
@@ -162,7 +198,7 @@ class Options:
         self, steps: Transitions, check: Callable[[], None] | None = None, *, shared: bool = False
     ) -> None:
         self.steps, self.graph, self.capacity = steps, steps.graph, steps.capacity
-        self.limit, self.check = 2**60, check
+        self.limit, self.check, self.sought = 2**60, check, 0
         self.sizes = steps.sizes
         self.later = [tensor.size if shared and not tensor.given else 0 for tensor in self.graph.tensors]
         self._lives: dict[int, int] = {}
@@ -283,6 +319,7 @@ class Options:
         reached, known = self._tables.get(key, (-1, []))
         slack = limit - least
         while reached < limit and len(known) < enough:
+            self.sought += 1
             if enough == 2**60 or least + slack // FINER[-2] <= reached:
                 asked = limit if reached < 0 else min(self.limit, max(limit, 2 * reached))
             else:
@@ -504,13 +541,20 @@ class Options:
         spare = max((self.sizes[t] for t in group.sources), default=0) if group.last.pixelwise else 0
         lines = self._lines(group)
         replaceable = group.replaceable(1, done)
-        tensors, same = self._ordered(group, done, chip, dram)
-        ways = [self._ways(group, tensor, live, chip, dram) for tensor in tensors]
-        if empty:
-            ways = [[way for way in own if not way.on_chip] for own in ways]
-        chosen: list[int] = []
-
-        def leaf(parts: Way) -> Iterator[Option]:
+        found = [(Way(0), self.steps.least(group.mask) + self.size(chip))]
+        for tensors in self._sets(group, done, chip, dram):
+            own = self._ways(group, tensors[0], live, chip, dram)
+            size = self.sizes[tensors[0]] - lines.get(tensors[0], 0)
+            several = [*together([way for way in own if not (empty and way.on_chip)], tensors, limit)]
+            found = [
+                (Way(*map(int.__add__, parts, way)), memory + count * size)
+                for parts, memory in found
+                for way, count in several
+                if parts.excess + way.excess <= limit and memory + count * size <= self.capacity + spare
+            ]
+            if self.check is not None:
+                self.check()
+        for parts, _ in found:
             if self.check is not None:
                 self.check()
             whole = chip | parts.fetched | parts.resident
@@ -523,35 +567,14 @@ class Options:
                     if excess <= limit:
                         yield Option(stair.memory, excess, *parts[1:], in_place, stair.shape)
 
-        def further(place: int, parts: Way, memory: int) -> Iterator[Option]:
-            if place == len(ways):
-                yield from leaf(parts)
-                return
-            tensor, own = tensors[place], ways[place]
-            first = chosen[-1] if same[place] else 0  # of tensors that are alike any order will do
-            for number in range(first, len(own)):
-                way = own[number]
-                excess = parts.excess + way.excess
-                more = memory
-                if way.fetched or way.resident:
-                    more += self.sizes[tensor] - lines.get(tensor, 0)
-                if excess > limit or more > self.capacity + spare:
-                    continue
-                chosen.append(number)
-                yield from further(place + 1, Way(*map(int.__add__, parts, way)), more)
-                chosen.pop()
-
-        yield from further(0, Way(0), self.steps.least(group.mask) + self.size(chip))
-
-    def _ordered(self, group: Group, done: int, chip: int, dram: int) -> tuple[list[int], list[bool]]:
-        """Return the tensors of a step, and of each whether it is like the one before it."""
+    def _sets(self, group: Group, done: int, chip: int, dram: int) -> list[list[int]]:
+        """Return the tensors of a step, those together that are alike and in the same place before it."""
         kinds = {tensor: (-1, tensor) for tensor in (*group.sources, *group.outputs)}
         for number, mask in enumerate(self.twins(done)):
             for tensor in members(mask & self.sources(group)):
                 kinds[tensor] = number, 2 * (chip >> tensor & 1) + (dram >> tensor & 1)
         tensors = sorted(kinds, key=lambda tensor: (kinds[tensor], tensor))
-        same = [False] + [kinds[one] == kinds[other] for one, other in pairwise(tensors)]
-        return tensors, same
+        return [list(those) for _, those in groupby(tensors, key=kinds.__getitem__)]
 
     def _lines(self, group: Group) -> dict[int, int]:
         """Return what is counted for line buffers of outputs in the least that a group takes."""
