@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
+from tilewright.residency.exact.addresses import Addresses
 from tilewright.residency.exact.layers import Layers
 from tilewright.residency.exact.search import Found, Search
-from tilewright.residency.lowering import planned, widened
-from tilewright.residency.placement import soon
+from tilewright.residency.lowering import planned
+from tilewright.residency.placement import items, soon
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
 from tilewright.residency.reading import told
@@ -22,7 +24,7 @@ REPEAT = 4
 TRIED = 200
 """Plans for which addresses are sought."""
 
-PATIENCE = 0.05
+PATIENCE = 0.1
 """Share of the time that is left in which addresses are sought for a plan, while better ones may be found."""
 
 SHARE = 0.05
@@ -34,12 +36,17 @@ MANY = 100
 FEW = 20
 """Operations of a network of which many plans are tried."""
 
-LESS = (995, 980, 950, 900, 800)
-"""Thousandths of the memory in which plans are sought that have addresses in all of it."""
+LESS = 400
+"""Parts of the memory of which at least one is left free where there are no addresses."""
 
-WIDENED = (100, 95, 85)
-"""Percentages of the memory that buffers are widened to fill, the first for which there are addresses."""
+NEAR = (64, 16, 4, 1)
+"""Plans with less room are sought that move no more than this part of what they may beyond the best."""
 
+KEPT = 0.1
+"""Share of the time that is left that is kept for addresses, as long as the best plan has none."""
+
+BESIDE = 0.3
+"""Share of that in which plans with less room are looked for."""
 
 FINENESS = 64
 """At first plans are looked for that move this part more than they must."""
@@ -127,22 +134,22 @@ def least_traffic(
 
     if known == bound:
         return Answer(plan, bound * width)
+    addresses = Addresses(problem.graph, capacity)
     try:
         less = most if known is None else min(most, known - 1)
-        for found in layers_of(problem, capacity, less, deadline, proven).plans():
-            last, better = found, addressed(problem, found, capacity, soon(deadline, PATIENCE))
-            if better is not None:
-                plan, known = better, found.moved
-                on_plan(better)
+        layers = layers_of(problem, capacity, less, deadline, proven)
+        beside = Beside(layers, addresses)
+        for last in layers.plans():
+            better = addresses.plan(last.choices, soon(deadline, PATIENCE), last=False)
+            if better is None:
+                layers.deadline = soon(deadline, 1 - KEPT)
+                continue
+            plan, known, layers.deadline = better, last.moved, deadline
+            on_plan(better)
     except OutOfTimeError:
         pass
     if last is not None and (known is None or last.moved < known):
-        better = addressed(problem, last, capacity, soon(deadline, 0.5))
-        if better is not None:
-            return Answer(better, bound * width)
-        another = placeable(problem, capacity, deadline, last.moved, known)
-        if another is not None:
-            return Answer(another, bound * width)
+        plan = placeable(problem, beside, last, known, deadline) or plan
     return Answer(plan, bound * width)
 
 
@@ -169,40 +176,95 @@ def _without_tiles(
 
 def addressed(problem: Problem, found: Found, capacity: int, deadline: float) -> Plan | None:
     """Return the plan of some steps: in few passes if that has addresses, else with the least buffers."""
-    for part in WIDENED:
-        wide = widened(problem.graph, found.choices, capacity * part // 100)
-        plan = planned(problem.graph, wide, capacity, deadline)
-        if plan is not None:
-            return plan
-    return planned(problem.graph, found.choices, capacity, deadline, exact=True)
+    return Addresses(problem.graph, capacity).plan(found.choices, deadline)
 
 
-def placeable(problem: Problem, capacity: int, deadline: float, least: int, most: int | None) -> Plan | None:
-    """Return a plan with addresses that moves less than `most`, where there are none for the best steps.
+def placeable(
+    problem: Problem, beside: Beside, last: Found, known: int | None, deadline: float
+) -> Plan | None:
+    """Return a plan with addresses that moves less than what is known, after a search.
 
-    Steps that take a little less memory have addresses more often. For small networks all that move little
-    are tried, one after the other.
+    If none are found for the last plan of the search, plans are looked for that take less memory where that
+    one has too little. For small networks all that move little are tried, one after the other.
     """
-    best, limit = None, sum(problem.layer_by_layer.values()) if most is None else most - 1
-    try:
-        for part in LESS:
-            for found in layers_of(problem, capacity * part // 1000, limit, deadline).plans():
-                plan = addressed(problem, found, capacity, deadline)
-                if plan is not None:
-                    best, limit = plan, found.moved - 1
-            if best is not None:
+    addresses, few = beside.addresses, len(problem.graph.operations) <= FEW
+    limit = sum(problem.layer_by_layer.values()) if known is None else known - 1
+    best = addresses.plan(last.choices, deadline) if few else None
+    if best is not None:
+        return best
+    another = beside.plan(last, limit, soon(deadline, BESIDE))
+    if another is not None:
+        limit, best = another[0] - 1, another[1]
+    if limit < last.moved:
+        return best
+    if not few:
+        return addresses.plan(last.choices, deadline) or best
+    search = search_of(problem, addresses.capacity, limit, deadline, repeat=REPEAT)
+    with suppress(OutOfTimeError):
+        for number, found in enumerate(search.paths()):
+            plan = planned(problem.graph, found.choices, addresses.capacity, deadline, exact=True)
+            if plan is not None:
+                return plan
+            if number > TRIED:
                 break
-        if limit >= least and len(problem.graph.operations) <= FEW:
-            search = search_of(problem, capacity, limit, deadline, repeat=REPEAT)
-            for number, found in enumerate(search.paths()):
-                plan = planned(problem.graph, found.choices, capacity, deadline, exact=True)
-                if plan is not None:
-                    return plan
-                if number > TRIED:
-                    break
-    except OutOfTimeError:
-        pass
     return best
+
+
+class Beside:
+    """Plans that take less memory where those of a search have no addresses.
+
+    Attributes
+    ----------
+    less
+        Elements that are left free by the step after what has been executed.
+    """
+
+    def __init__(self, layers: Layers, addresses: Addresses) -> None:
+        self.layers, self.addresses = layers, addresses
+        self.less: dict[int, int] = {}
+
+    def plan(self, found: Found, most: int, deadline: float) -> tuple[int, Plan] | None:
+        """Return a plan with addresses after one without, and what it moves, or None.
+
+        Parameters
+        ----------
+        most
+            Elements that it may move.
+        """
+        until, self.layers.deadline = self.layers.deadline, deadline
+        another: Found | None = found
+        try:
+            while another is not None:
+                self._leave_more(another)
+                another = self._next(found.moved, most)
+                if another is not None:
+                    plan = self.addresses.plan(another.choices, deadline, last=False)
+                    if plan is not None:
+                        return another.moved, plan
+        except OutOfTimeError:
+            pass
+        finally:
+            self.layers.deadline = until
+        return None
+
+    def _leave_more(self, found: Found) -> None:
+        """Leave more free where there are no addresses: the step that takes most takes less then."""
+        capacity = self.addresses.capacity
+        placed = items(self.layers.graph, found.choices)
+        done = [state.done for state in self.addresses.alike.states(found.choices)]
+        for begin, end in self.addresses.failed:
+            taken = [
+                sum(item.size for item in placed if item.begin <= n < item.end) for n in range(begin, end)
+            ]
+            before = done[begin + taken.index(max(taken))]
+            self.less[before] = max(capacity // LESS, capacity - max(taken) + 1, 2 * self.less.get(before, 0))
+
+    def _next(self, least: int, most: int) -> Found | None:
+        for part in NEAR:
+            found = self.layers.beside(self.less, least + (most - least) // part)
+            if found is not None:
+                return found
+        return None
 
 
 def least_memory(problem: Problem, deadline: float, on_bound: Callable[[int], None]) -> Answer:

@@ -17,7 +17,8 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple
 
-from tilewright.residency.exact.best import Answer, addressed, layers_of, least_traffic, placeable
+from tilewright.residency.exact.addresses import Addresses
+from tilewright.residency.exact.best import Answer, Beside, addressed, layers_of, least_traffic, placeable
 from tilewright.residency.exact.loaded_again import Needs
 from tilewright.residency.exact.room_for_weights import Relaxed, RoomForWeights
 from tilewright.residency.exact.search import Found
@@ -166,11 +167,12 @@ class _Search:
             left = in_memory(self.problem, members(staying), room)
         except InputError:
             return
-        last, until = None, self._until()
+        last, until, addresses = None, self._until(), Addresses(left.graph, room)
         try:
-            for last in layers_of(left, room, self.moved - 1, until).plans():
+            layers = layers_of(left, room, self.moved - 1, until)
+            for last in layers.plans():
                 self.counted = min(self.counted, last.moved)
-                plan = addressed(left, last, room, until)
+                plan = addresses.plan(last.choices, until, last=False)
                 if plan is not None:
                     self._take(left, staying, plan)
         except OutOfTimeError:
@@ -179,7 +181,7 @@ class _Search:
         if last is None:
             return
         if last.moved < self.moved:
-            plan = placeable(left, room, until, last.moved, self.moved)
+            plan = placeable(left, Beside(layers, addresses), last, self.moved, until)
             if plan is not None:
                 self._take(left, staying, plan)
         self._rounded(Node(0, 0), Needs(left.graph, last.choices, self.capacity))
