@@ -8,6 +8,7 @@ processor ends a search.
 from __future__ import annotations
 
 import argparse
+import gc
 import time
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tilewright.core.context import RunContext
 from tilewright.importing import network as imported
 from tilewright.residency import Problem, objective
 from tilewright.residency.reading import told
+from tilewright.run.worker import SELDOM
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import Network
 from tilewright.spec.validation import validated
@@ -78,6 +80,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30.0, help="of the processor")
     arguments = parser.parse_args()
     time.monotonic = clock  # other work on the machine changes nothing
+    gc.set_threshold(*SELDOM)  # as where `tilewright solve` searches
     head = ["network", "KB", "compulsory", "least", "gap", "seconds", "peak", *RULES]
     print("|", " | ".join(head), "|")
     for name in arguments.networks:

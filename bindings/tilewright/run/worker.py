@@ -10,6 +10,7 @@ nothing, so this one ends them, too: the job says in which folders their process
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import queue
@@ -27,9 +28,13 @@ from tilewright.run.processes import kill_marked
 from tilewright.run.warming import prepare
 from tilewright.spec.errors import SolverMissingError, TilewrightError
 
+SELDOM = 50_000, 50, 100
+"""When garbage is looked for: searches make millions of objects that stay, and few cycles."""
+
 
 def main() -> None:
     """Run the jobs that come from standard input, one after the other."""
+    gc.set_threshold(*SELDOM)
     # Solvers print where they like; events have a channel of their own.
     events = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)

@@ -15,11 +15,17 @@ FIRST = 64
 GROWTH = 3
 """How many times more work a search shall be than the one before."""
 
-TOO_MUCH = 8 * GROWTH
+TOO_MUCH = 4 * GROWTH
 """How many times more work it may be: then it is given up, and one that goes less far is begun."""
 
-LITTLE = 2000
-"""Work of which it does not matter how much it is."""
+LITTLE = 32
+"""Work that is less than this part of all that has been done is little, however much it is."""
+
+LEAST_GROWTH = 1.5
+"""How many times more work than the one before a search is taken to have been, at least."""
+
+AT_FIRST = 10**5
+"""Work that the first search may be."""
 
 
 class Deepening:
@@ -32,7 +38,7 @@ class Deepening:
     """
 
     def __init__(self) -> None:
-        self.most_work = 2**60
+        self.most_work, self._all = AT_FIRST, 1
         self._last: tuple[int, int] | None = None
         self._step: int | None = None
         self._given_up = -1
@@ -54,13 +60,13 @@ class Deepening:
 
     def told(self, limit: int, work: int, *, ended: bool) -> None:
         """Take what a search with a limit has cost, and whether it has ended or was given up."""
+        self._all += work
         if not ended:
             self._given_up, self.most_work = limit, GROWTH * self.most_work
             return
-        work = max(work, LITTLE)
+        work = max(work, self._all // LITTLE, 1)
         if self._last is not None:
             before, cost = self._last
-            growth = log(max(work, 2 * cost) / cost)
-            self._step = int((limit - before) * log(GROWTH) / growth)
-        self._last = limit, work
+            self._step = int((limit - before) * log(GROWTH) / log(max(work / cost, LEAST_GROWTH)))
+        self._last, self._given_up = (limit, work), -1
         self.most_work = TOO_MUCH * work

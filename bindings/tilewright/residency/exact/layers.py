@@ -37,8 +37,11 @@ WIDTHS = (4, 64, 512)
 TABLE = 30
 """What it takes to find the ways to execute a step, in expansions of a state."""
 
-PARTS = (16, 8, 5, 3, 2, 1)
+PARTS = (8, 4, 2, 1)
 """Plans are sought that lie in this part of what is between the bound and the best one known."""
+
+PLANNING = 2
+"""How many times more work is done to find plans than to prove, as long as there is something to try."""
 
 FEW = 16
 """Ways to execute a step that are enough in the first searches."""
@@ -186,7 +189,7 @@ class Layers:
         while self.most >= self.bound - compulsory:
             before = self.work
             # What moves little is found soon, as little else is looked at.
-            if proving < planning or (chosen := next(tries, None)) is None:
+            if PLANNING * proving < planning or (chosen := next(tries, None)) is None:
                 found = self._further()
                 proving += self.work - before
             else:
