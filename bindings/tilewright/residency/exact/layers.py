@@ -81,6 +81,8 @@ class Layers:
     ----------
     bound
         Elements that every plan moves, as far as that is known.
+    ended
+        Whether the last search was not given up.
     """
 
     def __init__(
@@ -188,11 +190,12 @@ class Layers:
         proving = planning = 0
         while self.most >= self.bound - compulsory:
             before = self.work
-            # What moves little is found soon, as little else is looked at.
-            if PLANNING * proving < planning or (chosen := next(tries, None)) is None:
+            chosen = None if PLANNING * proving < planning else next(tries, None)
+            if chosen is None:
                 found = self._further()
                 proving += self.work - before
             else:
+                # What moves little is found soon, as little else is looked at.
                 width, part = chosen
                 least = self.bound - compulsory
                 self.limit = least + (self.most - least) // part
@@ -207,7 +210,7 @@ class Layers:
         before, deepening = self.work, self.deepening
         limit = self.limit = deepening.limit(self.bound - self.graph.compulsory, self.most)
         found = self.run(most_work=deepening.most_work)
-        deepening.told(limit, self.work - before, ended=found is not None or self.ended)
+        deepening.told(limit, self.work - before, ended=self.ended)
         return found
 
     @property

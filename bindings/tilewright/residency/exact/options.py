@@ -541,20 +541,23 @@ class Options:
         spare = max((self.sizes[t] for t in group.sources), default=0) if group.last.pixelwise else 0
         lines = self._lines(group)
         replaceable = group.replaceable(1, done)
-        found = [(Way(0), self.steps.least(group.mask) + self.size(chip))]
+        most = self.capacity + spare
+        choices: list[list[tuple[Way, int]]] = []
         for tensors in self._sets(group, done, chip, dram):
             own = self._ways(group, tensors[0], live, chip, dram)
             size = self.sizes[tensors[0]] - lines.get(tensors[0], 0)
-            several = [*together([way for way in own if not (empty and way.on_chip)], tensors, limit)]
-            found = [
-                (Way(*map(int.__add__, parts, way)), memory + count * size)
-                for parts, memory in found
-                for way, count in several
-                if parts.excess + way.excess <= limit and memory + count * size <= self.capacity + spare
-            ]
-            if self.check is not None:
-                self.check()
-        for parts, _ in found:
+            several = together([way for way in own if not (empty and way.on_chip)], tensors, limit)
+            choices.append([(way, count * size) for way, count in several])
+
+        def further(place: int, parts: Way, memory: int) -> Iterator[Way]:
+            if place == len(choices):
+                yield parts
+                return
+            for way, more in choices[place]:
+                if parts.excess + way.excess <= limit and memory + more <= most:
+                    yield from further(place + 1, Way(*map(int.__add__, parts, way)), memory + more)
+
+        for parts in further(0, Way(0), self.steps.least(group.mask) + self.size(chip)):
             if self.check is not None:
                 self.check()
             whole = chip | parts.fetched | parts.resident
