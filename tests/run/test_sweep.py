@@ -178,7 +178,9 @@ def test_processes_answer_as_this_one_and_one_that_is_killed_costs_nothing() -> 
     killed: list[int] = []
 
     def kill(_number: int, _answer: Answer) -> None:
-        runners = [p for p in psutil.Process().children() if "tilewright.run.runner" in p.cmdline()]
+        # Other processes may just have ended.
+        children = [(p, p.as_dict(["cmdline"], ad_value=[])["cmdline"]) for p in psutil.Process().children()]
+        runners = [p for p, command in children if "tilewright.run.runner" in command]
         if not killed and runners:
             os.kill(runners[0].pid, signal.SIGKILL)
             killed.append(runners[0].pid)
