@@ -24,8 +24,11 @@ REPEAT = 4
 TRIED = 200
 """Plans for which addresses are sought."""
 
-PATIENCE = 0.1
-"""Share of the time that is left in which addresses are sought for a plan, while better ones may be found."""
+PATIENCE = 0.05
+"""Share of the time that is left in which addresses are sought for a plan, while better ones may be found.
+
+Half of the share that the plan saves is added: what saves much is worth waiting for.
+"""
 
 SHARE = 0.05
 """Share of the time in which plans without tiles are looked for first."""
@@ -140,7 +143,8 @@ def least_traffic(
         layers = layers_of(problem, capacity, less, deadline, proven)
         beside = Beside(layers, addresses)
         for last in layers.plans():
-            better = addresses.plan(last.choices, soon(deadline, PATIENCE), last=False)
+            saved = 1 - last.moved / (most if known is None else known)
+            better = addresses.plan(last.choices, soon(deadline, PATIENCE + saved / 2), last=False)
             if better is None:
                 layers.deadline = soon(deadline, 1 - KEPT)
                 continue
