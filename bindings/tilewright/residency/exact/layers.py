@@ -340,12 +340,17 @@ class Layers:
             return
         least = kept[0].excess
         enough = 2**60 if width is None else max(FEW, 2 * width)
-        for cheap, mask in self.edges[done]:
+        for number, (cheap, mask) in enumerate(self.edges[done]):
             after = done | mask
             most = self.limit - self.ahead[after]
             if least + cheap > most:
                 continue
             self._check()
+            # A bound that is found once saves looking for ways from many states where there are none.
+            cheap = max(cheap, options.least_excess(mask, done, most - least))
+            self.edges[done][number] = cheap, mask
+            if least + cheap > most:
+                continue
             touched, twins = options.touched(self.steps.group(mask)), options.twins(after)
             target = layers[after]
             if width is not None and mask & (mask - 1) == 0 and not kept[-1].on_chip:
