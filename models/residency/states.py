@@ -52,12 +52,14 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
 def _by_rules(problem: Problem, search: RunContext) -> Plan | None:
     """Return the best plan of the heuristics and the start."""
     found: Plan | None = search.start
-    names = catalogue.heuristics("residency")
-    for name in sorted(names, key=lambda name: name != "layer_by_layer"):  # the quickest one first
+    rules = catalogue.constructive("residency", lambda _name, _error: None)
+    for rule in sorted(rules, key=lambda rule: not rule.__name__.endswith("layer_by_layer")):  # it is quick
         if time.monotonic() > search.deadline:
             break
+        if not catalogue.suits(rule, problem):
+            continue
         with suppress(InputError):
-            plan: Plan = catalogue.heuristic("residency", name).plan(problem)
+            plan: Plan = rule.plan(problem)
             if violation(problem, plan) is None and _better(problem, plan, found):
                 found = plan
                 search.on_plan(plan)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -190,3 +191,14 @@ def test_rules_give_plans_that_survive(name: str, seed: int) -> None:
     assert objective(problem, plan) >= bound
     if name == "layer_by_layer":
         assert objective(problem, plan) == sum(problem.layer_by_layer.values())
+
+
+def test_heuristics_that_search_are_no_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exact search begins with the constructive ones, also if a user has written another kind."""
+    folder = tmp_path / "heuristics/residency"
+    folder.mkdir(parents=True)
+    (folder / "mine_that_searches.py").write_text("def plan(problem, search):\n    raise AssertionError\n")
+    monkeypatch.setenv("TILEWRIGHT_PATH", str(tmp_path))
+    problem = random_problem(random.Random(1), 4)
+    outcome = catalogue.formulation("residency", "states").solve(problem, RunContext())
+    assert outcome.status == "optimal"
