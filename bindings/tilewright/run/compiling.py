@@ -155,13 +155,12 @@ def _compile(waiting: list[list[Unit]], tell: Tell, on_tick: Callable[[], None])
 
 
 def _start(batch: list[Unit], said: IO[bytes]) -> subprocess.Popen[bytes]:
-    path = os.pathsep.join([str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")])
     return subprocess.Popen(
         [sys.executable, "-m", "tilewright.run.compiling", batch[0].room, *(unit.method for unit in batch)],
         stdin=subprocess.PIPE,  # it ends when this process does
         stdout=said,
         stderr=said,
-        env={**os.environ, "PYTHONPATH": path.strip(os.pathsep)},
+        env=processes.environment(),
         start_new_session=True,  # Ctrl-C reaches the parent alone
     )
 
