@@ -13,13 +13,13 @@ from test_residency_layers import layers
 from test_residency_search import NEVER, random_problem, survives
 
 from tilewright.addresses.reordering import placed_with_ends
-from tilewright.residency import Problem, objective
-from tilewright.residency.costs import Shape
+from tilewright.residency import Problem, objective, simulate
+from tilewright.residency.costs import Shape, passes, rounds
 from tilewright.residency.exact.addresses import Addresses
 from tilewright.residency.exact.alike import Alike
-from tilewright.residency.exact.best import Beside
+from tilewright.residency.exact.best import Beside, least_traffic
 from tilewright.residency.graph import members
-from tilewright.residency.lowering import planned
+from tilewright.residency.lowering import planned, widened, with_addresses
 from tilewright.residency.passes import Group
 from tilewright.residency.placement import Item, items, most_live, placed
 from tilewright.residency.reading import told
@@ -185,6 +185,48 @@ def test_addresses_of_the_best_plans() -> None:
         assert plan is not None
         survives(problem, plan)
         assert sum(step.moved for step in told(problem, plan)) == found.moved
+
+
+def test_buffers_fill_what_is_free_beside_the_tensors() -> None:
+    """Tensors stay where they are; each step moves as much as before, in no more passes."""
+    fewer = 0
+    for seed in range(examples(80)):
+        rng = random.Random(7_000 + seed)
+        problem = random_problem(rng, 6)
+        graph, capacity = problem.graph, problem.machine.capacity
+        choices = list(list(layers(problem).plans())[-1].choices)
+        found = items(graph, choices)
+        places = placed(found, capacity, NEVER, exact=True)
+        if places is None:
+            continue
+        before = list(zip(found, places, strict=True))
+        wide, after = widened(graph, choices, before, capacity)
+        names = {tensor.name for tensor in graph.tensors}
+        assert [each for each in before if each[0].names[0][1] in names] == [
+            each for each in after if each[0].names[0][1] in names
+        ]
+        plan = with_addresses(graph, wide, after)
+        survives(problem, plan)
+        narrow = told(problem, with_addresses(graph, choices, before))
+        for one, other in zip(narrow, told(problem, plan), strict=True):
+            assert one.moved == other.moved
+            passes_of = [
+                passes(step.group, step.choice.shape) * rounds(step.group, step.choice.shape)
+                for step in (one, other)
+            ]
+            assert passes_of[0] >= passes_of[1]
+            fewer += passes_of[0] > passes_of[1]
+    assert fewer
+
+
+def test_the_simulator_counts_the_same_without_values() -> None:
+    for seed in range(examples(40)):
+        problem = random_problem(random.Random(8_000 + seed), 7)
+        plan = least_traffic(problem, NEVER, lambda _bound: None, lambda _plan: None).plan
+        assert plan is not None
+        reports = [simulate(problem, plan, numeric=numeric) for numeric in (False, True)]
+        assert reports[0].facts == reports[1].facts
+        assert reports[0].violation is None and reports[0].numeric is None and reports[1].numeric
 
 
 def test_plans_with_less_room() -> None:

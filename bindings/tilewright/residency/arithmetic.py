@@ -82,6 +82,7 @@ def computed(
     weights: Values,
     wanted: NDArray[np.int64],
     channels: tuple[int, int],
+    windows: Windows,
     numeric: bool = True,
 ) -> Values:
     """Return some output pixels and channels, shape (pixels, channels).
@@ -94,6 +95,8 @@ def computed(
         Of these channels, flat.
     wanted
         The pixels.
+    windows
+        Where what is under their windows is asked for.
     numeric
         Whether to compute; else all that is needed is read, and zeros are returned.
     """
@@ -123,11 +126,11 @@ def computed(
         return reduce(np.add if isinstance(spec, Add) else np.multiply, parts)
     assert isinstance(spec, Window)
     first, last = channels if operation.channelwise else (0, spec.input[0])
-    seen = window_pixels(spec, wanted)
-    needed = np.unique(seen[seen >= 0])
-    values = small(_joined(planes, read, needed, first, last))
+    seen, needed = windows.under(spec, wanted)
+    values = _joined(planes, read, needed, first, last)
     if not numeric:
         return nothing
+    values = small(values)
     border = _LEAST if isinstance(spec, Pool) and spec.op == "max" else 0
     padded = np.concatenate([values, np.full((1, values.shape[1]), border)])
     under: Values = padded[np.where(seen >= 0, np.searchsorted(needed, seen), len(needed))]
@@ -160,6 +163,7 @@ def added(
     weights: Values,
     pixels: NDArray[np.int64],
     inputs: tuple[int, int],
+    windows: Windows,
     numeric: bool = True,
 ) -> Values:
     """Return what some input channels of a convolution add to some pixels, shape (pixels, channels).
@@ -170,16 +174,20 @@ def added(
         Of the output channels, shape (channels, input channels times window).
     inputs
         The input channels, first and end.
+    windows
+        Where what is under the windows of the pixels is asked for.
     """
     spec = operation.op.spec
     assert isinstance(spec, NamedLayer)
-    plane = np.arange(prod(planes[0][1:]))[None]
-    seen = plane if is_whole(operation) else window_pixels(spec, pixels)
-    needed = np.unique(seen[seen >= 0])
-    values = small(_joined(planes, read, needed, *inputs))
+    if is_whole(operation):
+        needed = np.arange(prod(planes[0][1:]))
+        seen = needed[None]
+    else:
+        seen, needed = windows.under(spec, pixels)
+    values = _joined(planes, read, needed, *inputs)
     if not numeric:
         return np.zeros((len(pixels), len(weights)), dtype=np.int64)
-    padded = np.concatenate([values, np.zeros((1, values.shape[1]), dtype=np.int64)])
+    padded = np.concatenate([small(values), np.zeros((1, values.shape[1]), dtype=np.int64)])
     under = padded[np.where(seen >= 0, np.searchsorted(needed, seen), len(needed))]
     terms = under.transpose(0, 2, 1).reshape(len(pixels), -1)
     kind = exact(terms, weights, terms.shape[1])
@@ -198,6 +206,22 @@ def _joined(
             parts.append(read(place, pixels, low, high))
         begin += shape[0]
     return np.concatenate(parts, axis=1)
+
+
+class Windows:
+    """What is under the windows of output pixels, kept until others are asked for."""
+
+    def __init__(self) -> None:
+        self._spec: Window | None = None
+        self._pixels = self._seen = self._needed = np.zeros(0, dtype=np.int64)
+
+    def under(self, spec: Window, pixels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the input pixels under each window, -1 for padding, and all of them, ascending."""
+        if spec is not self._spec or pixels is not self._pixels:
+            self._spec, self._pixels = spec, pixels
+            self._seen = window_pixels(spec, pixels)
+            self._needed = np.unique(self._seen[self._seen >= 0])
+        return self._seen, self._needed
 
 
 def window_pixels(spec: Window, pixels: NDArray[np.int64]) -> NDArray[np.int64]:

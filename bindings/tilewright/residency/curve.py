@@ -232,7 +232,7 @@ class _Known:
             if offsets is not None:
                 addresses = [int(offset) for offset in offsets]
                 need = max(at + item.size for at, item in zip(addresses, placed, strict=True))
-                plan = with_addresses(graph, found.choices, placed, addresses)
+                plan = with_addresses(graph, found.choices, list(zip(placed, addresses, strict=True)))
         if plan is not None and need <= memory:
             self.take(need, found.moved, plan)
             return

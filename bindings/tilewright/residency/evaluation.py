@@ -96,7 +96,7 @@ def simulation_seconds(problem: Problem, steps: int) -> float:
     weights = sum(operation.weights for operation in graph.operations)
     frames = 1 if problem.limits.frames == ONE else 2
     return 0.5 + problem.limits.executions * frames * (
-        0.005 * len(graph.operations) + 4e-7 * elements + 2e-8 * weights
+        0.02 * len(graph.operations) + 1.6e-7 * elements + 2e-8 * weights
     )
 
 

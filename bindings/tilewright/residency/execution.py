@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.residency import second_buffers, tiles
-from tilewright.residency.arithmetic import computed, reference_network
+from tilewright.residency.arithmetic import Windows, computed, reference_network
 from tilewright.residency.costs import area, blocks, buffers, computed_whole, held, passes, rounds
 from tilewright.residency.evaluation import too_much
 from tilewright.residency.graph import Operation, WrongError, members
@@ -90,8 +90,8 @@ class _Run:
         for what in ("weights", "partial sums"):
             names += [f"{what} of {op.name}" for op in graph.operations]
         self.elements = Elements(names, sizes)
-        self.chip = AddressedMemory(problem.machine.capacity, self.elements)
-        self.dram = Dram(self.elements)
+        self.chip = AddressedMemory(problem.machine.capacity, self.elements, valued=numeric)
+        self.dram = Dram(self.elements, valued=numeric)
         self.rng = np.random.default_rng(seed)
         self.tensors: list[Values] = []
         self.weights: dict[int, Values] = {}
@@ -309,6 +309,9 @@ class _Executed:
                 self.group, self.shape.pixels, rounds(self.group, self.shape), self.whole
             )
         self.strip = 0
+        self.windows = Windows()
+        self._seen: Numbers | None = None  # pixels that have been read last, and where they are
+        self._seen_at: dict[tuple[object, ...], tuple[Numbers, Numbers]] = {}
         self.footprint: dict[str, int] = {}
         # Weights are looked at when they are first used after a load, and once more at the end of the step.
         self.weights: dict[int, tuple[Numbers, Values]] = {}
@@ -533,7 +536,7 @@ class _Executed:
         def read(place: int, wanted: Numbers, first: int, last: int) -> Values:
             return self._read(sources[place], wanted, first, last, blocked, offsets[place])
 
-        values = computed(operation, planes, read, weights, pixels, channels, self.run_.numeric)
+        values = computed(operation, planes, read, weights, pixels, channels, self.windows, self.run_.numeric)
         self.run_.macs += (
             operation.op.macs
             * len(pixels)
@@ -616,8 +619,13 @@ class _Executed:
         blocked: tuple[int, int] | None,
         offset: int,
     ) -> Values:
-        cells = self._cells(tensor, pixels, first, last, blocked, offset)
-        return self.chip.fetch(cells, self._numbers(tensor, pixels, first, last))
+        if pixels is not self._seen:  # blocks of channels read the same ones, one after the other
+            self._seen, self._seen_at = pixels, {}
+        key = tensor, first, last, blocked, offset
+        if key not in self._seen_at:
+            cells = self._cells(tensor, pixels, first, last, blocked, offset)
+            self._seen_at[key] = cells, self._numbers(tensor, pixels, first, last)
+        return self.chip.fetch(*self._seen_at[key])
 
     def _load(self, tensor: int, pixels: Numbers, block: tuple[int, int] | None = None) -> None:
         """Load some pixels of a tensor; in order ``kernels`` perhaps only the channels of a block."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tilewright.residency.costs import Shape, buffers, moved, replaceable
@@ -13,6 +13,12 @@ from tilewright.residency.plan import Plan
 from tilewright.residency.reading import told_of
 from tilewright.residency.tiles import depth
 from tilewright.residency.transitions import Choice
+
+WIDENED = (100, 90, 75, 50)
+"""Percentages of what is free beside tensors that buffers are to fill, the first for which they fit."""
+
+Placed = tuple[Item, int]
+"""Something that has an address, and the address."""
 
 
 def planned(
@@ -28,31 +34,85 @@ def planned(
     addresses = placed(found, capacity, deadline, exact=exact)
     if addresses is None:
         return None
-    return with_addresses(graph, choices, found, addresses)
+    return with_addresses(graph, choices, list(zip(found, addresses, strict=True)))
 
 
-def with_addresses(
-    graph: Graph, choices: Sequence[Choice], found: Sequence[Item], addresses: Sequence[int]
-) -> Plan:
+def with_addresses(graph: Graph, choices: Sequence[Choice], everything: Sequence[Placed]) -> Plan:
     """Return the plan of some steps and of the addresses of all that they place."""
     at: list[dict[str, int]] = [{} for _ in choices]
-    for item, address in zip(found, addresses, strict=True):
+    for item, address in everything:
         for number, name in item.names:
             at[number][name] = address
     return told_of(graph, list(choices), at)
 
 
-def widened(graph: Graph, choices: Sequence[Choice], capacity: int) -> list[Choice]:
-    """Return the same steps in fewer passes, as far as the memory has room and nothing moves more."""
-    found, alive, done = [], 0, graph.begin
+def widened(
+    graph: Graph, choices: Sequence[Choice], everything: Sequence[Placed], capacity: int
+) -> tuple[list[Choice], list[Placed]]:
+    """Return the same steps in fewer passes, as far as buffers fit beside the tensors.
+
+    What is on chip for longer than a step stays where it is.
+
+    Parameters
+    ----------
+    everything
+        All that the steps place, with addresses.
+    """
+    tensors = {tensor.name for tensor in graph.tensors}
+    kept = [(item, at) for item, at in everything if item.names[0][1] in tensors]
+    new, found = [], list(kept)
+    for number, (choice, alive, done) in enumerate(_alive(graph, choices)):
+        gaps = _gaps([(at, at + item.size) for item, at in kept if item.begin <= number < item.end], capacity)
+        room = sum(end - begin for begin, end in gaps)
+        own = [
+            (item, at) for item, at in everything if item.begin == number and item.names[0][1] not in tensors
+        ]
+        for share in WIDENED:
+            shape = _wider(graph, choice, alive, room * share // 100, done)
+            sizes = buffers(Group.of(graph, choice.group), shape, frozenset(members(alive)))
+            offsets = _in_gaps([buffer.size for buffer in sizes], gaps)
+            if offsets is not None:
+                choice = choice._replace(shape=shape)
+                own = [
+                    (Item(number, number + 1, buffer.size, ((number, buffer.name(graph)),)), at)
+                    for buffer, at in zip(sizes, offsets, strict=True)
+                ]
+                break
+        new.append(choice)
+        found += own
+    return new, found
+
+
+def _alive(graph: Graph, choices: Sequence[Choice]) -> Iterator[tuple[Choice, int, int]]:
+    """Return each step, the tensors that are on chip as a whole, and what has been executed before."""
+    alive, done = 0, graph.begin
     for choice in choices:
         alive = alive & ~choice.dropped | choice.fetched | choice.resident
-        taken = sum(graph.tensors[number].size for number in members(alive))
-        if choice.in_place >= 0:
-            taken -= graph.tensors[choice.in_place].size
-        found.append(choice._replace(shape=_wider(graph, choice, alive, capacity - taken, done)))
+        yield choice, alive, done
         done |= choice.group
         alive = sum(1 << number for number in members(alive) if graph.readers[number] & ~done)
+
+
+def _gaps(taken: Sequence[tuple[int, int]], capacity: int) -> list[tuple[int, int]]:
+    """Return what is left of a memory, begins and ends."""
+    found, end = [], 0
+    for low, high in [*sorted(taken), (capacity, capacity)]:
+        if low > end:
+            found.append((end, low))
+        end = max(end, high)
+    return found
+
+
+def _in_gaps(sizes: Sequence[int], gaps: Sequence[tuple[int, int]]) -> list[int] | None:
+    """Return addresses of buffers, the largest first in the smallest gap; None if one has none."""
+    left, found = list(gaps), [0] * len(sizes)
+    for place in sorted(range(len(sizes)), key=lambda place: -sizes[place]):
+        fitting = [gap for gap in left if gap[1] - gap[0] >= sizes[place]]
+        if not fitting:
+            return None
+        begin, end = gap = min(fitting, key=lambda gap: gap[1] - gap[0])
+        found[place] = begin
+        left[left.index(gap)] = begin + sizes[place], end
     return found
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.residency import tiles
-from tilewright.residency.arithmetic import added
+from tilewright.residency.arithmetic import Windows, added
 from tilewright.residency.costs import held, tile
 from tilewright.residency.graph import Graph, members
 from tilewright.residency.plan import Step
@@ -70,6 +70,7 @@ class InBlocks:
         self.whole = frozenset(members(told.on_chip))
         self.depth = tiles.depth(self.graph, self.operation)
         self.held = held(self.group, self.shape)
+        self.windows = Windows()
         self.output = self.group.output
         self.name = self.graph.tensors[self.output].name
 
@@ -144,7 +145,7 @@ class InBlocks:
 
         planes = [self.graph.tensors[producer + 1].shape for producer in operation.op.producers]
         weights, biases = self._read_weights(kernels, inputs)
-        values = added(operation, planes, read, weights, pixels, inputs, machine.numeric)
+        values = added(operation, planes, read, weights, pixels, inputs, self.windows, machine.numeric)
         partial = self._numbers(self.partial, self.output, pixels, kernels)
         values = values + (self._fetch_sums(slots, kernels, partial) if inputs[0] else biases)
         last = inputs[1] == self.depth

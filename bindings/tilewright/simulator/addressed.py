@@ -74,10 +74,12 @@ class AddressedMemory:
         Cells, of an element each.
     elements
         What they can hold.
+    valued
+        Whether their values are kept, too; else all are zero.
     """
 
-    def __init__(self, capacity: int, elements: Elements) -> None:
-        self.capacity, self.elements = capacity, elements
+    def __init__(self, capacity: int, elements: Elements, *, valued: bool = True) -> None:
+        self.capacity, self.elements, self.valued = capacity, elements, valued
         self._held = np.full(0, NOTHING, dtype=np.int64)
         self._values = np.zeros(0, dtype=np.int64)
         self.top = 0
@@ -103,7 +105,7 @@ class AddressedMemory:
             self._values = np.concatenate([self._values, np.zeros(more, dtype=np.int64)])
         self.top = max(self.top, high + 1)
         self._held[cells] = numbers
-        if values is not None:
+        if values is not None and self.valued:
             self._values[cells] = values
 
     def forget(self, kept: Sequence[range]) -> None:
@@ -127,7 +129,7 @@ class AddressedMemory:
             there = self._held[cells]
             wrong = there != numbers
             if not wrong.any():
-                return self._values[cells]
+                return self._values[cells] if self.valued else np.zeros(cells.shape, dtype=np.int64)
             place = np.unravel_index(int(wrong.argmax()), wrong.shape)
             found = self.elements.told(int(there[place]))[1]
         else:
@@ -140,8 +142,8 @@ class AddressedMemory:
 class Dram:
     """What is behind it: which elements have been written, and what is moved."""
 
-    def __init__(self, elements: Elements) -> None:
-        self.elements = elements
+    def __init__(self, elements: Elements, *, valued: bool = True) -> None:
+        self.elements, self.valued = elements, valued
         self._there = np.zeros(elements.firsts[-1], dtype=bool)
         self._values = np.zeros(elements.firsts[-1], dtype=np.int64)
         self.loaded: dict[str, int] = {}
@@ -174,7 +176,7 @@ class Dram:
             missing = int(numbers.reshape(-1)[int((~there).reshape(-1).argmax())])
             raise LostError(name, f"{self.elements.told(missing)[1]} in DRAM", "it was not written there")
         self.loaded[name] = self.loaded.get(name, 0) + numbers.size
-        return self._values[numbers]
+        return self._values[numbers] if self.valued else np.zeros(numbers.shape, dtype=np.int64)
 
     def write(self, numbers: Numbers, values: Values) -> None:
         """Take elements of one tensor."""
@@ -183,7 +185,8 @@ class Dram:
         name, _ = self.elements.told(int(numbers.flat[0]))
         self.written[name] = self.written.get(name, 0) + numbers.size
         self._there[numbers] = True
-        self._values[numbers] = values
+        if self.valued:
+            self._values[numbers] = values
 
     def values(self, tensor: int) -> Values | None:
         """Return all values of a tensor, None if some are missing."""

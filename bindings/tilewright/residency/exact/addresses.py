@@ -13,13 +13,10 @@ import numpy as np
 
 from tilewright.residency.exact.alike import Alike, Stay
 from tilewright.residency.graph import Graph
-from tilewright.residency.lowering import widened, with_addresses
+from tilewright.residency.lowering import Placed, widened, with_addresses
 from tilewright.residency.placement import Item, items, most_live, placed, soon
 from tilewright.residency.plan import Plan
 from tilewright.residency.transitions import Choice
-
-WIDENED = (100, 95, 85)
-"""Percentages of the memory that buffers are widened to fill, the first for which there are addresses."""
 
 AT_ONCE, AT_FIRST, AT_MOST = 50, 1000, 100
 """Orders that are tried: at once, for each item; then, for each, too; at the end, for each pair of items."""
@@ -71,8 +68,7 @@ class Addresses:
         found = items(self.graph, choices)
         if most_live(found) > self.capacity:
             return None
-        parts = list(_parts(found, len(new)))
-        for begin, end in parts:
+        for begin, end in list(_parts(found, len(new))):
             part = _between(found, begin, end)
             if self._at_once(part, deadline) is None:
                 better = self._sought(new, part, deadline, last=last)
@@ -80,14 +76,7 @@ class Addresses:
                     new, found = better, items(self.graph, better)
         if self.failed:
             return None
-        final = list(new)
-        for share in reversed(WIDENED):
-            wide = widened(self.graph, new, self.capacity * share // 100)
-            found = items(self.graph, wide)
-            for begin, end in parts:
-                if self._at_once(_between(found, begin, end), deadline) is not None:
-                    final[begin:end] = wide[begin:end]
-        return self._whole(final)
+        return self._whole(new)
 
     def _at_once(self, part: list[Item], deadline: float) -> list[int] | None:
         """Return addresses for a part, if they are found soon."""
@@ -151,17 +140,15 @@ class Addresses:
         return _Alike(stays, where, pairs)
 
     def _whole(self, choices: list[Choice]) -> Plan:
-        """Return the plan of steps, of all parts of which addresses are known."""
+        """Return the plan of steps, of all parts of which addresses are known, in few passes."""
         found = items(self.graph, choices)
-        ordered: list[Item] = []
-        addresses: list[int] = []
+        everything: list[Placed] = []
         for begin, end in _parts(found, len(choices)):
             part = _between(found, begin, end)
             offsets = self._known[_key(part)]
             assert offsets is not None
-            ordered += part
-            addresses += offsets
-        return with_addresses(self.graph, choices, ordered, addresses)
+            everything += zip(part, offsets, strict=True)
+        return with_addresses(self.graph, *widened(self.graph, choices, everything, self.capacity))
 
 
 def _placed(
