@@ -13,6 +13,8 @@ from tilewright.residency.greedy import chosen
 from tilewright.residency.greedy import suits as suits
 from tilewright.residency.transitions import State
 
+SLOW = True
+
 
 def plan(problem: Problem) -> Plan:
     """Take the longest group in which nothing moves twice, else the next operation alone."""

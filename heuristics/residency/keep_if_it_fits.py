@@ -6,6 +6,8 @@ from tilewright.residency import Plan, Problem
 from tilewright.residency.greedy import chosen, one, safe
 from tilewright.residency.greedy import suits as suits
 
+SLOW = True
+
 
 def plan(problem: Problem) -> Plan:
     """Execute each operation alone, and keep what may be kept."""

@@ -8,13 +8,12 @@ there is a plan at any time, and none worse than theirs.
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 
 from tilewright.core import catalogue
 from tilewright.core.context import Outcome, RunContext
 from tilewright.residency import Plan, Problem, best_bound, objective, violation
 from tilewright.residency.exact.objectives import best, stages
-from tilewright.spec.errors import InputError, OutOfTimeError
+from tilewright.spec.errors import OutOfTimeError
 
 IN_PROCESS = True
 
@@ -52,17 +51,12 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
 def _by_rules(problem: Problem, search: RunContext) -> Plan | None:
     """Return the best plan of the heuristics and the start."""
     found: Plan | None = search.start
-    rules = catalogue.constructive("residency", lambda _name, _error: None)
-    for rule in sorted(rules, key=lambda rule: not rule.__name__.endswith("layer_by_layer")):  # it is quick
+    for plan in catalogue.constructed(problem, search.on_failure):
+        if violation(problem, plan) is None and _better(problem, plan, found):
+            found = plan
+            search.on_plan(plan)
         if time.monotonic() > search.deadline:
             break
-        if not catalogue.suits(rule, problem):
-            continue
-        with suppress(InputError):
-            plan: Plan = rule.plan(problem)
-            if violation(problem, plan) is None and _better(problem, plan, found):
-                found = plan
-                search.on_plan(plan)
     return found
 
 

@@ -276,7 +276,7 @@ def _in_process(room: str, method: str, rng: random.Random) -> Callable[[Any, Ru
     extras = not _has_extras(formulation) or rng.random() < 0.75
 
     def run(problem: Any, context: RunContext) -> Outcome:
-        listener = Listener(lambda _versions: None, lambda _failure: None)
+        listener = Listener(lambda _versions: None)
         if extras or catalogue.room(room).parts(problem)[0][1] is not problem:
             return run_method(method, problem, context, listener)
         if not catalogue.suits(formulation, problem):

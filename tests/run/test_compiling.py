@@ -290,7 +290,7 @@ for name in instances:
     exact = {"fusion": "downsets", "tiling": "exhaustive", "scheduling": "ideals", "addresses": "canonical"}
     exact["residency"] = "states"
     run = method or exact[room]
-    run_method(run, read(name).problem, context, Listener(print, print))
+    run_method(run, read(name).problem, context, Listener(print))
 for name, found in signatures().items():
     if found != compiled.get(name):
         print("one more of", name, 0)

@@ -204,7 +204,7 @@ def test_a_layer_that_has_been_proven_is_not_searched_again(monkeypatch: pytest.
 
     monkeypatch.setattr(exhaustive, "solve", noted)
     monkeypatch.setattr(remembering, "_known", OrderedDict())
-    listener = Listener(lambda _versions: None, lambda _message: None)
+    listener = Listener(lambda _versions: None)
     for number, kernels in enumerate((4, 5, 6, 4)):
         layers = [first, second | {"kernels": kernels}]
         problem = tw.TilingProblem.model_validate({"network": {"layers": layers}, "machine": machine})
@@ -252,7 +252,7 @@ from tilewright.core.context import RunContext
 from tilewright.run.methods import Listener, run_method
 
 problem = tw.TilingProblem.model_validate_json({SEVERAL.model_dump_json()!r})
-listener = Listener(lambda _versions: None, lambda _message: None)
+listener = Listener(lambda _versions: None)
 print("ready", flush=True)
 sys.stdin.readline()
 for kernels in [4, 5, 6, 7][:: int(sys.argv[1])]:
@@ -288,7 +288,7 @@ def test_a_later_sweep_has_the_layers_of_one_before(tmp_path: Path) -> None:
 
 def test_a_damaged_file_of_layers_is_no_harm(tmp_path: Path) -> None:
     parts = tmp_path / "parts"
-    listener = Listener(lambda _versions: None, lambda _message: None)
+    listener = Listener(lambda _versions: None)
 
     def objective() -> int:
         plans: list[Any] = []
@@ -323,7 +323,7 @@ def test_what_is_not_proven_serves_those_with_as_little_time(monkeypatch: pytest
 
     monkeypatch.setattr(exhaustive, "solve", gives_up)
     monkeypatch.setattr(remembering, "_known", OrderedDict())
-    listener = Listener(lambda _versions: None, lambda _message: None)
+    listener = Listener(lambda _versions: None)
 
     def run(seconds: float, seed: int = 0) -> tuple[int, str, int]:
         plans: list[Any] = []

@@ -110,6 +110,39 @@ def constructive(room: str, on_failure: Callable[[str, Exception], None]) -> Ite
             yield module
 
 
+def constructed(problem: Any, on_failure: Callable[[str], None]) -> Iterator[Any]:
+    """Return the plans of a room's constructive heuristics, as `constructive` orders these.
+
+    Parameters
+    ----------
+    on_failure
+        Called with a sentence when one fails, which leaves the others their turn.
+    """
+    room = room_of(problem).name
+
+    def failed(name: str, error: Exception) -> None:
+        on_failure(str(error) if isinstance(error, InputError) else f"{name} failed: {told(error)}")
+
+    for heuristic in constructive(room, failed):
+        try:
+            if not suits(heuristic, problem):
+                continue
+            plan = heuristic.plan(problem)
+            refuse_other_than_plans(plan, room, heuristic)
+        except Exception as error:
+            failed(heuristic.__name__.rpartition(".")[2], error)
+            continue
+        yield plan
+
+
+def refuse_other_than_plans(plan: Any, room_name: str, heuristic: ModuleType) -> None:
+    """Refuse what a heuristic has returned if that is no plan."""
+    if not isinstance(plan, room(room_name).plan_type):
+        name = heuristic.__name__.rpartition(".")[2]
+        limit = f"`plan` returns no Plan of {room_name} but {type(plan).__name__} ({heuristic.__file__})"
+        raise InputError("heuristic", name, limit)
+
+
 def searches(module: ModuleType) -> bool:
     """Whether a heuristic improves plans until a deadline, rather than constructing one."""
     return "search" in inspect.signature(module.plan).parameters

@@ -45,6 +45,8 @@ class RunContext:
     on_plan, on_bound
         Called with every better plan and every better proven bound, as soon as it is known. A bound may come
         with a sentence on what proves it.
+    on_failure
+        Called with a sentence when one of several heuristics fails.
     on_phase
         Called with what is done from now on: ``building`` a solver's model, or ``solving``; with a second
         argument, from that moment (``time.monotonic()``) on.
@@ -59,6 +61,7 @@ class RunContext:
     remember: bool | str = False
     on_plan: Callable[[Any], None] = _ignore
     on_bound: Callable[..., None] = _ignore
+    on_failure: Callable[[str], None] = _ignore
     on_phase: Callable[..., None] = _ignore
 
     def remaining(self) -> float:

@@ -147,14 +147,11 @@ class Listener:
     ----------
     on_versions
         Called with the versions of the solver, before it begins.
-    on_failure
-        Called with a sentence when one of several heuristics fails.
     on_part
         Called when a part is begun and when it has ended.
     """
 
     on_versions: Callable[[dict[str, str]], None]
-    on_failure: Callable[[str], None]
     on_part: Callable[[PartInHand], None] = _ignore
 
 
@@ -205,7 +202,7 @@ def _run_method(method: str, problem: Any, context: RunContext, listener: Listen
 def _run_on_part(method: str, problem: Any, context: RunContext, listener: Listener) -> Outcome:
     room = room_of(problem).name
     if method == CONSTRUCT:
-        return _construct(room, problem, context, listener)
+        return _construct(problem, context)
     if "@" in method:
         name, solver = method.split("@", 1)
         driver = drivers.load(solver)
@@ -229,33 +226,16 @@ def _run_on_part(method: str, problem: Any, context: RunContext, listener: Liste
         plan = heuristic.plan(problem, context) if searches else heuristic.plan(problem)
     except OutOfTimeError:
         return Outcome("unknown")
-    _refuse_other_than_plans(plan, room, heuristic)
+    catalogue.refuse_other_than_plans(plan, room, heuristic)
     context.on_plan(plan)
     return Outcome("feasible", plan)
 
 
-def _refuse_other_than_plans(plan: Any, room: str, heuristic: ModuleType) -> None:
-    if not isinstance(plan, catalogue.room(room).plan_type):
-        name = heuristic.__name__.rpartition(".")[2]
-        limit = f"`plan` returns no Plan of {room} but {type(plan).__name__} ({heuristic.__file__})"
-        raise InputError("heuristic", name, limit)
-
-
-def _construct(room: str, problem: Any, context: RunContext, listener: Listener) -> Outcome:
-    """Run every constructive heuristic; one that fails leaves the others their turn."""
-
-    def on_failure(name: str, error: Exception) -> None:
-        listener.on_failure(str(error) if isinstance(error, InputError) else f"{name} failed: {told(error)}")
-
+def _construct(problem: Any, context: RunContext) -> Outcome:
+    """Run every constructive heuristic."""
     context.on_phase("constructing")
-    for heuristic in catalogue.constructive(room, on_failure):
-        try:
-            if catalogue.suits(heuristic, problem):
-                plan = heuristic.plan(problem)
-                _refuse_other_than_plans(plan, room, heuristic)
-                context.on_plan(plan)
-        except Exception as error:
-            on_failure(heuristic.__name__.rpartition(".")[2], error)
+    for plan in catalogue.constructed(problem, context.on_failure):
+        context.on_plan(plan)
     return Outcome("feasible")
 
 
