@@ -17,7 +17,7 @@ from conftest import THOROUGH, thinned
 import tilewright as tw
 from tilewright.core.room import register, room_of
 from tilewright.run import supervisor
-from tilewright.run.instance import parse
+from tilewright.run.instance import parse, read
 from tilewright.tiling.problem import Problem
 
 ROOT = Path(__file__).parents[2]
@@ -161,6 +161,25 @@ def test_quick_searches_start_no_process(monkeypatch: pytest.MonkeyPatch) -> Non
     for name in ("alexnet-conv3-64k", "inceptionv3-conv5-nmp"):
         assert tw.solve(name).status == "optimal"
         assert tw.solve(name, "exhaustive").status == "optimal"
+
+
+@pytest.mark.parametrize(("seconds", "started"), [(0.1, 0), (10.0, 1)])
+def test_what_takes_long_to_execute_is_not_tried_in_this_process(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, started: int
+) -> None:
+    """Its search takes longer than the moment that is spent on trying."""
+    problem = read("mb28-64k").problem
+    jobs: list[Any] = []
+    run = supervisor.run
+
+    def noted(some: list[Any], *rest: Any, **how: Any) -> None:
+        jobs.extend(some)
+        run(some, *rest, **how)
+
+    monkeypatch.setattr(supervisor, "run", noted)
+    monkeypatch.setattr(type(room_of(problem)), "simulation_seconds", staticmethod(lambda *_: seconds))
+    assert tw.solve(problem, time_limit=60).status == "optimal"
+    assert len(jobs) == started
 
 
 def test_workers_are_used_again_until_their_methods_change(

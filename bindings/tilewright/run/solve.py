@@ -70,6 +70,9 @@ GRACE_SECONDS = 0.2
 QUICK_SECONDS = 0.5
 """How long a method that keeps its deadline may run in this process, before a worker gets the rest."""
 
+LONG_SECONDS = 2.0
+"""How long executing a plan of a problem may take for that to be tried at all: its search takes longer."""
+
 QUICK_PARTS = 8
 """Different parts of a problem, as the layers of a network, up to which that is tried at all."""
 
@@ -290,7 +293,8 @@ def solve(
         run.compile([])
         with run.in_phase("bounding"):
             bound = room.best_bound(problem)
-        judging = max(room.simulation_seconds(problem, bound.steps), JUDGING_SHARE * time_limit)
+        run.simulation_seconds = room.simulation_seconds(problem, bound.steps)
+        judging = max(run.simulation_seconds, JUDGING_SHARE * time_limit)
         run.deadline = incumbent.started + time_limit - min(0.25 * time_limit, judging)
         run.part_bounds = bound.parts
         incumbent.raise_bound(bound.value, str(bound))
@@ -348,6 +352,7 @@ class _Run:
         self.progress, self.stop, self.on_compile = progress, stop, on_compile
         self.on_part = on_part
         self.deadline = float("inf")
+        self.simulation_seconds = 0.0
         self.part_bounds: tuple[int, ...] = ()
         self.optional = self.alone = False
         self.remember: bool | str = False
@@ -545,10 +550,11 @@ class _Run:
 
         So a search of milliseconds is answered in milliseconds. What takes longer begins anew in a worker.
         """
-        if not catalogue.in_process(self.room.name, method) or self._has_many_parts:
+        long = self._has_many_parts or self.simulation_seconds > LONG_SECONDS
+        if long or not catalogue.in_process(self.room.name, method):
             return False
         until = min(deadline, time.monotonic() + QUICK_SECONDS)
-        listener = Listener(self.versions.update, self.failures.append)
+        listener = Listener(self.versions.update)
         try:
             context = self._context(method, start, until)
             with self.in_phase("starting"):
@@ -563,7 +569,7 @@ class _Run:
     def hurry(self, method: str) -> None:
         """Run a method that gives some plan at once in this process, as time is up and there is none."""
         context = self._context(method, None, time.monotonic())
-        listener = Listener(self.versions.update, self.failures.append)
+        listener = Listener(self.versions.update)
         with self.in_phase("starting"):
             run_method(method, self.incumbent.problem, context, listener)
 
@@ -593,6 +599,7 @@ class _Run:
             remember=self.remember,
             on_plan=lambda plan: self.incumbent.offer(plan, proven=proven),
             on_bound=lambda bound, grounds=None: self._proved(method, bound, grounds),
+            on_failure=self.failures.append,
             on_phase=lambda phase, at=None: self.phases.tell("here", phase, at),
         )
 
@@ -838,7 +845,7 @@ def _judge(run: _Run, name: str, method: str, interrupted: bool, until: float) -
         report=summary,
         bound_by=incumbent.bound_by,
         grounds=incumbent.grounds,
-        failures=run.failures,
+        failures=list(dict.fromkeys(run.failures)),
         interrupted=interrupted,
         simulated=incumbent.plan is None or summary is not None,
         trace=incumbent.trace,
