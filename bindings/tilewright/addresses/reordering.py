@@ -205,6 +205,13 @@ def gathered(order: Ints, offsets: Ints, late: Ints) -> int:
 
 
 @jit.lean
+def copy(those: Ints, into: Ints) -> None:
+    """Write numbers into as many others; numba compiles this sooner than an assignment of arrays."""
+    for place in range(len(into)):
+        into[place] = those[place]
+
+
+@jit.lean
 def where(order: Ints, item: int) -> int:
     """Return the place of an item in an order."""
     place = 0
@@ -257,9 +264,9 @@ def reordered(
     n_late = 0
     for _ in range(trials):
         if waited > PATIENCE:
-            order[:] = orders[number % len(orders)]
+            copy(orders[number % len(orders)], order)
             high[:] = False
-            own[:] = ends
+            copy(ends, own)
             if number >= len(orders):
                 for item in range(count):
                     high[item] = below(2) == 1
@@ -292,13 +299,14 @@ def reordered(
                 high[item] = high[item] != flipped
             else:
                 first = min(where(order, pairs[pair, 0]), where(order, pairs[pair, 1]))
-            new[:] = offsets
+            copy(offsets, new)
             most = known + known // 32
             cost = fitted(
                 begins, own, sizes, firsts, others, order, first, most, high, capacity, new, lows, tops
             )
             if cost <= most:
-                known, offsets[:] = cost, new
+                known = cost
+                copy(new, offsets)
                 n_late = gathered(order, offsets, late)
             elif pair >= 0:
                 one, other = pairs[pair, 0], pairs[pair, 1]
@@ -314,8 +322,8 @@ def reordered(
                 waited += 1
         if n_late < fewest:
             fewest = n_late
-            best[:] = offsets
-            best_ends[:] = own
+            copy(offsets, best)
+            copy(own, best_ends)
             if not n_late:
                 break
     return best, fewest, best_ends

@@ -8,6 +8,8 @@ cut; tensors are decided one after the other, then weights.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -133,26 +135,47 @@ def kept(
 
 
 @jit.inner
+def ranked(values: Any) -> Ints:
+    """Return places of values, the least value first, equal ones in their order."""
+    places = np.zeros(len(values), np.int64)
+    for number in range(len(values)):
+        place = number
+        while place and values[places[place - 1]] > values[number]:
+            places[place] = places[place - 1]
+            place -= 1
+        places[place] = number
+    return places
+
+
+@jit.inner
+def picked(array: Any, places: Ints, more: int = 0) -> Any:
+    """Return the rows of an array at some places, and more; it compiles sooner than ``array[places]``."""
+    new = np.zeros((len(places) + more, *array.shape[1:]), array.dtype)
+    width = array.size // max(1, len(array))
+    rows, before = new.reshape(len(new), width), array.reshape(len(array), width)
+    for number in range(len(places)):
+        for column in range(width):
+            rows[number, column] = before[places[number], column]
+    return new
+
+
+@jit.inner
 def sifted(
-    ways: Ints,
-    numbers: Ints,
-    weights: Bools,
-    count: int,
-    kinds: Ints,
-    flags: Bools,
-    later: Ints,
-    classes: Ints,
-) -> int:
-    """Leave ways that are not worse than another, those that move least first, and return how many.
+    ways: Ints, moves: Ints, count: int, kinds: Ints, flags: Bools, later: Ints, classes: Ints
+) -> Ints:
+    """Return which ways are not worse than another, those that move least first.
 
     One is worse that moves no less, with what counts where tensors are read last, leaves no tensor on chip
     alone that the other has not there alone, and none in DRAM that the other has not there; or tensors that
     are alike in their place.
     """
-    moved = numbers[:count, 0].copy()
+    moved, most = np.zeros(count, np.int64), 0
+    for number in classes:
+        most = max(most, number)
     # Of each class how many are in DRAM alone, and how many are in DRAM.
-    there = np.zeros((count, 2 * (classes.max() + 1)), np.int64)
+    there = np.zeros((count, 2 * (most + 1)), np.int64)
     for place in range(count):
+        moved[place] = moves[place, 0]
         for tensor in range(len(kinds)):
             kind, way = kinds[tensor], ways[place, tensor]
             if flags[tensor, 2, kind, way]:
@@ -162,7 +185,7 @@ def sifted(
                     moved[place] += later[tensor]
     kept = np.zeros(count, np.int64)
     left = 0
-    for place in np.argsort(moved, kind="mergesort"):
+    for place in ranked(moved):
         for number in range(left):
             covered = True
             for each in range(there.shape[1]):
@@ -174,10 +197,12 @@ def sifted(
         else:
             kept[left] = place
             left += 1
-    kept = kept[:left]
-    kept = kept[np.argsort(numbers[:count, 0][kept], kind="mergesort")]
-    ways[:left], numbers[:left], weights[:left] = ways[kept], numbers[kept], weights[kept]
-    return left
+    for number in range(left):
+        moved[number] = moves[kept[number], 0]
+    rank: Ints = ranked(moved[:left])
+    for number in range(left):
+        rank[number] = kept[rank[number]]
+    return rank
 
 
 @jit.inner
@@ -292,7 +317,7 @@ def assigned(
                 extra = sizes[tensor] - lines[tensor, shape]
                 item_extras[shape, tensor], item_savings[shape, tensor] = extra, saving
                 order[shape, count] = tensor
-                density[count] = saving / extra if extra else 1e18
+                density[count] = -saving / extra if extra else -1e18
                 count += 1
         if left + largest < 0:
             continue
@@ -303,11 +328,11 @@ def assigned(
                 item_extras[shape, tensors + weight] = extras[weight]
                 item_savings[shape, tensors + weight] = saving
                 order[shape, count] = tensors + weight
-                density[count] = saving / extras[weight] if extras[weight] else 1e18
+                density[count] = -saving / extras[weight] if extras[weight] else -1e18
                 count += 1
         bases[0, shape] = base
-        rank = np.argsort(-density[:count])
-        order[shape, :count] = order[shape, :count][rank]
+        for place, item in enumerate(picked(order[shape], ranked(density[:count]))):
+            order[shape, place] = item
         counts[shape] = count
         base -= filled(
             order[shape], count, item_extras[shape], item_savings[shape], decided, 0, left + largest, NEVER
@@ -334,25 +359,25 @@ def assigned(
                     and flags[tensor, 1, kind, other] == flags[tensor, 1, kind, way]
                     and flags[tensor, 2, kind, other] == flags[tensor, 2, kind, way]
                 )
-    chosen = np.zeros(tensors, np.int64)
+    chosen = np.full(tensors, -1)
     found_ways = np.zeros((16, tensors), np.int64)
     found = np.zeros((16, 3), np.int64)
     found_kept = np.zeros((16, weights), np.bool_)
-    count = 0
+    none = np.zeros(0, np.int64)
+    count = len(none)
     if not n_alive[0]:
-        return found_ways[:0], found[:0], found_kept[:0], bound, reached
+        return picked(found_ways, none), picked(found, none), picked(found_kept, none), bound, reached
     taken = np.zeros(items, np.bool_)
     best = np.zeros(items, np.bool_)
     place_at = np.zeros(items, np.int64)
     true_extras = np.zeros(items, np.int64)
     depth = 0
-    chosen[:] = -1
     entering, nodes = True, 0
     while True:
         if entering:
             nodes += 1
             if only_best and nodes > NODES:
-                return found_ways[:0], found[:0], found_kept[:0], bound, reached
+                return picked(found_ways, none), picked(found, none), picked(found_kept, none), bound, reached
             # The shapes that are still possible.
             bonus, open_output = 0, output >= 0
             if output >= 0 and output < depth and not wholes[output, kinds[output], chosen[output]]:
@@ -436,16 +461,22 @@ def assigned(
                                 keep[weight] = item_savings[shape, item] > 0 and best[item]
                 if least <= limit:
                     if count == len(found):
-                        count = sifted(found_ways, found, found_kept, count, kinds, flags, later, classes)
-                        if count > enough:
-                            count, limit = enough, found[enough - 1, 0] - 1
+                        places = sifted(found_ways, found, count, kinds, flags, later, classes)
+                        if len(places) > enough:
+                            places, limit = places[:enough], found[places[enough - 1], 0] - 1
                             reached = limit
-                    if count > len(found) // 2:
-                        found_ways = np.concatenate((found_ways, np.zeros_like(found_ways)))
-                        found = np.concatenate((found, np.zeros_like(found)))
-                        found_kept = np.concatenate((found_kept, np.zeros_like(found_kept)))
+                        count = len(places)
+                        more = len(found) - count
+                        if count > more:
+                            more += len(found)
+                        found_ways = picked(found_ways, places, more)
+                        found = picked(found, places, more)
+                        found_kept = picked(found_kept, places, more)
                     place = 0 if only_best else count
-                    found_ways[place], found_kept[place] = chosen, keep
+                    for tensor in range(tensors):
+                        found_ways[place, tensor] = chosen[tensor]
+                    for weight in range(weights):
+                        found_kept[place, weight] = keep[weight]
                     found[place, 0], found[place, 1], found[place, 2] = least, least_shape, least_operand
                     count = place + 1
                     if only_best:
@@ -494,10 +525,10 @@ def assigned(
         entering = True
     if only_best:
         bound = found[0, 0] if count else max(bound, limit + 1)
-    count = sifted(found_ways, found, found_kept, count, kinds, flags, later, classes)
-    if count > enough:
-        count, reached = enough, found[enough - 1, 0] - 1
-    return found_ways[:count], found[:count], found_kept[:count], bound, reached
+    places = sifted(found_ways, found, count, kinds, flags, later, classes)
+    if len(places) > enough:
+        places, reached = places[:enough], found[places[enough - 1], 0] - 1
+    return picked(found_ways, places), picked(found, places), picked(found_kept, places), bound, reached
 
 
 @jit.kernel(nogil=True)
@@ -543,7 +574,7 @@ def executed(
     What `assigned` does, and which tensors are on chip and in DRAM after each way, as bit masks of `BITS`
     tensors each, shape (found, 2, masks).
     """
-    tensors = len(rows)
+    tensors, shapes = len(rows), lines.shape[1]
     keys = np.zeros((tensors, 3), np.int64)
     order = np.zeros(tensors, np.int64)
     for tensor in range(tensors):
@@ -552,7 +583,8 @@ def executed(
             keys[tensor, 1] = 4 * before[tensor] + kinds[tensor]
         else:
             keys[tensor, 1] = -1 if tensor == output else 4 * (tensors + after[tensor])
-        keys[tensor, 2] = -lines[rows[tensor]].sum()
+        for shape in range(shapes):
+            keys[tensor, 2] -= lines[rows[tensor], shape]
         place = tensor
         while place and (
             keys[order[place - 1], 0] > keys[tensor, 0]
@@ -576,34 +608,44 @@ def executed(
     for place in range(1, tensors):
         one, other = order[place - 1], order[place]
         if keys[one, 1] == keys[other, 1] and keys[one, 0] == keys[other, 0]:
-            alike[place] = (lines[rows[one]] >= lines[rows[other]]).all()
+            alike[place] = True
+            for shape in range(shapes):
+                alike[place] &= lines[rows[one], shape] >= lines[rows[other], shape]
     back = np.zeros(tensors, np.int64)
-    back[order] = np.arange(tensors)
+    places, own = np.zeros(len(operands), np.int64), np.zeros(tensors, np.int64)
+    for place in range(tensors):
+        back[order[place]] = place
+        own[place] = rows[order[place]]
+    for number in range(len(operands)):
+        places[number] = back[operands[number]]
     found = assigned(
-        sizes[order],
-        lines[rows[order]],
-        again[rows[order]],
-        costs[order],
-        flags[order],
-        ways[order],
-        later[order],
-        after[order],
+        picked(sizes, order),
+        picked(lines, own),
+        picked(again, own),
+        picked(costs, order),
+        picked(flags, order),
+        picked(ways, order),
+        picked(later, order),
+        picked(after, order),
         alike,
-        kinds[order],
+        picked(kinds, order),
         fixed,
         extras,
         savings,
         last,
         wide,
         back[output],
-        back[operands],
+        places,
         fits,
         room,
         limit,
         only_best,
         enough,
     )
-    chosen = found[0][:, back]
+    chosen = np.zeros(found[0].shape, np.int64)
+    for number in range(len(chosen)):
+        for tensor in range(tensors):
+            chosen[number, tensor] = found[0][number, back[tensor]]
     where = np.zeros((len(chosen), 2, (tensors + BITS - 1) // BITS), np.int64)
     for number in range(len(chosen)):
         for tensor in range(tensors):
