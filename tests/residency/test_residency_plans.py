@@ -79,6 +79,7 @@ def test_a_block_in_one_step_moves_only_what_it_must() -> None:
         report = simulate(problem, plan, numeric=True)
         assert report.valid and report.numeric is True
         assert report.facts["traffic"] == objective(problem, plan) == 72 + 54 + 54 + 72
+        assert report.n_steps == len(plan.steps)  # the sum has no MACs, and is computed like all else
         assert Plan.from_json(plan.to_json()) == plan
     assert best_bound(problem).value == 72 + 54 + 54 + 72
 

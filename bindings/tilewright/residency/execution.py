@@ -202,10 +202,18 @@ class _Run:
         labels = ["+".join(step.operations) for step in self.plan.steps[: len(rows)]]
         macs = np.array([row["macs"] for row in rows], dtype=np.int64)
         written = table("written")
-        report = Report(
-            violation, labels, table("loaded"), {}, written, {}, table("footprint"), macs, self.transfers
+        return Report(
+            violation,
+            labels,
+            table("loaded"),
+            {},
+            written,
+            {},
+            table("footprint"),
+            macs,
+            self.transfers,
+            computing=np.ones(len(rows), dtype=np.bool_),
         )
-        return report
 
     def _right(self) -> bool:
         """Whether the network's outputs in DRAM are those of the reference."""

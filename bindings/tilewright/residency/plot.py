@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,8 +45,14 @@ KINDS = {"whole maps": BLUE, "line buffers": SKY, "weights": ORANGE, "blocks on 
 LEFT = 1.0
 """Inches to the left of the axes."""
 
-MEMORY, TRAFFIC = 4.4, 1.9
-"""Heights of the axes in inches."""
+APART, MARGIN = 0.06, 0.1
+"""Space between steps, and at both ends of the axis, in steps."""
+
+LINE = 0.22
+"""Inches between names of steps that are not written across."""
+
+MEMORY, NAMES, TRAFFIC = 4.4, 1.3, 1.9
+"""Heights in inches: of the axes, and of what is between them."""
 
 
 def _described(problem: Problem) -> str:
@@ -61,10 +68,10 @@ def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = N
     broken = report.violation is not None
     labelled = [] if broken else rows(problem, {"facts": report.facts})
     page = Sheet(title or what, [what] if title else [], report, labelled=labelled)
-    page.create(SHEET_WIDTH, page.top + MEMORY + TRAFFIC + 2.3)
+    page.create(SHEET_WIDTH, page.top + MEMORY + NAMES + TRAFFIC + 1.3)
     width, top = SHEET_WIDTH - LEFT - 0.4, page.top + 0.7
     memory = page.axes(LEFT, top, width, MEMORY)
-    traffic = page.axes(LEFT, top + MEMORY + 1.0, width, TRAFFIC)
+    traffic = page.axes(LEFT, top + MEMORY + NAMES, width, TRAFFIC)
     if broken:
         leave_blank(memory, "Memory", plotting.warning(report))
         leave_blank(traffic, "Traffic with DRAM", plotting.warning(report))
@@ -105,7 +112,7 @@ def _memory(axes: Axes, problem: Problem, plan: Plan, inches: float) -> None:
     width, capacity = problem.machine.element_bytes, problem.machine.capacity
     graph = of_plan(problem, plan).graph
     names = {tensor.name for tensor in graph.tensors}
-    steps = len(plan.steps)
+    step = inches / (len(plan.steps) + 2 * MARGIN)
     placed = items(graph, [step.choice for step in told(problem, plan)])
     boxes = [(item, plan.steps[item.names[0][0]].addresses[item.names[0][1]]) for item in placed]
     for item, address in [*_staying(problem, plan), *boxes]:
@@ -115,12 +122,12 @@ def _memory(axes: Axes, problem: Problem, plan: Plan, inches: float) -> None:
             (item.begin + item.end + 1) / 2,
             item.size * width,
             bottom=address * width,
-            width=item.end - item.begin - 0.06,
+            width=item.end - item.begin - APART,
             color=colour,
             edgecolor="white",
             linewidth=0.4,
         )
-        room = inches / steps * (item.end - item.begin) - 0.06
+        room = step * (item.end - item.begin - APART) - 0.04
         if item.size > capacity / 30 and room > 0.3:
             told_name = " = ".join(dict.fromkeys(each for _, each in item.names))
             axes.text(
@@ -139,7 +146,7 @@ def _memory(axes: Axes, problem: Problem, plan: Plan, inches: float) -> None:
     axes.set_title("Memory", loc="left")
     handles = colour_patches(KINDS.items())
     axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1, 1.0), ncols=len(KINDS), fontsize=8)
-    _step_axis(axes, plan, inches)
+    _step_axis(axes, plan, step)
 
 
 def _staying(problem: Problem, plan: Plan) -> list[tuple[Item, int]]:
@@ -175,25 +182,26 @@ def _traffic(axes: Axes, problem: Problem, plan: Plan, report: Report) -> None:
         [("loaded", BLUE), ("saved", GREEN), (f"layer by layer, {total:,} in all", PALE)]
     )
     axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1, 1.0), ncols=3, fontsize=8)
-    axes.set_xlim(0.4, len(plan.steps) + 0.6)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True))
+    axes.set_xlim(0.5 - MARGIN, len(plan.steps) + 0.5 + MARGIN)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True, min_n_ticks=1))
     axes.set_xlabel("step")
     axes.grid(axis="y", color=GREY, linewidth=0.3)
 
 
 def _step_axis(axes: Axes, plan: Plan, inches: float) -> None:
-    """Name the steps by their operations."""
+    """Name the steps by their operations; each has some inches."""
     steps = len(plan.steps)
     names = [
         step.operations[0] if len(step.operations) == 1 else f"{step.operations[0]} … {step.operations[-1]}"
         for step in plan.steps
     ]
-    every = max(1, -(-steps * 16 // int(inches * 100)))
-    places = range(0, steps, every)
-    across = inches / steps >= 1.2
+    places = range(0, steps, ceil(LINE / inches))
+    across = inches >= 1.2
+    room = min(1.6, inches - 0.1) if across else 1.3
+    axes.set_xlim(0.5 - MARGIN, steps + 0.5 + MARGIN)
     axes.set_xticks(
         [place + 1 for place in places],
-        [shortened_to_fit(names[place], 1.6, 8) for place in places],
+        [shortened_to_fit(names[place], room, 8) for place in places],
         rotation=0 if across else 40,
         ha="center" if across else "right",
         color=INK,

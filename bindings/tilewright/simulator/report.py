@@ -231,6 +231,8 @@ class Report:
         What a room measured of a valid plan, with units in the names (docs/formats.md).
     times
         For how many steps of the program each executed step stands; None if for one.
+    computing
+        Whether each step computes something; None if those do that have MACs.
     """
 
     violation: Violation | None
@@ -254,6 +256,7 @@ class Report:
     facts: dict[str, Any] = field(default_factory=dict)
     measures: dict[str, Any] = field(default_factory=dict)
     times: Counts | None = None
+    computing: NDArray[np.bool_] | None = None
 
     @classmethod
     def refused(cls, violation: Violation) -> Report:
@@ -336,7 +339,7 @@ class Report:
     @property
     def n_steps(self) -> int:
         """Steps that compute something."""
-        return self.total(self.macs > 0)
+        return self.total(self.macs > 0 if self.computing is None else self.computing)
 
     def total(self, counts: NDArray[Any]) -> int:
         """Add up numbers of all steps."""
