@@ -135,6 +135,23 @@ def test_all_weights_stay_where_there_is_room() -> None:
     assert objective(problem, plan) == best_bound(problem).value == 72 + 64 - 48
 
 
+def test_single_elements_run_in_the_place_of_an_operand() -> None:
+    """A product of single elements takes two of them, not three: the weight can stay in the third."""
+    one = {"input": [1, 1, 1], "kernel": [1, 1]}
+    layers = [
+        {"name": "a", "kind": "pool", "op": "max", "inputs": ["input"], **one},
+        {"name": "b", "kind": "mul", "inputs": ["input", "a"], "input": [1, 1, 1]},
+        {"name": "c", "kind": "fc", "inputs": ["b"], "kernels": 1, "bias": False, **one},
+    ]
+    problem = problem_of({"layers": layers}, 3, limits={"frames": "many"})
+    answer = least_traffic_of_frames(problem, NEVER, ignore, ignore)
+    assert best_bound(problem).value == answer.bound == 2
+    assert answer.plan is not None
+    assert simulate(problem, answer.plan, numeric=True).numeric and objective(problem, answer.plan) == 2
+    with pytest.raises(InputError, match="3 are the least"):  # a result of the network goes out to DRAM
+        problem_of({"layers": layers[:2]}, 2)
+
+
 def test_a_map_goes_out_to_dram_so_that_weights_can_stay() -> None:
     """The map of 48 is written and read, and 112 weights are not loaded."""
     plans = {memory: found(problem_of(PAIR, memory, limits=MANY)) for memory in (200, 210)}

@@ -136,7 +136,8 @@ class Problem(Spec):
         """For each operation, by number, the fewest elements of memory in which it runs.
 
         That is by itself, with all maps in DRAM: line buffers are smaller than what they are of, and an
-        operation that is executed with others needs the same, for all of its channels.
+        operation that is executed with others needs the same, for all of its channels. Tensors of a single
+        element take less where the result takes the place of an operand, and stays.
         """
         found = {}
         for operation in self.graph.numbers(self.graph.all & ~self.graph.begin):
@@ -149,6 +150,8 @@ class Problem(Spec):
                 shape = Shape("pixels", 1, 1, kept, columns)
                 narrow = sum(buffer.size for buffer in buffers(group, shape, ()))
                 found[operation.number] = min(narrow, found[operation.number])
+            if operation.pixelwise and self.graph.readers[operation.number + 1]:
+                found[operation.number] = min(streamed, found[operation.number])
         return found
 
     @cached_property
@@ -163,9 +166,9 @@ class Problem(Spec):
         for operation in graph.numbers(graph.all & ~graph.begin):
             group, number = self._alone(operation), operation.number
             stair = steps.best(group, 0, sum(1 << tensor for tensor in group.sources), capacity)
-            assert stair is not None
+            again = 0 if stair is None else stair.again  # in the place of an operand nothing is read again
             read = sum(graph.tensors[tensor].size for tensor in (number + 1, *group.sources))
-            found[number] = stair.again + operation.weights + read
+            found[number] = again + operation.weights + read
         return found
 
     def _alone(self, operation: Operation) -> Group:
