@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tilewright.core import catalogue
 from tilewright.importing.files import network_file
 from tilewright.spec.coarsening import CoarseningStage, CoarseOperation, coarse, stages
+from tilewright.spec.errors import InputError
 from tilewright.spec.network import AnyLayer, NamedLayer, Network
 
 CONV = {"kind": "conv", "input": [4, 8, 8], "kernels": 4, "kernel": [1, 1]}
@@ -560,3 +561,36 @@ def test_weights_of_several_layers_part_when_something_is_folded_into_one() -> N
     net = network(conv=CONV, other=shared, bn=norm())
     assert coarse(net).convolutions[1].parameters == net.convolutions[0].parameters + 4
     assert coarse(net).parameters == 2 * net.convolutions[0].parameters + 4
+
+
+def test_an_output_that_is_read_inside_leaves_as_it_is() -> None:
+    """What follows an output is not folded into it, and what is an output is not folded into what follows."""
+    layers = {"c1": CONV, "r1": relu(), "n2": norm(), "c2": CONV, "m3": MUL | {"inputs": ["c2", "c2"]}}
+    both = network(**layers).with_(outputs=("c1", "n2", "m3"))
+    assert [layer.name for layer in coarse(both).layers] == ["c1", "r1", "n2", "c2"]
+    assert coarse(both).outputs == ("c1", "n2", "c2")
+    assert [both.layers[place].name for place in both.results] == ["c1", "n2", "m3"]
+    assert [layer.name for layer in coarse(network(**layers)).layers] == ["c1", "c2"]
+    assert coarse(network(**layers)).outputs is None
+
+
+def test_an_output_that_is_folded_is_an_output_of_what_computes_it() -> None:
+    layers = {"c1": CONV, "r1": relu(), "c2": CONV}
+    found = coarse(network(**layers).with_(outputs=("r1", "c2")))
+    assert [layer.name for layer in found.layers] == ["c1", "c2"]
+    assert found.outputs == ("c1", "c2")
+    assert coarse(found) == found
+
+
+@pytest.mark.parametrize(
+    ("outputs", "limit"),
+    [
+        (["c3"], "must be the name of a layer"),
+        (["c2", "c2"], "stands twice"),
+        (["c1"], "layer c2 is read by none and no output"),
+    ],
+)
+def test_outputs_that_cannot_be_are_refused(outputs: list[str], limit: str) -> None:
+    with pytest.raises(InputError, match=limit) as refused:
+        network(c1=CONV, c2=CONV).with_(outputs=tuple(outputs))
+    assert "network.outputs" in refused.value.field or refused.value.field == "outputs"

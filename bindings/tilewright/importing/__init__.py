@@ -109,7 +109,8 @@ def _network(
     path: Path, model: Model, allow_unknown: bool
 ) -> tuple[Network, Sequence[OnnxOperation], Mapping[str, str]]:
     """Return the network, the operations that it is made of, and which layer gives which tensor."""
-    operations = stored(model).operations
+    layouts = stored(model)
+    operations = layouts.operations
     found = [_layers(operation, allow_unknown) for operation in operations]
     unknown = [
         (operation, reason)
@@ -124,7 +125,7 @@ def _network(
     for operation, parts in zip(operations, found, strict=True):
         assert not isinstance(parts, Unknown)
         graph.add(operation, parts)
-    network = _validated(graph.tables, _name(path), _source(path, model))
+    network = _validated(graph.network(layouts.outputs), _name(path), _source(path, model))
     network.check_shapes()
     _check_outputs(network, operations, graph.layer_of)
     return network, operations, graph.layer_of
@@ -147,14 +148,14 @@ def _source(path: Path, model: Model) -> str:
     return "".join(sign if sign.isprintable() else "?" for sign in source)[:LONGEST_SOURCE]
 
 
-def _validated(tables: list[Table], name: str, source: str) -> Network:
-    before = OWN_INPUT
+def _validated(network: Table, name: str, source: str) -> Network:
+    before, tables = OWN_INPUT, network["layers"]
     for table in tables:
         if table["inputs"] == [before]:  # as when nothing is said
             del table["inputs"]
         before = table["name"]
     try:
-        return validated(Network, {"name": name, "source": source, "layers": tables})
+        return validated(Network, {"name": name, "source": source, **network})
     except InputError as error:
         place = re.match(r"layers\[(\d+)\]", error.field)
         if place is None:
@@ -249,6 +250,24 @@ class _Graph:
             if gives is not None:
                 self.layer_of[results[gives]] = called[place]
 
+    def network(self, outputs: Sequence[str]) -> Table:
+        """Return the layers that outputs depend on, and the outputs where one of them is read inside, too.
+
+        Parameters
+        ----------
+        outputs
+            Names of the tensors that the network gives.
+        """
+        given = [self.layer_of[name] for name in outputs if name in self.layer_of]
+        given = [name for name in dict.fromkeys(given) if name != OWN_INPUT]
+        needed, read = set(given), set[str]()
+        for table in reversed(self.tables):
+            if table["name"] in needed:
+                read.update(table["inputs"])
+                needed |= read
+        layers = [table for table in self.tables if table["name"] in needed]
+        return {"layers": layers, **({"outputs": given} if read.intersection(given) else {})}
+
     def _reads(self, operation: OnnxOperation) -> Iterator[str]:
         """Yield the layers that an operation reads, further inputs of the network among them."""
         for value in operation.given:
@@ -279,7 +298,7 @@ def _check_outputs(
     layer = {layer.name: layer for layer in network.layers}
     for operation in operations:
         for value in filter(None, operation.outputs):
-            if layer_of[value.name] == OWN_INPUT:
+            if layer_of[value.name] not in layer:
                 continue
             found, expected = layer[layer_of[value.name]].output, any_shape(operation, value)
             if found != expected:

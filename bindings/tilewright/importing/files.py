@@ -239,6 +239,7 @@ def network_table(network: Network) -> Table:
     return {
         "name": network.name,
         "source": network.source,
+        **({} if network.outputs is None else {"outputs": list(network.outputs)}),
         "layers": [_layer_table(layer) for layer in network.layers],
     }
 

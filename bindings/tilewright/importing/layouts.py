@@ -91,6 +91,8 @@ class Layouts:
         The operations, on stored tensors.
     tensors
         What is stored of each tensor, and in which order.
+    outputs
+        Names of the tensors that the network gives, in the order in which ONNX writes them.
     moved
         Values that are moved by transpositions of anything but inputs.
     """
@@ -114,9 +116,11 @@ class Layouts:
             rule = RULES.get(operation.operator, as_written)
             (as_written if unshaped or operation.fault else rule)(self, operation)
         moved = self.moved
-        for name in model.outputs:
-            if name in self.tensors and name not in self.given:
-                self.written(self.tensors[name].value)
+        self.outputs = [
+            self.written(self.tensors[name].value).name
+            for name in model.outputs
+            if name in self.tensors and name not in self.given
+        ]
         self.moved = moved  # as results are stored in the order in which they are wanted
 
     def keep(self, value: Value, order: Order | None = None, images: int | None = -1) -> Value:

@@ -76,8 +76,11 @@ class Folding:
         found: dict[str, Parameters] = {}
         replaced: dict[str, str] = {}  # names of normalisations by those of the layers that do their work
         kept: list[AnyLayer] = []
-        readers = [len(set(each)) for each in self.network.consumers]
-        count = {layer.name: number for layer, number in zip(self.network.layers, readers, strict=True)}
+        outputs = {self.network.layers[place].name for place in self.network.results}
+        count = {
+            layer.name: len(readers) + (layer.name in outputs)
+            for layer, readers in zip(self.network.layers, self.network.consumers, strict=True)
+        }
         for layer, producers in zip(self.network.layers, self.network.producers, strict=True):
             names = [OWN_INPUT if place < 0 else self.network.layers[place].name for place in producers]
             names = [replaced.get(name, name) for name in names]
@@ -95,9 +98,11 @@ class Folding:
             if isinstance(layer, NamedLayer):
                 found[layer.name] = self._of(layer)
             kept.append(layer.model_copy(update={"inputs": tuple(names)}))
-        return self._network(kept, found), found
+        return self._network(kept, found, replaced), found
 
-    def _network(self, kept: Sequence[AnyLayer], found: Mapping[str, Parameters]) -> Network:
+    def _network(
+        self, kept: Sequence[AnyLayer], found: Mapping[str, Parameters], replaced: Mapping[str, str]
+    ) -> Network:
         """Return the layers as a network; each with weights has a bias, of zeros where there was none."""
         tables, before = [], OWN_INPUT
         for layer in kept:
@@ -108,7 +113,9 @@ class Folding:
                 table["bias"] = True
             tables.append({"kind": layer.kind, **table})
             before = layer.name
-        own = {"name": self.network.name, "source": self.network.source}
+        own: dict[str, Any] = {"name": self.network.name, "source": self.network.source}
+        if self.network.outputs is not None:
+            own["outputs"] = [replaced.get(name, name) for name in self.network.outputs]
         return validated(Network, {**own, "layers": tables})
 
     def _operation(self, name: str) -> OnnxOperation:

@@ -66,7 +66,8 @@ class CoarseningStage(NamedTuple):
     """The graph after a stage.
 
     Its nodes are names of layers, in an order of execution, and ``input``, the network's own input. Each but
-    that has its `CoarseOperation` as the attribute ``operation``.
+    that has its `CoarseOperation` as the attribute ``operation``. The graph's attribute ``outputs`` names
+    those whose values leave the network.
     """
 
     name: str
@@ -100,7 +101,11 @@ def coarse(network: Network) -> Network:
             changes["op"] = "fused"  # an activation that is not told may stand between it and a convolution
         layers.append(operation.layer.model_copy(update=changes))
         before = name
-    return Network(name=network.name, source=network.source, layers=tuple(layers))
+    found = Network(name=network.name, source=network.source, layers=tuple(layers))
+    outputs = graph.graph["outputs"]
+    if set(outputs) == {found.layers[index].name for index in found.results}:
+        return found
+    return found.with_(outputs=outputs)
 
 
 def _in_order(graph: nx.DiGraph) -> list[str]:
@@ -113,7 +118,7 @@ def _in_order(graph: nx.DiGraph) -> list[str]:
 
 
 def _raw(network: Network) -> nx.DiGraph:
-    graph = nx.DiGraph()
+    graph = nx.DiGraph(outputs=tuple(network.layers[index].name for index in network.results))
     graph.add_node(OWN_INPUT)
     for layer, producers in zip(network.layers, network.producers, strict=True):
         inputs = tuple(OWN_INPUT if each < 0 else network.layers[each].name for each in producers)
@@ -140,8 +145,10 @@ def _change(graph: nx.DiGraph, name: str, **changes: Any) -> None:
 
 
 def _fold(graph: nx.DiGraph, name: str, into: Iterable[str]) -> None:
-    """Make an operation part of others; what it read is read by its consumers."""
+    """Make an operation part of others; its consumers read what it read, which are outputs if it was one."""
     folded = _operation(graph, name)
+    outputs = (each for one in graph.graph["outputs"] for each in (folded.inputs if one == name else (one,)))
+    graph.graph["outputs"] = tuple(dict.fromkeys(outputs))
     for other in into:
         known = _operation(graph, other).folded
         _change(graph, other, folded=(*known, folded.layer, *folded.folded))
@@ -163,6 +170,16 @@ def _is_given(graph: nx.DiGraph, name: str) -> bool:
     return name == OWN_INPUT or _operation(graph, name).layer.kind == "input"
 
 
+def _is_output(graph: nx.DiGraph, name: str) -> bool:
+    """Whether the values of an operation leave the network."""
+    return name in graph.graph["outputs"]
+
+
+def _only_read_by(graph: nx.DiGraph, name: str, reader: str) -> bool:
+    """Whether nobody but one operation gets the values of another."""
+    return set(graph.successors(name)) == {reader} and not _is_output(graph, name)
+
+
 def _can_skip(graph: nx.DiGraph, name: str) -> bool:
     """Whether all consumers of an operation can read its inputs instead."""
     several = len(_operation(graph, name).inputs) > 1
@@ -179,14 +196,14 @@ def _can_skip(graph: nx.DiGraph, name: str) -> bool:
 def _writers(graph: nx.DiGraph, name: str, through: Sequence[str] = ("concat",)) -> list[str]:
     """Return the operations whose outputs this one alone reads, directly or through others of some kinds.
 
-    There are none if some of what it reads has other readers, or is the network's input.
+    There are none if some of what it reads has other readers, is an output, or is the network's input.
     """
     found: list[str] = []
     readers = [name]
     while readers:
         reader = readers.pop()
         for source in _operation(graph, reader).inputs:
-            if _is_given(graph, source) or set(graph.successors(source)) != {reader}:
+            if _is_given(graph, source) or not _only_read_by(graph, source, reader):
                 return []
             passes = _operation(graph, source).layer.kind in through
             (readers if passes else found).append(source)
@@ -240,7 +257,7 @@ def _fuse_after(graph: nx.DiGraph, name: str) -> None:
     What it adds is not added to padding, so that only convolutions without any can take it over.
     """
     readers = list(graph.successors(name))
-    if not readers or not _can_skip(graph, name):
+    if not readers or _is_output(graph, name) or not _can_skip(graph, name):
         return
     for reader in readers:
         operation = _operation(graph, reader)
@@ -271,6 +288,8 @@ def _add_bias(graph: nx.DiGraph, name: str, into: Iterable[str]) -> None:
 def _fuse_padding(graph: nx.DiGraph, name: str, pad: Padding) -> None:
     """Fold padding into all convolutions that read it, if their windows are large enough."""
     padded = {}
+    if _is_output(graph, name):
+        return
     for reader in graph.successors(name):
         operation = _operation(graph, reader)
         layer = operation.layer
@@ -323,7 +342,8 @@ def _fuse_product(graph: nx.DiGraph, name: str) -> None:
         if not _computes(graph, source) or any(source not in chain for chain in chains):
             continue
         inside = {name}.union(*(chain[: chain.index(source)] for chain in chains))
-        if all(inside.issuperset(graph.successors(each)) for each in {source, *inside} - {name}):
+        hidden = {source, *inside} - {name}
+        if all(inside.issuperset(graph.successors(each)) and not _is_output(graph, each) for each in hidden):
             for each in [each for each in _names(graph) if each in inside]:
                 _change(graph, each, inputs=(source,))
                 _fold(graph, each, (source,))
@@ -363,7 +383,7 @@ def _is_order_of_input(graph: nx.DiGraph, name: str) -> bool:
         len(inputs) == 1
         and _is_given(graph, inputs[0])
         and set(graph.successors(inputs[0])) == {name}
-        and graph.out_degree(name) > 0
+        and not _is_output(graph, name)
     )
 
 
@@ -381,8 +401,8 @@ def _is_free(graph: nx.DiGraph, name: str, layer: Reshape) -> bool:
     sources = _operation(graph, name).inputs
     readers = [_operation(graph, reader).layer for reader in graph.successors(name)]
     if layer.op in PERMUTES:
-        if any(set(graph.successors(source)) != {name} for source in sources):
-            return False  # others read the same values in the order that they have
+        if any(not _only_read_by(graph, source, name) for source in sources):
+            return False  # others get the same values in the order that they have
         if any(isinstance(reader, Map) and not _is_pointwise(reader) for reader in readers):
             return False  # which tells channels apart
     # A fully connected layer takes values in any shape, but a network's input has one shape for all.
@@ -394,7 +414,7 @@ def _is_free(graph: nx.DiGraph, name: str, layer: Reshape) -> bool:
 def _skip(graph: nx.DiGraph, name: str) -> None:
     """Fold an operation that computes nothing into the stores of those before it, if nobody minds."""
     inputs = _operation(graph, name).inputs
-    if not graph.out_degree(name) and not _writers(graph, name, ()):
+    if _is_output(graph, name) and not _writers(graph, name, ()):
         return  # an output of the network, which those before it do not become in its place
     if _can_skip(graph, name):
         _fold(graph, name, [each for each in inputs if not _is_given(graph, each)])

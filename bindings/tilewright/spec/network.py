@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import BeforeValidator, Field
 
 from tilewright.spec.base import Spec
-from tilewright.spec.errors import InputError
+from tilewright.spec.errors import InputError, did_you_mean
 from tilewright.spec.layer import Layer, Length, Pad, Size, Window
 
 MAX_LAYERS = 10_000
@@ -403,13 +403,17 @@ class Network(Spec):
         What the network is and where its figures come from.
     layers
         Each reads earlier layers only, so that no cycle can be written.
+    outputs : names, optional
+        Layers whose values leave the network, perhaps read inside as well; by default those that none reads.
     """
 
     table_name: ClassVar[str] = "network"
+    later: ClassVar[tuple[str, ...]] = ("outputs",)
 
     name: str = ""
     source: str = ""
     layers: Annotated[tuple[AnyLayer, ...], Field(min_length=1, max_length=MAX_LAYERS)]
+    outputs: Annotated[tuple[Name, ...], Field(min_length=1, max_length=MAX_LAYERS)] | None = None
 
     def model_post_init(self, _context: object) -> None:
         """Refuse two layers of one name, and inputs that are no earlier layers."""
@@ -434,6 +438,26 @@ class Network(Spec):
         if self.layers[0].kind == "input":
             limit = "a further input of the network cannot stand first, where the network's own input is read"
             raise InputError("network.layers[0].kind", "input", limit)
+        self._check_outputs()
+
+    def _check_outputs(self) -> None:
+        """Refuse outputs that no layer gives or that stand twice, and layers whose values nobody gets."""
+        if self.outputs is None:
+            return
+        known = {layer.name for layer in self.layers if layer.kind != "input"}
+        for place, name in enumerate(self.outputs):
+            field = f"network.outputs[{place}]"
+            if name not in known:
+                raise InputError(
+                    field, name, f"must be the name of a layer{did_you_mean(name, sorted(known))}"
+                )
+            if name in self.outputs[:place]:
+                raise InputError(field, name, "stands twice")
+        for layer, readers in zip(self.layers, self.consumers, strict=True):
+            if not readers and layer.name not in self.outputs:
+                raise InputError(
+                    "network.outputs", list(self.outputs), f"layer {layer.name} is read by none and no output"
+                )
 
     def _check_sharing(self, layer: AnyLayer, index: int) -> None:
         """Refuse weights of a layer that has others or none."""
@@ -475,12 +499,21 @@ class Network(Spec):
 
     @cached_property
     def consumers(self) -> tuple[tuple[int, ...], ...]:
-        """For each layer, the indices of those that read it, each once; none for an output."""
+        """For each layer, the indices of those that read it, each once."""
         readers: list[list[int]] = [[] for _ in self.layers]
         for index, producers in enumerate(self.producers):
             for producer in set(producers) - {-1}:
                 readers[producer].append(index)
         return tuple(map(tuple, readers))
+
+    @cached_property
+    def results(self) -> tuple[int, ...]:
+        """Indices of the layers whose values leave the network, ascending."""
+        return tuple(
+            index
+            for index, (layer, readers) in enumerate(zip(self.layers, self.consumers, strict=True))
+            if (not readers if self.outputs is None else layer.name in self.outputs)
+        )
 
     def check_shapes(self) -> None:
         """Refuse a network whose layers do not take what the layers that they read give.
