@@ -15,8 +15,8 @@ from fusion.test_selection import can_be_executed, cost, partitions
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.fuzz.networks import network as any_network
-from tests.fuzz.oracles import TooLarge
-from tests.fuzz.oracles import fusion as oracle
+from tests.oracles import TooLarge
+from tests.oracles import fusion as oracle
 
 from tilewright import solve
 from tilewright.core import catalogue

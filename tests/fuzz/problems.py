@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tests.fuzz.oracles import Refused, TooLarge
 from tests.fuzz.trials import Skip, Wrong
+from tests.oracles import Refused, TooLarge
 
 from tilewright import drivers
 from tilewright.core import catalogue
@@ -61,7 +61,7 @@ def attack(rng: random.Random, scratch: Path, room: str, table: Json, oracle: Mo
     table
         The tables of an instance.
     oracle
-        One of ``tests.fuzz.oracles``.
+        One of ``tests.oracles``.
 
     Returns
     -------

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.fuzz.networks import network
-from tests.fuzz.oracles import allocation
 from tests.fuzz.problems import attack
+from tests.oracles import allocation
 
 IN_CI = 6
 

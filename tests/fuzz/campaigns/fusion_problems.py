@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.fuzz.networks import network
-from tests.fuzz.oracles import fusion
 from tests.fuzz.problems import attack
+from tests.oracles import fusion
 
 from tilewright.run.instance import parse
 from tilewright.spec.errors import InputError

@@ -6,8 +6,8 @@ import random
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.oracles import scheduling
 from tests.fuzz.problems import attack
+from tests.oracles import scheduling
 from tests.scheduling.graphs_at_random import problem_at_random
 
 IN_CI = 12

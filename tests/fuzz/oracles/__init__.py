@@ -2,15 +2,11 @@
 
 One module per room has ``best(problem)``, the least cost of all plans (of a front its points, in order), or
 None where there is no plan, and ``cost(problem, plan)``, that of one plan. Both walk through plans as docs/
-defines them, step by step, and share no line with what they judge.
+defines them, step by step, and share no line with what they judge. ``tests.oracles`` has those of other rooms.
 """
 
 from __future__ import annotations
 
+from tests.oracles import Refused, TooLarge
 
-class Refused(Exception):
-    """A plan breaks a rule."""
-
-
-class TooLarge(Exception):
-    """There are more plans, or longer ones, than can be walked through."""
+__all__ = ["Refused", "TooLarge"]

@@ -9,7 +9,7 @@ from itertools import pairwise, product
 from math import prod
 from typing import Any, NamedTuple
 
-from tests.fuzz.oracles import Refused, TooLarge
+from tests.oracles import Refused, TooLarge
 
 Json = dict[str, Any]
 Span = tuple[int, int]

@@ -10,7 +10,7 @@ from itertools import chain, combinations, count, product
 from math import ceil
 from typing import Any, NamedTuple
 
-from tests.fuzz.oracles import Refused, TooLarge
+from tests.oracles import Refused, TooLarge
 
 Json = dict[str, Any]
 Numbers = frozenset[int]
