@@ -1,4 +1,4 @@
-"""Second statements of what plans cost and when they are valid, from docs/ alone: plain JSON in, numbers out."""
+"""Second statements of what plans cost and when they are valid, from docs alone: plain JSON to numbers."""
 
 from __future__ import annotations
 
