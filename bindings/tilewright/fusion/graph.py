@@ -25,6 +25,8 @@ class Op:
         ``CONV``, ``POOL``, ``MISC``, or ``HOST`` for what the accelerator does not compute.
     producers
         Numbers of the operations that it reads; -1 for the network's input.
+    leaves
+        Whether what it computes is an output of the network, perhaps read inside as well.
     """
 
     number: int
@@ -32,6 +34,7 @@ class Op:
     spec: AnyLayer
     engine: str
     producers: tuple[int, ...]
+    leaves: bool
 
     @property
     def dense(self) -> bool:
@@ -69,7 +72,7 @@ class OpGraph:
         graph = coarse(network)
         return cls(
             tuple(
-                Op(number, layer.name, layer, _engine(layer), producers)
+                Op(number, layer.name, layer, _engine(layer), producers, number in graph.results)
                 for number, (layer, producers) in enumerate(zip(graph.layers, graph.producers, strict=True))
             )
         )

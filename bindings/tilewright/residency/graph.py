@@ -405,6 +405,7 @@ def with_copies(ops: OpGraph, again: Mapping[str, Collection[str]]) -> tuple[OpG
             number=number,
             name=name,
             producers=tuple(numbers[operand] for operand in read[name]),
+            leaves=own[name].leaves if name in own else False,  # the first execution is what leaves
         )
         for name, number in order.items()
     ]
