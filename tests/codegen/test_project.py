@@ -61,6 +61,9 @@ BLOCK: list[Table] = [
 ]
 """An inverted residual block of MobileNetV2, and a classifier."""
 
+CORNER: list[Table] = [*BLOCK[:-2], BLOCK[-2] | {"kernel": [8, 6], "stride": [2, 2]}, BLOCK[-1]]
+"""One whose pool has a single position and leaves a row and a column out."""
+
 
 def problem_of(layers: list[Table], **machine: Any) -> Problem:
     table: Table = {"kind": "dsp", "memory_bytes": 2**20, "vector_ops_per_cycle": 4} | machine
@@ -233,12 +236,13 @@ def assert_equal(built: Built, problem: Problem, values: Values) -> None:
     [
         (BLOCK, None),
         (BLOCK, (8, 8, 8, 32)),
+        (CORNER, None),
         ("resnet8", (8, 4, 8, 20)),
         pytest.param(BLOCK, (12, 6, 9, 17), marks=thorough),
         pytest.param("resnet8", None, marks=thorough),
         pytest.param("resnet8", (8, 8, 8, 32), marks=thorough),
     ],
-    ids=lambda value: "block" if value == BLOCK else str(value),
+    ids=lambda value: {id(BLOCK): "block", id(CORNER): "corner"}.get(id(value), str(value)),
 )
 def test_known_networks(tmp_path: Path, layers: Any, bits: tuple[int, ...] | None) -> None:
     memory = 2000

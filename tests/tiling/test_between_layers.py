@@ -219,6 +219,57 @@ def test_every_operation_of_a_network_counts(machine: str) -> None:
         assert layer["energy_aj"] == told + layer.get("vector_aj", layer.get("mac_aj"))
 
 
+POSITION = [
+    {"name": "c0", "input": [2, 3, 3], "kernels": 4, "kernel": [2, 1], "groups": 2},
+    {"name": "p1", "kind": "pool", "input": [4, 2, 3], "kernel": [2, 2], "stride": [1, 2]},
+]
+"""A pool whose window has one position and leaves a column out."""
+
+
+@pytest.mark.parametrize("kind", ["dsp", "npu"])
+def test_a_pool_of_one_position_reads_what_is_under_its_window(kind: str) -> None:
+    """Of 4 maps it reads 2 x 2 of 2 x 3 values and gives one each: 20, which its numbers confirm."""
+    machine = {"kind": kind, "element_bytes": 1, "vector_ops_per_cycle": 4}
+    machine |= {"memory_bytes": 40, "double_buffering": False} if kind == "dsp" else {}
+    table = {"network": {"layers": POSITION}, "machine": machine, "objective": {"minimise": "accesses"}}
+    problem = Problem.model_validate(table)
+    result = tw.solve(problem, time_limit=20)
+    # The layer reads 18 inputs and 8 weights and gives 24; each of two cores reads all inputs of its rows.
+    assert (result.status, result.objective) == ("optimal", {"dsp": 50, "npu": 64}[kind] + 16 + 4)
+    report = tw.simulate(problem, result, numeric=True)
+    assert report.numeric is True and report.not_computed == ()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "padding", "over_plane"),
+    [((4, 5), (0, 0, 0, 0), True), ((6, 5), (1, 1, 0, 0), True), ((3, 5), (0, 0, 0, 0), False)],
+)
+def test_only_pools_over_all_of_a_plane_are_streams(
+    kernel: tuple[int, int], padding: tuple[int, ...], over_plane: bool
+) -> None:
+    layer = {"name": "p", "kind": "pool", "input": [2, 4, 5], "kernel": kernel, "padding": padding}
+    layers = [NETWORK[3] | {"input": [2, 4, 5], "kernels": 2}, layer | {"stride": [2, 1]}]
+    machine = {"kind": "dsp", "memory_bytes": 400, "vector_ops_per_cycle": 4}
+    problem = Problem.model_validate({"network": {"layers": layers}, "machine": machine})
+    operation = problem.parts[1].problem.one_operation
+    assert (operation.output, operation.windowed) == ((2, 1, 1), not over_plane)
+    assert operation.least_read == 2 * 5 * (4 if over_plane else 3)
+    assert tw.simulate(problem, tw.solve(problem, time_limit=20), numeric=True).not_computed == ()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "windowed"), [(4, True), (8, True), (1, False), (16, False), (64, False)]
+)
+def test_numbers_of_places_are_not_those_of_maps(parameters: int, windowed: bool) -> None:
+    """16 numbers, one for each place of maps of 4 x 4, are not 4 of each map; nor are 64 values' own."""
+    added = {"name": "added", "kind": "map", "op": "bias", "input": [4, 4, 4], "parameters": parameters}
+    machine = {"kind": "dsp", "memory_bytes": 150, "vector_ops_per_cycle": 4}
+    network = {"layers": [*NETWORK[:3], added]}
+    problem = Problem.model_validate({"network": network, "machine": machine}).parts[-1].problem
+    assert problem.one_operation.windowed == windowed
+    assert kind_of(problem).best_bound(problem).value == 2 * 4 * 4 * 4 + parameters
+
+
 def test_what_no_unit_does_stands_beside_the_total() -> None:
     with_vector, without = network("idsp", {"vector_ops_per_cycle": 4}), network("idsp", {})
     assert [each.name for each in with_vector.unmodelled] == ["found"]

@@ -84,9 +84,8 @@ def not_computed(operation: Operation, tiles: int) -> str | None:
 
 def _of_planes(operation: Operation) -> bool:
     """Whether a stream has one value for each map, of all values of that map."""
-    maps, *plane = operation.inputs[0]
-    alone = len(operation.inputs) == 1 and operation.output == (maps, 1, 1) and not operation.parameters
-    return alone and operation.work == operation.batch * prod((maps, *plane))
+    maps = operation.inputs[0][0]
+    return len(operation.inputs) == 1 and operation.output == (maps, 1, 1) and not operation.parameters
 
 
 def _moves_all(operation: Operation) -> bool:

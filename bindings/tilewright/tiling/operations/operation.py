@@ -197,6 +197,14 @@ def _does_nothing(layer: AnyLayer) -> bool:
     return isinstance(layer, Input) or (isinstance(layer, Map) and layer.op in UNCHANGED)
 
 
+def _is_over_plane(layer: Pool) -> bool:
+    """Whether each output of a pool depends on all values of its map: there are no tiles of windows then."""
+    ends = (size - before for size, before in zip(layer.kernel, layer.padding[::2], strict=True))
+    return layer.output_plane == (1, 1) and all(
+        end >= size for end, size in zip(ends, layer.input[1:], strict=True)
+    )
+
+
 def _operation(layer: AnyLayer, given: list[Shape], images: int, batch: int) -> Operation:
     """Return what a layer does, which reads maps of the given shapes."""
     op, outputs = getattr(layer, "op", layer.kind), batch * prod(layer.output)
@@ -205,8 +213,7 @@ def _operation(layer: AnyLayer, given: list[Shape], images: int, batch: int) -> 
     macs = macs_of(layer) * batch // images
     work, windowed, inputs = outputs, True, alone
     if isinstance(layer, Pool):
-        work = outputs * prod(layer.kernel)
-        windowed = layer.output_plane != (1, 1)  # of the whole plane nothing but the sum so far is kept
+        work, windowed = outputs * prod(layer.kernel), not _is_over_plane(layer)
     elif isinstance(layer, Add | Mul):
         fits = all(shape in (layer.input, (layer.input[0], 1, 1)) for shape in given)
         inputs = sorted(given, key=prod, reverse=True) if fits else alone * len(given)
@@ -220,8 +227,8 @@ def _operation(layer: AnyLayer, given: list[Shape], images: int, batch: int) -> 
         work = max(macs, outputs if isinstance(layer, Function) else 0)
         inputs = [layer.input, *given[1:]]
     parameters = parameters_of(layer)
-    if windowed and parameters % layer.output[0]:
-        windowed = False
+    if windowed and parameters not in (0, layer.output[0], 2 * layer.output[0]):
+        windowed = False  # they are not those of each map: one for all, or one for each place or value
     window = layer if windowed and isinstance(layer, Window) else None
     return Operation(
         op=name,
