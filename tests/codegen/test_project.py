@@ -319,8 +319,7 @@ def test_digits_are_classified_with_the_printed_accuracy(digits: Path) -> None:
     held = bytearray(file.read_bytes())
     held[: len(held) // 4] = bytes(len(held) // 4)
     file.write_bytes(bytes(held))
-    with pytest.raises(AssertionError, match=r"outputs that are wrong\t[1-9]"):
-        built.run()
+    assert told(built.run())["right"] < (measured["right"],)
 
 
 @needs_compiler

@@ -115,6 +115,13 @@ class Room(Protocol[ProblemT, PlanT]):
 
     # Optional ----------------------------------------------------------------------------------------
 
+    def at_least(self, problem: ProblemT, plan: PlanT) -> dict[str, str]:
+        """Return the operations whose cost is but a lower bound, and why; a plan with any is not optimal.
+
+        See `tilewright.spec.access`.
+        """
+        return {}
+
     def parts(self, problem: ProblemT) -> Sequence[tuple[str, ProblemT]]:
         """Return the parts that are solved one by one, with their names; equal ones are the same object.
 

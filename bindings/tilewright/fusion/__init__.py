@@ -18,6 +18,7 @@ from tilewright.fusion.evaluation import (
     violation,
 )
 from tilewright.fusion.execution import simulate
+from tilewright.fusion.host import unknown_of
 from tilewright.fusion.machine import machine_from
 from tilewright.fusion.overview import overview
 from tilewright.fusion.plan import Group, Plan
@@ -67,6 +68,9 @@ class Fusion(Room[Problem, Plan]):
 
     def compile_kernels(self, bundled: Callable[[str], Problem]) -> None:
         best(bundled("squeezenet-fire"), (0,))
+
+    def at_least(self, problem: Problem, plan: Plan) -> dict[str, str]:
+        return {op.name: why for op in problem.ops if (why := unknown_of(problem, op)) is not None}
 
     def records(self, problem: Problem, report: dict[str, Any]) -> list[dict[str, Any]]:
         return list(report["facts"]["groups"])

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
 from typing import NamedTuple
 
 from tilewright.fusion.graph import Op
 from tilewright.fusion.machine import HOST
 from tilewright.fusion.problem import Problem
-from tilewright.spec.network import Input
+from tilewright.spec.access import access
+from tilewright.spec.network import Input, Shape
 
-__all__ = ["HostWork", "host_cost", "host_cycles", "host_work"]
+__all__ = ["HostWork", "host_cost", "host_cycles", "host_work", "unknown_of"]
 
 
 class HostWork(NamedTuple):
@@ -37,13 +39,15 @@ def host_work(problem: Problem, op: Op) -> HostWork:
     if not _is_hosted(op):
         return HostWork(0, 0)
     machine, spec = problem.machine, op.spec
-    read = sum(
-        prod(problem.ops[0].spec.input if producer < 0 else problem.ops[producer].spec.output)
-        for producer in dict.fromkeys(op.producers)
-    )
+    read = sum(map(prod, _given(problem, dict.fromkeys(op.producers))))
     values = machine.arrays * (read + prod(spec.output)) + getattr(spec, "parameters", 0)
     macs = getattr(spec, "macs", 0) // getattr(spec, "batch", 1)
     return HostWork(machine.element_bytes * values, machine.arrays * macs)
+
+
+def _given(problem: Problem, producers: Iterable[int]) -> list[Shape]:
+    """Return the shapes of what operations give, -1 being the network's input."""
+    return [problem.ops[0].spec.input if each < 0 else problem.ops[each].spec.output for each in producers]
 
 
 def host_cycles(problem: Problem, op: Op) -> int:
@@ -61,3 +65,11 @@ def host_cost(problem: Problem, op: Op) -> int:
     if problem.minimise == "energy":
         return int(problem.machine.nanojoules(0, 0, cycles))
     return 0 if problem.minimise == "traffic" else cycles
+
+
+def unknown_of(problem: Problem, op: Op) -> str | None:
+    """Say what is not known of an operation of the host whose price counts, or None."""
+    counts = problem.minimise != "memory" and host_cost(problem, op)
+    if counts and access(op.spec, _given(problem, op.producers)) == "whole":
+        return "what the host takes for it is not known, but that it reads and writes each value"
+    return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from math import isqrt, prod
+from math import prod
 
 from onnx import TensorProto
 
@@ -39,7 +39,7 @@ REDUCES = (
 
 NORMALISES = (
     "BatchNormalization", "GroupNormalization", "InstanceNormalization", "LRN", "LayerNormalization",
-    "LpNormalization", "MeanVarianceNormalization", "RMSNormalization",
+    "LogSoftmax", "LpNormalization", "MeanVarianceNormalization", "RMSNormalization", "Softmax",
 )  # fmt: skip
 
 POOLS = ("AveragePool", "LpPool", "MaxPool")
@@ -156,8 +156,18 @@ def _products(operation: OnnxOperation, given: int) -> int:
             for label, size in zip(each, _shape(operation, place), strict=False):
                 extents[label] = max(extents[label], size)
         return prod(extents.values()) if extents else 0
-    # The sizes of matrices of m x k, k x n and m x n make (m * k * n)^2, whatever the order of dimensions.
-    own, several = _shape(operation, 0), 1
-    if len(kernels) > 2 and len(own) > 2:
-        several = min(prod(own[:-2]), prod(kernels[:-2]))
-    return isqrt(prod(own) * prod(kernels) * given // max(1, several))
+    return given * _summed(operation)
+
+
+def _summed(operation: OnnxOperation) -> int:
+    """Return how many products are added up for a value of a product of matrices.
+
+    Weights stand as they are written; so do both where none are weights.
+    """
+    second = operation.inputs[1]
+    by_weights = second is not None and second.fixed
+    known = _shape(operation, int(by_weights))
+    turned = bool(operation.attributes.get("transB" if by_weights else "transA", 0))
+    if len(known) < 2:
+        return prod(known)
+    return known[-1] if turned == by_weights else known[-2]

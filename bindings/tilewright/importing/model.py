@@ -421,7 +421,8 @@ class _Reader:
         return OnnxOperation(
             _name(node),
             node.op_type if standard else f"{node.domain or 'ai.onnx'}.{node.op_type}",
-            {each.name: _attribute(each) for each in node.attribute if each.type in PLAIN},
+            {each.name: _attribute(each) for each in node.attribute if each.type in PLAIN}
+            | self._axis(node, inputs),
             inputs,
             tuple(self.values[name] if name in self.read else None for name in node.output),
             self.batch,
@@ -429,6 +430,17 @@ class _Reader:
             self._elements((*node.input, *node.output)),
             bits(quantised, self._elements(quantised.input)),
         )
+
+    def _axis(self, node: NodeProto, inputs: Sequence[Value | None]) -> dict[str, Any]:
+        """Return along which dimension a softmax is, None for several: until version 12, all that follow."""
+        if node.domain or node.op_type not in ("Softmax", "LogSoftmax"):
+            return {}
+        told = next((each.i for each in node.attribute if each.name == "axis"), None)
+        if self.opsets[""] >= 13:
+            return {"axis": -1 if told is None else told}
+        axis, shape = 1 if told is None else told, inputs[0].shape if inputs and inputs[0] else None
+        single = shape is not None and (axis == -1 or prod(shape[axis + 1 :]) == 1)
+        return {"axis": axis if single else None}
 
     def _type(self, name: str, found: TypeProto | None, inputs: Sequence[Value | None]) -> TypeProto | None:
         """Return the type of a tensor: as ONNX infers it, as the user or the file tells, or as is assumed."""

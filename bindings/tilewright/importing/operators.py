@@ -87,6 +87,19 @@ def _map(op: str) -> Callable[[OnnxOperation], list[Table]]:
     return layer
 
 
+def _softmax(operation: OnnxOperation) -> list[Table]:
+    """Return a softmax of channels."""
+    own, axis, value = input_shape(operation), operation.attributes["axis"], source(operation)
+    known, images = sizes(operation, value), value.images if operation.batch > 1 else 0
+    places = [
+        place for place, size in enumerate(known) if place != images or size not in (1, operation.batch)
+    ]
+    channels = places[:-2] if len(places) > 2 else places[:1]
+    if axis is None or axis % len(known) not in channels or known[axis % len(known)] != own[0]:
+        raise Unknown("it is not along the channels")
+    return [{"kind": "map", "op": "softmax", "input": own}]
+
+
 def _arithmetic(operation: OnnxOperation) -> list[Table]:
     """Combine tensors, or one with numbers of its own."""
     own = output_shape(operation)
@@ -181,6 +194,7 @@ OPERATORS: Mapping[str, Callable[[OnnxOperation], list[Table]]] = {
     **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Sum"), _arithmetic),
     "Concat": _concat,
     "LRN": _response,
+    **dict.fromkeys(("LogSoftmax", "Softmax"), _softmax),
     "Pad": _pad,
     **{
         name: _reshape(op)
@@ -201,7 +215,7 @@ OPERATORS: Mapping[str, Callable[[OnnxOperation], list[Table]]] = {
             "Cast": "identity",
             "Celu": "celu",
             "Clip": "clip",
-            "DequantizeLinear": "dequantise",
+            "DequantizeLinear": "identity",
             "Dropout": "dropout",
             "Elu": "elu",
             "Erf": "erf",
@@ -210,14 +224,12 @@ OPERATORS: Mapping[str, Callable[[OnnxOperation], list[Table]]] = {
             "HardSwish": "hard_swish",
             "Identity": "identity",
             "LeakyRelu": "leaky_relu",
-            "LogSoftmax": "softmax",
             "Mish": "mish",
             "PRelu": "prelu",
-            "QuantizeLinear": "quantise",
+            "QuantizeLinear": "identity",
             "Relu": "relu",
             "Selu": "selu",
             "Sigmoid": "sigmoid",
-            "Softmax": "softmax",
             "Softplus": "softplus",
             "Softsign": "softsign",
             "Swish": "swish",

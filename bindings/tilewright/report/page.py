@@ -24,7 +24,7 @@ from tilewright.run.finding import Finding
 from tilewright.run.instance import Instance
 from tilewright.run.methods import is_method
 from tilewright.run.result import NOT_SIMULATED, Result
-from tilewright.run.summary import gap_shown, relative_gap, shown
+from tilewright.run.summary import relative_gap, shown
 from tilewright.simulator import Report
 from tilewright.spec.errors import InputError
 
@@ -53,6 +53,8 @@ STATUS = {
     "infeasible": "Proven: there is no plan within the limits.",
     "unknown": "No plan was found in time, nor a proof that there is none.",
 }
+
+UNDERSTATED = "Valid. What some operations cost is but a lower bound, so that no plan is called optimal."
 
 MARKS = {"verified": "ok", "refuted": "WRONG", "not verified": "not verified", "told": "told"}
 
@@ -143,8 +145,9 @@ def page(instance: Instance, result: Result, *, findings: Sequence[Finding] | No
             minimised=result.minimise or getattr(problem, "minimise", "cost"),
             objective=_amount(result.objective, unit, problem),
             bound=_amount(result.bound, unit, problem),
-            gap=gap_shown(result.objective, result.bound),
-            status=STATUS[result.status],
+            gap=result.gap_shown,
+            at_least=result.understated,
+            status=UNDERSTATED if result.at_least else STATUS[result.status],
             not_simulated=None if result.simulated else NOT_SIMULATED,
             rows=room.rows(problem, summary),
             verified=_verified(result, unit),
@@ -179,7 +182,12 @@ def _refuse_other(measured: int | None, executed: Report, result: Result) -> Non
 
 def _refuse_contradictions(result: Result, problem: Any, summary: dict[str, Any]) -> None:
     """Refuse a result whose fields contradict each other, its instance, or the simulator."""
-    findings = [consistency.status(result), consistency.trace(result), *consistency.naming(result, problem)]
+    findings = [
+        consistency.status(result),
+        consistency.trace(result),
+        *consistency.naming(result, problem),
+        *consistency.at_least(result, problem),
+    ]
     for finding in findings:
         if finding.state == "refuted":
             raise InputError(finding.what, None, finding.detail)
@@ -287,7 +295,7 @@ def _table(overview: Overview, result: Result) -> Table | None:
         sums = [_sum(column, lines, digits[column.key]) for column in columns]
         sums[0] = "sum"
         if overview.costs:
-            sums[-1] = gap_shown(result.objective, result.bound)
+            sums[-1] = result.gap_shown
     return Table(groups, columns, cells, sums)
 
 

@@ -21,6 +21,7 @@ from tilewright.residency.evaluation import (
 from tilewright.residency.exact.best import least_traffic
 from tilewright.residency.exact.objectives import recheck
 from tilewright.residency.execution import simulate
+from tilewright.residency.graph import unknown_of
 from tilewright.residency.machine import machine_from
 from tilewright.residency.overview import overview
 from tilewright.residency.plan import Plan, Step
@@ -68,6 +69,10 @@ class Residency(Room[Problem, Plan]):
     table = staticmethod(table)
     overview = staticmethod(overview)
     recheck = staticmethod(recheck)
+
+    def at_least(self, problem: Problem, plan: Plan) -> dict[str, str]:
+        timed = bool({*problem.objective.names, *problem.objective.limits} & {"cycles", "energy"})
+        return {op.name: why for op in problem.graph.ops.ops if (why := unknown_of(op, timed)) is not None}
 
     def records(self, problem: Problem, report: dict[str, Any]) -> list[dict[str, Any]]:
         return list(report["facts"]["steps"])

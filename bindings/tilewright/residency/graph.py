@@ -13,8 +13,21 @@ import numpy as np
 
 from tilewright.fusion.graph import Op, OpGraph
 from tilewright.simulator.program import Counts
+from tilewright.spec.access import RECURRENT
 from tilewright.spec.layer import Layer, Window
-from tilewright.spec.network import OWN_INPUT, Add, Map, Mul, NamedLayer, Network, Pool, parameters_of
+from tilewright.spec.network import (
+    OWN_INPUT,
+    Add,
+    Function,
+    Map,
+    Mul,
+    NamedLayer,
+    Network,
+    Opaque,
+    Pool,
+    macs_of,
+    parameters_of,
+)
 
 
 class WrongError(Exception):
@@ -410,3 +423,18 @@ def with_copies(ops: OpGraph, again: Mapping[str, Collection[str]]) -> tuple[OpG
         for name, number in order.items()
     ]
     return OpGraph(tuple(found)), {order[copy]: order[name] for copy, name in repeats.items()}
+
+
+def unknown_of(op: Op, timed: bool) -> str | None:
+    """Say what is not known of an operation, which is charged with all that it reads on chip at a time.
+
+    Parameters
+    ----------
+    timed
+        Whether time or energy counts.
+    """
+    if isinstance(op.spec, Opaque):
+        return "what it does is not known"
+    if isinstance(op.spec, Function) and op.spec.op in RECURRENT:
+        return "its state takes memory that is not counted"
+    return "its MACs are not counted" if timed and macs_of(op.spec) > op.macs else None

@@ -42,6 +42,8 @@ class Entry:
             return f"refused: {self.result.report['violation'].split(':')[0]}"
         if not self.result.simulated:
             return "not simulated"
+        if self.result.at_least:
+            return "at least"
         by_others = self.method != "auto" and self.result.bound_by not in (None, self.method)
         if self.result.status == "optimal" and by_others:
             return f"bound: {self.result.bound_by}"

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from tilewright.core.bounds import Bound
-from tilewright.core.room import unit_of
+from tilewright.core.room import room_of, unit_of
 from tilewright.core.version import __version__
 from tilewright.run.finding import Finding, verdict
 from tilewright.run.methods import is_method, proves
@@ -54,14 +54,18 @@ def status(result: Result) -> Finding:
     """Check that status, plan, objective, bound, gap and report fit each other."""
     objective, bound = result.objective, result.bound
     expected = {
-        "optimal": result.plan is not None and objective is not None and objective == bound,
+        "optimal": result.plan is not None
+        and objective is not None
+        and objective == bound
+        and not result.at_least,
         "feasible": result.plan is not None
         and objective is not None
-        and (bound is None or bound < objective),
+        and (bound is None or bound < objective or (bound == objective and bool(result.at_least))),
         "infeasible": result.plan is None and objective is None,
         "unknown": result.plan is None and objective is None,
     }
-    right = expected[result.status] and _close(result.gap, relative_gap(objective, bound))
+    gap = None if result.at_least else relative_gap(objective, bound)
+    right = expected[result.status] and _close(result.gap, gap)
     plan = "a plan" if result.plan is not None else "no plan"
     detail = f"{result.status} with {plan}, objective {objective}, bound {bound}, gap {result.gap}"
     if result.plan is None and not result.simulated:
@@ -72,6 +76,19 @@ def status(result: Result) -> Finding:
         if result.status != "unknown" or not refused or len(result.report) != 2:
             return Finding("status", "refuted", f"{detail}, and a report of a plan that is not there")
     return verdict("status", right, detail)
+
+
+def at_least(result: Result, problem: Any) -> list[Finding]:
+    """Check that what costs but a lower bound of a valid plan is told."""
+    ours = room_of(problem).at_least(problem, result.plan)
+    told = result.at_least or {}
+    older = result.status != "optimal" and not told and result.versions.get("tilewright") != __version__
+    if (not ours and not told) or older:
+        return []
+    names = ", ".join(ours) or "nothing"
+    return [
+        verdict("at least", ours == told, f"a lower bound: {names}; told: {', '.join(told) or 'nothing'}")
+    ]
 
 
 def naming(result: Result, problem: Any) -> list[Finding]:

@@ -43,7 +43,7 @@ NOT_SIMULATED = (
 )
 """What a reader is told of a plan that the simulator has not executed."""
 
-LATER = ("minimise", "unit", "unverified", "time_limit", "threads", "spent")
+LATER = ("minimise", "unit", "unverified", "at_least", "time_limit", "threads", "spent")
 """Fields that files leave out where there is nothing to say, as older ones do."""
 
 STATUSES = ("optimal", "feasible", "infeasible", "unknown")
@@ -64,6 +64,8 @@ class Result:
         A second method that proved the same, where the claim rests on a method's proof.
     unverified
         What a solver claims that nobody tests, and that no other method has proven; it counts for nothing.
+    at_least
+        The operations whose cost is but a lower bound, and why: the objective is then one, too.
     time_limit, threads
         What the run was given; None in older files.
     spent
@@ -95,6 +97,7 @@ class Result:
     simulated: bool = True
     confirmed_by: str | None = None
     unverified: str | None = None
+    at_least: dict[str, str] | None = None
     minimise: str | None = None
     unit: str | None = None
     time_limit: float | None = None
@@ -131,14 +134,16 @@ class Result:
     def _rows(self) -> Rows:
         """Return the lines of a summary as (what, how much)."""
         unit = "" if self.problem is None or not self.problem.unit else f" {self.problem.unit}"
+        least = "at least " if self.at_least else ""
         rows = [
             ("instance", self.instance),
             ("method", self.method),
             ("status", self.status + (" (interrupted)" if self.interrupted else "")),
-            ("objective", shown(self.objective) + unit),
+            ("objective", least + shown(self.objective) + unit),
             ("bound", shown(self.bound) + self._proven_by()),
-            ("gap", gap_shown(self.objective, self.bound)),
+            ("gap", self.gap_shown),
         ]
+        rows += [("at least", line) for line in self.understated]
         if self.report is not None and self.report["violation"]:
             rows.append(("refused", self.report["violation"]))
         elif self.report is not None and self.problem is not None:
@@ -156,6 +161,19 @@ class Result:
         rows += [("failure", message) for message in self.failures]
         rows.append(("time", f"{self.seconds:.1f} s"))
         return rows
+
+    @property
+    def gap_shown(self) -> str:
+        """The gap in percent; a dash where none is known, as where the objective is but a lower bound."""
+        return "-" if self.at_least else gap_shown(self.objective, self.bound)
+
+    @property
+    def understated(self) -> list[str]:
+        """Lines that tell which operations cost at least what is counted, and why."""
+        names: dict[str, list[str]] = {}
+        for name, why in (self.at_least or {}).items():
+            names.setdefault(why, []).append(name)
+        return [f"{', '.join(each)}: {why}" for why, each in names.items()]
 
     def _table(self) -> list[tuple[str, ...]]:
         """Return a header and a line for each part of the plan; nothing where it has no parts."""
@@ -372,6 +390,10 @@ _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "simulated": (lambda v: isinstance(v, bool), "true or false"),
     "confirmed_by": (_or_null(_is_name), f"{_NAME}, or null"),
     "unverified": (_or_null(_is_text), "a text, or null"),
+    "at_least": (
+        lambda v: isinstance(v, dict) and all(map(_is_text, v.values())) and v != {},
+        "an object of texts, by the names of operations",
+    ),
     "minimise": (_is_name, _NAME),
     "unit": (_is_name, _NAME),
     "time_limit": (_is_seconds, _SECONDS),

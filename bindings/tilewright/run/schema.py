@@ -498,7 +498,7 @@ class MeasuredBitsLayer(MeasuredBits):
     first_overflows: list[Counts]
     """Image, map, row and column of the first of them, from 0."""
     saturated: Count
-    """Values that the layer read or stored and that their format does not hold."""
+    """Inputs beyond the range of their format."""
 
 
 class MeasuredBitsNetwork(MeasuredBits):
@@ -512,8 +512,6 @@ class MeasuredBitsNetwork(MeasuredBits):
     """Likewise in floating point."""
     agreeing: Count
     """Images that both put into the same class."""
-    saturated: Count = 0
-    """Values that their format does not hold, wherever they are read or stored."""
 
 
 class BitsPoint(Table):
@@ -766,6 +764,8 @@ class Result(Table):
     """A second method that proved the same."""
     unverified: str | None = None
     """What a solver claims that nobody tests, and that no other method has proven."""
+    at_least: dict[str, str] | None = None
+    """The operations whose cost is but a lower bound, as the objective then is, and why."""
     time_limit: float | int | None = None
     """Seconds that the run was given; missing in older files, as are the next two."""
     threads: int | None = None

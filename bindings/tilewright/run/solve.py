@@ -817,8 +817,10 @@ def _judge(run: _Run, name: str, method: str, interrupted: bool, until: float) -
     incumbent = run.incumbent
     room, problem = run.room, incumbent.problem
     status: Status
+    at_least: dict[str, str] = {}
     if incumbent.plan is not None:
-        status = "optimal" if incumbent.optimal else "feasible"
+        at_least = room.at_least(problem, incumbent.plan)
+        status = "optimal" if incumbent.optimal and not at_least else "feasible"
     else:
         status = "infeasible" if incumbent.infeasible else "unknown"
     summary: dict[str, Any] | None = None
@@ -837,7 +839,7 @@ def _judge(run: _Run, name: str, method: str, interrupted: bool, until: float) -
         status=status,
         objective=incumbent.objective,
         bound=incumbent.bound,
-        gap=relative_gap(incumbent.objective, incumbent.bound),
+        gap=None if at_least else relative_gap(incumbent.objective, incumbent.bound),
         seconds=round(time.monotonic() - incumbent.started, 3),
         seed=run.seed,
         warm_start=run.warm_start,
@@ -852,6 +854,7 @@ def _judge(run: _Run, name: str, method: str, interrupted: bool, until: float) -
         versions=versions(run.versions),
         confirmed_by=run.confirmed_by,
         unverified=incumbent.unverified(),
+        at_least=at_least or None,
         minimise=problem.minimise,
         unit=unit_of(problem),
         problem=problem,

@@ -20,7 +20,7 @@ from tilewright.run import compiling
 from tilewright.run.instance import Instance
 from tilewright.run.journal import Journal
 from tilewright.run.result import Result
-from tilewright.run.summary import aligned, flat, gap_shown, html, shown
+from tilewright.run.summary import aligned, flat, html, shown
 from tilewright.run.tasks import Answer, Executor, Task, compiled, perform_all
 from tilewright.spec.errors import InputError, TilewrightError
 
@@ -72,6 +72,8 @@ class Point:
         why = None if self.error is None else _in_a_line(self.error)
         if found is not None and found.report and found.report["violation"]:
             why = found.report["violation"]
+        elif found is not None and found.at_least:
+            why = f"at least: {'; '.join(found.understated)}"
         answer = {
             "status": self.status,
             "minimise": None if found is None else found.minimise,
@@ -138,7 +140,7 @@ class Sweep:
                 point.status,
                 shown(point.result.objective if point.result else None),
                 shown(point.result.bound if point.result else None),
-                gap_shown(point.result.objective, point.result.bound) if point.result else "-",
+                point.result.gap_shown if point.result else "-",
                 shortened(point.record()["reason"] or "", LONGEST_REMARK),
             )
             for point in self.points[:most]

@@ -82,6 +82,7 @@ def check(
     findings += [
         *consistency.naming(result, instance.problem),
         consistency.status(result),
+        *(consistency.at_least(result, instance.problem) if plan is not None else ()),
         consistency.trace(result),
         *consistency.confirmed_by(result),
     ]

@@ -8,6 +8,7 @@ from typing import Any
 from tilewright.core.room import Room, register
 from tilewright.tiling.evaluation import (
     MACHINES,
+    at_least,
     best_bound,
     best_of_network,
     kind_of,
@@ -57,6 +58,7 @@ class Tiling(Room[Problem, Plan]):
     plan_type = Plan
 
     best_bound = staticmethod(best_bound)
+    at_least = staticmethod(at_least)
     violation = staticmethod(violation)
     objective = staticmethod(objective)
     measured_objective = staticmethod(measured_objective)

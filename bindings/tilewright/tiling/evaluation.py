@@ -22,6 +22,7 @@ from tilewright.tiling import dsp, hierarchy, npu, operations, totals
 from tilewright.tiling.hierarchy import curve
 from tilewright.tiling.machine_kind import MachineKind
 from tilewright.tiling.measures import measures
+from tilewright.tiling.operations.plan import OperationPlan
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 
@@ -142,6 +143,18 @@ def objective(problem: Problem, plan: Plan) -> int:
             costs[id(part), layer] = kind_of(part).objective(part, layer)
         total += costs[id(part), layer]
     return total
+
+
+def at_least(problem: Problem, plan: Plan) -> dict[str, str]:
+    """Return the operations whose cost is but a lower bound, and why, so that a plan's is one."""
+    found = {}
+    plans = [plan] if problem.network is None else plan.split()
+    for (name, part), one in zip(problem.parts, plans, strict=True):
+        for each in one.layers:
+            why = operations.at_least(part, each) if isinstance(each, OperationPlan) else None
+            if why is not None:
+                found[name] = why
+    return found
 
 
 def measured_objective(problem: Problem, report: Report) -> int:

@@ -16,6 +16,7 @@ from tilewright.tiling.hierarchy.machine import OBJECTIVES as HIERARCHY_OBJECTIV
 from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.operations.operation import Operation, Unmodelled, operations
+from tilewright.tiling.operations.search import as_it_fits
 from tilewright.tiling.operations.search import check as check_operation
 from tilewright.tiling.operations.units import units_of
 
@@ -501,7 +502,10 @@ class Problem(Spec):
                 continue
             name = each[0] if isinstance(each, tuple) else each.name
             try:
-                what = each[1] if isinstance(each, tuple) else each.unnamed(self.batch)
+                if isinstance(each, tuple):
+                    what: Layer | Operation = as_it_fits(each[1], self.machine)
+                else:
+                    what = each.unnamed(self.batch)
                 if what not in known:
                     known[what] = self._part(what, objective, limits)
             except InputError as error:

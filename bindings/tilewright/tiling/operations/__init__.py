@@ -12,7 +12,7 @@ from tilewright.tiling.machine_kind import LayerProblem
 from tilewright.tiling.operations.arithmetic import not_computed, random_values, whole
 from tilewright.tiling.operations.machines import unit
 from tilewright.tiling.operations.plan import LOOPS, OperationPlan
-from tilewright.tiling.operations.search import outside_of_space, priced
+from tilewright.tiling.operations.search import lower_bound, outside_of_space, priced
 from tilewright.tiling.operations.units import Costs
 from tilewright.tiling.operations.walk import OUTPUT, Walk
 
@@ -45,6 +45,12 @@ def objective(problem: LayerProblem, plan: OperationPlan) -> int:
     """Cost of a valid plan by the closed form; the simulator must find the same."""
     does = unit(problem.machine, problem.one_operation)
     return does.costs(_walk(problem, plan), problem.level)[problem.counted]
+
+
+def at_least(problem: LayerProblem, plan: OperationPlan) -> str | None:
+    """Say why what a plan costs is but a lower bound, or None where it is exact."""
+    counted = "" if problem.traded else problem.counted
+    return lower_bound(problem.one_operation, problem.machine, plan, counted)
 
 
 def measured_objective(problem: LayerProblem, report: Report) -> int:

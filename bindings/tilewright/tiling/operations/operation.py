@@ -9,12 +9,13 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
+from tilewright.spec.access import Access, access, read
 from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import MAX_SIZE, Length, Pad, Window
 from tilewright.spec.network import (
-    FREE,
     OWN_INPUT,
+    UNCHANGED,
     Add,
     AnyLayer,
     Concat,
@@ -41,6 +42,14 @@ ACROSS = {"lrn": 8, "softmax": 4}
 """Functions that look at several maps: vector operations for each value (sum, power, division; maximum,
 difference, exponential, sum, division, the exponential as one)."""
 
+NEEDS: dict[Access, Literal["piece", "maps", "all"]] = {
+    "window": "piece",
+    "place": "maps",
+    "stream": "piece",
+    "whole": "all",
+}
+"""What an operation needs on chip at a time, by how it goes over values."""
+
 VIEWS = ("reshape", "flatten")
 """Reshapes that leave every value where it is."""
 
@@ -50,7 +59,7 @@ class Operation(Spec):
 
     It is a part of a network's problem, made by `operations`. A *windowed* one computes each output from
     a window over the same map of each input; any other one is a *stream*: what it reads and what it gives are
-    rows of values without geometry, read and written once.
+    rows of values without geometry, read and written once. Whether that is all depends on what it `needs`.
 
     Attributes
     ----------
@@ -66,6 +75,10 @@ class Operation(Spec):
         The window; zeros around the input are not loaded.
     windowed
         Whether it is.
+    needs
+        What is on chip at a time. ``piece``: what lies under a tile. ``maps``: all maps of each place, so
+        that tiles have all of them. ``all``: everything; where that does not fit, its cost is a lower bound.
+        ``order``: what lies under a tile, in runs that are not those of a stream.
     batch
         Images.
     parameters
@@ -86,6 +99,7 @@ class Operation(Spec):
     stride: tuple[Length, Length] = (1, 1)
     padding: tuple[Pad, Pad, Pad, Pad] = (0, 0, 0, 0)
     windowed: bool = False
+    needs: Literal["piece", "maps", "all", "order"] = "piece"
     batch: Annotated[int, Field(ge=1, le=MAX_SIZE)] = 1
     parameters: Count = 0
     work: Work = 0
@@ -194,7 +208,7 @@ def _does_nothing(layer: AnyLayer) -> bool:
     """Whether a layer takes neither time nor traffic."""
     if isinstance(layer, Reshape):
         return layer.op in VIEWS
-    return isinstance(layer, Input) or (isinstance(layer, Map) and layer.op in FREE)
+    return isinstance(layer, Input) or (isinstance(layer, Map) and layer.op in UNCHANGED)
 
 
 def _is_over_plane(layer: Pool) -> bool:
@@ -210,26 +224,25 @@ def _operation(layer: AnyLayer, given: list[Shape], images: int, batch: int) -> 
     op, outputs = getattr(layer, "op", layer.kind), batch * prod(layer.output)
     name = f"{op}_{layer.kind}" if isinstance(layer, Pool) else op
     alone = [layer.input]
-    macs = macs_of(layer) * batch // images
-    work, windowed, inputs = outputs, True, alone
+    macs, parameters = macs_of(layer) * batch // images, parameters_of(layer)
+    work, inputs, how = outputs, alone, access(layer, given)
     if isinstance(layer, Pool):
-        work, windowed = outputs * prod(layer.kernel), not _is_over_plane(layer)
+        work = outputs * prod(layer.kernel)
+        how = "stream" if _is_over_plane(layer) else how
     elif isinstance(layer, Add | Mul):
         fits = all(shape in (layer.input, (layer.input[0], 1, 1)) for shape in given)
         inputs = sorted(given, key=prod, reverse=True) if fits else alone * len(given)
         work = outputs * (len(inputs) - 1)
     elif isinstance(layer, Map):
-        work, windowed = outputs * ACROSS.get(layer.op, 1), layer.op not in ACROSS
+        work = outputs * ACROSS.get(layer.op, 1)
+        if parameters not in (0, layer.output[0], 2 * layer.output[0]):  # which are not those of maps
+            how = "stream" if parameters in (1, prod(layer.output)) and how == "window" else "whole"
     elif isinstance(layer, Concat | Padding | Reshape):
-        work, windowed = 0, False
+        work = 0
     elif isinstance(layer, Function | Opaque):
-        windowed = False
         work = max(macs, outputs if isinstance(layer, Function) else 0)
-        inputs = [layer.input, *given[1:]]
-    parameters = parameters_of(layer)
-    if windowed and parameters not in (0, layer.output[0], 2 * layer.output[0]):
-        windowed = False  # they are not those of each map: one for all, or one for each place or value
-    window = layer if windowed and isinstance(layer, Window) else None
+        inputs = list(read(layer, given))
+    window = layer if how == "window" and isinstance(layer, Window) else None
     return Operation(
         op=name,
         inputs=tuple(inputs),
@@ -237,7 +250,8 @@ def _operation(layer: AnyLayer, given: list[Shape], images: int, batch: int) -> 
         kernel=window.kernel if window else (1, 1),
         stride=window.stride if window else (1, 1),
         padding=window.padding if window else (0, 0, 0, 0),
-        windowed=windowed,
+        windowed=how in ("window", "place"),
+        needs="order" if isinstance(layer, Reshape) else NEEDS[how],
         batch=batch,
         parameters=parameters,
         work=work,

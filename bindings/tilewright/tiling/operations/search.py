@@ -31,18 +31,54 @@ class Priced(NamedTuple):
 @lru_cache(maxsize=1024)
 def largest(operation: Operation, machine: Machine) -> int | None:
     """Return the most columns of a tile that fits; for windows, of one row and map. None if none does."""
-    fits = unit(machine, operation)
+    fits, deep = unit(machine, operation), _least_maps(operation)
     width = operation.output[2] if operation.windowed else Walk(operation, OperationPlan((1, 1, 1))).given[0]
     if operation.on == "host":
         return width
     low, high = 0, width
     while low < high:  # what fits fits in smaller pieces, too
         middle = (low + high + 1) // 2
-        if fits.overflow(Walk(operation, OperationPlan((1, 1, middle))).buffers) is None:
+        if fits.overflow(Walk(operation, OperationPlan((deep, 1, middle))).buffers) is None:
             low = middle
         else:
             high = middle - 1
     return low or None
+
+
+def _least_maps(operation: Operation) -> int:
+    """Return the maps of the smallest tile."""
+    return operation.output[0] if operation.needs == "maps" else 1
+
+
+def as_it_fits(operation: Operation, machine: Machine) -> Operation:
+    """Return an operation as one of which a lower bound is known, if all maps of a place do not fit."""
+    if operation.needs != "maps" or largest(operation, machine) is not None:
+        return operation
+    return operation.model_copy(update={"windowed": False, "needs": "all"})
+
+
+def _at_once(operation: Operation, machine: Machine) -> bool:
+    """Whether all of an operation that needs everything is on chip at a time."""
+    fits = operation.needs == "all" and operation.on != "host"
+    return fits and unit(machine, operation).overflow(Walk(operation, whole(operation)).buffers) is None
+
+
+def lower_bound(operation: Operation, machine: Machine, plan: OperationPlan, counted: str) -> str | None:
+    """Say why what a plan costs is but a lower bound, or None where it is exact.
+
+    Parameters
+    ----------
+    counted
+        Which cost.
+    """
+    if operation.needs == "all" and operation.on == "host":
+        return "what it moves on the host is not known"
+    if operation.needs == "all" and Walk(operation, plan).steps > 1:
+        return "not all of it fits on chip at a time, and each value is moved once at least"
+    bursts = machine.kind == "npu" and counted != "accesses" and operation.on != "host"
+    if operation.needs == "order" and bursts and Walk(operation, plan).steps > 1:
+        return "it is counted in bursts of values that follow each other, of which there are fewer"
+    return None
 
 
 def check(operation: Operation, machine: Machine) -> None:
@@ -54,7 +90,7 @@ def check(operation: Operation, machine: Machine) -> None:
         Says what is needed.
     """
     columns = largest(operation, machine)
-    smallest = OperationPlan((1, 1, columns or 1))
+    smallest = OperationPlan((_least_maps(operation), 1, columns or 1))
     if columns is None:
         told = unit(machine, operation).overflow(Walk(operation, smallest).buffers)
         raise InputError("operation", operation.op, f"its smallest tile does not fit: {told}")
@@ -71,7 +107,7 @@ def tiles(operation: Operation, machine: Machine) -> Iterator[OperationPlan]:
     if columns is None:
         return
     maps, rows, width = operation.output
-    if operation.on == "host":
+    if operation.on == "host" or _at_once(operation, machine):
         yield whole(operation)
         return
     if not operation.windowed:
@@ -83,7 +119,7 @@ def tiles(operation: Operation, machine: Machine) -> Iterator[OperationPlan]:
     fits = unit(machine, operation)
     for across in [width] if columns == width else [size for size in even(width) if size <= columns]:
         for tall in even(rows):
-            for deep in even(maps):
+            for deep in [maps] if operation.needs == "maps" else even(maps):
                 plan = OperationPlan((deep, tall, across))
                 if fits.overflow(Walk(operation, plan).buffers) is None:
                     yield plan
@@ -115,6 +151,10 @@ def outside_of_space(operation: Operation, machine: Machine, plan: OperationPlan
         return f"tile: more than {MOST_TILES:,} tiles"
     if columns is None:
         return None
+    if _at_once(operation, machine) and plan != whole(operation):
+        return "tile: a part, where all fits, which the operation needs"
+    if operation.needs == "maps" and plan.tile[0] < operation.output[0]:
+        return "tile: parts of the maps, all of which the operation needs"
     if not operation.windowed:
         length = Walk(operation, plan).given[0]
         fewest, steps = -(-length // columns), -(-length // plan.tile[2])

@@ -1,0 +1,57 @@
+"""How operations go over values: whether each value can be moved once, whatever the memory.
+
+Rooms charge what they know of. Of an operation that may need any value at any time nothing is known but that
+it reads and gives each value once at least, unless all of it is on chip at a time: what it costs is then a
+lower bound, a total with it is "at least", and no plan is called optimal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from tilewright.spec.network import AnyLayer, Concat, Function, Map, Opaque, Padding, Reshape, Shape
+
+Access = Literal["window", "place", "stream", "whole"]
+"""What a value of the output is computed from.
+
+``window``: what lies under a window, of one map or of all. ``place``: all maps of its place. ``stream``:
+values are read in some order, each once, and those that come of them given in another. ``whole``: any of what
+is read, at any time.
+"""
+
+AS_MANY = ("slice", "split")
+"""Functions that read as many values as they give."""
+
+SOME = ("compress", "gather", "gather_elements", "gather_nd")
+"""Functions that may read but a few of what lies before them, as other numbers tell."""
+
+BY_VALUE = (
+    "abs", "acos", "add", "and", "asin", "atan", "ceil", "cos", "cosh", "div", "equal", "exp", "floor",
+    "greater", "greater_or_equal", "less", "less_or_equal", "log", "max", "mean", "min", "mod", "mul",
+    "neg", "not", "or", "pow", "reciprocal", "round", "shrink", "sign", "sin", "sinh", "sqrt", "sub",
+    "sum", "tan", "thresholded_relu", "where", "xor",
+)  # fmt: skip
+"""Functions of single values, where all that they read has the shape of what they give."""
+
+RECURRENT = ("gru", "lstm", "rnn")
+"""Functions with a state of their own, which takes a memory that no room counts."""
+
+
+def access(layer: AnyLayer, given: Sequence[Shape]) -> Access:
+    """Return how an operation goes over what it reads, which has the given shapes."""
+    if isinstance(layer, Function):
+        alike = layer.op in BY_VALUE and set(given) == {layer.output} and not layer.parameters
+        return "stream" if alike or layer.op in AS_MANY else "whole"
+    if isinstance(layer, Map) and layer.op in ("lrn", "softmax"):
+        return "place"
+    if isinstance(layer, Opaque):
+        return "whole"
+    return "stream" if isinstance(layer, Concat | Padding | Reshape) else "window"
+
+
+def read(layer: Function | Opaque, given: Sequence[Shape]) -> tuple[Shape, ...]:
+    """Return the shapes of what a function reads at least, of inputs that have the given ones."""
+    if layer.op in AS_MANY:
+        return (layer.output,)
+    return ((1, 1, 1),) if layer.op in SOME else (layer.input, *given[1:])
