@@ -19,7 +19,7 @@ class Compiled:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(content)
         sources = sorted(str(path) for path in (folder / "src").glob("*.c"))
-        self._run("gcc", *STRICT, *flags, "-o", "program", *sources)
+        self._run("gcc", *STRICT, *flags, "-o", "program", *sources, "-lm")
         self.lines = self.run()
 
     def run(self) -> list[list[str]]:
@@ -28,7 +28,7 @@ class Compiled:
 
     def _run(self, *words: str) -> str:
         done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
     def sections(self, source: str) -> dict[str, int]:

@@ -38,7 +38,7 @@ class Built(Compiled):
 
     def __init__(self, folder: Path, files: Mapping[str, bytes], *flags: str) -> None:
         super().__init__(folder, files, *flags)
-        rows = self.lines[1:]
+        rows = [row for row in self.lines[1:] if len(row) > 2]
         self.moved = {row[0]: (int(row[-2]), int(row[-1])) for row in rows}
         self.instructions = {row[0]: tuple(map(int, row[1:-2])) for row in rows}
 
@@ -135,8 +135,8 @@ def test_fire_modules(tmp_path: Path, size: int) -> None:
     assert rows[end - 1].startswith("    {SAVE, ")
     rows.insert(0, rows.pop(end - 1))
     source.write_text(before + last + "\n".join(rows))
-    expected = np.concatenate([numbers.maps[name].ravel() for name in numbers.outputs])
-    assert (Built(tmp_path, {}).outputs(size) != expected).any()
+    with pytest.raises(AssertionError, match=r"outputs that are wrong\t[1-9]"):
+        Built(tmp_path, {})
 
 
 def test_what_has_no_stream_is_refused() -> None:
@@ -144,7 +144,8 @@ def test_what_has_no_stream_is_refused() -> None:
     plan = catalogue.heuristic("fusion", "greedy").plan(problem)
     with pytest.raises(InputError, match="is not valid: "):
         codegen.project("net", "", problem, Plan(plan.groups[1:]))
-    values: Any = object()
+    nothing: Any = None
+    values = codegen.Values(nothing, nothing, None, "a plan of bit widths")
     with pytest.raises(InputError, match="numbers are made from a seed"):
         codegen.project("net", "", problem, plan, values)
     wide = unchecked_copy(problem, machine=unchecked_copy(problem.machine, element_bytes=4))

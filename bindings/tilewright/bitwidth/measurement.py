@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import log10, prod, sqrt
@@ -12,9 +13,9 @@ import numpy as np
 
 from tilewright.bitwidth.plan import Plan
 from tilewright.bitwidth.problem import Problem
-from tilewright.simulator.fixed_point import Floats, Integers
+from tilewright.simulator.fixed_point import Floats, Format, Integers
 from tilewright.simulator.float_network import convolve, run
-from tilewright.simulator.integer_layer import IntegerLayer
+from tilewright.simulator.integer_layer import BIAS_BITS, IntegerLayer
 from tilewright.simulator.integer_network import IntegerNetwork, Summed
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.network import OWN_INPUT, Add, Map, NamedLayer
@@ -45,8 +46,6 @@ class LayerMeasure:
         Sums that were complete, and those of them that the accumulator does not hold.
     located
         Places of the first overflows: image, map, row, column.
-    saturated
-        Inputs at an end of their format: saturated, or just there.
     """
 
     signal: float = 0.0
@@ -54,7 +53,6 @@ class LayerMeasure:
     sums: int = 0
     overflows: int = 0
     located: list[list[int]] = field(default_factory=list)
-    saturated: int = 0
 
 
 @dataclass
@@ -73,6 +71,9 @@ class Measure:
         Sums of squares of the outputs in floating point, and of the differences to them.
     layers
         By name.
+    saturated
+        Values that their format does not hold, by the layer that reads or stores them, also of layers without
+        weights; under ``input`` those of the images.
     """
 
     images: int = 0
@@ -82,11 +83,16 @@ class Measure:
     signal: float = 0.0
     noise: float = 0.0
     layers: dict[str, LayerMeasure] = field(default_factory=dict)
+    saturated: Counter[str] = field(default_factory=Counter)
 
     @property
     def overflows(self) -> int:
         """Sums that the accumulator does not hold, of all layers."""
         return sum(layer.overflows for layer in self.layers.values())
+
+    def saturate(self, name: str, values: int) -> None:
+        """Count values that saturate as a layer reads or stores them."""
+        self.saturated[name] += values
 
     def facts(self) -> dict[str, Any]:
         """Return the numbers as a report has them, rounded so that the order of summation does not show."""
@@ -97,13 +103,14 @@ class Measure:
             "agreeing": self.agreeing,
             "signal_to_noise_db": ratio_db(self.signal, self.noise),
             "overflows": self.overflows,
+            "saturated": sum(self.saturated.values()),
             "layers": {
                 name: {
                     "signal_to_noise_db": ratio_db(layer.signal, layer.noise),
                     "sums": layer.sums,
                     "overflows": layer.overflows,
                     "first_overflows": layer.located,
-                    "saturated": layer.saturated,
+                    "saturated": self.saturated[name],
                 }
                 for name, layer in self.layers.items()
             },
@@ -149,6 +156,8 @@ def measure(
     """
     network = integer_network(problem, plan)
     found = Measure(layers={layer.name: LayerMeasure() for layer in problem.layers})
+    for name, own in network.layers.items():
+        found.saturated[name] += Format(BIAS_BITS, own.fraction).beyond(problem.parameters[name].bias)
     samples = problem.samples
     labels = samples.labels
     if labels is not None:
@@ -158,7 +167,8 @@ def measure(
             exact = run(problem.network, images, _floating(problem, network.layers, found))
         else:
             exact = known[first : first + len(images)]
-        output = network.run(network.quantise(images), _counting(found, first))
+        found.saturated[OWN_INPUT] += network.formats[OWN_INPUT].beyond(images)
+        output = network.run(network.quantise(images), _counting(found, first), saturated=found.saturate)
         ours = network.values(output)
         found.images += len(images)
         found.signal += float(np.square(exact).sum())
@@ -269,9 +279,8 @@ def _counting(found: Measure, first: int) -> Summed:
     """Return what counts and locates overflows of a part of the images, which begins with a number."""
 
     def count(ours: IntegerLayer, inputs: Integers, sums: Integers, kept: Integers) -> None:
-        seen, ends = found.layers[ours.layer.name], ours.inputs.range
+        seen = found.layers[ours.layer.name]
         seen.sums += sums.size
-        seen.saturated += int(np.isin(inputs, ends).sum())
         if (wrong := sums != kept).any():
             seen.overflows += int(wrong.sum())
             more = np.argwhere(wrong)[: MOST_LOCATED - len(seen.located)]

@@ -63,6 +63,7 @@ class Problem(Spec):
             self._check_accumulator(layer)
         if self.data is not None:
             refuse_unknown(self.network)
+            self._check_outputs()
             self._check_data()
 
     def _check_ranges(self) -> None:
@@ -118,6 +119,12 @@ class Problem(Spec):
             f"whose noise is below the signal; {enough}"
         )
         raise InputError("machine.accumulator_bits", bits, limit)
+
+    def _check_outputs(self) -> None:
+        """Refuse samples for a network whose quality no single output tells."""
+        outputs = [self.network.layers[place].name for place in self.network.results]
+        if len(outputs) > 1:
+            raise InputError("network.outputs", outputs, "samples are for networks of one output")
 
     def _check_data(self) -> None:
         """Refuse weights that the ranges are not of, and samples of another shape."""

@@ -10,6 +10,9 @@ from tilewright.bitwidth.problem import Problem
 
 Rows = list[tuple[str, str]]
 
+FAR_BELOW_DB = 6.0
+"""Decibels by which what is measured may be below the model before a warning says so: a bit."""
+
 MOST_POINTS = 40
 """Most lines of a Pareto front that are printed; a longer one is thinned out."""
 
@@ -31,11 +34,16 @@ def rows(problem: Problem, report: dict[str, Any]) -> Rows:
         return shown
     ratio = measured["signal_to_noise_db"]
     told = "no noise" if ratio is None else f"{ratio:.2f} dB signal to noise"
+    beside = 0.0 if ratio is None else ratio - decibels(facts["noise"])
     if ratio is not None:
-        told += f", {ratio - decibels(facts['noise']):+.2f} dB beside the model"
+        told += f", {beside:+.2f} dB beside the model"
     shown.append(("measured", f"{told}; {measured['images']:,} images"))
+    if beside < -FAR_BELOW_DB:
+        shown.append(("WARNING", f"the model does not hold for this plan: {-beside:.2f} dB too much"))
     shown += _accuracy(measured)
     shown.append(("overflows", _overflows(measured)))
+    saturated = measured.get("saturated")  # which reports of earlier versions do not tell
+    shown += [] if saturated is None else [("saturated", f"{saturated:,} values" if saturated else "none")]
     return shown
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     nargs=2,
     default=None,
     metavar="INSTANCE RESULT",
-    help="Of room bitwidth: the weights, formats and images of a project. [made from the seed]",
+    help="Of room bitwidth: the weights, formats and images of a project. [an ONNX file's, or made]",
 )
-@click.option("--seed", type=SEED, default=0, help="Of a project's numbers, where none are given. [0]")
+@click.option("--seed", type=SEED, default=0, help="Of a project's inputs, and of weights that are made. [0]")
 @on_instances
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: C with its memory figures, or a schedule.")
 def emit(
@@ -72,7 +72,7 @@ def emit(
     check_outputs(output, None, inputs=[*problem.files, result])
     form = form or _form(output)
     if form == "project":
-        _emit_project(problem, answer.plan, output, numbers, seed, as_json)
+        _emit_project(problem, answer.plan, output, numbers, seed, as_json, changes["sizes"])
         return
     if numbers is not None:
         raise click.UsageError("--numbers is for projects: --as project, or -o FOLDER/")
@@ -96,12 +96,19 @@ def _emit_project(
     numbers: tuple[str, str] | None,
     seed: int,
     as_json: bool,
+    sizes: Sequence[tuple[str, tuple[int, ...]]],
 ) -> None:
     from tilewright import codegen
 
     if output is None:
         raise click.UsageError("a project is a folder: -o FOLDER/")
-    given = None
+    given: codegen.Values | codegen.Trained | None = None
+    onnx = next((path for path in problem.files if path.suffix.lower() == ".onnx"), None)
+    if numbers is None and onnx is not None:
+        from tilewright.importing.training import trained  # for start-up time: onnx
+
+        given = trained(onnx, dict(sizes), codegen.images_of(problem.problem), seed)
+        note(f"numbers: {given.origin}")
     if numbers is not None:
         bits, answer = read_both(numbers[0], {}, numbers[1])
         given = codegen.numbers(bits.name, bits.problem, answer.plan)
@@ -111,8 +118,8 @@ def _emit_project(
         saving.save(str(folder / path), partial(_save, folder / path, content))
     with printing():
         if as_json:
-            sizes = {path: len(content) for path, content in files.items()}
-            click.echo(json.dumps({"instance": problem.name, "folder": str(folder), "files": sizes}))
+            written = {path: len(content) for path, content in files.items()}
+            click.echo(json.dumps({"instance": problem.name, "folder": str(folder), "files": written}))
         elif saving.written:
             click.echo(f"written: {len(saving.written)} files in {folder}; `make -C {folder} run` runs them")
     saving.finish()

@@ -6,6 +6,7 @@ from typing import Any
 
 from tilewright import bitwidth, fusion, residency
 from tilewright.codegen.addressed import addressed_project
+from tilewright.codegen.addressed.numbers import images_of as residency_images
 from tilewright.codegen.c_file import emit_layer, emit_network
 from tilewright.codegen.c_layer import PlannedLayer
 from tilewright.codegen.c_memory import CMemory
@@ -13,16 +14,31 @@ from tilewright.codegen.c_text import identifier
 from tilewright.codegen.halide import pipelines
 from tilewright.codegen.offsets import header as offsets
 from tilewright.codegen.project import Values, network_project
+from tilewright.codegen.project.values import IMAGES
 from tilewright.codegen.stream import stream_project
+from tilewright.codegen.trained import Trained, refuse_another
 from tilewright.core.room import room_of
-from tilewright.simulator.float_network import refuse_unknown
+from tilewright.simulator.float_network import refuse_quantised, refuse_unknown
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Problem, violation
 from tilewright.tiling.dsp import nest_of
+from tilewright.tiling.dsp.nest import K
 from tilewright.tiling.dsp.plan import REUSES, DspPlan
 from tilewright.tiling.problem import Part
 
-__all__ = ["EMITTED", "CMemory", "Values", "emit", "halide", "memory", "numbers", "offsets", "project"]
+__all__ = [
+    "EMITTED",
+    "CMemory",
+    "Trained",
+    "Values",
+    "emit",
+    "halide",
+    "images_of",
+    "memory",
+    "numbers",
+    "offsets",
+    "project",
+]
 
 EMITTED = ("none", "tile", "halo")
 """Kinds of reuse that there is a loop nest for."""
@@ -64,15 +80,15 @@ def numbers(name: str, problem: Any, plan: Any) -> Values:
 
 
 def project(
-    name: str, source: str, problem: Any, plan: Any, values: Values | None = None, seed: int = 0
+    name: str, source: str, problem: Any, plan: Any, values: Values | Trained | None = None, seed: int = 0
 ) -> dict[str, bytes]:
     """Return the files of a C project that computes a network as planned, by their paths.
 
     Parameters
     ----------
     values
-        Weights, formats and images, of the same network; made from the seed when left out. Not for plans of
-        fusion.
+        Weights, formats and images, of the same network, or weights and inputs in floating point; made from
+        the seed when left out. Plans of fusion take those in floating point only.
 
     Raises
     ------
@@ -87,28 +103,48 @@ def project(
     _checked(problem, plan, REUSES)
     if problem.network is None:
         raise InputError("network", None, "a project is of a network; one layer is emitted as C")
+    refuse_quantised(problem.network)
     if values is None:
         refuse_unknown(problem.network)
         values = Values.random(problem.network, problem.machine.operand_bits, seed)
-    elif values.network.network.layers != problem.network.layers:
-        limit = f"is another network than that of the numbers ({values.origin})"
-        raise InputError("network", problem.network.name, limit)
+    elif isinstance(values, Trained):
+        values = Values.trained(values, problem.machine.operand_bits, _leaving(problem, plan))
+    refuse_another(values.network.network, problem.network, values.origin)
     return network_project(problem, plan.layers, values, name, source)
 
 
+def _leaving(problem: Problem, plan: Any) -> set[str]:
+    """Return the names of the layers whose sums are stored before they are complete."""
+    planned = zip(problem.parts, plan.layers, strict=True)
+    return {
+        part.name
+        for part, layer in planned
+        if isinstance(layer, DspPlan)
+        and nest_of(part.problem.one_layer, part.problem.machine).trips(layer.tile)[K] > 1
+    }
+
+
 def _numbered(
-    name: str, source: str, problem: Any, plan: Any, values: Values | None, seed: int
+    name: str, source: str, problem: Any, plan: Any, values: Values | Trained | None, seed: int
 ) -> dict[str, bytes]:
-    """Return the project of a plan of fusion, whose numbers are made, or of residency."""
+    """Return the project of a plan of fusion or of residency."""
     room = room_of(problem)
-    if values is not None and isinstance(problem, fusion.Problem):
+    if isinstance(values, Values) and isinstance(problem, fusion.Problem):
         raise InputError("room", room.name, "its numbers are made from a seed; none can be given")
     broken = room.violation(problem, plan)
     if broken is not None:
         raise InputError("plan", room.name, f"is not valid: {broken}")
     if isinstance(problem, fusion.Problem):
-        return stream_project(problem, plan, seed, name, source)
+        assert not isinstance(values, Values)
+        return stream_project(problem, plan, seed, name, source, values)
     return addressed_project(problem, plan, seed, name, source, values)
+
+
+def images_of(problem: Any) -> int:
+    """Return how many images the project of a problem is run on, where none are given."""
+    if isinstance(problem, fusion.Problem):
+        return problem.machine.arrays
+    return residency_images(problem) if isinstance(problem, residency.Problem) else IMAGES
 
 
 def halide(name: str, source: str, problem: Any, plan: Any) -> str:

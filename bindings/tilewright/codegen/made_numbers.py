@@ -120,11 +120,12 @@ class Numbers:
             if isinstance(layer, Reshape) and layer.op in PERMUTES:
                 raise self.refused(layer)
         self._stage = stages(network)[-1].graph
+        self._choose_scales()
         self.forms: dict[str, Form] = {}
-        self.maps: dict[str, Integers] = {OWN_INPUT: self._drawn(graph.ops[0].spec.input)}
+        self.maps: dict[str, Integers] = {OWN_INPUT: self._input(OWN_INPUT, graph.ops[0].spec.input)}
         for op in graph.ops:
             if not op.producers:
-                self.maps[op.name] = self._drawn(op.spec.output)
+                self.maps[op.name] = self._input(op.name, op.spec.output)
             elif op.name not in left_out:
                 self._add(op)
 
@@ -138,7 +139,7 @@ class Numbers:
         """Names of the operations whose outputs are the network's."""
         found: dict[str, None] = {}
         for op in self.graph.ops:
-            if not self.graph.consumers[op.number]:
+            if op.leaves:
                 found |= dict.fromkeys(self.sources(op) if op.name in self._left_out else (op.name,))
         return tuple(name for name in found if name in self.forms)
 
@@ -147,6 +148,11 @@ class Numbers:
         return tuple(
             OWN_INPUT if producer < 0 else self.graph.ops[producer].name for producer in op.producers
         )
+
+    def folded(self, op: Op) -> tuple[AnyLayer, ...]:
+        """Return the layers of the network that became part of an operation, in order."""
+        found: tuple[AnyLayer, ...] = self._stage.nodes[op.name]["operation"].folded
+        return found
 
     # Forms ----------------------------------------------------------------------------------------------
 
@@ -160,9 +166,7 @@ class Numbers:
             parameters, bias_shift = self._parameters(spec)
         form = Form(self._kind(op), self._rectified(op), parameters, bias_shift, 0)
         found = self._executed(spec, form, inputs)
-        if form.kind in ("CONV", "ADD", "MULTIPLY"):
-            largest = int(np.quantile(np.abs(found), 1 - SATURATED))
-            form = form._replace(shift=max(0, largest.bit_length() - self.format.bits + 1))
+        form = form._replace(shift=self._shift(op, form, found))
         self.forms[op.name] = form
         divisor = prod(spec.kernel) if isinstance(spec, Pool) and spec.op == "average" else 1
         self.maps[op.name] = scaled(found, divisor, form.shift, self.format)
@@ -184,7 +188,7 @@ class Numbers:
     def _rectified(self, op: Op) -> bool:
         """Return whether a rectifier is part of an operation; refuse other functions."""
         relu = isinstance(op.spec, Map) and op.spec.op == "relu"
-        for layer in self._stage.nodes[op.name]["operation"].folded:
+        for layer in self.folded(op):
             if isinstance(layer, Map) and layer.op == "relu":
                 relu = True
                 continue
@@ -207,14 +211,29 @@ class Numbers:
 
     # Numbers --------------------------------------------------------------------------------------------
 
-    def _drawn(self, shape: Sequence[int]) -> Integers:
+    def _choose_scales(self) -> None:
+        """Choose scales of what is computed before anything is; numbers that are made have none."""
+
+    def _shift(self, op: Op, form: Form, found: Integers) -> int:
+        """Return the power of two that results are divided by, so that few saturate."""
+        if form.kind not in ("CONV", "ADD", "MULTIPLY"):
+            return 0
+        largest = int(np.quantile(np.abs(found), 1 - SATURATED))
+        return max(0, largest.bit_length() - self.format.bits + 1)
+
+    def _input(self, name: str, shape: Sequence[int]) -> Integers:
+        """Return what the network is given under a name."""
         least, largest = self.format.range
         return self._rng.integers(least, largest + 1, (self._images, *shape), dtype=np.int64)
 
+    def _wide(self, layer: NamedLayer) -> int:
+        """Return the bits of a layer's weights with which no sum leaves the accumulators."""
+        bits = self.format.bits
+        return max(2, min(bits, self.sum_bits - bits - ceil(log2(layer.macs_per_output))))
+
     def _parameters(self, layer: NamedLayer) -> tuple[Integers, int]:
         """Return parameters with which no sum leaves the accumulators, and the biases' shift."""
-        bits, deep = self.format.bits, layer.macs_per_output
-        wide = max(2, min(bits, self.sum_bits - bits - ceil(log2(deep))))
+        bits, deep, wide = self.format.bits, layer.macs_per_output, self._wide(layer)
         half = 1 << (wide - 1)
         kernels = self._rng.integers(-half, half, (layer.kernels, deep), dtype=np.int64)
         if layer.weights is not None:

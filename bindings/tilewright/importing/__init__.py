@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilewright.importing.files import shortened, unique
 from tilewright.importing.functions import opaque
@@ -15,6 +15,7 @@ from tilewright.importing.naming import UniqueNames
 from tilewright.importing.operators import layers
 from tilewright.importing.parameters import Folding, initialisers
 from tilewright.importing.shapes import Table, Unknown, Unshaped, any_shape
+from tilewright.simulator.float_network import refuse_quantised
 from tilewright.simulator.integer_layer import Parameters
 from tilewright.spec.coarsening import coarse, stages
 from tilewright.spec.errors import InputError
@@ -48,7 +49,7 @@ def network(
     """
     path = Path(path)
     try:
-        return _network(path, read(path, sizes or {}, allow_unknown=allow_unknown), allow_unknown)[0]
+        return imported(path, read(path, sizes or {}, allow_unknown=allow_unknown), allow_unknown).network
     except InputError as error:
         raise error.in_file(str(path)) from None
 
@@ -74,9 +75,9 @@ def with_parameters(
     """
     path = Path(path)
     try:
-        model = read(path, sizes or {})
-        found, operations, layer_of = _network(path, model, False)
-        return Folding(found, operations, layer_of, initialisers(path)).folded()
+        found = imported(path, read(path, sizes or {}))
+        refuse_quantised(found.network)
+        return Folding(found.network, found.operations, found.layer_of, initialisers(path)).folded()
     except InputError as error:
         raise error.in_file(str(path)) from None
 
@@ -105,10 +106,27 @@ def summary(network: Network) -> dict[str, Any]:
     }
 
 
-def _network(
-    path: Path, model: Model, allow_unknown: bool
-) -> tuple[Network, Sequence[OnnxOperation], Mapping[str, str]]:
-    """Return the network, the operations that it is made of, and which layer gives which tensor."""
+class Imported(NamedTuple):
+    """A network as it was read.
+
+    Attributes
+    ----------
+    operations
+        What its layers are made of.
+    layer_of
+        Which layer gives which tensor.
+    outputs
+        The layer that gives each output of the file, by the tensor's name.
+    """
+
+    network: Network
+    operations: Sequence[OnnxOperation]
+    layer_of: Mapping[str, str]
+    outputs: Mapping[str, str]
+
+
+def imported(path: Path, model: Model, allow_unknown: bool = False) -> Imported:
+    """Return the network of a model; see `network`."""
     layouts = stored(model)
     operations = layouts.operations
     found = [_layers(operation, allow_unknown) for operation in operations]
@@ -125,10 +143,11 @@ def _network(
     for operation, parts in zip(operations, found, strict=True):
         assert not isinstance(parts, Unknown)
         graph.add(operation, parts)
-    network = _validated(graph.network(layouts.outputs), _name(path), _source(path, model))
+    network = _validated(graph.network(layouts.outputs.values()), _name(path), _source(path, model))
     network.check_shapes()
     _check_outputs(network, operations, graph.layer_of)
-    return network, operations, graph.layer_of
+    outputs = {name: graph.layer_of[given] for name, given in layouts.outputs.items()}
+    return Imported(network, operations, graph.layer_of, outputs)
 
 
 def _name(path: Path) -> str:
@@ -250,7 +269,7 @@ class _Graph:
             if gives is not None:
                 self.layer_of[results[gives]] = called[place]
 
-    def network(self, outputs: Sequence[str]) -> Table:
+    def network(self, outputs: Iterable[str]) -> Table:
         """Return the layers that outputs depend on, and the outputs where one of them is read inside, too.
 
         Parameters

@@ -13,7 +13,6 @@ from tilewright.core import catalogue
 from tilewright.importing.files import machine_file, network_table
 from tilewright.run.instance import Instance, build, digest, located, parse, tables
 from tilewright.run.machines import room_of_machine, rooms_of_networks
-from tilewright.spec.coarsening import coarse
 from tilewright.spec.errors import InputError, did_you_mean
 
 Table = dict[str, Any]
@@ -108,7 +107,7 @@ def _base(path: Path, changes: Changes) -> tuple[Table, list[Path]]:
         from tilewright import importing  # for start-up time: onnx
 
         network = importing.network(path, changes.sizes, allow_unknown=changes.allow_unknown)
-        table, files = network_table(coarse(network)), [path]
+        table, files = network_table(network), [path]
     else:
         if changes.sizes or changes.allow_unknown:
             option = "--input" if changes.sizes else "--allow-unknown"

@@ -68,7 +68,7 @@ def instance_files(network: Network, room: str, machine: str, *, layers: bool = 
         table = {
             "room": room,
             "name": f"{network.name}-{room}",
-            "network": network_table(fused),
+            "network": network_table(network),
             "machine": machine_table,
         }
         files[f"{table['name']}.toml"] = _instance(table)

@@ -92,7 +92,7 @@ class Layouts:
     tensors
         What is stored of each tensor, and in which order.
     outputs
-        Names of the tensors that the network gives, in the order in which ONNX writes them.
+        The tensors that the network gives, stored in the order in which ONNX writes them, by ONNX's names.
     moved
         Values that are moved by transpositions of anything but inputs.
     """
@@ -116,11 +116,11 @@ class Layouts:
             rule = RULES.get(operation.operator, as_written)
             (as_written if unshaped or operation.fault else rule)(self, operation)
         moved = self.moved
-        self.outputs = [
-            self.written(self.tensors[name].value).name
+        self.outputs = {
+            name: self.written(self.tensors[name].value).name
             for name in model.outputs
             if name in self.tensors and name not in self.given
-        ]
+        }
         self.moved = moved  # as results are stored in the order in which they are wanted
 
     def keep(self, value: Value, order: Order | None = None, images: int | None = -1) -> Value:

@@ -55,6 +55,11 @@ class Folding:
         Which layer gives which tensor.
     stored
         See `initialisers`.
+
+    Attributes
+    ----------
+    replaced
+        Names of normalisations that have been folded, by those of the layers that do their work.
     """
 
     def __init__(
@@ -65,6 +70,7 @@ class Folding:
         stored: Mapping[str, NDArray[Any]],
     ) -> None:
         self.network, self.stored = network, stored
+        self.replaced: dict[str, str] = {}
         self.layers = {layer.name: layer for layer in network.layers}
         self.operation_of: dict[str, OnnxOperation] = {}
         for operation in operations:
@@ -74,7 +80,6 @@ class Folding:
     def folded(self) -> tuple[Network, dict[str, Parameters]]:
         """Return the network without batch normalisations, and the weights of its layers."""
         found: dict[str, Parameters] = {}
-        replaced: dict[str, str] = {}  # names of normalisations by those of the layers that do their work
         kept: list[AnyLayer] = []
         outputs = {self.network.layers[place].name for place in self.network.results}
         count = {
@@ -83,7 +88,7 @@ class Folding:
         }
         for layer, producers in zip(self.network.layers, self.network.producers, strict=True):
             names = [OWN_INPUT if place < 0 else self.network.layers[place].name for place in producers]
-            names = [replaced.get(name, name) for name in names]
+            names = [self.replaced.get(name, name) for name in names]
             if isinstance(layer, Map) and layer.op == "batch_norm":
                 [before] = names
                 if before not in found or count[before] != 1:
@@ -93,16 +98,14 @@ class Folding:
                     raise InputError("graph.node.op_type", "BatchNormalization", limit)
                 found[before] = self._normalised(self._operation(layer.name), found[before])
                 count[before] = count[layer.name]
-                replaced[layer.name] = before
+                self.replaced[layer.name] = before
                 continue
             if isinstance(layer, NamedLayer):
                 found[layer.name] = self._of(layer)
             kept.append(layer.model_copy(update={"inputs": tuple(names)}))
-        return self._network(kept, found, replaced), found
+        return self._network(kept, found), found
 
-    def _network(
-        self, kept: Sequence[AnyLayer], found: Mapping[str, Parameters], replaced: Mapping[str, str]
-    ) -> Network:
+    def _network(self, kept: Sequence[AnyLayer], found: Mapping[str, Parameters]) -> Network:
         """Return the layers as a network; each with weights has a bias, of zeros where there was none."""
         tables, before = [], OWN_INPUT
         for layer in kept:
@@ -115,7 +118,7 @@ class Folding:
             before = layer.name
         own: dict[str, Any] = {"name": self.network.name, "source": self.network.source}
         if self.network.outputs is not None:
-            own["outputs"] = [replaced.get(name, name) for name in self.network.outputs]
+            own["outputs"] = [self.replaced.get(name, name) for name in self.network.outputs]
         return validated(Network, {**own, "layers": tables})
 
     def _operation(self, name: str) -> OnnxOperation:

@@ -498,7 +498,7 @@ class MeasuredBitsLayer(MeasuredBits):
     first_overflows: list[Counts]
     """Image, map, row and column of the first of them, from 0."""
     saturated: Count
-    """Inputs beyond the range of their format."""
+    """Values that the layer read or stored and that their format does not hold."""
 
 
 class MeasuredBitsNetwork(MeasuredBits):
@@ -512,6 +512,8 @@ class MeasuredBitsNetwork(MeasuredBits):
     """Likewise in floating point."""
     agreeing: Count
     """Images that both put into the same class."""
+    saturated: Count = 0
+    """Values that their format does not hold, wherever they are read or stored."""
 
 
 class BitsPoint(Table):

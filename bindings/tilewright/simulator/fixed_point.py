@@ -66,6 +66,12 @@ class Format(NamedTuple):
         rounded: Integers = np.copysign(np.floor(np.abs(scaled) + 0.5), scaled).astype(np.int64)
         return rounded
 
+    def beyond(self, values: Floats) -> int:
+        """Return how many values saturate."""
+        least, largest = self.range
+        scaled = np.ldexp(values, self.fraction)
+        return int(np.count_nonzero((scaled <= least - 0.5) | (scaled >= largest + 0.5)))
+
     def value(self, integers: Integers) -> Floats:
         """Return the numbers that integers stand for (equation 4.4)."""
         found: Floats = np.ldexp(integers.astype(np.float64), -self.fraction)

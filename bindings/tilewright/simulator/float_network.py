@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from math import prod
 from typing import Any
 
@@ -12,10 +13,24 @@ from numpy.typing import NDArray
 from tilewright.simulator.fixed_point import Floats
 from tilewright.simulator.response import normalised
 from tilewright.spec.errors import InputError
-from tilewright.spec.network import Add, AnyLayer, Concat, Map, NamedLayer, Network, Padding, Pool, Reshape
+from tilewright.spec.network import (
+    OWN_INPUT,
+    Add,
+    AnyLayer,
+    Concat,
+    Map,
+    Mul,
+    NamedLayer,
+    Network,
+    Padding,
+    Pool,
+    Reshape,
+)
 
 Compute = Callable[[NamedLayer, Floats], Floats]
 """Returns the output of a convolution or fully connected layer, with its bias, from its input."""
+
+Stored = Callable[[str, Floats], None]
 
 FUNCTIONS: Mapping[str, Callable[[Floats], Floats]] = {
     "relu": lambda values: np.maximum(values, 0),
@@ -28,8 +43,31 @@ FUNCTIONS: Mapping[str, Callable[[Floats], Floats]] = {
 """Functions without parameters of their own."""
 
 
-def refuse_unknown(network: Network) -> None:
-    """Refuse a network with a layer that is not executed here; name it."""
+def refuse_quantised(network: Network) -> None:
+    """Refuse to compute a network whose integers have scales and zero points, which are not kept.
+
+    Raises
+    ------
+    InputError
+        Names the layers.
+    """
+    if network.quantised:
+        limit = (
+            "has integers with scales and zero points, which are not read, nor are activations that these "
+            "stand for; such networks are planned, and not computed: export it in floating point"
+        )
+        raise InputError("network", list(network.quantised), limit)
+
+
+def refuse_unknown(network: Network, more: Sequence[str] = ()) -> None:
+    """Refuse a network with a layer that is not executed with data; name it.
+
+    Parameters
+    ----------
+    more
+        Kinds of layers that are executed in floating point only, and taken, too: ``mul``, ``input``.
+    """
+    refuse_quantised(network)
     for index, layer in enumerate(network.layers):
         field = f"network.layers[{index}]"
         if isinstance(layer, Map) and layer.op == "lrn":
@@ -43,7 +81,8 @@ def refuse_unknown(network: Network) -> None:
             raise InputError(f"{field}.op", layer.op, limit)
         if isinstance(layer, Reshape) and layer.op not in ("reshape", "flatten"):
             raise InputError(f"{field}.op", layer.op, f"layer {layer.name} is not executed with data")
-        if not isinstance(layer, NamedLayer | Pool | Add | Concat | Map | Padding | Reshape):
+        known = isinstance(layer, NamedLayer | Pool | Add | Concat | Map | Padding | Reshape)
+        if not known and layer.kind not in more:
             raise InputError(f"{field}.kind", layer.kind, f"layer {layer.name} is not executed with data")
         if layer.kind == "pool" and layer.op == "average" and any(layer.padding):
             limit = f"layer {layer.name}: averages of a border are not executed with data"
@@ -51,45 +90,68 @@ def refuse_unknown(network: Network) -> None:
 
 
 def run(network: Network, images: Floats, compute: Compute) -> Floats:
-    """Return the output of the last layer.
+    """Return the output of the last layer, shape (images, C, H, W); see `outputs`."""
+    return outputs(network, {OWN_INPUT: images}, compute)[network.layers[-1].name]
+
+
+def outputs(
+    network: Network, inputs: Mapping[str, Floats], compute: Compute, stored: Stored | None = None
+) -> dict[str, Floats]:
+    """Return the network's outputs, shape (images, C, H, W), by layer.
 
     Parameters
     ----------
-    images : shape (images, C, H, W)
+    inputs : shape (images, C, H, W)
+        By name.
     compute
         Computes convolutions and fully connected layers.
-
-    Returns
-    -------
-    shape (images, C, H, W)
+    stored
+        Is told of each layer's output, by name.
     """
-    return walk(network, images, lambda place, given: _output(network.layers[place], given, compute))
+
+    def output(place: int, given: list[Floats]) -> Floats:
+        layer = network.layers[place]
+        found = _output(layer, given, compute)
+        if stored is not None:
+            stored(layer.name, found)
+        return found
+
+    return walk(network, inputs, output)
 
 
 def walk(
-    network: Network, images: NDArray[Any], output: Callable[[int, list[NDArray[Any]]], NDArray[Any]]
-) -> NDArray[Any]:
-    """Return the output of the last layer, as `output` computes each layer's from what it reads.
+    network: Network,
+    inputs: Mapping[str, NDArray[Any]],
+    output: Callable[[int, list[NDArray[Any]]], NDArray[Any]],
+) -> dict[str, NDArray[Any]]:
+    """Return the network's outputs by layer, as `output` computes each layer's from what it reads.
 
     Parameters
     ----------
+    inputs
+        By name.
     output
         Takes a layer's place in the network, and the outputs of its producers.
     """
     found: list[NDArray[Any]] = []
     last = {producer: reader for reader, read in enumerate(network.producers) for producer in read}
-    for place, producers in enumerate(network.producers):
-        found.append(output(place, [images if each < 0 else found[each] for each in producers]))
-        for producer in set(producers) - {-1}:
+    for place, (layer, producers) in enumerate(zip(network.layers, network.producers, strict=True)):
+        if layer.kind == "input":
+            found.append(inputs[layer.name])
+            continue
+        found.append(output(place, [inputs[OWN_INPUT] if each < 0 else found[each] for each in producers]))
+        for producer in set(producers) - {-1, *network.results}:
             if last[producer] == place:
                 found[producer] = np.zeros(0)  # nobody reads it any more
-    return found[-1]
+    return {network.layers[place].name: found[place] for place in network.results}
 
 
 def _output(layer: AnyLayer, given: Sequence[Floats], compute: Compute) -> Floats:
     if isinstance(layer, Add):
         total: Floats = np.sum(given, axis=0)
         return total
+    if isinstance(layer, Mul):
+        return reduce(np.multiply, given)
     if isinstance(layer, NamedLayer) and layer.kind == "fc":
         flat = np.concatenate([values.reshape(len(values), -1) for values in given], axis=1)
         return compute(layer, flat[:, :, None, None])

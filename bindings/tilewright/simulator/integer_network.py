@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from tilewright.simulator.fixed_point import Floats, Format, Integers, wrap
+from tilewright.simulator.fixed_point import Floats, Format, Integers, integer_length, wrap
 from tilewright.simulator.float_network import FUNCTIONS, walk, windows
 from tilewright.simulator.integer_layer import IntegerLayer, Parameters
 from tilewright.simulator.response import PowerTable
@@ -34,6 +34,11 @@ AS_STORED = ("identity", "dropout")
 Summed = Callable[[IntegerLayer, Integers, Integers, Integers], None]
 """Is told of a layer with its inputs, whole sums, and sums as the accumulator keeps them."""
 
+Saturated = Callable[[str, int], None]
+"""Is told how many values a format did not hold that a layer reads or stores, by the layer's name."""
+
+Count = Callable[[int], None]
+
 
 @dataclass(frozen=True)
 class IntegerNetwork:
@@ -44,8 +49,8 @@ class IntegerNetwork:
     layers, kernels, biases
         Of each convolution and fully connected layer, by name: its formats, and its numbers as integers.
     largest
-        Magnitudes that outputs of layers, and the network's ``input``, do not exceed, where they are known of
-        those that functions without an integer form read.
+        Magnitudes that outputs of layers, and the network's ``input``, do not exceed, where they are known:
+        what is averaged or added up may be larger than what comes of it.
     most_bits
         Of outputs of layers, and of the network's ``input``, where these are fewer than `MOST_BITS`.
     given
@@ -80,8 +85,10 @@ class IntegerNetwork:
         """The format of each layer's output, and of the network's ``input``: the one that readers need.
 
         A convolution needs its own input format, a function without an integer form all bits that hold what
-        it reads, everything else what its own output needs. Unless its format is given, the last output has
-        the accumulator's bits and, if there are biases, one bit more in front of the point.
+        it reads. A sum and an average need values as fine as their own output, and all bits that hold what
+        they read, where that is known. Everything else needs what its own output needs. Unless its format is
+        given, the last output has the accumulator's bits and, if there are biases, one bit more in front of
+        the point, or as many as are known to be needed there.
         """
         network = self.network
         readers: list[list[int]] = [[] for _ in range(len(network.layers) + 1)]  # the last are of the input
@@ -98,10 +105,17 @@ class IntegerNetwork:
 
     def _asked(self, reader: int, place: int, needed: Mapping[int, Format]) -> Format:
         layer = self.network.layers[reader]
+        name = self.network.layers[place].name if place >= 0 else OWN_INPUT
         if self._is_function(reader):
-            name = self.network.layers[place].name if place >= 0 else OWN_INPUT
             return Format.of(MOST_BITS, self.largest.get(name, UNKNOWN))
-        return self.layers[layer.name].inputs if layer.name in self.layers else needed[reader]
+        if layer.name in self.layers:
+            return self.layers[layer.name].inputs
+        wanted = needed[reader]
+        if not (isinstance(layer, Add) or (isinstance(layer, Pool) and layer.op == "average")):
+            return wanted
+        # Coarser by at most what the other operands, or the number of values, make of a rounding.
+        integer = integer_length(self.largest[name]) if name in self.largest else wanted.integer
+        return Format(1 + max(integer, wanted.integer) + wanted.fraction, wanted.fraction)
 
     def _is_function(self, place: int) -> bool:
         """Whether a layer is a function without an integer form; a softmax that comes last is left out."""
@@ -114,8 +128,15 @@ class IntegerNetwork:
     def _last(self) -> Format:
         if self.given is not None:
             return self.given
-        last = next(self.layers[each.name] for each in self.network.layers[::-1] if each.name in self.layers)
-        return Format(last.accumulator, last.fraction - bool(self.biases[last.layer.name].any()))
+        network = self.network
+        summed = [self.layers[each.name] for each in network.layers if each.name in self.layers]
+        if not summed:
+            return Format.of(MOST_BITS, self.largest.get(network.layers[-1].name, UNKNOWN))
+        last = summed[-1]
+        fraction = last.fraction - bool(self.biases[last.layer.name].any())
+        if (name := network.layers[-1].name) in self.largest:
+            fraction = min(fraction, Format.of(last.accumulator, self.largest[name]).fraction)
+        return Format(last.accumulator, fraction)
 
     def format_of(self, producer: int) -> Format:
         """Return the format of the output of the layer at a place; of the network's input for -1."""
@@ -132,6 +153,7 @@ class IntegerNetwork:
         images: Integers,
         summed: Summed | None = None,
         stored: Callable[[str, Integers], None] | None = None,
+        saturated: Saturated | None = None,
     ) -> Integers:
         """Return the output of the last layer, but for a softmax, which is left out there.
 
@@ -142,15 +164,18 @@ class IntegerNetwork:
             Is told of the sums of each convolution and fully connected layer.
         stored
             Is told of each layer's output, by name.
+        saturated
+            Is told of all values that leave their format, as they are read or stored.
         """
 
         def output(place: int, given: list[Integers]) -> Integers:
-            found = self._output(place, given, summed)
+            name = self.network.layers[place].name
+            found = self._output(place, given, summed, saturated and partial(saturated, name))
             if stored is not None:
-                stored(self.network.layers[place].name, found)
+                stored(name, found)
             return found
 
-        return walk(self.network, images, output)
+        return walk(self.network, {OWN_INPUT: images}, output)[self.network.layers[-1].name]
 
     def values(self, output: Integers) -> Floats:
         """Return the numbers that the integers of the last layer stand for, with its softmax if it is one."""
@@ -158,23 +183,25 @@ class IntegerNetwork:
         values = self.format_of(len(self.network.layers) - 1).value(output)
         return FUNCTIONS["softmax"](values) if isinstance(last, Map) and last.op == "softmax" else values
 
-    def _output(self, place: int, given: Sequence[Integers], summed: Summed | None) -> Integers:
+    def _output(
+        self, place: int, given: Sequence[Integers], summed: Summed | None, count: Count | None
+    ) -> Integers:
         layer, to = self.network.layers[place], self.format_of(place)
         fractions = [self.format_of(producer).fraction for producer in self.network.producers[place]]
         finest = max(fractions)
         aligned = [values << (finest - fraction) for values, fraction in zip(given, fractions, strict=True)]
         if isinstance(layer, NamedLayer):
-            return self._summed(layer, aligned, finest, to, summed)
+            return self._summed(layer, aligned, finest, to, summed, count)
         if isinstance(layer, Add):
-            return requantise(np.sum(aligned, axis=0), finest, to)
+            return requantise(np.sum(aligned, axis=0), finest, to, count)
         values = aligned[0] if len(aligned) == 1 else np.concatenate(aligned, axis=1)
         if isinstance(layer, Pool) and layer.op == "average":
-            return scaled(windows(layer, values).sum(axis=(4, 5)), prod(layer.kernel), finest, to)
+            return scaled(windows(layer, values).sum(axis=(4, 5)), prod(layer.kernel), finest, to, count)
         if isinstance(layer, Map) and layer.op == "relu":
-            return requantise(np.maximum(values, 0), finest, to)
+            return requantise(np.maximum(values, 0), finest, to, count)
         if isinstance(layer, Map) and self._is_function(place):
-            return self._mapped(layer, np.ldexp(values.astype(np.float64), -finest), place, to)
-        return requantise(_moved(layer, values), finest, to)
+            return self._mapped(layer, np.ldexp(values.astype(np.float64), -finest), place, to, count)
+        return requantise(_moved(layer, values), finest, to, count)
 
     def _summed(
         self,
@@ -183,24 +210,30 @@ class IntegerNetwork:
         fraction: int,
         to: Format,
         summed: Summed | None,
+        count: Count | None,
     ) -> Integers:
         """Return the output of a convolution or fully connected layer."""
         own = self.layers[layer.name]
         if layer.kind == "fc":
             given = [values.reshape(len(values), -1, 1, 1) for values in given]
-        inputs = requantise(np.concatenate(given, axis=1), fraction, own.inputs)
+        inputs = requantise(np.concatenate(given, axis=1), fraction, own.inputs, count)
         sums = own.sums(inputs, self.kernels[layer.name])
         kept = wrap(sums, own.accumulator)
         if summed is not None:
             summed(own, inputs, sums, kept)
-        return requantise(kept + self.biases[layer.name][:, None, None], own.fraction, to)
+        return requantise(kept + self.biases[layer.name][:, None, None], own.fraction, to, count)
 
-    def _mapped(self, layer: Map, values: Floats, place: int, to: Format) -> Integers:
+    def _mapped(self, layer: Map, values: Floats, place: int, to: Format, count: Count | None) -> Integers:
         """Return what a function without an integer form gives, in floating point from and to formats."""
         if layer.response is None:
-            return to.quantise(FUNCTIONS[layer.op](values))
-        largest = max(2.0 ** self.format_of(producer).integer for producer in self.network.producers[place])
-        return to.quantise(PowerTable.of(layer.response, largest).normalised(layer.response, values))
+            found = FUNCTIONS[layer.op](values)
+        else:
+            read = self.network.producers[place]
+            largest = max(2.0 ** self.format_of(producer).integer for producer in read)
+            found = PowerTable.of(layer.response, largest).normalised(layer.response, values)
+        if count is not None:
+            count(to.beyond(found))
+        return to.quantise(found)
 
 
 def _moved(layer: AnyLayer, values: Integers) -> Integers:
@@ -227,21 +260,29 @@ def joined(formats: Sequence[Format], most: int = MOST_BITS) -> Format:
     return Format(max(1, bits), max(1, bits) - 1 - integer)
 
 
-def requantise(values: Integers, fraction: int, to: Format) -> Integers:
+def requantise(values: Integers, fraction: int, to: Format, count: Count | None = None) -> Integers:
     """Bring integers of some fractional length to a format: halves away from zero, then saturated."""
-    return scaled(values, 1, fraction, to)
+    return scaled(values, 1, fraction, to, count)
 
 
-def scaled(values: Integers, divisor: int, fraction: int, to: Format) -> Integers:
-    """Divide integers of some fractional length and bring them to a format, rounded once, as `requantise`."""
+def scaled(values: Integers, divisor: int, fraction: int, to: Format, count: Count | None = None) -> Integers:
+    """Divide integers of some fractional length and bring them to a format, rounded once, as `requantise`.
+
+    Parameters
+    ----------
+    count
+        Is told how many values saturate.
+    """
     least, largest = to.range
     shift = fraction - to.fraction
     if shift < 0:
         # What is beyond the format stays so, and does not leave 64 bits when it is shifted.
-        values = np.clip(values, least * divisor, largest * divisor) << -shift
+        values = np.clip(values, (least - 1) * divisor, (largest + 1) * divisor) << -shift
         shift = 0
     if shift or divisor > 1:
         by = divisor << shift
         values = np.sign(values) * ((2 * np.abs(values) + by) // (2 * by))
     found: Integers = np.clip(values, least, largest)
+    if count is not None:
+        count(int(np.count_nonzero(found != values)))
     return found

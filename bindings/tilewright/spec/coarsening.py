@@ -22,9 +22,9 @@ from tilewright.spec.errors import InputError
 from tilewright.spec.network import (
     ACTIVATIONS,
     AFFINE,
+    FREE,
     OPERANDS,
     OWN_INPUT,
-    UNCHANGED,
     AnyLayer,
     Map,
     NamedLayer,
@@ -314,7 +314,7 @@ def _fuse_padding(graph: nx.DiGraph, name: str, pad: Padding) -> None:
 def _fuse_pointwise(graph: nx.DiGraph) -> None:
     for name in _names(graph):
         layer = _operation(graph, name).layer
-        if isinstance(layer, Map) and layer.op in UNCHANGED:
+        if isinstance(layer, Map) and layer.op in FREE:
             _skip(graph, name)
         elif _is_pointwise(layer):
             writers = _writers(graph, name, ("concat", "reshape"))
@@ -327,7 +327,7 @@ def _fuse_pointwise(graph: nx.DiGraph) -> None:
 def _is_pointwise(layer: AnyLayer) -> bool:
     """Whether a layer is a function of single values that takes no parameters for each channel."""
     return isinstance(layer, Map) and (
-        layer.op in (*ACTIVATIONS, *UNCHANGED) or (layer.op in ("scale", "bias") and not layer.parameters)
+        layer.op in (*ACTIVATIONS, *FREE) or (layer.op in ("scale", "bias") and not layer.parameters)
     )
 
 

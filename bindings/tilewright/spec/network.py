@@ -49,6 +49,7 @@ Activation = Literal[
     "erf",
 ]
 Unchanged = Literal["dropout", "identity"]
+Rescaling = Literal["quantise", "dequantise"]
 
 AFFINE: tuple[Affine, ...] = get_args(Affine)
 """Functions that multiply by a number and add one, of each channel or of all."""
@@ -57,6 +58,9 @@ ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)
 
 UNCHANGED: tuple[Unchanged, ...] = get_args(Unchanged)
 """Functions that leave values as they are when a network is used, not trained."""
+
+FREE: tuple[str, ...] = (*UNCHANGED, *get_args(Rescaling))
+"""Those, and the ways between numbers and integers that stand for them: part of storing a value."""
 
 
 class Node(Spec):
@@ -203,7 +207,7 @@ class Map(Pixelwise):
     later: ClassVar[tuple[str, ...]] = ("response",)
 
     kind: Literal["map"]
-    op: Affine | Activation | Unchanged | Literal["lrn", "softmax", "fused"]
+    op: Affine | Activation | Unchanged | Rescaling | Literal["lrn", "softmax", "fused"]
     parameters: Count = 0
     response: Response | None = None
 
@@ -468,6 +472,16 @@ class Network(Spec):
             told = "x".join(map(str, layer.kernels_shape))
             limit = f"layer {layer.name} can use the weights of an earlier one with kernels of {told} only"
             raise InputError(f"network.layers[{index}].weights", layer.weights, limit)
+
+    @property
+    def quantised(self) -> tuple[str, ...]:
+        """Names of the layers whose integers have scales and zero points, which a network does not hold."""
+        return tuple(
+            layer.name
+            for layer in self.layers
+            if (isinstance(layer, Map) and layer.op in get_args(Rescaling))
+            or (isinstance(layer, NamedLayer) and layer.bits is not None)
+        )
 
     @property
     def convolutions(self) -> tuple[NamedLayer | MatMul, ...]:

@@ -17,6 +17,7 @@ from tilewright.codegen.project.machine import packed
 from tilewright.codegen.project.text import braced, comment
 from tilewright.codegen.project.values import Values
 from tilewright.codegen.runtime_files import runtime_files
+from tilewright.codegen.trained import Trained
 from tilewright.core.version import __version__
 from tilewright.residency import Plan, Problem
 from tilewright.residency.evaluation import taken
@@ -32,14 +33,14 @@ RUNTIME = ("dma.h", "dma.c", "engine.h", "engine.c", "network.h", "main.c")
 
 
 def addressed_project(
-    problem: Problem, plan: Plan, seed: int, name: str, source: str, values: Values | None = None
+    problem: Problem, plan: Plan, seed: int, name: str, source: str, values: Values | Trained | None = None
 ) -> Files:
     """Return the files of a project that computes a network as planned, by their paths.
 
     Parameters
     ----------
     values
-        Its numbers, and images to run it on; made from the seed when left out.
+        Its numbers, quantised or in floating point, and images to run it on; made from the seed by default.
 
     Raises
     ------
@@ -50,11 +51,11 @@ def addressed_project(
     return _Project(problem, plan, numbers_of(problem, seed, values), name, source).files()
 
 
-def numbers_of(problem: Problem, seed: int = 0, values: Values | None = None) -> NetworkNumbers:
+def numbers_of(problem: Problem, seed: int = 0, values: Values | Trained | None = None) -> NetworkNumbers:
     """Return the numbers of a project."""
     for operation in problem.graph.operations:
         _refuse_shapes(problem, operation)
-    return made(problem, seed) if values is None else given(problem, values)
+    return given(problem, values) if isinstance(values, Values) else made(problem, seed, values)
 
 
 def _refuse_shapes(problem: Problem, operation: Operation) -> None:
@@ -83,8 +84,7 @@ class _Project:
         self._elements = taken(problem, plan, told(problem, plan))
         tensors = enumerate(self._graph.tensors)
         self._inputs = [number for number, tensor in tensors if tensor.given and tensor.readers]
-        tensors = enumerate(self._graph.tensors)
-        self._outputs = [number for number, tensor in tensors if not tensor.given and not tensor.readers]
+        self._outputs = [each.number + 1 for each in self._graph.operations if each.op.leaves]
         weighty = [each for each in self._graph.operations if each.weights and self._first(each) == each]
         begins = accumulate((operation.weights for operation in weighty), initial=0)
         self._weights = {operation.number: begin for operation, begin in zip(weighty, begins, strict=False)}
@@ -147,7 +147,7 @@ class _Project:
     def files(self) -> Files:
         """Return all files."""
         codegen = resources.files("tilewright.codegen")
-        found = runtime_files(addressed=RUNTIME, project=("bits.h", "numbers.h"))
+        found = runtime_files(addressed=RUNTIME, project=("bits.h", "expected.h", "numbers.h"))
         found["Makefile"] = (codegen / "stream" / "runtime" / "Makefile").read_bytes()
         readme = (codegen / "addressed" / "runtime" / "README.md").read_text(encoding="utf-8")
         texts = {
@@ -161,6 +161,7 @@ class _Project:
         found["data/reference.bin"] = self._maps(self._outputs)
         labels = self._numbers.labels
         found["data/labels.bin"] = b"" if labels is None else labels.astype("<i4").tobytes()
+        found["data/expected.bin"] = self._expected()
         return dict(sorted(found.items()))
 
     def _packed(self, arrays: Sequence[Integers]) -> bytes:
@@ -171,6 +172,21 @@ class _Project:
         maps = [self._numbers.maps[self._graph.tensors[number].name] for number in numbers]
         images = zip(*(each.transpose(0, 2, 3, 1) for each in maps), strict=True)
         return self._packed([values.reshape(-1) for image in images for values in image])
+
+    def _expected(self) -> bytes:
+        """Return what others compute of the outputs, in the scale of these, in the order of the reference."""
+        known, fractions = self._numbers.expected, self._numbers.fractions
+        names = [self._graph.tensors[number].name for number in self._outputs] if known else []
+        shapes = [self._graph.tensors[number].shape for number in self._outputs]
+        images = zip(
+            *(
+                np.ldexp(known[name].reshape(-1, *shape), fractions[name]).transpose(0, 2, 3, 1)
+                for name, shape in zip(names, shapes, strict=False)
+            ),
+            strict=True,
+        )
+        values = [part.reshape(-1) for image in images for part in image]
+        return np.concatenate(values).astype("<f4").tobytes() if values else b""
 
     @property
     def _images(self) -> int:

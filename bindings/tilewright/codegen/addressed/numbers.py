@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
-from tilewright.codegen.made_numbers import Numbers
 from tilewright.codegen.project.nodes import Node, Nodes, Source
 from tilewright.codegen.project.values import Values
+from tilewright.codegen.trained import Trained, refuse_another
+from tilewright.codegen.trained_numbers import TrainedNumbers, coarse_numbers
 from tilewright.residency import Problem
 from tilewright.residency.graph import Operation
 from tilewright.residency.machine import ONE
-from tilewright.simulator.fixed_point import Format, Integers
+from tilewright.simulator.fixed_point import Floats, Format, Integers
 from tilewright.simulator.integer_network import scaled
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Window
@@ -79,6 +80,10 @@ class NetworkNumbers:
         Where the numbers are from.
     right
         Images in the right class, where these are known.
+    expected : shape (images, C, H, W)
+        What others compute of the network, by output; empty where nobody does.
+    fractions
+        Fractional length of these outputs.
     """
 
     forms: Mapping[str, Form]
@@ -86,10 +91,17 @@ class NetworkNumbers:
     labels: Integers | None
     origin: str
     right: int | None = None
+    expected: Mapping[str, Floats] = field(default_factory=dict)
+    fractions: Mapping[str, int] = field(default_factory=dict)
 
 
-def made(problem: Problem, seed: int) -> NetworkNumbers:
-    """Return numbers made from a seed.
+def images_of(problem: Problem) -> int:
+    """Return how many images there are where none are given."""
+    return 1 if problem.limits.frames == ONE else 2
+
+
+def made(problem: Problem, seed: int, trained: Trained | None = None) -> NetworkNumbers:
+    """Return numbers that were trained, or made from a seed.
 
     Raises
     ------
@@ -97,8 +109,7 @@ def made(problem: Problem, seed: int) -> NetworkNumbers:
         For an operation that there is no C for.
     """
     size = problem.machine.element_bytes
-    images = 1 if problem.limits.frames == ONE else 2
-    numbers = Numbers(problem.network, problem.graph.ops, size, images, seed)
+    numbers = coarse_numbers(problem.network, problem.graph.ops, size, images_of(problem), seed, trained)
     forms = {}
     for operation in problem.graph.numbers(problem.graph.all & ~problem.graph.begin):
         own, spec = numbers.forms[operation.name], operation.op.spec
@@ -114,7 +125,11 @@ def made(problem: Problem, seed: int) -> NetworkNumbers:
             prod(spec.kernel) if isinstance(spec, Pool) and spec.op == "average" else 1,
             numbers.format.bits,
         )
-    return NetworkNumbers(forms, numbers.maps, None, f"made from seed {seed}")
+    found = NetworkNumbers(forms, numbers.maps, None, f"made from seed {seed}")
+    if not isinstance(numbers, TrainedNumbers):
+        return found
+    origin = numbers.trained.origin
+    return replace(found, origin=origin, expected=numbers.expected, fractions=numbers.fractions)
 
 
 def given(problem: Problem, values: Values) -> NetworkNumbers:
@@ -125,9 +140,7 @@ def given(problem: Problem, values: Values) -> NetworkNumbers:
     InputError
         For numbers of another network, or that are wider than elements, and for what there is no C for.
     """
-    if values.network.network.layers != problem.network.layers:
-        limit = f"is another network than that of the numbers ({values.origin})"
-        raise InputError("network", problem.network.name, limit)
+    refuse_another(values.network.network, problem.network, values.origin)
     return _Given(problem, values).numbers()
 
 
@@ -151,7 +164,7 @@ class _Given:
         changed = replace(values, network=replace(network, biases=biases))
         self._values = changed.stored(self._bits, self._bits)
         self._network = self._values.network
-        nodes = Nodes(problem.network, {}, self._values)
+        nodes = Nodes(self._network.network, {}, self._values)
         self._nodes = {node.name: node for node in nodes.nodes}
         self._names = {node.tensor: node.name for node in nodes.nodes}
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from importlib import resources
 from math import prod
 
+import numpy as np
+
 from tilewright.codegen.c_text import identifier, origin_lines, quoted, safe_text
 from tilewright.codegen.c_types import c_bits
 from tilewright.codegen.project.machine import image_bits, machine_of, machine_text, packed
@@ -33,7 +35,7 @@ from tilewright.tiling.widths import Widths
 
 __all__ = ["Values", "network_project"]
 
-RUNTIME = ("bits.h", "dma.h", "dma.c", "layers.h", "layers.c", "main.c", "numbers.h")
+RUNTIME = ("bits.h", "dma.h", "dma.c", "expected.h", "layers.h", "layers.c", "main.c", "numbers.h")
 """Sources that are the same for every network."""
 
 RUN = (
@@ -88,7 +90,7 @@ class _Project:
             self.batch = problem.batch
         assert problem.network is not None
         parts = {part.name: (part, plan) for part, plan in zip(problem.parts, plans, strict=True)}
-        nodes = Nodes(problem.network, parts, self.values)
+        nodes = Nodes(self.values.network.network, parts, self.values)
         self.nodes = _named(nodes.nodes, self.image, self.bits)
         self._check_widths()
         before, now = values.network.formats, self.values.network.formats
@@ -139,7 +141,17 @@ class _Project:
         found["data/weights.bin"] = self.weights
         found["data/images.bin"] = packed(self.values.images, c_bits(self.image))
         found["data/labels.bin"] = b"" if labels is None else labels.astype("<i4").tobytes()
+        found["data/reference.bin"] = packed(self.values.outputs, c_bits(self.bits.output))
+        found["data/expected.bin"] = self._expected()
         return dict(sorted(found.items()))
+
+    def _expected(self) -> bytes:
+        """Return what others compute of the network's output, in its scale."""
+        expected, network = self.values.expected, self.values.network
+        if expected is None:
+            return b""
+        fraction = network.format_of(len(network.network.layers) - 1).fraction
+        return np.ldexp(expected, fraction).astype("<f4").tobytes()
 
     def _packed(self) -> tuple[bytes, dict[str, tuple[int, int]]]:
         """Return all weights and biases one after the other, and where those of each layer begin."""
@@ -270,6 +282,8 @@ class _Project:
             RUN,
             "{",
         ]
+        if not self.weights:
+            lines.append("    (void)weights;")
         for each in self.nodes:
             lines += self._step(each)
         return [*lines, "}"]

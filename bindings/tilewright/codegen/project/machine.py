@@ -60,7 +60,7 @@ def machine_text(machine: DspMachine, image: int, nodes: Sequence[Named], networ
     size = -(-max(memory_bits(each.node) for each in nodes) * machine.copies // 8)
     inputs = max(len(each.node.sources) for each in nodes)
     accumulators = [own.accumulator for own in network.layers.values()]
-    wide = 32 if max(bits.input + bits.weights, *accumulators) <= 32 else 64
+    wide = 32 if max([bits.input + bits.weights, *accumulators]) <= 32 else 64
     in_c = {*bits.model_dump().values()} <= {*C_BITS}
     elements = [
         ("INPUT_BITS", bits.input, ""),

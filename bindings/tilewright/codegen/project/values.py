@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from math import ceil, log2, prod, sqrt
 
@@ -9,8 +10,10 @@ import numpy as np
 
 from tilewright.bitwidth import Plan, Problem
 from tilewright.bitwidth.measurement import integer_network
-from tilewright.simulator.fixed_point import Format, Integers
-from tilewright.simulator.integer_layer import IntegerLayer
+from tilewright.codegen.trained import Trained
+from tilewright.simulator.fixed_point import Floats, Format, Integers, integer_length
+from tilewright.simulator.float_network import refuse_unknown
+from tilewright.simulator.integer_layer import BIAS_BITS, IntegerLayer
 from tilewright.simulator.integer_network import IntegerNetwork, requantise
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import OWN_INPUT, NamedLayer, Network
@@ -18,6 +21,9 @@ from tilewright.tiling.widths import Widths
 
 IMAGES = 4
 """Images that are made."""
+
+SMALLEST = 1e-9
+"""What stands for magnitudes of 0."""
 
 MOST_MADE, MOST_SUM = 16, 32
 """Bits of inputs and weights that are made, and of the accumulators that they do not leave, at most."""
@@ -35,12 +41,15 @@ class Values:
         The right class of each.
     origin
         Where the numbers are from.
+    expected : shape (images, C, H, W), optional
+        What others compute of the network, in floating point.
     """
 
     network: IntegerNetwork
     images: Integers
     labels: Integers | None
     origin: str
+    expected: Floats | None = None
 
     @classmethod
     def of(cls, problem: Problem, plan: Plan, name: str) -> Values:
@@ -63,14 +72,11 @@ class Values:
         """Return numbers for a network that fit some widths, and whose sums do not leave the accumulators."""
         rng = np.random.default_rng(seed)
         layers, kernels, biases = {}, {}, {}
-        most = min(MOST_MADE, widths.input), min(MOST_MADE, widths.weights)
         accumulator = min(MOST_SUM, widths.partial)
         for layer in network.layers:
             if not isinstance(layer, NamedLayer):
                 continue
-            free = accumulator + 1 - ceil(log2(layer.macs_per_output))
-            first = max(min(2, most[0]), min(most[0], free // 2))
-            wide = first, max(min(2, most[1]), min(most[1], free - first))
+            wide = _wide(layer, widths, accumulator)
             # So that outputs are about as large as the inputs that the next layer has.
             spread = sqrt(layer.macs_per_output / 3) * 2 ** (wide[1] - 1)
             own = IntegerLayer(
@@ -83,6 +89,46 @@ class Values:
         found = IntegerNetwork(network, layers, kernels, biases)
         shape = (IMAGES, *network.layers[0].input)
         return cls(found, _drawn(rng, found.formats["input"].range, shape), None, f"made from seed {seed}")
+
+    @classmethod
+    def trained(cls, trained: Trained, widths: Widths, leaving: Collection[str]) -> Values:
+        """Return the numbers that a network was trained to, as finely as some widths allow.
+
+        Formats hold what comes of the inputs, and no sum leaves the accumulators.
+
+        Parameters
+        ----------
+        leaving
+            Names of the layers whose sums are stored before they are complete.
+
+        Raises
+        ------
+        InputError
+            For layers that have no form in integers, and networks of several inputs or outputs.
+        """
+        network, parameters = trained.network, trained.parameters
+        refuse_unknown(network)
+        if len(network.results) > 1:
+            outputs = [network.layers[place].name for place in network.results]
+            raise InputError("network.outputs", outputs, "this C project is for networks of one output")
+        values = trained.values()
+        largest = {name: max(float(abs(each).max()), SMALLEST) for name, each in values.items()}
+        layers = {}
+        for layer, producers in zip(network.layers, network.producers, strict=True):
+            if not isinstance(layer, NamedLayer):
+                continue
+            read = max(largest[OWN_INPUT if each < 0 else network.layers[each].name] for each in producers)
+            accumulator = min(MOST_SUM, widths.partial) if layer.name in leaving else MOST_SUM
+            weights = max(float(abs(parameters[layer.name].weights).max()), SMALLEST)
+            wide = _wide(layer, widths, accumulator)
+            own = IntegerLayer.of(layer, wide, (read, weights), accumulator)
+            bias = integer_length(max(float(abs(parameters[layer.name].bias).max()), SMALLEST))
+            over = max(0, own.fraction + bias - (BIAS_BITS - 1))
+            finest = own.weights.fraction - over
+            layers[layer.name] = replace(own, weights=own.weights._replace(fraction=finest))
+        found = IntegerNetwork.of(network, layers, parameters, largest)
+        images, (expected,) = trained.inputs[OWN_INPUT], trained.expected.values()
+        return cls(found, found.quantise(images), None, trained.origin, expected)
 
     def stored(self, image: int, output: int) -> Values:
         """Return the numbers with images and outputs of layers in some bits at most.
@@ -112,6 +158,14 @@ class Values:
         outputs = self.outputs
         classes = outputs.reshape(len(outputs), prod(outputs.shape[1:])).argmax(axis=1)
         return int((classes == self.labels).sum())
+
+
+def _wide(layer: NamedLayer, widths: Widths, accumulator: int) -> tuple[int, int]:
+    """Return bits of inputs and weights whose sums do not leave an accumulator."""
+    most = min(MOST_MADE, widths.input), min(MOST_MADE, widths.weights)
+    free = accumulator + 1 - ceil(log2(layer.macs_per_output))
+    first = max(min(2, most[0]), min(most[0], free // 2))
+    return first, max(min(2, most[1]), min(most[1], free - first))
 
 
 def _drawn(rng: np.random.Generator, ends: tuple[int, int], shape: tuple[int, ...]) -> Integers:

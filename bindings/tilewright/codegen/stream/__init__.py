@@ -14,6 +14,8 @@ from tilewright.codegen.project import Files
 from tilewright.codegen.project.text import comment
 from tilewright.codegen.runtime_files import runtime_files
 from tilewright.codegen.stream.groups import GroupText, Tables, host_tables, planned_tables
+from tilewright.codegen.trained import Trained
+from tilewright.codegen.trained_numbers import TrainedNumbers, coarse_numbers
 from tilewright.core.version import __version__
 from tilewright.fusion import Plan, Problem
 from tilewright.fusion.graph import Op
@@ -26,8 +28,15 @@ RUNTIME = ("engine.h", "engine.c", "network.h", "main.c")
 """Sources that are the same for every network."""
 
 
-def stream_project(problem: Problem, plan: Plan, seed: int, name: str, source: str) -> Files:
+def stream_project(
+    problem: Problem, plan: Plan, seed: int, name: str, source: str, trained: Trained | None = None
+) -> Files:
     """Return the files of a project that computes a network in groups as planned, by their paths.
+
+    Parameters
+    ----------
+    trained
+        Its numbers and inputs; made from the seed when left out.
 
     Raises
     ------
@@ -38,15 +47,15 @@ def stream_project(problem: Problem, plan: Plan, seed: int, name: str, source: s
     if size > NARROW:
         limit = f"C is emitted for elements of at most {NARROW} bytes"
         raise InputError("machine.element_bytes", size, limit)
-    return _Project(problem, numbers_of(problem, seed), plan, name, source).files()
+    return _Project(problem, numbers_of(problem, seed, trained), plan, name, source).files()
 
 
-def numbers_of(problem: Problem, seed: int = 0) -> Numbers:
-    """Return the numbers of a project, made from a seed."""
+def numbers_of(problem: Problem, seed: int = 0, trained: Trained | None = None) -> Numbers:
+    """Return the numbers of a project."""
     skipped = [op.name for op in problem.ops if left_out(problem, op)]
     machine = problem.machine
-    return Numbers(
-        problem.network, problem.graph, machine.element_bytes, machine.arrays, seed, left_out=skipped
+    return coarse_numbers(
+        problem.network, problem.graph, machine.element_bytes, machine.arrays, seed, trained, skipped
     )
 
 
@@ -60,6 +69,7 @@ class _Project:
     def __init__(self, problem: Problem, numbers: Numbers, plan: Plan, name: str, source: str) -> None:
         self._problem, self._numbers, self._title, self._source = problem, numbers, name, source
         self._machine = problem.machine
+        self._origin = numbers.trained.origin if isinstance(numbers, TrainedNumbers) else "made from a seed"
         self._groups = self._tables(plan)
         parameters = [form.parameters.ravel() for form in numbers.forms.values()]
         begins = dict(zip(numbers.forms, _begins(parameters), strict=True))
@@ -110,17 +120,36 @@ class _Project:
     def files(self) -> Files:
         """Return all files."""
         folder = resources.files(__name__) / "runtime"
-        found = runtime_files(stream=RUNTIME, project=("numbers.h",))
+        found = runtime_files(
+            stream=RUNTIME,
+            project=(
+                "expected.h",
+                "numbers.h",
+            ),
+        )
         found["Makefile"] = (folder / "Makefile").read_bytes()
         texts = {"src/machine.h": self._machine_text(), "src/network.c": self._network()}
         texts["README.md"] = self._readme((folder / "README.md").read_text(encoding="utf-8"))
         found |= {path: text.encode("ascii") for path, text in texts.items()}
         found["data/input.bin"] = self._elements(self._inputs)
         found["data/parameters.bin"] = self._elements(self._parameters)
+        outputs = [self._numbers.maps[name].ravel() for name in self._numbers.outputs]
+        found["data/reference.bin"] = self._elements(np.concatenate(outputs))
+        found["data/expected.bin"] = self._expected()
         return dict(sorted(found.items()))
 
     def _elements(self, values: Integers) -> bytes:
         return values.astype(f"<i{self._machine.element_bytes}").tobytes()
+
+    def _expected(self) -> bytes:
+        """Return what others compute of the outputs, in the scale of these, in the order of the reference."""
+        numbers = self._numbers
+        if not isinstance(numbers, TrainedNumbers):
+            return b""
+        values = [
+            np.ldexp(numbers.expected[name], numbers.fractions[name]).ravel() for name in numbers.outputs
+        ]
+        return np.concatenate(values).astype("<f4").tobytes()
 
     def _machine_text(self) -> str:
         machine, (least, _) = self._machine, self._numbers.format.range
@@ -209,6 +238,7 @@ class _Project:
             images="an image" if images == 1 else f"{images} images",
             inputs=self._listed(self._numbers.inputs),
             outputs=self._listed(self._numbers.outputs),
+            origin=safe_text(self._origin),
         )
 
     def _listed(self, names: Sequence[str]) -> str:

@@ -14,8 +14,8 @@ from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import MAX_SIZE, Length, Pad, Window
 from tilewright.spec.network import (
+    FREE,
     OWN_INPUT,
-    UNCHANGED,
     Add,
     AnyLayer,
     Concat,
@@ -208,7 +208,7 @@ def _does_nothing(layer: AnyLayer) -> bool:
     """Whether a layer takes neither time nor traffic."""
     if isinstance(layer, Reshape):
         return layer.op in VIEWS
-    return isinstance(layer, Input) or (isinstance(layer, Map) and layer.op in UNCHANGED)
+    return isinstance(layer, Input) or (isinstance(layer, Map) and layer.op in FREE)
 
 
 def _is_over_plane(layer: Pool) -> bool:

@@ -5,6 +5,7 @@
 
 #include "bits.h"
 #include "dma.h"
+#include "expected.h"
 #include "network.h"
 
 static void fail(const char *path, const char *what)
@@ -63,6 +64,7 @@ int main(void)
     static unsigned char reference[SOME(OUTPUT_BYTES)], label[4];
     FILE *weights = opened("data/weights.bin", "rb"), *files[4];
     long wrong = 0, right = 0;
+    expected_t expected = expected_begin();
     fill(weights, "data/weights.bin", network_weights, WEIGHT_BYTES);
     finish(weights, "data/weights.bin");
     for (int i = 0; i < 4; i++)
@@ -80,6 +82,8 @@ int main(void)
             fail(paths[3], "cannot be written");
         for (long i = 0; i < OUTPUT_BYTES; i++)
             wrong += network_output[i] != reference[i];
+        for (long i = 0; i < OUTPUT_BYTES / ELEMENT_BYTES; i++)
+            expected_next(&expected, load(network_output, i * ELEMENT_BITS, ELEMENT_BITS));
         if (LABELS) {
             fill(files[2], paths[2], label, sizeof label);
             right += largest() == (long)load(label, 0, 32);
@@ -94,6 +98,7 @@ int main(void)
     if (STAYING)
         printf("weights that stay, loaded once\t%lld\n", once);
     printf("bytes of outputs that are wrong\t%ld of %ld\n", wrong, (long)OUTPUT_BYTES * IMAGES);
+    expected_end(&expected);
     if (LABELS)
         printf("images in the right class\t%ld of %d\n", right, IMAGES);
     return wrong || once != STAYING_BYTES || dma_counts.loaded_bytes != LOADED_BYTES * IMAGES || dma_counts.saved_bytes != SAVED_BYTES * IMAGES;

@@ -5,6 +5,7 @@
 
 #include "bits.h"
 #include "dma.h"
+#include "expected.h"
 #include "network.h"
 
 /* Read a whole file. */
@@ -48,7 +49,7 @@ int main(void)
     static unsigned char batch[BYTES((long)BATCH * IMAGE_ELEMENTS * IMAGE_BITS)];
     static unsigned char found[BYTES((long)BATCH * OUTPUT_ELEMENTS * OUTPUT_BITS)];
     static output_t outputs[BATCH * OUTPUT_ELEMENTS];
-    long size, labels_size, right = 0;
+    long size, labels_size, right = 0, wrong = 0;
     unsigned char *weights = contents("data/weights.bin", &size);
     if (size != WEIGHT_BYTES)
         refuse("data/weights.bin", size, WEIGHT_BYTES);
@@ -60,6 +61,10 @@ int main(void)
     unsigned char *labels = contents("data/labels.bin", &labels_size);
     if (labels_size && labels_size != count * (long)sizeof(int32_t))
         refuse("data/labels.bin", labels_size, count * (long)sizeof(int32_t));
+    output_t *reference = (output_t *)contents("data/reference.bin", &size);
+    if (size != count * OUTPUT_ELEMENTS * (long)sizeof *reference)
+        refuse("data/reference.bin", size, count * OUTPUT_ELEMENTS * (long)sizeof *reference);
+    expected_t expected = expected_begin();
     FILE *file = fopen("data/outputs.bin", "wb");
     if (!file) {
         fprintf(stderr, "data/outputs.bin: cannot be written\n");
@@ -76,6 +81,10 @@ int main(void)
         run_network(weights, batch, found, first == 0);
         for (long i = 0; i < here * OUTPUT_ELEMENTS; i++)
             outputs[i] = (output_t)load(found, i * OUTPUT_BITS, OUTPUT_BITS);
+        for (long i = 0; i < here * OUTPUT_ELEMENTS; i++) {
+            wrong += outputs[i] != reference[first * OUTPUT_ELEMENTS + i];
+            expected_next(&expected, outputs[i]);
+        }
         fwrite(outputs, sizeof *outputs, here * OUTPUT_ELEMENTS, file);
         for (long i = 0; labels_size && i < here; i++) {
             int32_t label;
@@ -85,6 +94,8 @@ int main(void)
     }
     fclose(file);
     printf("images\t%ld\n", count);
+    printf("outputs that are wrong\t%ld of %ld\n", wrong, count * OUTPUT_ELEMENTS);
+    expected_end(&expected);
     if (labels_size)
         printf("right\t%ld\n", right);
     printf("DMA of the first %d\ttransfers\telements\tbits\n", BATCH);
@@ -97,5 +108,6 @@ int main(void)
     free(weights);
     free(images);
     free(labels);
-    return 0;
+    free(reference);
+    return wrong != 0;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "expected.h"
 #include "network.h"
 
 static void fail(const char *path, const char *what)
@@ -47,9 +48,19 @@ int main(void)
             printf("\t%lld", instructions[engine]);
         printf("\t%lld\t%lld\n", counts.loaded_bytes, counts.saved_bytes);
     }
+    static element_t reference[SOME(NETWORK_OUTPUTS)];
+    expected_t expected = expected_begin();
+    long wrong = 0;
+    fill("data/reference.bin", reference, NETWORK_OUTPUTS);
+    for (long i = 0; i < NETWORK_OUTPUTS; i++) {
+        wrong += network_output[i] != reference[i];
+        expected_next(&expected, network_output[i]);
+    }
+    printf("outputs that are wrong\t%ld of %ld\n", wrong, (long)NETWORK_OUTPUTS);
+    expected_end(&expected);
     FILE *file = fopen("data/output.bin", "wb");
     const size_t written = file ? fwrite(network_output, sizeof(element_t), NETWORK_OUTPUTS, file) : 0;
     if (!file || written != NETWORK_OUTPUTS || fclose(file))
         fail("data/output.bin", "cannot be written");
-    return 0;
+    return wrong != 0;
 }

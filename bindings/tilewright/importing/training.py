@@ -1,0 +1,165 @@
+"""What an ONNX file computes: its weights, and its outputs for some inputs as onnxruntime gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod, sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.codegen.trained import Trained
+from tilewright.importing import Imported, imported
+from tilewright.importing.model import Model, read
+from tilewright.importing.parameters import Folding, initialisers
+from tilewright.simulator.float_network import refuse_quantised, refuse_unknown
+from tilewright.simulator.onnx_executor import version
+from tilewright.spec.errors import Disagreement, InputError
+from tilewright.spec.network import OWN_INPUT, Input, Map
+
+CLOSE = 1e-3
+"""What outputs may differ by from those of onnxruntime, which computes in single precision, as a share."""
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def trained(
+    path: str | Path, sizes: Mapping[str, Sequence[int]] | None = None, images: int = 1, seed: int = 0
+) -> Trained:
+    """Read a network with its weights, and run it on random inputs.
+
+    Outputs are those of onnxruntime on the file, where it is installed, and our own executor is held against
+    them. Weights that the file does not store are made, and our own executor alone computes what is expected.
+
+    Parameters
+    ----------
+    sizes
+        As for `tilewright.importing.network`.
+    images
+        Of the inputs, at least; there are whole batches.
+    seed
+        Of the inputs, and of weights that are made.
+
+    Raises
+    ------
+    InputError
+        For what is not executed with data; names the layer.
+    Disagreement
+        Where onnxruntime gives other outputs than the network as it was read.
+    """
+    path = Path(path)
+    try:
+        return _trained(path, read(path, sizes or {}), images, seed)
+    except InputError as error:
+        raise error.in_file(str(path)) from None
+
+
+def _trained(path: Path, model: Model, images: int, seed: int) -> Trained:
+    found = imported(path, model)
+    refuse_quantised(found.network)
+    rng = np.random.default_rng(seed)
+    try:
+        folding = Folding(found.network, found.operations, found.layer_of, initialisers(path))
+        network, parameters = folding.folded()
+        missing = None
+    except InputError as error:
+        folding = Folding(found.network, found.operations, found.layer_of, _made(found, rng))
+        network, parameters = folding.folded()
+        missing = f"weights are made from seed {seed}, as those of the file are not read: {error.field}"
+    refuse_unknown(network, more=("mul", "input"))
+    batch = max(1, model.operations[0].batch)
+    parts = [_drawn(model, rng) for _ in range(-(-images // batch))]
+    inputs = {
+        found.layer_of[name]: np.concatenate([_stored(found, name, part, batch) for part in parts])
+        for name in parts[0]
+    }
+    own = Trained(network, parameters, inputs, {}, "")
+    values = own.values()
+    given = {name: folding.replaced.get(layer, layer) for name, layer in found.outputs.items()}
+    given = {name: layer for name, layer in given.items() if layer in values}
+    expected = {layer: values[_before_softmax(own, layer)] for layer in given.values()}
+    known = version()
+    if missing is not None or known is None:
+        origin = f"{missing or f'weights of {path.name}'}; inputs drawn from seed {seed}"
+    else:
+        for name, theirs in _by_onnxruntime(path, parts, list(given)).items():
+            layer = given[name]
+            theirs = theirs.reshape(values[layer].shape)
+            _compare(path, name, theirs, values[layer])
+            if _before_softmax(own, layer) == layer:
+                expected[layer] = theirs
+        origin = f"weights of {path.name}, inputs drawn from seed {seed}, outputs of onnxruntime {known}"
+    return Trained(network, parameters, inputs, expected, origin)
+
+
+def _made(found: Imported, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
+    """Return numbers for all tensors that are the same for all images, with which outputs stay small."""
+    made = {}
+    for operation in found.operations:
+        for value in operation.fixed:
+            shape = value.shape or ()
+            spread = sqrt(2 / max(1, prod(shape[1:])))
+            made[value.name] = (
+                rng.standard_normal(shape) * spread if len(shape) > 1 else rng.uniform(0.5, 1.5, shape)
+            )
+    return made
+
+
+def _drawn(model: Model, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
+    """Return a batch of inputs as the file has them, by name."""
+    return {value.name: rng.standard_normal(value.shape).astype(np.float32) for value in model.inputs}
+
+
+def _stored(found: Imported, name: str, part: Arrays, batch: int) -> NDArray[np.float64]:
+    """Return an input as the network has it."""
+    layers = found.network.layers
+    own = found.layer_of[name]
+    shape = next((layer.input for layer in layers if isinstance(layer, Input) and layer.name == own), None)
+    if own == OWN_INPUT:
+        shape = layers[0].input
+    if shape is None or prod(shape) * batch != part[name].size:
+        raise InputError(f"graph.input.{name}", list(part[name].shape), "is not executed with data")
+    return part[name].reshape(batch, *shape).astype(np.float64)
+
+
+def _before_softmax(own: Trained, name: str) -> str:
+    """Return what a softmax reads whose output is the network's; another layer itself."""
+    layers = own.network.layers
+    place = next(at for at, layer in enumerate(layers) if layer.name == name)
+    layer, read = layers[place], own.network.producers[place]
+    is_softmax = isinstance(layer, Map) and layer.op == "softmax"
+    return layers[read[0]].name if is_softmax and read[0] >= 0 else name
+
+
+def _by_onnxruntime(path: Path, parts: Sequence[Arrays], names: list[str]) -> dict[str, NDArray[np.float64]]:
+    """Return outputs of the file, by name, as onnxruntime computes them."""
+    import onnxruntime  # start-up time
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # errors
+    try:
+        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        unread = {
+            each.name: np.zeros([size if isinstance(size, int) else 1 for size in each.shape], np.float32)
+            for each in session.get_inputs()
+        }
+        runs = [session.run(names, {**unread, **part}) for part in parts]
+    except Exception as error:  # of many kinds
+        raise InputError("file", path.name, f"is not executed by onnxruntime: {error}") from None
+    return {
+        name: np.concatenate([run[place] for run in runs]).astype(np.float64)
+        for place, name in enumerate(names)
+    }
+
+
+def _compare(path: Path, name: str, theirs: NDArray[np.float64], ours: NDArray[np.float64]) -> None:
+    """Refuse outputs that are not those of onnxruntime."""
+    most = float(abs(theirs).max(initial=0))
+    apart = float(abs(theirs - ours).max(initial=0))
+    if not apart <= CLOSE * max(most, CLOSE):
+        raise Disagreement(
+            f"{path}: output {name} of the network as it was read is up to {apart:.3g} from what onnxruntime "
+            f"computes of the file, of magnitudes up to {most:.3g}"
+        )
