@@ -636,3 +636,19 @@ def test_numbers_of_networks_at_random(file: Path, first: int) -> None:
         onnx_execution.check_numbers(file)
         compared += 1
     assert compared > 20
+
+
+@pytest.mark.parametrize("first", ["add", "product", "second"])
+def test_the_first_operation_may_read_two_inputs(file: Path, first: str) -> None:
+    """A sum or a product of two inputs, or one that reads the second input first."""
+    nodes = {
+        "add": [N("Add", ["x", "z"], ["s"]), N("Conv", ["s", "w"], ["y"])],
+        "product": [N("MatMul", ["x", "z"], ["y"])],
+        "second": [N("Conv", ["z", "w"], ["s"]), N("Add", ["s", "x"], ["y"])],
+    }[first]
+    shape = [1, 3, 6, 6]
+    found = network(save(file, nodes, [w("w", 3, 3, 1, 1)], inputs={"x": shape, "z": shape}))
+    assert [layer.kind for layer in found.layers].count("input") == 1
+    assert found.own_input == (3, 6, 6)
+    coarse(found).check_shapes()
+    onnx_execution.check_numbers(file)

@@ -10,6 +10,7 @@ import pytest
 
 from tilewright.core import catalogue
 from tilewright.run.instance import parse
+from tilewright.spec.coarsening import coarse
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Layer
 from tilewright.spec.network import Add, MatMul, NamedLayer, Network, Pool
@@ -377,7 +378,10 @@ def test_further_inputs() -> None:
                     | {"inputs": ["a", "z"]})  # fmt: skip
     graph.check_shapes()
     assert graph.producers == ((-1,), (), (0, 1))
-    assert "cannot stand first" in refused(lambda: network(further, {"name": "a", **one})).limit
+    assert (
+        "must tell the shape of the network's own"
+        in refused(lambda: network(further, {"name": "a", **one})).limit
+    )
     error = refused(lambda: network({"name": "a", **one}, further | {"inputs": ["a"]}))
     assert error.limit == "layer z, of kind input, reads nothing"
 
@@ -400,3 +404,21 @@ def test_functions_tell_their_work() -> None:
                     | {"input": [6, 1, 5], "output": [9, 1, 5]})  # fmt: skip
     graph.check_shapes()
     assert (graph.macs, graph.parameters) == (97, 17)
+
+
+def test_a_further_input_may_be_read_first_where_the_shape_of_the_networks_own_is_told() -> None:
+    shape = (2, 4, 4)
+    layers = [
+        {"name": "other", "kind": "input", "input": shape},
+        {"name": "sum", "kind": "add", "input": shape, "inputs": ["input", "other"]},
+        {"name": "conv", "kind": "conv", "input": shape, "kernels": 3, "kernel": [3, 3]},
+    ]
+    with pytest.raises(InputError, match=r"network\.input must tell the shape of the network's own"):
+        Network.model_validate({"layers": layers})
+    found = Network.model_validate({"layers": layers, "input": shape})
+    found.check_shapes()
+    assert found.own_input == shape
+    assert coarse(coarse(found)) == coarse(found)
+    assert coarse(found).own_input == shape
+    with pytest.raises(InputError, match="is what layer sum takes, but it is given: input 2x4x5"):
+        Network.model_validate({"layers": layers, "input": (2, 4, 5)}).check_shapes()

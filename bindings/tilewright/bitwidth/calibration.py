@@ -59,7 +59,7 @@ def ranges_of(
     net = network if isinstance(network, Network) else Network(**network)
     layers = tuple(layer for layer in net.layers if isinstance(layer, NamedLayer))
     parameters = read_parameters(weights, layers)
-    images = read_samples(samples, net.layers[0].input).inputs[:most_images]
+    images = read_samples(samples, net.own_input).inputs[:most_images]
     return ranges_seen(net, parameters, images, executor)
 
 

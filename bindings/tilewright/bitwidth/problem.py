@@ -168,7 +168,7 @@ class Problem(Spec):
         """Images and their classes, of a problem with data."""
         assert self.data is not None
         classes = prod(self.network.layers[-1].output)
-        return read_samples(self.data.samples, self.network.layers[0].input, classes)
+        return read_samples(self.data.samples, self.network.own_input, classes)
 
     def extra_bits(self, layer: NamedLayer) -> int:
         """Return the bits that sums need beyond a product's, by the bound of the limits."""

@@ -122,7 +122,7 @@ class Numbers:
         self._stage = stages(network)[-1].graph
         self._choose_scales()
         self.forms: dict[str, Form] = {}
-        self.maps: dict[str, Integers] = {OWN_INPUT: self._input(OWN_INPUT, graph.ops[0].spec.input)}
+        self.maps: dict[str, Integers] = {OWN_INPUT: self._input(OWN_INPUT, graph.own_input)}
         for op in graph.ops:
             if not op.producers:
                 self.maps[op.name] = self._input(op.name, op.spec.output)

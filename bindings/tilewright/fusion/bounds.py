@@ -143,7 +143,7 @@ def _leaves(problem: Problem, op: Op) -> bool:
 
 
 def _shape(problem: Problem, producer: int) -> tuple[int, int, int]:
-    return problem.ops[0].spec.input if producer < 0 else problem.ops[producer].spec.output
+    return problem.graph.own_input if producer < 0 else problem.ops[producer].spec.output
 
 
 def _needed(problem: Problem) -> list[_Lines]:

@@ -168,7 +168,7 @@ class _Reference:
 
     def __init__(self, problem: Problem, seed: int, deadline: float) -> None:
         self.rng = np.random.default_rng(seed)
-        given = (problem.machine.arrays, *problem.ops[0].spec.input)
+        given = (problem.machine.arrays, *problem.graph.own_input)
         self.maps: dict[str, Values] = {OWN_INPUT: self.rng.integers(-8, 9, given, dtype=np.int64)}
         self.parameters: dict[str, Values] = {}
         for op in problem.ops:

@@ -367,7 +367,7 @@ def _runs(graph: OpGraph, nodes: Sequence[int]) -> list[tuple[int, ...]]:
 def _joined(graph: OpGraph, run: tuple[int, ...]) -> Feature:
     """Return the map of a run of operations, side by side in DRAM."""
     names = [OWN_INPUT if node < 0 else graph.ops[node].name for node in run]
-    shapes = [graph.ops[0].spec.input if node < 0 else graph.ops[node].spec.output for node in run]
+    shapes = [graph.own_input if node < 0 else graph.ops[node].spec.output for node in run]
     name = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
     return Feature(name, (sum(shape[0] for shape in shapes), *shapes[0][1:]), tuple(names))
 

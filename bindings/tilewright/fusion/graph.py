@@ -62,9 +62,12 @@ class OpGraph:
     ----------
     ops
         Its operations, in an order of execution.
+    own_input : (C, H, W)
+        Shape in which the network's own input is stored.
     """
 
     ops: tuple[Op, ...]
+    own_input: tuple[int, int, int]
 
     @classmethod
     def of(cls, network: Network) -> OpGraph:
@@ -74,7 +77,8 @@ class OpGraph:
             tuple(
                 Op(number, layer.name, layer, _engine(layer), producers, number in graph.results)
                 for number, (layer, producers) in enumerate(zip(graph.layers, graph.producers, strict=True))
-            )
+            ),
+            graph.own_input,
         )
 
     @cached_property

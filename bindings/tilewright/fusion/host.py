@@ -47,7 +47,7 @@ def host_work(problem: Problem, op: Op) -> HostWork:
 
 def _given(problem: Problem, producers: Iterable[int]) -> list[Shape]:
     """Return the shapes of what operations give, -1 being the network's input."""
-    return [problem.ops[0].spec.input if each < 0 else problem.ops[each].spec.output for each in producers]
+    return [problem.graph.own_input if each < 0 else problem.ops[each].spec.output for each in producers]
 
 
 def host_cycles(problem: Problem, op: Op) -> int:

@@ -14,7 +14,7 @@ from tilewright.importing.model import Model, OnnxOperation, read
 from tilewright.importing.naming import UniqueNames
 from tilewright.importing.operators import layers
 from tilewright.importing.parameters import Folding, initialisers
-from tilewright.importing.shapes import Table, Unknown, Unshaped, any_shape
+from tilewright.importing.shapes import Shape, Table, Unknown, Unshaped, any_shape
 from tilewright.simulator.float_network import refuse_quantised
 from tilewright.simulator.integer_layer import Parameters
 from tilewright.spec.coarsening import coarse, stages
@@ -228,6 +228,8 @@ class _Graph:
     ----------
     layer_of
         Which layer gives which tensor.
+    own_shape
+        Of the network's own input, as it is read first.
     """
 
     def __init__(self, model: Model, operations: Sequence[OnnxOperation]) -> None:
@@ -236,6 +238,7 @@ class _Graph:
         self.inputs = {value.name: value for value in model.inputs}
         first = next((value.name for each in operations for value in each.given), model.inputs[0].name)
         self.layer_of = {first: OWN_INPUT}
+        self.own_shape: Shape | None = None
         self.owners: dict[tuple[str, ...], Table] = {}
 
     def add(self, operation: OnnxOperation, parts: Sequence[Table]) -> None:
@@ -285,11 +288,16 @@ class _Graph:
                 read.update(table["inputs"])
                 needed |= read
         layers = [table for table in self.tables if table["name"] in needed]
-        return {"layers": layers, **({"outputs": given} if read.intersection(given) else {})}
+        found: Table = {"layers": layers}
+        if layers and layers[0]["kind"] == "input":
+            found["input"] = self.own_shape
+        return found | ({"outputs": given} if read.intersection(given) else {})
 
     def _reads(self, operation: OnnxOperation) -> Iterator[str]:
         """Yield the layers that an operation reads, further inputs of the network among them."""
         for value in operation.given:
+            if self.own_shape is None and self.layer_of.get(value.name) == OWN_INPUT:
+                self.own_shape = any_shape(operation, value)
             if value.name not in self.layer_of:
                 known = self.inputs[value.name]
                 name = self.names.unique(value.name)

@@ -143,7 +143,7 @@ def bitwidth_files(
         If the room does not take the network, the machine or the samples, or the executor is not installed.
     """
     name = f"{network.name}-bitwidth"
-    shape, classes = network.layers[0].input, prod(network.layers[-1].output)
+    shape, classes = network.own_input, prod(network.layers[-1].output)
     refuse_unknown(network)
     found: dict[str, str | bytes] = {}
     if Path(samples).is_dir():
@@ -239,6 +239,7 @@ def network_table(network: Network) -> Table:
     return {
         "name": network.name,
         "source": network.source,
+        **({} if network.input is None else {"input": list(network.input)}),
         **({} if network.outputs is None else {"outputs": list(network.outputs)}),
         "layers": [_layer_table(layer) for layer in network.layers],
     }

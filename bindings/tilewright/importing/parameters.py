@@ -117,6 +117,8 @@ class Folding:
             tables.append({"kind": layer.kind, **table})
             before = layer.name
         own: dict[str, Any] = {"name": self.network.name, "source": self.network.source}
+        if self.network.input is not None:
+            own["input"] = self.network.input
         if self.network.outputs is not None:
             own["outputs"] = [self.replaced.get(name, name) for name in self.network.outputs]
         return validated(Network, {**own, "layers": tables})

@@ -118,7 +118,7 @@ def _stored(found: Imported, name: str, part: Arrays, batch: int) -> NDArray[np.
     own = found.layer_of[name]
     shape = next((layer.input for layer in layers if isinstance(layer, Input) and layer.name == own), None)
     if own == OWN_INPUT:
-        shape = layers[0].input
+        shape = found.network.own_input
     if shape is None or prod(shape) * batch != part[name].size:
         raise InputError(f"graph.input.{name}", list(part[name].shape), "is not executed with data")
     return part[name].reshape(batch, *shape).astype(np.float64)

@@ -221,7 +221,7 @@ class Graph:
         self.sum_elements, self.tiles, self.staying = sum_elements, tiles, frozenset(staying)
         self.ops, self.first = with_copies(OpGraph.of(network), again or {})
         ops = self.ops.ops
-        shapes = [network.layers[0].input, *(op.spec.output for op in ops)]
+        shapes = [self.ops.own_input, *(op.spec.output for op in ops)]
         readers: list[list[int]] = [[] for _ in shapes]
         for op in ops:
             for producer in dict.fromkeys(op.producers):
@@ -422,7 +422,7 @@ def with_copies(ops: OpGraph, again: Mapping[str, Collection[str]]) -> tuple[OpG
         )
         for name, number in order.items()
     ]
-    return OpGraph(tuple(found)), {order[copy]: order[name] for copy, name in repeats.items()}
+    return replace(ops, ops=tuple(found)), {order[copy]: order[name] for copy, name in repeats.items()}
 
 
 def unknown_of(op: Op, timed: bool) -> str | None:

@@ -102,7 +102,7 @@ class _Model:
         self._parameters = parameters
         self._nodes: list[Any] = []
         self._constants: list[Any] = []
-        self._shape = network.layers[0].input
+        self._shape = network.own_input
         self.inputs: list[str] = []
         outputs: list[str] = []
         for layer, producers in zip(network.layers, network.producers, strict=True):

@@ -67,7 +67,7 @@ class CoarseningStage(NamedTuple):
 
     Its nodes are names of layers, in an order of execution, and ``input``, the network's own input. Each but
     that has its `CoarseOperation` as the attribute ``operation``. The graph's attribute ``outputs`` names
-    those whose values leave the network.
+    those whose values leave the network, ``input`` is the shape in which its own input is stored.
     """
 
     name: str
@@ -101,7 +101,11 @@ def coarse(network: Network) -> Network:
             changes["op"] = "fused"  # an activation that is not told may stand between it and a convolution
         layers.append(operation.layer.model_copy(update=changes))
         before = name
-    found = Network(name=network.name, source=network.source, layers=tuple(layers))
+    found = Network(
+        name=network.name, source=network.source, layers=tuple(layers), input=graph.graph["input"]
+    )
+    if found.layers[0].kind != "input" and found.layers[0].input == found.input:
+        found = found.with_(input=None)
     outputs = graph.graph["outputs"]
     if set(outputs) == {found.layers[index].name for index in found.results}:
         return found
@@ -118,7 +122,8 @@ def _in_order(graph: nx.DiGraph) -> list[str]:
 
 
 def _raw(network: Network) -> nx.DiGraph:
-    graph = nx.DiGraph(outputs=tuple(network.layers[index].name for index in network.results))
+    outputs = tuple(network.layers[index].name for index in network.results)
+    graph = nx.DiGraph(outputs=outputs, input=network.own_input)
     graph.add_node(OWN_INPUT)
     for layer, producers in zip(network.layers, network.producers, strict=True):
         inputs = tuple(OWN_INPUT if each < 0 else network.layers[each].name for each in producers)
@@ -390,7 +395,9 @@ def _is_order_of_input(graph: nx.DiGraph, name: str) -> bool:
 def _store_input_as(graph: nx.DiGraph, name: str, shape: tuple[int, int, int]) -> None:
     """Fold a reshape into the input that it reads."""
     (source,) = _operation(graph, name).inputs
-    if source != OWN_INPUT:
+    if source == OWN_INPUT:
+        graph.graph["input"] = shape
+    else:
         layer = _operation(graph, source).layer.model_copy(update={"input": shape})
         _change(graph, source, layer=layer)
     _fold(graph, name, [source] if source != OWN_INPUT else [])

@@ -407,16 +407,19 @@ class Network(Spec):
         What the network is and where its figures come from.
     layers
         Each reads earlier layers only, so that no cycle can be written.
+    input : (C, H, W), optional
+        Shape of the network's own input; by default what the first layer takes, which reads nothing else.
     outputs : names, optional
         Layers whose values leave the network, perhaps read inside as well; by default those that none reads.
     """
 
     table_name: ClassVar[str] = "network"
-    later: ClassVar[tuple[str, ...]] = ("outputs",)
+    later: ClassVar[tuple[str, ...]] = ("input", "outputs")
 
     name: str = ""
     source: str = ""
     layers: Annotated[tuple[AnyLayer, ...], Field(min_length=1, max_length=MAX_LAYERS)]
+    input: Shape | None = None
     outputs: Annotated[tuple[Name, ...], Field(min_length=1, max_length=MAX_LAYERS)] | None = None
 
     def model_post_init(self, _context: object) -> None:
@@ -439,8 +442,10 @@ class Network(Spec):
                     raise InputError(f"{field}.inputs", name, limit)
             _check_reads(layer, field)
             earlier.add(layer.name)
-        if self.layers[0].kind == "input":
-            limit = "a further input of the network cannot stand first, where the network's own input is read"
+        if self.input is None and self.layers[0].kind == "input":
+            limit = (
+                "where a further input stands first, network.input must tell the shape of the network's own"
+            )
             raise InputError("network.layers[0].kind", "input", limit)
         self._check_outputs()
 
@@ -472,6 +477,11 @@ class Network(Spec):
             told = "x".join(map(str, layer.kernels_shape))
             limit = f"layer {layer.name} can use the weights of an earlier one with kernels of {told} only"
             raise InputError(f"network.layers[{index}].weights", layer.weights, limit)
+
+    @property
+    def own_input(self) -> tuple[int, int, int]:
+        """Shape ``(C, H, W)`` of the network's own input."""
+        return self.layers[0].input if self.input is None else self.input
 
     @property
     def quantised(self) -> tuple[str, ...]:
@@ -537,9 +547,10 @@ class Network(Spec):
         InputError
             Names the layer, what it takes and what it is given.
         """
-        own = self.layers[0].input  # the first layer can read nothing but the network's input
         for index, (layer, producers) in enumerate(zip(self.layers, self.producers, strict=True)):
-            given = [own if producer < 0 else self.layers[producer].output for producer in producers]
+            given = [
+                self.own_input if producer < 0 else self.layers[producer].output for producer in producers
+            ]
             if not _takes(layer, given):
                 shown = " and ".join(
                     f"{OWN_INPUT if producer < 0 else self.layers[producer].name} {'x'.join(map(str, shape))}"

@@ -99,7 +99,7 @@ class Nodes:
 
     def __init__(self, network: Network, parts: Mapping[str, tuple[Part, Planned]], values: Values) -> None:
         self._network, self._integers, self._parts = network, values.network, parts
-        shape = self._network.layers[0].input
+        shape = self._network.own_input
         own = Source(OWN_INPUT, shape, (self._integers.formats[OWN_INPUT],))
         self._tensors: dict[str, tuple[Source, ...]] = {OWN_INPUT: (own,)}
         self.nodes: list[Node] = []

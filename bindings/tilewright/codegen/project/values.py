@@ -87,7 +87,7 @@ class Values:
             bias = 2 ** (wide[0] - 2) << max(0, own.fraction) if layer.bias else 0
             biases[layer.name] = rng.integers(-bias, bias + 1, layer.kernels)
         found = IntegerNetwork(network, layers, kernels, biases)
-        shape = (IMAGES, *network.layers[0].input)
+        shape = (IMAGES, *network.own_input)
         return cls(found, _drawn(rng, found.formats["input"].range, shape), None, f"made from seed {seed}")
 
     @classmethod

@@ -187,7 +187,7 @@ def operations(
         Those that a machine has, of ``vector`` and ``host``. The host does what it alone can do, and
         everything where there is no other unit.
     """
-    shapes = {OWN_INPUT: network.layers[0].input} | {layer.name: layer.output for layer in network.layers}
+    shapes = {OWN_INPUT: network.own_input} | {layer.name: layer.output for layer in network.layers}
     images = max((layer.batch for layer in network.convolutions), default=1)
     now = images if batch is None else batch
     for layer, producers in zip(network.layers, network.producers, strict=True):
