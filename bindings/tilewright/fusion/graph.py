@@ -127,6 +127,8 @@ def _engine(layer: AnyLayer) -> str:
         return CONV if layer.kind == "conv" else HOST
     if isinstance(layer, Pool):
         return POOL
-    if isinstance(layer, Add | Mul | Concat) or (isinstance(layer, Map) and layer.op != "softmax"):
+    if isinstance(layer, Add | Mul | Concat) or (
+        isinstance(layer, Map) and layer.op not in ("softmax", "log_softmax")
+    ):
         return MISC
     return HOST

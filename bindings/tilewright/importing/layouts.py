@@ -340,6 +340,9 @@ def concatenated(layouts: Layouts, operation: OnnxOperation) -> None:
 
 def reduced(layouts: Layouts, operation: OnnxOperation) -> None:
     """Reduce dimensions that a tensor is stored in."""
+    if len(operation.given) > 1:  # axes that depend on the image
+        as_written(layouts, operation)
+        return
     (source,), (result,) = operation.given, _results(operation)
     tensor, rank = layouts.of(source), len(source.shape or ())
     axes = operation.attributes.get("axes")

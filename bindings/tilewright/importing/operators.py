@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
+from onnx import TensorProto
 
 from tilewright.importing.functions import UNDERSTOOD, function
 from tilewright.importing.layouts import SAME
@@ -97,7 +98,14 @@ def _softmax(operation: OnnxOperation) -> list[Table]:
     channels = places[:-2] if len(places) > 2 else places[:1]
     if axis is None or axis % len(known) not in channels or known[axis % len(known)] != own[0]:
         raise Unknown("it is not along the channels")
-    return [{"kind": "map", "op": "softmax", "input": own}]
+    op = "softmax" if operation.operator == "Softmax" else "log_softmax"
+    return [{"kind": "map", "op": op, "input": own}]
+
+
+def _cast(operation: OnnxOperation) -> list[Table]:
+    """Return what changes the type of numbers: nothing, among floating-point ones."""
+    types = {operation.types.get(value.name) for value in (source(operation), result(operation))}
+    return _map("identity" if types <= FLOATING else "cast")(operation)
 
 
 def _arithmetic(operation: OnnxOperation) -> list[Table]:
@@ -183,6 +191,9 @@ def _response(operation: OnnxOperation) -> list[Table]:
     return found
 
 
+FLOATING = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE}
+"""Types of numbers that hold nearly the same ones."""
+
 OPERATORS: Mapping[str, Callable[[OnnxOperation], list[Table]]] = {
     "Conv": conv,
     "ConvTranspose": transposed_conv,
@@ -193,6 +204,7 @@ OPERATORS: Mapping[str, Callable[[OnnxOperation], list[Table]]] = {
     **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool", "ReduceMean", "ReduceMax"), pool_all),
     **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Sum"), _arithmetic),
     "Concat": _concat,
+    "Cast": _cast,
     "LRN": _response,
     **dict.fromkeys(("LogSoftmax", "Softmax"), _softmax),
     "Pad": _pad,
@@ -212,7 +224,6 @@ OPERATORS: Mapping[str, Callable[[OnnxOperation], list[Table]]] = {
         name: _map(op)
         for name, op in {
             "BatchNormalization": "batch_norm",
-            "Cast": "identity",
             "Celu": "celu",
             "Clip": "clip",
             "DequantizeLinear": "dequantise",

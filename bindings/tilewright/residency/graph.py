@@ -16,6 +16,7 @@ from tilewright.simulator.program import Counts
 from tilewright.spec.access import RECURRENT
 from tilewright.spec.layer import Layer, Window
 from tilewright.spec.network import (
+    NORMALISATIONS,
     OWN_INPUT,
     Add,
     Function,
@@ -253,7 +254,7 @@ class Graph:
             if reading not in readings:
                 readings.append(reading)
         weights = spec.parameters if isinstance(spec, NamedLayer) else parameters_of(spec)
-        functions = isinstance(spec, Map) and spec.op not in ("lrn", "softmax")
+        functions = isinstance(spec, Map) and spec.op not in NORMALISATIONS
         alike = isinstance(spec, Add | Mul) or functions
         divisible = isinstance(spec, Layer | Pool) or alike
         stays = op.number in self.staying

@@ -10,7 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from tilewright.spec.network import AnyLayer, Concat, Function, Map, Opaque, Padding, Reshape, Shape
+from tilewright.spec.network import (
+    NORMALISATIONS,
+    AnyLayer,
+    Concat,
+    Function,
+    Map,
+    Opaque,
+    Padding,
+    Reshape,
+    Shape,
+)
 
 Access = Literal["window", "place", "stream", "whole"]
 """What a value of the output is computed from.
@@ -43,7 +53,7 @@ def access(layer: AnyLayer, given: Sequence[Shape]) -> Access:
     if isinstance(layer, Function):
         alike = layer.op in BY_VALUE and set(given) == {layer.output} and not layer.parameters
         return "stream" if alike or layer.op in AS_MANY else "whole"
-    if isinstance(layer, Map) and layer.op in ("lrn", "softmax"):
+    if isinstance(layer, Map) and layer.op in NORMALISATIONS:
         return "place"
     if isinstance(layer, Opaque):
         return "whole"

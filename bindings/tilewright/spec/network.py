@@ -50,6 +50,7 @@ Activation = Literal[
 ]
 Unchanged = Literal["dropout", "identity"]
 Rescaling = Literal["quantise", "dequantise"]
+Normalisation = Literal["lrn", "softmax", "log_softmax"]
 
 AFFINE: tuple[Affine, ...] = get_args(Affine)
 """Functions that multiply by a number and add one, of each channel or of all."""
@@ -59,8 +60,11 @@ ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)
 UNCHANGED: tuple[Unchanged, ...] = get_args(Unchanged)
 """Functions that leave values as they are when a network is used, not trained."""
 
-FREE: tuple[str, ...] = (*UNCHANGED, *get_args(Rescaling))
-"""Those, and the ways between numbers and integers that stand for them: part of storing a value."""
+FREE: tuple[str, ...] = (*UNCHANGED, *get_args(Rescaling), "cast")
+"""Those, and functions that only change how a value is stored, as integers that stand for numbers."""
+
+NORMALISATIONS: tuple[Normalisation, ...] = get_args(Normalisation)
+"""Functions of several channels."""
 
 
 class Node(Spec):
@@ -207,7 +211,7 @@ class Map(Pixelwise):
     later: ClassVar[tuple[str, ...]] = ("response",)
 
     kind: Literal["map"]
-    op: Affine | Activation | Unchanged | Rescaling | Literal["lrn", "softmax", "fused"]
+    op: Affine | Activation | Unchanged | Rescaling | Normalisation | Literal["cast", "fused"]
     parameters: Count = 0
     response: Response | None = None
 

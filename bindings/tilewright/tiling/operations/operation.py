@@ -38,7 +38,7 @@ from tilewright.spec.network import (
     parameters_of,
 )
 
-ACROSS = {"lrn": 8, "softmax": 4}
+ACROSS = {"lrn": 8, "softmax": 4, "log_softmax": 4}
 """Functions that look at several maps: vector operations for each value (sum, power, division; maximum,
 difference, exponential, sum, division, the exponential as one)."""
 
