@@ -14,6 +14,7 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
+from tilewright.core.cutoffs import narrow
 from tilewright.tiling import Plan, Problem, objective
 from tilewright.tiling.dsp import minizinc as bridge
 from tilewright.tiling.dsp.minizinc import (
@@ -171,7 +172,7 @@ def build(problem: Problem, extras: bool = True) -> Any:
         + partial // m.unit * (times[K] - 1)
     )
     m.minimize(extra)
-    known = known_plan(problem) if extras else None
+    known = known_plan(problem) if extras and not narrow() else None
     if known is not None:
         m.add(extra <= (objective(problem, Plan((known,))) - m.offset) // m.unit).with_name("worth finding")
     return m

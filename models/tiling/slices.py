@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pyomo.environ as pyo
 
+from tilewright.core.cutoffs import narrow
 from tilewright.tiling import Plan, Problem
 from tilewright.tiling.npu import objective
 from tilewright.tiling.npu.cost import add_up, planes, rounds
@@ -162,11 +163,15 @@ def read(m: Any) -> Plan:
 # Slices ----------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=4)
 def slices(problem: Problem, extras: bool) -> tuple[Slice, ...]:
     """Return all slices in which some tile fits; with extras those that can be as good as a known plan."""
+    return _slices(problem, extras, extras and not narrow())
+
+
+@lru_cache(maxsize=4)
+def _slices(problem: Problem, extras: bool, as_good: bool) -> tuple[Slice, ...]:
     offset, unit = scale(problem)
-    known = known_plan(problem) if extras else None
+    known = known_plan(problem) if as_good else None
     worst = None if known is None else (objective(problem, known) - offset) // unit
     found = []
     for partition, schedule in choices(problem.limits):

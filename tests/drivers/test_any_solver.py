@@ -16,7 +16,7 @@ from tilewright.core.context import RunContext
 from tilewright.grouping import Problem
 from tilewright.run import second_route
 from tilewright.run.instance import read
-from tilewright.run.methods import check_method, is_method, is_tested, methods
+from tilewright.run.methods import check_method, is_method, is_trusted, methods
 from tilewright.run.solve import solve
 from tilewright.run.verify import check
 from tilewright.spec.errors import Disagreement, InputError, SolverMissingError, UnknownNameError
@@ -101,7 +101,7 @@ def test_what_any_solver_proves_counts_when_a_second_method_has_proven_it(method
     need(method.split("@")[1])
     result = solve(SMALL, method, time_limit=60)
     assert (result.status, result.bound_by, result.unverified) == ("optimal", method, None)
-    assert result.confirmed_by is not None and is_tested(result.confirmed_by)
+    assert result.confirmed_by is not None and is_trusted("grouping", result.confirmed_by)
     alone = solve(SMALL, method, time_limit=60, confirm=False)
     assert (alone.status, alone.objective) == ("feasible", result.objective)
     assert alone.bound is not None and alone.bound_by != method
@@ -147,7 +147,7 @@ def test_a_result_that_rests_on_any_solver_alone_is_proven_by_another(tmp_path):
 
 
 def test_any_solver_confirms_nothing():
-    assert all(is_tested(method) for method in second_route.routes(SMALL))
+    assert all(is_trusted("grouping", method) for method in second_route.routes(SMALL))
 
 
 def test_names_with_a_colon_are_methods():
@@ -188,7 +188,7 @@ def test_exit_status_of_a_solver_that_is_not_here(tmp_path):
 def test_a_driver_in_a_folder_of_the_users_own(own):
     own("mine", LYING.replace("return Outcome(LIE)", "return found"))
     assert "lives@mine" in methods("grouping")
-    assert not is_tested("lives@mine")
+    assert not is_trusted("grouping", "lives@mine")
     result = solve(SMALL, "lives@mine", time_limit=60)
     assert (result.status, result.bound_by) == ("optimal", "lives@mine")
 

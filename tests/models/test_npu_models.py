@@ -153,9 +153,9 @@ def test_a_bad_known_plan_does_no_harm(path, solver, name, extras, monkeypatch):
     """The plan that bounds what is worth finding is good; here it is the smallest tile."""
     for module in (bridge, slices):
         monkeypatch.setattr(module, "known_plan", lambda _problem: NpuPlan("KS", "OS", (1, 1, 1, 1)))
-    slices.slices.cache_clear()
+    slices._slices.cache_clear()
     outcome = solve(TINY[name], path, solver, extras=extras)
-    slices.slices.cache_clear()
+    slices._slices.cache_clear()
     assert outcome.status == "optimal"
     assert outcome.bound == enumerated(name)
 

@@ -12,7 +12,7 @@ from graphs_at_random import least_ticks, problem_at_random
 from tilewright.scheduling import Problem, objective, violation
 from tilewright.scheduling.arrangement import Arrangement, plan_of
 from tilewright.scheduling.cost import Pricer
-from tilewright.scheduling.cover import CERTAIN, cover, takes
+from tilewright.scheduling.cover import CERTAIN, _cover, cover, takes
 from tilewright.scheduling.exact.search import search
 from tilewright.scheduling.lowering import whole
 from tilewright.scheduling.structure import LONGEST
@@ -158,9 +158,9 @@ def test_a_start_may_be_slower_than_a_known_plan(path: Path, solver: str) -> Non
 
 def test_too_many_runs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = roomy(4)
-    cover.cache_clear()
+    _cover.cache_clear()
     monkeypatch.setattr("tilewright.scheduling.cover.MOST_RUNS", 2)
     assert not takes(problem)
-    cover.cache_clear()
+    _cover.cache_clear()
     monkeypatch.undo()
     assert takes(problem)

@@ -166,3 +166,24 @@ def test_each_moment_of_a_run_counts_once() -> None:
     ):
         phases.tell(source, phase, at)
     assert phases.seconds() == {"solving": 5.0, "building": 2.0, "starting": 2.0, "simulating": 0.5}
+
+
+def test_what_a_bound_has_closed_counts_for_no_method() -> None:
+    """The model proves two of three itself; the third was closed before it was run."""
+    trace = [[1.0, 10, 10]]
+    proven = {"status": "optimal", "bound": 10}
+    rows = [
+        run("m@s", 10, trace, "a", **proven, bound_by="m@s"),
+        run("m@s", 10, trace, "b", **proven, bound_by="area"),
+        run("m@s", 10, trace, "c", **proven, bound_by="area", proved_by="area"),
+        run("m@s", None, (), "d", status="infeasible"),
+        *(run("auto", 10, trace, name, **proven, bound_by="area") for name in "abc"),
+    ]
+    found = scores(rows, LIMIT)
+    model, auto = summaries(found)
+    assert (model.runs, model.idle, model.plans, model.proven, model.proven_itself) == (4, 1, 2, 3, 2)
+    assert (auto.runs, auto.idle, auto.proven, auto.proven_itself) == (3, 0, 3, 3)
+    assert shared(found) == ["a", "b"]
+    drawn = profile(found[:3] + found[4:], "title")
+    assert drawn.seconds["m@s"] == [1.0, 1.0, inf] and drawn.ratios["m@s"] == [1.0, 1.0, inf]
+    assert [score.columns()["proved_by_itself"] for score in found[:4]] == [True, False, False, True]

@@ -468,7 +468,9 @@ def test_solve_catches_a_method_that_calls_a_feasible_problem_infeasible() -> No
     instance, _ = case("npu")
     with pytest.raises(Disagreement, match="calls the problem infeasible, exhaustive finds a plan of"):
         tw.solve(instance, lambda problem: tw.Outcome("infeasible"))
-    assert tw.solve(instance, lambda problem: tw.Outcome("infeasible"), confirm=False).status == "infeasible"
+    told = tw.solve(instance, lambda problem: tw.Outcome("infeasible"), confirm=False)
+    assert told.status == "unknown"  # nobody has looked
+    assert told.unverified == "<lambda> claims that nothing is feasible; no second method has proven it"
 
 
 def test_solve_catches_a_method_that_proves_too_much() -> None:

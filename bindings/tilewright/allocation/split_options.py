@@ -19,6 +19,7 @@ from tilewright.allocation.plan import PACINGS, Plan
 from tilewright.allocation.problem import Problem
 from tilewright.allocation.splits import LayerSplit
 from tilewright.core import catalogue
+from tilewright.core.cutoffs import narrow
 
 __all__ = ["data", "plan", "relax", "scale", "size", "start", "suits"]
 
@@ -62,7 +63,7 @@ class Choices:
 
     def known(self) -> Plan | None:
         """Return the greedy plan, which bounds what latencies are worth finding; None where there is none."""
-        if self.timing is None:
+        if self.timing is None or narrow():
             return None
         plan: Plan = catalogue.heuristic("allocation", "greedy").plan(self.problem)
         return plan if violation(self.problem, plan) is None else None
@@ -75,6 +76,8 @@ class Choices:
         if self.problem.minimise == "pes":
             return self.problem.machine.pes
         longest = [offer.loads[-1] for offer in self.offers]
+        if self.timing is not None:  # no layer is busy for longer than the slowest one, nor waits for longer
+            return min(len(longest) * max(longest), LARGEST // 2)
         return (max(longest) if self.problem.parallel else sum(longest)) // self.unit
 
     def indices(self, plan: Plan) -> tuple[list[int], str]:

@@ -9,6 +9,7 @@ from tilewright.bitwidth.evaluation import costs, violation
 from tilewright.bitwidth.noise import Candidate
 from tilewright.bitwidth.plan import Plan
 from tilewright.bitwidth.problem import Problem
+from tilewright.core.cutoffs import narrow
 
 CERTAIN, LARGEST = 10**6, 2**31 - 2
 """Largest amount whose last unit the tolerances of HiGHS leave certain, and largest number of Gecode."""
@@ -57,7 +58,8 @@ class Selection:
         found = descend(problem)
         known = violation(problem, found) is None
         if known:
-            self.worst = (costs(problem, found)[0 if self.of_noise else 1] - self.offset) // self.unit
+            best = (costs(problem, found)[0 if self.of_noise else 1] - self.offset) // self.unit
+            self.worst = max(best, min(self.worst, CERTAIN // 2)) if narrow() else best
         self.candidates = [
             [one for one in layer if self.cost(number, one) <= self.worst and self._fits(number, one)]
             for number, layer in enumerate(choices)

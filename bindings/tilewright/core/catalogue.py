@@ -14,7 +14,7 @@ from typing import Any
 
 from tilewright.core import contracts
 from tilewright.core.failures import told
-from tilewright.core.locations import bases, package_path
+from tilewright.core.locations import OWN, bases, package_path
 from tilewright.core.packages import INSTALL_CPSAT, ORTOOLS, installed
 from tilewright.core.room import Room, room_of
 from tilewright.spec.errors import InputError, SolverMissingError, UnknownNameError
@@ -181,6 +181,12 @@ def model(room: str, name: str) -> Path:
 def exact_methods(room: str) -> list[str]:
     """Names of the formulations that are solved by their own search and need no solver."""
     return [path.stem for path in models(room) if solves_itself(path)]
+
+
+def bundled(formulation: ModuleType | Path) -> bool:
+    """Whether a formulation comes with the installation, rather than from a folder of the user's own."""
+    path = formulation if isinstance(formulation, Path) else Path(str(formulation.__file__))
+    return path.is_relative_to(OWN / "models")
 
 
 def solves_itself(path: Path) -> bool:

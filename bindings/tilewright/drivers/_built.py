@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.core import contracts
+from tilewright.core.context import RunContext
+from tilewright.core.cutoffs import narrow
 from tilewright.drivers._run import Run, interrupted_at_deadline
 from tilewright.spec.errors import InputError
 
@@ -36,17 +38,22 @@ class BuiltModel:
 
     def __init__(self, run: Run, formulation: Any, solver: str, *, extras: bool = True) -> None:
         self.run, self.formulation = run, formulation
-        self.name = formulation.__name__.rpartition(".")[2]
-        size = formulation.size(run.problem) if hasattr(formulation, "size") else 0
-        if size > MAX_SIZE:
-            limit = f"gives {size} constraints here, at most {MAX_SIZE} are built"
-            raise InputError("method", f"{self.name}@{solver}", limit)
+        self.name = _name(formulation)
+        _refuse_large(run.problem, formulation, solver)
         with interrupted_at_deadline(run.search):
             build = formulation.build
             self.model = build(run.problem) if extras else build(run.problem, extras=False)
             self._check()
             self._start()
         self.offset, self.unit = getattr(self.model, "offset", 0), getattr(self.model, "unit", 1)
+
+    @classmethod
+    def look_at(cls, problem: Any, formulation: Any, search: RunContext, solver: str) -> None:
+        """Refuse what would be refused if it were solved; a model of the user's own is built for that."""
+        if narrow():
+            cls(Run(problem, search), formulation, solver)
+        else:
+            _refuse_large(problem, formulation, solver)
 
     def _wrong(self) -> str | None:
         """Say what `build` returns that is no model, or None."""
@@ -74,3 +81,14 @@ class BuiltModel:
             limit = f"`read` returns no Plan but {type(plan).__name__}"
             raise InputError("model", self.name, f"{limit} ({contracts.place(self.formulation.read)})")
         return plan
+
+
+def _name(formulation: Any) -> str:
+    return str(formulation.__name__.rpartition(".")[2])
+
+
+def _refuse_large(problem: Any, formulation: Any, solver: str) -> None:
+    size = formulation.size(problem) if hasattr(formulation, "size") else 0
+    if size > MAX_SIZE:
+        limit = f"gives {size} constraints here, at most {MAX_SIZE} are built"
+        raise InputError("method", f"{_name(formulation)}@{solver}", limit)

@@ -1,4 +1,4 @@
-"""The text of MiniZinc formulations: what they use, and each of their constraints left out in turn."""
+"""The text of MiniZinc formulations: what they use, and their constraints, of which some can be left out."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 COMMENT = re.compile(r"%.*")
@@ -29,18 +30,33 @@ def uses(formulation: Path, parameter: str) -> bool:
     return len(re.findall(rf"\b{parameter}\b", text)) > len(re.findall(rf":\s*{parameter}\s*;", text))
 
 
-def without_each_constraint(formulation: Path) -> Iterator[tuple[str, Path]]:
-    """Yield a formulation without one of its constraints, and that one's name, for each of them.
+def constraints(formulation: Path) -> list[str]:
+    """Return the names of all constraints, those of files that are included first.
 
-    The name is what stands behind ``constraint ::``, else file and line. Files live until the next one.
+    The name is what stands behind ``constraint ::``, else file and line.
     """
-    for file in files(formulation):
+    return [name for name, _, _ in _constraints(formulation)]
+
+
+@contextmanager
+def first_constraints(formulation: Path, many: int) -> Iterator[Path]:
+    """Yield a formulation with the first so many of its constraints only; its files live in the block."""
+    with tempfile.TemporaryDirectory() as folder:
+        for other in formulation.parent.glob("*.mzn"):
+            shutil.copy(other, folder)
+        for _, file, item in reversed(_constraints(formulation)[many:]):
+            copy = Path(folder, file.name)
+            text = copy.read_text("utf-8")
+            copy.write_text(text[: item.start()] + text[item.end() :], "utf-8")
+        yield Path(folder, formulation.name)
+
+
+def _constraints(formulation: Path) -> list[tuple[str, Path, re.Match[str]]]:
+    found = []
+    for file in reversed(files(formulation)):
         text = file.read_text("utf-8")
         for item in CONSTRAINT.finditer(text):
             name = NAME.match(item[0])
             line = text.count("\n", 0, item.start()) + 1
-            with tempfile.TemporaryDirectory() as folder:
-                for other in formulation.parent.glob("*.mzn"):
-                    shutil.copy(other, folder)
-                Path(folder, file.name).write_text(text[: item.start()] + text[item.end() :], "utf-8")
-                yield name[1] if name else f"{file.name}, line {line}", Path(folder, formulation.name)
+            found.append((name[1] if name else f"{file.name}, line {line}", file, item))
+    return found

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any
 
 from tilewright.core.context import Outcome, RunContext, Status
+from tilewright.core.cutoffs import narrow
 from tilewright.core.room import room_of
 from tilewright.spec.errors import Disagreement, OutOfTimeError
 
@@ -50,8 +51,8 @@ class Run:
             self.plan, self.value = plan, cost
             self.search.on_plan(plan)
 
-    def rejected(self, model: str, where: str) -> Disagreement:
-        """Return the error that a model excludes a start that is valid.
+    def excluded(self, model: str, where: str) -> str:
+        """Return what is told of a valid start that a model of the user's own excludes, as it may.
 
         Parameters
         ----------
@@ -59,8 +60,15 @@ class Run:
             Name of the formulation.
         where
             The constraint that the start breaks, or what else is known.
+
+        Raises
+        ------
+        Disagreement
+            If the model is ours, which must not.
         """
-        return Disagreement(f"the model {model} excludes a start that is valid: {where}")
+        if narrow():
+            return f"the model {model} excludes it: {where}"
+        raise Disagreement(f"the model {model} excludes a start that is valid: {where}")
 
     def proved(self, bound: int) -> None:
         """Take a lower bound; pass it on if it is better."""
@@ -85,7 +93,8 @@ class Run:
             status = "optimal" if self.closed else "feasible"
         elif infeasible:
             status = "infeasible"
-        if self.bound is not None and self.value is not None and self.bound > self.value:
+        # A narrower problem than that of the plan may have a bound above what the plan costs.
+        if self.bound is not None and self.value is not None and self.bound > self.value and not narrow():
             raise Disagreement(f"a bound of {self.bound} was proven, but a plan costs {self.value}")
         return Outcome(status=status, plan=self.plan, bound=self.bound, **facts)
 

@@ -63,6 +63,11 @@ def solve(
     return _Solve(built, options or {}, log).run_to_the_end()
 
 
+def look_at(problem: Any, formulation: Any, search: RunContext) -> None:
+    """Refuse what `solve` would refuse, without solving it."""
+    Built.look_at(problem, formulation, search, "cpsat")
+
+
 class Built(BuiltModel):
     """A formulation's model of a problem, and what its objective counts, as `CpSatFormulation` says."""
 
@@ -228,7 +233,8 @@ class _Solve:
         )
         status = solver.solve(model)
         if status == cp_model.INFEASIBLE:
-            raise self.run.rejected(self.built.name, self._broken())
+            self.warm_start = self.run.excluded(self.built.name, self._broken())
+            model.clear_hints()
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return
         self.built.take(solver.objective_value, solver.value)

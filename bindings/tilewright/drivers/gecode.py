@@ -2,7 +2,7 @@
 
 from tilewright.drivers.minizinc import ThroughMiniZinc
 
-__all__ = ["solve", "versions"]
+__all__ = ["look_at", "solve", "versions"]
 
 _GECODE = ThroughMiniZinc("gecode", "gecode", tuned=True)
-solve, versions = _GECODE.solve, _GECODE.versions
+look_at, solve, versions = _GECODE.look_at, _GECODE.solve, _GECODE.versions

@@ -84,6 +84,11 @@ def solve(
     return _Solve(built, solver).run_to_the_end(options or {}, log)
 
 
+def look_at(problem: Any, formulation: Any, search: RunContext) -> None:
+    """Refuse what `solve` would refuse, without solving it."""
+    Built.look_at(problem, formulation, search, "highs")
+
+
 class _Solve:
     """One call of HiGHS; its callbacks run while it does."""
 
@@ -157,7 +162,8 @@ class _Solve:
         start.col_value = values = np.array([float(variable.value) for variable in self.variables])
         broken = self._broken(values) if self.run.start_valid else None
         if broken is not None:
-            raise self.run.rejected(self.built.name, broken)
+            self.warm_start = self.run.excluded(self.built.name, broken)
+            return
         self.highs.setSolution(start)
 
     def _broken(self, values: NDArray[np.float64]) -> str | None:

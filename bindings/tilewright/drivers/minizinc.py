@@ -20,6 +20,7 @@ import subprocess
 import tempfile
 import time
 import warnings
+from collections.abc import Iterator
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -30,9 +31,10 @@ from minizinc.error import Location
 
 from tilewright.core import catalogue
 from tilewright.core.context import Outcome, RunContext
+from tilewright.core.cutoffs import narrow
 from tilewright.core.room import room_of
 from tilewright.drivers import _minizinc
-from tilewright.drivers._constraints import uses, without_each_constraint
+from tilewright.drivers._constraints import constraints, first_constraints, uses
 from tilewright.drivers._run import Run, interrupted_at_deadline
 from tilewright.spec.errors import OutOfTimeError, SolverMissingError, TilewrightError
 
@@ -175,7 +177,7 @@ class ThroughMiniZinc:
             None leaves it to the room.
         """
         bridge = room_of(problem).minizinc
-        _minizinc.refuse_large(bridge.size(problem), f"{Path(formulation).stem}@{self.method}")
+        self._refuse_large(problem, Path(formulation))
         run = Run(problem, search)
         search.on_phase("building")
         try:
@@ -184,18 +186,33 @@ class ThroughMiniZinc:
                 stages = kind(run, bridge, Path(formulation), extras, self)
         except OutOfTimeError:
             return run.outcome(versions=self.versions())
-        try:
+        with _errors_of(Path(formulation)):
             return asyncio.run(stages.run_all(bridge.relax(problem) if relax is None else relax))
-        except minizinc.MiniZincError as error:
-            error.location = error.location or Location(None)
-            error.location.file = _of_user(Path(formulation), Path(error.location.file or formulation))
-            raise
+
+    def look_at(self, problem: Any, formulation: str | Path, search: RunContext) -> None:
+        """Refuse what `solve` would refuse, without solving it; MiniZinc reads a model of the user's own."""
+        self._refuse_large(problem, Path(formulation))
+        if narrow():
+            with interrupted_at_deadline(search), _errors_of(Path(formulation)):
+                file, _scratch = beside_core(Path(formulation), room_of(problem).name)
+                _Instance(self.configuration(), file)
+
+    def _refuse_large(self, problem: Any, formulation: Path) -> None:
+        size = room_of(problem).minizinc.size(problem)
+        _minizinc.refuse_large(size, f"{formulation.stem}@{self.method}")
 
 
-def _of_user(formulation: Path, file: Path) -> Path:
-    """Return the file of which a formulation's folder has the original, else the file itself."""
-    original = formulation.parent / file.name
-    return original if original.exists() else file
+@contextlib.contextmanager
+def _errors_of(formulation: Path) -> Iterator[None]:
+    """Let errors of MiniZinc name files where they are, rather than copies of them."""
+    try:
+        yield
+    except minizinc.MiniZincError as error:
+        error.location = error.location or Location(None)
+        file = Path(error.location.file or formulation)
+        original = formulation.parent / file.name
+        error.location.file = original if original.exists() else file
+        raise
 
 
 Known = dict[Path, tuple[list[tuple[str, int]], dict[str, Any]]]
@@ -268,7 +285,8 @@ class _Stages:
         if self.start is not None:
             proven = await self._process(START_SHARE * search.remaining(), hint=True, first_only=True)
             if self.run.start_valid and self._excludes(proven):
-                raise self.run.rejected(self.formulation.stem, await self._excluded_by())
+                told = self.run.excluded(self.formulation.stem, await self._excluded_by())
+                self.warm_start, self.start = told, None
             if self.run.plan is None:
                 self.start = None  # invalid, or there was no time to take it
         if proven or self.run.over:
@@ -295,20 +313,23 @@ class _Stages:
         return self.first != self.start and uses(self.formulation, "hint")
 
     async def _excluded_by(self) -> str:
-        """Name the constraint without which the start is a solution."""
+        """Name the first constraint that excludes the start together with those before it, by halving."""
         search = self.run.search
         until = time.monotonic() + min(SUSPECT_SECONDS, search.remaining() / 2)
-        for name, formulation in without_each_constraint(self.formulation):
-            alone = RunContext(start=search.start, seed=search.seed, deadline=until)
-            trial = _Stages(Run(self.run.problem, alone), self.bridge, formulation, self.extras, self.through)
-            # A model that lacks a constraint need not count right.
-            with contextlib.suppress(TilewrightError, minizinc.MiniZincError):
-                await trial._process(alone.remaining(), hint=True, first_only=True)
-            if trial.first == self.start:
-                return f'constraint "{name}"'
+        alone = RunContext(start=search.start, seed=search.seed, deadline=until)
+        names = constraints(self.formulation)
+        low, high = 0, len(names)
+        while low < high:
+            middle = (low + high) // 2
+            with first_constraints(self.formulation, middle) as file:
+                trial = _Stages(Run(self.run.problem, alone), self.bridge, file, self.extras, self.through)
+                # A model that lacks constraints need not count right, nor read what it finds.
+                with contextlib.suppress(Exception):
+                    await trial._process(alone.remaining(), hint=True, first_only=True)
             if alone.remaining() <= 0:
-                break
-        return "it has no solution with these decisions"
+                return "it has no solution with these decisions"
+            low, high = (middle + 1, high) if trial.first == self.start else (low, middle)
+        return f'constraint "{names[high - 1]}"' if high else "a value of it is none of its variable"
 
     async def _in_turn(self, relax: int) -> bool:
         """Search with a single process at a time; return whether the search was completed."""

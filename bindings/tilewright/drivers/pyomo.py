@@ -155,6 +155,10 @@ class ThroughPyomo:
         told = f"given to {self.name}, which does not say whether it uses it" if warm else None
         return run.outcome(infeasible=infeasible, warm_start=told, versions=versions)
 
+    def look_at(self, problem: Any, formulation: Any, search: RunContext) -> None:
+        """Refuse what `solve` would refuse, without solving it."""
+        Built.look_at(problem, formulation, search, f"pyomo:{self.name}")
+
     def _told(self, search: RunContext) -> dict[str, Any]:
         """Return the solver's options."""
         told = dict(self.options.get("exact", {}))

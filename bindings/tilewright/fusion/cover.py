@@ -15,12 +15,16 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.core.cutoffs import narrow
 from tilewright.fusion.candidates import Candidate, candidates
 from tilewright.fusion.plan import Plan
 from tilewright.fusion.prices import prices
 from tilewright.fusion.problem import Problem
 
-__all__ = ["Cover", "adds_up", "cover", "started"]
+__all__ = ["LARGEST", "Cover", "adds_up", "cover", "started"]
+
+LARGEST = 2**31 - 2
+"""The largest number that Gecode can handle."""
 
 
 def adds_up(problem: Problem) -> bool:
@@ -50,7 +54,7 @@ class Cover:
         Of candidates.
     worst
         Premiums of a known plan, one operation after the other, or more than any plan has: nothing above it
-        is worth finding.
+        is worth finding. What any plan has, where no known one counts (`core.cutoffs`).
     """
 
     def __init__(self, ancestors: Sequence[int], candidates: Sequence[Candidate]) -> None:
@@ -64,6 +68,12 @@ class Cover:
             if candidate.fits
         }
         self.worst = max(0, known - sum(self.prices))
+        if narrow():
+            most = [
+                max((value for candidate, value in premium.items() if number in candidate.nodes), default=0)
+                for number in range(len(ancestors))
+            ]
+            self.worst = max(self.worst, min(sum(most), LARGEST))
         self.candidates = sorted(
             (candidate for candidate, value in premium.items() if value <= self.worst),
             key=lambda candidate: (premium[candidate], candidate.nodes),
@@ -231,9 +241,13 @@ class Cover:
         return [group_of[number] for number in range(len(self.ancestors))]
 
 
-@lru_cache(maxsize=4)
 def cover(problem: Problem) -> Cover:
     """Return the choice of groups of a problem."""
+    return _cover(problem, narrow())
+
+
+@lru_cache(maxsize=4)
+def _cover(problem: Problem, _narrow: bool) -> Cover:
     return Cover(problem.ancestors, candidates(problem))
 
 

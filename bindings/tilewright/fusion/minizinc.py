@@ -5,15 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tilewright.fusion.cover import Cover, adds_up, cover, started
+from tilewright.fusion.cover import LARGEST, Cover, adds_up, cover, started
 from tilewright.fusion.plan import Plan
 from tilewright.fusion.problem import Problem
 from tilewright.fusion.selection import ordered
 
 __all__ = ["data", "decisions", "plan", "relax", "scale", "size", "start", "suits"]
-
-LARGEST = 2**31 - 2
-"""The largest number that Gecode can handle."""
 
 
 def suits(problem: Problem, _formulation: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tilewright.core.cutoffs import narrow
 from tilewright.residency.costs import Shape, replaceable
 from tilewright.residency.graph import members
 from tilewright.residency.lowering import planned
@@ -84,17 +85,26 @@ class Columns:
     tensors
         Those that are read.
     worst
-        Elements that a known plan moves.
+        Elements that a known plan moves; where that does not count (`core.cutoffs`), that any plan moves.
     """
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.graph = problem, problem.graph
         graph = self.graph
         self.numbers = members(graph.all & ~graph.begin)
-        self.worst = sum(problem.layer_by_layer.values())
+        self.worst = graph.compulsory + CERTAIN if narrow() else sum(problem.layer_by_layer.values())
         self.steps = Transitions(graph, problem.machine.capacity, groups=problem.groups)
         self.tensors = [number for number, readers in enumerate(graph.readers) if readers]
         self.columns = list(self._columns())
+        if narrow():
+            self.worst = self._dearest()
+
+    def _dearest(self) -> int:
+        """Return what the steps move at most that end where others begin."""
+        dearest = [0] * (len(self.numbers) + 1)
+        for column in sorted(self.columns, key=lambda one: one.begin, reverse=True):
+            dearest[column.begin] = max(dearest[column.begin], column.moved + dearest[column.end])
+        return dearest[0]
 
     def live(self, tensor: int, place: int) -> bool:
         """Whether a tensor is there and still to be read when so many operations have been executed."""

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from tilewright.core.context import MAX_SECONDS
 from tilewright.run.finding import Finding
 from tilewright.run.instance import Instance
-from tilewright.run.methods import is_tested, proves
+from tilewright.run.methods import is_trusted, proves
 from tilewright.run.second_route import routes
 from tilewright.run.solve import solve
 from tilewright.spec.errors import SolverMissingError, TilewrightError
@@ -111,7 +111,7 @@ def prove(instance: Instance, claim: Claim, deadline: float, limit: float, took:
 
 def asked(instance: Instance, claim: Claim) -> list[str]:
     """Return the methods that are asked to prove a claim, the one that makes it first if we answer for it."""
-    able = claim.method and proves(instance.room, claim.method) and is_tested(claim.method)
+    able = claim.method and proves(instance.room, claim.method) and is_trusted(instance.room, claim.method)
     first = claim.method if able else None
     return [*([first] if first else []), *routes(instance.problem, but=first)]
 

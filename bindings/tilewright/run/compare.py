@@ -44,6 +44,8 @@ class Entry:
             return "not simulated"
         if self.result.at_least:
             return "at least"
+        if self.result.proved_by is not None:
+            return f"not run; proved by the {self.result.proved_by}"
         by_others = self.method != "auto" and self.result.bound_by not in (None, self.method)
         if self.result.status == "optimal" and by_others:
             return f"bound: {self.result.bound_by}"

@@ -138,6 +138,19 @@ def bound_by(result: Result, own: Bound) -> Finding:
     return Finding("bound_by", "not verified" if bound <= own.value else "refuted", told)
 
 
+def proved_by(result: Result, own: Bound) -> list[Finding]:
+    """Check that a bound that is said to have closed the run can have done so."""
+    by = result.proved_by
+    if by is None:
+        return []
+    right = (
+        by == str(own)
+        and result.method != "auto"
+        and (result.status == "infeasible" or (result.bound_by == by and result.objective == result.bound))
+    )
+    return [verdict("proved_by", right, f"the {by}, before {result.method} was run; the bound is the {own}")]
+
+
 def confirmed_by(result: Result) -> list[Finding]:
     """Check that a method that is said to have confirmed a claim is one, and that there is a claim."""
     by = result.confirmed_by

@@ -18,6 +18,7 @@ from typing import Any
 from tilewright import drivers
 from tilewright.core import catalogue
 from tilewright.core.context import CONSTRUCT, Outcome, RunContext, Status
+from tilewright.core.cutoffs import of_model
 from tilewright.core.failures import told
 from tilewright.core.room import Room, room_of
 from tilewright.run.remembering import Memory
@@ -79,15 +80,23 @@ def is_method(room: str, method: str) -> bool:
     return True
 
 
-def is_tested(method: str) -> bool:
-    """Whether a method's proofs are ours to answer for, not the word of a solver that nobody tests."""
-    _, at, solver = method.partition("@")
-    if not at:
-        return True
+def is_trusted(room: str, method: str) -> bool:
+    """Whether a method's proofs are ours to answer for.
+
+    They are not where a solver proves that nobody tests, or a formulation or search of the user's own.
+    """
+    name, at, solver = method.partition("@")
     try:
-        return drivers.find(solver).tested
+        ours = catalogue.bundled(catalogue.model(room, name))
+        return ours and (not at or drivers.find(solver).tested)
     except UnknownNameError:
         return False
+
+
+def is_narrow(room: str, method: str) -> bool:
+    """Whether a method may solve a narrower problem than it is given, as a model of the user's own may."""
+    name, at, _ = method.partition("@")
+    return bool(at) and not catalogue.bundled(catalogue.model(room, name))
 
 
 def methods(room: str) -> list[str]:
@@ -135,7 +144,7 @@ class PartInHand:
     bound: int | None
 
 
-def _ignore(_part: PartInHand) -> None:
+def _ignore(*_values: Any) -> None:
     """Take what nobody waits for."""
 
 
@@ -171,6 +180,37 @@ def run_method(method: str, problem: Any, context: RunContext, listener: Listene
         raise TilewrightError(f"{method} failed: {told(error)}") from error
 
 
+def look_at(method: str, problem: Any, context: RunContext, listener: Listener) -> Outcome:
+    """Load a model and its solver and check that it takes a problem, without solving it.
+
+    A model of the user's own is also built, since nobody has tested that it can be.
+
+    Raises
+    ------
+    TilewrightError
+        As `run_method`.
+    """
+    name, solver = method.split("@", 1)
+    room = room_of(problem)
+    try:
+        driver = drivers.load(solver)
+        listener.on_versions(driver.versions())
+        formulation = catalogue.formulation(room.name, name)
+        with of_model(narrow=not catalogue.bundled(formulation)):
+            for part in {id(part): part for _, part in room.parts(problem)}.values():
+                if room.only_method(part) is None:
+                    _refuse_unsuited(formulation, method, part)
+                    # A driver of the user's own need not be able to look at a model.
+                    getattr(driver, "look_at", _ignore)(part, formulation, context)
+    except OutOfTimeError:
+        pass
+    except (TilewrightError, MemoryError):
+        raise
+    except Exception as error:  # a user's own file may do anything
+        raise TilewrightError(f"{method} failed: {told(error)}") from error
+    return Outcome("unknown")
+
+
 def _run_method(method: str, problem: Any, context: RunContext, listener: Listener) -> Outcome:
     room = room_of(problem)
     parts = room.parts(problem)
@@ -187,7 +227,7 @@ def _run_method(method: str, problem: Any, context: RunContext, listener: Listen
         def search(part: Any, share: RunContext) -> Outcome:
             return _run_on_part(name, part, share, listener)
 
-        if not (share.remember and proves(room.name, name) and is_tested(name)):
+        if not (share.remember and proves(room.name, name) and is_trusted(room.name, name)):
             return search(part, share)
         return memory.solve(name, part, share, search)
 
@@ -208,10 +248,11 @@ def _run_on_part(method: str, problem: Any, context: RunContext, listener: Liste
         driver = drivers.load(solver)
         listener.on_versions(driver.versions())
         formulation = catalogue.formulation(room, name)
-        _refuse_unsuited(formulation, method, problem)
-        context.on_phase("solving")
-        solved: Outcome = driver.solve(problem, formulation, context)
-        return solved
+        with of_model(narrow=not catalogue.bundled(formulation)):
+            _refuse_unsuited(formulation, method, problem)
+            context.on_phase("solving")
+            solved: Outcome = driver.solve(problem, formulation, context)
+            return solved
     if method in catalogue.exact_methods(room):
         exact = catalogue.formulation(room, method)
         _refuse_unsuited(exact, method, problem)

@@ -43,7 +43,7 @@ NOT_SIMULATED = (
 )
 """What a reader is told of a plan that the simulator has not executed."""
 
-LATER = ("minimise", "unit", "unverified", "at_least", "time_limit", "threads", "spent")
+LATER = ("proved_by", "minimise", "unit", "unverified", "at_least", "time_limit", "threads", "spent")
 """Fields that files leave out where there is nothing to say, as older ones do."""
 
 STATUSES = ("optimal", "feasible", "infeasible", "unknown")
@@ -62,8 +62,11 @@ class Result:
         form's, and there is no report.
     confirmed_by
         A second method that proved the same, where the claim rests on a method's proof.
+    proved_by
+        The room's bound that closed the run before `method` had done anything; None where the method was run.
     unverified
-        What a solver claims that nobody tests, and that no other method has proven; it counts for nothing.
+        What a method claims that tilewright does not answer for, and that no other has proven; it counts for
+        nothing.
     at_least
         The operations whose cost is but a lower bound, and why: the objective is then one, too.
     time_limit, threads
@@ -96,6 +99,7 @@ class Result:
     versions: dict[str, str] = field(default_factory=dict)
     simulated: bool = True
     confirmed_by: str | None = None
+    proved_by: str | None = None
     unverified: str | None = None
     at_least: dict[str, str] | None = None
     minimise: str | None = None
@@ -154,6 +158,8 @@ class Result:
             rows.append(("warm start", self.warm_start))
         if self.grounds is not None:
             rows.append(("grounds", self.grounds))
+        if self.proved_by is not None:
+            rows.append(("proved by", f"the {self.proved_by}; {self.method} was not run"))
         if self.confirmed_by is not None:
             rows.append(("confirmed by", self.confirmed_by))
         if self.unverified is not None:
@@ -389,6 +395,7 @@ _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "versions": (lambda v: isinstance(v, dict) and all(map(_is_text, v.values())), "an object of texts"),
     "simulated": (lambda v: isinstance(v, bool), "true or false"),
     "confirmed_by": (_or_null(_is_name), f"{_NAME}, or null"),
+    "proved_by": (_or_null(_is_name), f"{_NAME}, or null"),
     "unverified": (_or_null(_is_text), "a text, or null"),
     "at_least": (
         lambda v: isinstance(v, dict) and all(map(_is_text, v.values())) and v != {},

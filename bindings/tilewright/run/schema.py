@@ -764,8 +764,10 @@ class Result(Table):
     """Whether the objective is the simulator's; else it is the closed form's, and there is no report."""
     confirmed_by: str | None = None
     """A second method that proved the same."""
+    proved_by: str | None = None
+    """The bound that closed the run before the method had done anything; missing where the method was run."""
     unverified: str | None = None
-    """What a solver claims that nobody tests, and that no other method has proven."""
+    """What a method claims that tilewright does not answer for, and that no other method has proven."""
     at_least: dict[str, str] | None = None
     """The operations whose cost is but a lower bound, as the objective then is, and why."""
     time_limit: float | int | None = None

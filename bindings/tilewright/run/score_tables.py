@@ -106,14 +106,16 @@ def _statuses(own: Sequence[Score]) -> str:
 def methods_table(summaries: Sequence[MethodSummary]) -> tuple[Cells, list[Cells]]:
     """Return a line for each method."""
     header: Cells = (
-        *("method", "runs", "plans", "proven", "best", "in target", "failed"),
+        *("method", "runs", "not run", "plans", "proven", "proved by the model itself"),
+        *("best", "in target", "failed"),
         *("proof, s", "target, s", "gap, %", "integral, s"),
         *("shared: proof, s", "target, s", "gap, %", "integral, s"),
     )
     lines = [
         (
             one.method,
-            *(str(many) for many in (one.runs, one.plans, one.proven, one.best, one.reached, one.failed)),
+            *map(str, (one.runs, one.idle, one.plans, one.proven, one.proven_itself)),
+            *map(str, (one.best, one.reached, one.failed)),
             *(
                 "-" if mean is None else f"{mean:.2f}"
                 for means in (one.over_all, one.over_shared)
@@ -140,8 +142,10 @@ def legend(limit: float, target: float) -> list[str]:
     """Say in sentences what the table of methods counts."""
     within = f"within {target:g} % of the reference" if target else "as good as the reference"
     return [
-        f"Numbers of runs: with a plan, with a proof, as good as the reference (best), {within} (in target), "
-        "without a result (failed).",
+        "Numbers of runs: all, and those that a bound of the room had closed before the method did anything "
+        "(not run), which count for nothing else. Of the others, with a plan, with a proof, with one that "
+        "the method has made itself rather than a bound that its plan meets, as good as the reference "
+        f"(best), {within} (in target), without a result (failed).",
         "Times, gaps and primal integrals are shifted geometric means (shift 1 s, 1 %) over all runs, and "
         "over those on shared instances. Without a proof, or short of the target, a run counts with "
         f"{limit:g} s, without a plan with a gap of 100 %. The primal integral is that of the gap "
@@ -158,7 +162,7 @@ def parquet(found: Sequence[Score]) -> bytes:
         name: pyarrow.float64()
         if name.endswith("seconds") or name in ("gap", "gap_to_reference", "time_limit")
         else pyarrow.bool_()
-        if name in ("simulated", "reference_known")
+        if name in ("simulated", "reference_known", "proved_by_itself")
         else pyarrow.int64()
         if name in ("objective", "bound", "reference", "seed", "threads")
         else pyarrow.string()

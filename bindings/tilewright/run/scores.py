@@ -10,6 +10,8 @@ best objective that is known of an instance, or that one of the runs has found, 
 - A shifted geometric mean is exp(mean(log(value + shift))) - shift. The shift is 1 s for times and
   integrals and 1 for gaps in percent, so that what is tiny does not decide. A run without a proof counts with
   the time limit, one without a plan with a gap of 100 %.
+- A proof counts for what has made it: a run that a bound of the room had closed before the method did
+  anything counts for no method, neither in numbers nor in means or pictures.
 """
 
 from __future__ import annotations
@@ -86,9 +88,20 @@ class Score:
         return self.row["objective"] is not None
 
     @property
+    def ran(self) -> bool:
+        """Whether the method was run: no bound had closed the run before."""
+        return self.row.get("proved_by") is None
+
+    @property
     def proven(self) -> bool:
-        """Whether it has proven its answer, also that there is none."""
+        """Whether its answer is proven, also that there is none."""
         return self.proof_seconds < inf
+
+    @property
+    def proven_itself(self) -> bool:
+        """Whether the method has proven it, rather than a bound of the room that its plan meets."""
+        by = self.method if self.row.get("status") == "infeasible" else self.row.get("bound_by")
+        return self.proven and self.ran and (self.method == "auto" or by == self.method)
 
     @property
     def ratio(self) -> float:
@@ -111,18 +124,19 @@ class Score:
             "proof_seconds": _finite(self.proof_seconds),
             "target_seconds": _finite(self.target_seconds),
             "primal_integral_seconds": None if self.reference is None else round(self.integral, 3),
+            "proved_by_itself": self.proven_itself,
         }
 
 
 _OF_RESULTS = (
     *("room", "instance", "method", "status", "minimise", "unit", "objective", "bound", "gap", "seconds"),
-    *("seed", "simulated", "error", "threads"),
+    *("seed", "simulated", "error", "threads", "bound_by", "proved_by"),
 )
 COLUMNS = (
     *_OF_RESULTS,
     *("time_limit", *(f"{phase}_seconds" for phase in PHASES)),
     *("reference", "reference_known", "gap_to_reference", "proof_seconds", "target_seconds"),
-    "primal_integral_seconds",
+    *("primal_integral_seconds", "proved_by_itself"),
 )
 """Of a comparison as a table."""
 
@@ -230,17 +244,21 @@ def by_method(found: Iterable[Score]) -> dict[str, list[Score]]:
 
 
 def shared(found: Sequence[Score]) -> list[str]:
-    """Return the instances on which every method has a plan with every seed, of those that take part.
+    """Return the instances on which every method has found a plan with every seed, of those that take part.
 
-    A method takes part if it has any plan and does not fail on more than half of its runs, as one that is
-    for another kind of problem does: nothing would be left to compare the others on.
+    A method takes part if it has found any plan and does not fail on more than half of its runs, as one that
+    is for another kind of problem does: nothing would be left to compare the others on.
     """
+
+    def succeeds(score: Score) -> bool:
+        return score.ran and score.has_plan
+
     methods = {
         name
         for name, own in by_method(found).items()
-        if any(score.has_plan for score in own) and 2 * sum(score.failed for score in own) <= len(own)
+        if any(map(succeeds, own)) and 2 * sum(score.failed for score in own) <= len(own)
     }
-    lacking = {score.row["instance"] for score in found if score.method in methods and not score.has_plan}
+    lacking = {score.row["instance"] for score in found if score.method in methods and not succeeds(score)}
     run: dict[str, set[str]] = {}
     for score in found:
         run.setdefault(score.row["instance"], set()).add(score.method)
@@ -271,17 +289,21 @@ class MethodSummary:
 
     Attributes
     ----------
-    runs, plans, proven, best, reached, failed
-        Numbers of runs: all, those with a plan, with a proof, with the reference or better, within the
-        target, and without a result.
+    runs, idle
+        Numbers of runs: all, and those that a bound had closed before the method was run.
+    plans, proven, proven_itself, best, reached, failed
+        Of the others, those with a plan, with a proof, with one that the method has made, with the reference
+        or better, within the target, and without a result.
     over_all, over_shared
-        Means over all runs, and over those on the instances that all methods have solved.
+        Means over all these others, and over those on the instances that all methods have solved.
     """
 
     method: str
     runs: int
+    idle: int
     plans: int
     proven: int
+    proven_itself: int
     best: int
     reached: int
     failed: int
@@ -296,19 +318,23 @@ def summaries(found: Sequence[Score]) -> list[MethodSummary]:
 
 
 def _summary(method: str, own: Sequence[Score], common: set[str]) -> MethodSummary:
+    run = [score for score in own if score.ran]
+
     def count(what: Callable[[Score], bool]) -> int:
-        return sum(map(what, own))
+        return sum(map(what, run))
 
     return MethodSummary(
         method,
         len(own),
+        len(own) - len(run),
         count(lambda score: score.has_plan),
         count(lambda score: score.proven),
+        count(lambda score: score.proven_itself),
         count(lambda score: score.has_plan and score.gap == 0),
         count(lambda score: score.target_seconds < inf),
         count(lambda score: score.failed),
-        _means(own),
-        _means([score for score in own if score.row["instance"] in common]),
+        _means(run),
+        _means([score for score in run if score.row["instance"] in common]),
     )
 
 
@@ -325,7 +351,7 @@ def _means(some: Sequence[Score]) -> Means:
 def profile(found: Sequence[Score], title: str) -> Profile:
     """Return the runs of a room as pictures over many instances take them."""
     problems = list(dict.fromkeys(score.problem for score in found))
-    runs = {(score.method, score.problem): score for score in found}
+    runs = {(score.method, score.problem): score for score in found if score.ran}
 
     def of_each(what: Callable[[Score], float]) -> dict[str, list[float]]:
         return {

@@ -10,9 +10,8 @@ from typing import Any
 
 from tilewright import drivers
 from tilewright.core import catalogue
-from tilewright.core.locations import OWN
 from tilewright.core.room import room_of
-from tilewright.run.methods import is_tested, suited_solvers
+from tilewright.run.methods import is_trusted, suited_solvers
 
 LEAST_SECONDS = 0.5
 """A second method gets this time at least: enough for what keeps its deadline in this process."""
@@ -37,7 +36,7 @@ def routes(problem: Any, but: str | None = None) -> list[str]:
         The method that makes the claim.
     """
     room = room_of(problem).name
-    files = [path for path in catalogue.models(room) if path.is_relative_to(OWN)]
+    files = [path for path in catalogue.models(room) if catalogue.bundled(path)]
     exact = [path.stem for path in files if catalogue.solves_itself(path)]
     found = [name for name in exact if catalogue.suits(catalogue.formulation(room, name), problem)]
     if getattr(problem, "minimise", None) != "pareto":  # of a front, formulations find single plans
@@ -55,8 +54,9 @@ def asked(problem: Any, claimant: str, infeasible: bool, took: float, left: floa
 
     That nothing is feasible is always put to a second method, since there is no plan to look at. An optimum
     is where it does not rest on the room's own exact search, and for a quarter of the time that it took: a
-    solve of milliseconds starts no process for it. What a solver claims that nobody tests is always put to a
-    second method, too: it counts for nothing without.
+    solve of milliseconds starts no process for it. What is claimed by a solver that nobody tests, or by a
+    formulation or a search of the user's own, is always put to a second method, too: it counts for nothing
+    without.
 
     Parameters
     ----------
@@ -68,10 +68,11 @@ def asked(problem: Any, claimant: str, infeasible: bool, took: float, left: floa
         Seconds that the claim took, and that are left.
     """
     room = room_of(problem).name
-    if left < LEAST_SECONDS or (claimant in catalogue.exact_methods(room) and not infeasible):
+    trusted = is_trusted(room, claimant)
+    if left < LEAST_SECONDS or (trusted and claimant in catalogue.exact_methods(room) and not infeasible):
         return []
     others = routes(problem, claimant)
-    if infeasible or not is_tested(claimant):
+    if infeasible or not trusted:
         return [(other, min(left, max(INFEASIBLE_SECONDS, took))) for other in others]
     seconds = min(left, max(LEAST_SECONDS, SHARE * took))
     quick = SHARE * took < LEAST_SECONDS

@@ -23,7 +23,8 @@ from tilewright.run.methods import (
     Listener,
     PartInHand,
     check_method,
-    is_tested,
+    is_narrow,
+    is_trusted,
     proves,
     run_method,
     takes_start,
@@ -99,10 +100,18 @@ class Claim:
         The method.
     bound
         Of the objective of every plan, None if it says that there is no plan.
+    narrow
+        Whether it may be of a narrower problem, as that of a model of the user's own: then a plan that denies
+        it is no contradiction.
     """
 
     by: str
     bound: int | None
+    narrow: bool = False
+
+    def denied(self, objective: int | None) -> bool:
+        """Whether a valid plan of some cost denies it."""
+        return objective is not None and (self.bound is None or self.bound > objective)
 
 
 class Incumbent:
@@ -121,6 +130,7 @@ class Incumbent:
         self.infeasible = False
         self.infeasible_by: str | None = None
         self.word: Claim | None = None
+        self.denial: str | None = None
         self.trace: list[tuple[float, int | None, int | None]] = []
 
     def offer(self, plan: Any, *, proven: bool = False) -> None:
@@ -143,21 +153,20 @@ class Incumbent:
         elif proven and objective == self.objective:
             self.plan = plan  # methods that prove choose among the best
 
-    def claim(self, bound: int | None, by: str) -> None:
-        """Take the word of a solver that nobody tests: it counts once it is confirmed."""
-        if self.word is None or bound is None or (self.word.bound is not None and bound > self.word.bound):
-            self.word = Claim(by, bound)
+    def claim(self, claim: Claim) -> None:
+        """Take the word of a method that is not trusted: it counts once it is confirmed."""
+        word = self.word
+        if word is None or claim.bound is None or (word.bound is not None and claim.bound > word.bound):
+            self.word = claim
             self._contradicted()
 
     def _contradicted(self) -> None:
         word = self.word
-        if (
-            word is not None
-            and self.objective is not None
-            and (word.bound is None or word.bound > self.objective)
-        ):
-            said = "the problem infeasible" if word.bound is None else f"{word.bound} a bound"
-            raise Disagreement(f"{word.by} calls {said}, but there is a valid plan of {self.objective}")
+        if word is not None and word.denied(self.objective):
+            self.denial = f"there is a valid plan of {self.objective}"
+            if not word.narrow:
+                said = "the problem infeasible" if word.bound is None else f"{word.bound} a bound"
+                raise Disagreement(f"{word.by} calls {said}, but {self.denial}")
 
     def raise_bound(self, bound: int, by: str, grounds: str | None = None) -> None:
         """Take a proven bound if it is better."""
@@ -173,16 +182,17 @@ class Incumbent:
             self.raise_bound(claim.bound, claim.by)
 
     def unverified(self) -> str | None:
-        """Say what a solver claims beyond what is proven, or None."""
+        """Say what a method claims beyond what is proven, or None."""
         word = self.word
         if word is None or self.infeasible:
             return None
-        if word.bound is None:
-            return f"{word.by} claims that nothing is feasible; no second method has proven it"
-        if self.bound is not None and self.bound >= word.bound:
+        if word.bound is not None and self.bound is not None and self.bound >= word.bound:
             return None
         what = "that this is optimal" if word.bound == self.objective else f"a bound of {word.bound}"
-        return f"{word.by} claims {what}; no second method has proven it"
+        claims = f"{word.by} claims {'that nothing is feasible' if word.bound is None else what}"
+        if self.denial is None:
+            return f"{claims}; no second method has proven it"
+        return f"{claims}, but {self.denial}: its model leaves out a part of the problem"
 
     @property
     def closed(self) -> bool:
@@ -322,7 +332,7 @@ def _run_phases(run: _Run, method: str | Method, warm_start: Any) -> None:
     if callable(method):
         run.call(method, _resolve(run, "none" if warm_start == "auto" else warm_start))
     elif incumbent.infeasible and (method == "auto" or proves(room.name, method)):
-        pass
+        run.look_at(method)
     elif method == "auto":
         _auto(run, warm_start)
     elif takes_start(room.name, method):
@@ -359,6 +369,7 @@ class _Run:
         self.failures: list[str] = []
         self.warm_start: str | None = None
         self.confirmed_by: str | None = None
+        self.begun: set[str] = set()
         self.versions: dict[str, str] = {}
         self.phases = Phases()
         self._asked: Any = None
@@ -448,22 +459,36 @@ class _Run:
             Whether a single method may be tried in this process first.
         """
         self.alone = len(methods) == 1
-        if self._asked is not None and any("@" in method for method in methods):
-            tested = all(map(is_tested, methods))
-            certain = tested and self.incumbent.plan is not None
-            patience = ASKING_SECONDS if certain else MOST_ASKING_SECONDS
-            with self.in_phase("starting"):
-                # Where nothing is left to search for, a solver that is ours need not be waited for.
-                needless = tested and self.incumbent.closed
-                left = max(0.0, self.deadline - time.monotonic())
-                self._look_for_solver(0.0 if needless else left + patience)
         if self.incumbent.closed:
+            for method in methods:
+                self.look_at(method)
             return
+        if any("@" in method for method in methods):
+            self._wait_for_solver(methods)
         stood = self.compile(methods)
         deadline = self.deadline if until is None else min(until + stood, self.deadline)
         if here and len(methods) == 1 and self.try_here(methods[0], start, deadline):
             return
         self._work(self._jobs(alike(methods, self.threads), start, deadline), deadline)
+
+    def _wait_for_solver(self, methods: list[str]) -> None:
+        """Wait to hear whether the solver is installed that the method names, as `_look_for_solver` does."""
+        if self._asked is None:
+            return
+        certain = self.incumbent.plan is not None and all(
+            is_trusted(self.room.name, method) for method in methods
+        )
+        with self.in_phase("starting"):
+            left = max(0.0, self.deadline - time.monotonic())
+            self._look_for_solver(left + (ASKING_SECONDS if certain else MOST_ASKING_SECONDS))
+
+    def look_at(self, method: str) -> None:
+        """Load a model and its solver and check that it takes the problem, though nothing is left to do."""
+        if "@" in method:
+            self.alone = True
+            self._wait_for_solver([method])
+            jobs = self._jobs(alike([method], self.threads), None, self.deadline)
+            self._work([job | {"only_look": True} for job in jobs], self.deadline)
 
     def construct(self, until: float, latest: float) -> None:
         """Run the constructive heuristics until a moment; if there is no plan by then, until there is one."""
@@ -518,6 +543,7 @@ class _Run:
 
             for job in jobs:
                 self.phases.tell(job["number"], "starting")
+                self.begun |= set() if job["only_look"] else {job["method"]}
             try:
                 supervisor.run(jobs, deadline, self._on_event, on_tick or self._on_tick, **how)
             finally:
@@ -541,6 +567,7 @@ class _Run:
                 "bound": self.incumbent.bound,
                 "part_bounds": self.part_bounds,
                 "remember": self.remember,
+                "only_look": False,
             }
             for number, share in enumerate(shares)
         ]
@@ -555,6 +582,7 @@ class _Run:
             return False
         until = min(deadline, time.monotonic() + QUICK_SECONDS)
         listener = Listener(self.versions.update)
+        self.begun.add(method)
         try:
             context = self._context(method, start, until)
             with self.in_phase("starting"):
@@ -649,19 +677,22 @@ class _Run:
         if outcome.bound is not None:
             self._proved(method, outcome.bound)
         if outcome.status == "infeasible":
-            if self.incumbent.plan is not None:
+            if self.incumbent.plan is not None and not self._is_narrow(method):
                 raise Disagreement(f"{method} calls a problem infeasible that has a valid plan")
-            if is_tested(method):
+            if is_trusted(self.room.name, method):
                 self.incumbent.infeasible, self.incumbent.infeasible_by = True, method
             else:
-                self.incumbent.claim(None, method)
+                self.incumbent.claim(Claim(method, None, self._is_narrow(method)))
+
+    def _is_narrow(self, method: str) -> bool:
+        return is_narrow(self.room.name, method)
 
     def _proved(self, method: str, bound: int, grounds: str | None = None) -> None:
         """Take a bound, or the claim of one."""
-        if is_tested(method):
+        if is_trusted(self.room.name, method):
             self.incumbent.raise_bound(bound, method, grounds)
         else:
-            self.incumbent.claim(bound, method)
+            self.incumbent.claim(Claim(method, bound, self._is_narrow(method)))
 
     def _look_for_stop(self) -> None:
         self._look_for_solver()
@@ -755,9 +786,19 @@ def _confirm(run: _Run, method: str | Method, own: Bound) -> None:
             continue
         except TilewrightError:
             continue  # its solver is not installed, or it does not take the problem
-        if _confirmed(claim, found, other):
-            run.confirmed_by = other
-            incumbent.believe(claim)
+        denial = f"{other} finds a plan of {found.objective}"
+        if not claim.denied(found.objective):
+            least = found.bound
+            if found.infeasible if claim.bound is None else least is not None and least >= claim.bound:
+                run.confirmed_by = other
+                incumbent.believe(claim)
+        elif claim.narrow:
+            incumbent.denial = denial
+        else:
+            said = (
+                "calls the problem infeasible" if claim.bound is None else f"proves a bound of {claim.bound}"
+            )
+            raise Disagreement(f"{claim.by} {said}, {denial}")
         return
 
 
@@ -769,20 +810,8 @@ def _claim(incumbent: Incumbent, method: str, own: Bound) -> Claim | None:
     if incumbent.infeasible:
         return None if own.impossible is not None else Claim(incumbent.infeasible_by or method, None)
     word = incumbent.word
-    ends = word is not None and (word.bound is None or word.bound == incumbent.objective)
-    return word if ends else None
-
-
-def _confirmed(claim: Claim, found: Incumbent, other: str) -> bool:
-    """Whether what another method has found proves a claim, too; raises if it has a plan that refutes it."""
-    plan = f"{other} finds a plan of {found.objective}"
-    if claim.bound is None:
-        if found.objective is not None:
-            raise Disagreement(f"{claim.by} calls the problem infeasible, {plan}")
-        return found.infeasible
-    if found.objective is not None and found.objective < claim.bound:
-        raise Disagreement(f"{claim.by} proves a bound of {claim.bound}, {plan}")
-    return found.bound is not None and found.bound >= claim.bound
+    ends = word is not None and word.bound in (None, incumbent.objective)
+    return word if ends and incumbent.denial is None else None
 
 
 def _execute(run: _Run, method: str, until: float) -> tuple[dict[str, Any] | None, bool]:
@@ -823,6 +852,7 @@ def _judge(run: _Run, name: str, method: str, interrupted: bool, until: float) -
         status = "optimal" if incumbent.optimal and not at_least else "feasible"
     else:
         status = "infeasible" if incumbent.infeasible else "unknown"
+    idle = method != "auto" and method not in run.begun and incumbent.closed
     summary: dict[str, Any] | None = None
     if incumbent.plan is not None:
         with run.in_phase("simulating"):
@@ -853,6 +883,7 @@ def _judge(run: _Run, name: str, method: str, interrupted: bool, until: float) -
         trace=incumbent.trace,
         versions=versions(run.versions),
         confirmed_by=run.confirmed_by,
+        proved_by=incumbent.bound_by if idle else None,
         unverified=incumbent.unverified(),
         at_least=at_least or None,
         minimise=problem.minimise,

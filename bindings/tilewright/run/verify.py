@@ -246,6 +246,7 @@ def _check_claims(instance: Instance, result: Result, plan: Any, clock: _Clock) 
     """Prove a bound, and that nothing is feasible, once more; `plan` is valid or None."""
     own = catalogue.room(instance.room).best_bound(instance.problem)
     findings = [consistency.method(result, own), consistency.bound_by(result, own)]
+    findings += consistency.proved_by(result, own)
     if result.bound is not None and result.bound <= own.value:
         findings.append(Finding("bound", "verified", f"{result.bound} follows from the {own}"))
     if result.status == "infeasible" and own.impossible is not None:

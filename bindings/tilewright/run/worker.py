@@ -23,7 +23,7 @@ from typing import IO, Any
 
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
-from tilewright.run.methods import Listener, run_method
+from tilewright.run.methods import Listener, look_at, run_method
 from tilewright.run.processes import kill_marked
 from tilewright.run.warming import prepare
 from tilewright.spec.errors import SolverMissingError, TilewrightError
@@ -116,7 +116,8 @@ def _run(job: dict[str, Any], events: IO[str]) -> Any:
         on_versions=lambda versions: _send(events, event="started", versions=versions),
         on_part=lambda part: _send(events, event="part", **asdict(part)),
     )
-    return run_method(job["method"], problem, context, listener)
+    run = look_at if job["only_look"] else run_method
+    return run(job["method"], problem, context, listener)
 
 
 _sending = threading.Lock()

@@ -15,6 +15,7 @@ from itertools import combinations
 from math import gcd
 from typing import NamedTuple
 
+from tilewright.core.cutoffs import narrow
 from tilewright.scheduling.arrangement import NOTHING, Arrangement, Block, Kept, plan_of
 from tilewright.scheduling.cost import Pricer
 from tilewright.scheduling.exact.candidates import Candidates, connected_sets
@@ -83,7 +84,9 @@ class Cover:
         if known is not None:
             self.known = self.numbers(plan_of(pricer, known))
         if self.known is not None:
-            self.worst = whole(sum(self.runs[number].ticks for number in self.known), graph.scale)
+            best = whole(sum(self.runs[number].ticks for number in self.known), graph.scale)
+            most = min(self.worst, LARGEST // 2 // self.per_unit)
+            self.worst = max(best, most) if narrow() else best
 
     def numbers(self, plan: Plan) -> list[int] | None:
         """Return the numbers of a plan's runs, or of such that do as much in less; else None."""
@@ -233,9 +236,13 @@ def _best(runs: list[Run]) -> list[Run]:
     return found
 
 
-@lru_cache(maxsize=8)
 def cover(problem: Problem) -> Cover | None:
     """Return the runs of a problem; None where there are too many of them, or of subgraphs."""
+    return _cover(problem, narrow())
+
+
+@lru_cache(maxsize=8)
+def _cover(problem: Problem, all_runs: bool) -> Cover | None:
     bits = connected_sets(problem, MOST_CANDIDATES)
     if bits is None:
         return None
@@ -244,7 +251,10 @@ def cover(problem: Problem) -> Cover | None:
     arranged = Arrangement(pricer).arranged(greedy(pricer).blocks)
     known = arranged[1] if arranged is not None else None
     below = arranged[0] if arranged is not None else LONGEST
-    runs = _runs(pricer, [candidates.ops(row) for row in range(len(bits))], below)
+    blocks = [candidates.ops(row) for row in range(len(bits))]
+    runs = _runs(pricer, blocks, LONGEST) if all_runs else None
+    if runs is None:  # where all are too many, those that may be part of a plan as good as the known one
+        runs = _runs(pricer, blocks, below)
     if runs is None or len(best := _best(runs)) > MOST_CANDIDATES:
         return None
     return Cover(problem, best, pricer, known)

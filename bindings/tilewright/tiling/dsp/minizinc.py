@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import combinations, permutations
-from math import gcd
+from math import gcd, prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tilewright.core.cutoffs import narrow
 from tilewright.spec.errors import InputError
 from tilewright.tiling import dsp
 from tilewright.tiling.dsp.nest import C, K, N, Nest, X, Y
@@ -270,8 +271,8 @@ def data(problem: Problem) -> dict[str, Any]:
     if capacity > LARGEST:
         limit = f"a layer of which {capacity} {machine.unit} fit on chip; MiniZinc counts to {LARGEST}"
         raise InputError("machine.memory_bytes", machine.memory_bytes, limit)
-    known = known_plan(problem)
-    worst = LARGEST // 4 if known is None else (dsp.objective(problem, known) - offset) // unit
+    known = None if narrow() else known_plan(problem)
+    worst = _most(nest, unit) if known is None else (dsp.objective(problem, known) - offset) // unit
     if worst + fewest_planes > LARGEST:
         units = f"{unit} {machine.unit}"
         limit = f"gives objectives up to {worst} units of {units}, and MiniZinc counts to {LARGEST}"
@@ -305,6 +306,15 @@ def data(problem: Problem) -> dict[str, Any]:
     }
 
 
+def _most(nest: Nest, unit: int) -> int:
+    """Return what no plan exceeds in units of the objective, or what MiniZinc can count."""
+    trips = [-(-nest.sizes[d] // int(nest.steps[d][0])) for d in range(6)]
+    planes = prod(max(input_lines(nest, d, int(s), False) for s in nest.steps[d]) for d in (Y, X))
+    again = (planes * trips[C], trips[N] * trips[Y] * trips[X], trips[K])
+    total = sum(each // unit * times for each, times in zip(repeated(nest), again, strict=True))
+    return min(total, LARGEST // 4)
+
+
 def start(problem: Problem, plan: Plan) -> list[int] | None:
     """Return schedule and choices, from 1, of the plan in the model's space that a plan becomes.
 
@@ -312,7 +322,7 @@ def start(problem: Problem, plan: Plan) -> list[int] | None:
     """
     layer = plan.layers[0]
     inside = no_worse(problem, layer) if isinstance(layer, DspPlan) else None
-    known = known_plan(problem)
+    known = None if narrow() else known_plan(problem)
     if known is not None and (
         inside is None or dsp.objective(problem, inside) > dsp.objective(problem, known)
     ):

@@ -7,6 +7,7 @@ from functools import lru_cache
 from math import gcd, prod
 from typing import Any, NamedTuple
 
+from tilewright.core.cutoffs import narrow
 from tilewright.spec.errors import InputError
 from tilewright.tiling import hierarchy
 from tilewright.tiling.hierarchy.chains import Amount, Chains, Key, refuse_others, too_large
@@ -181,13 +182,13 @@ def data(problem: Problem) -> dict[str, Any]:
     stays = [
         (i, n, order) for i, every in chains.orders.items() for n, order in enumerate(every, 1) if order.loops
     ]
-    worst = LARGEST  # where nothing fits, whatever it costs
-    if known is not None:
-        known_cost = hierarchy.objective(problem, known)
-        worst = (known_cost - offset) // unit
     charged = [0 if timed else sum(one.charges.values()) // unit for one in tables.amounts]
     lowest = min(chains.constants)
     least = 0 if timed else (offset - lowest) // unit
+    worst = LARGEST - max(0, least)  # all that MiniZinc can count; also where nothing fits
+    if known is not None and not narrow():
+        known_cost = hierarchy.objective(problem, known)
+        worst = (known_cost - offset) // unit
     most = [tables.most(n) for n in range(1, len(tables.amounts) + 1)]
     if not timed and min(charged, default=0) >= 0:
         # What spends more than a known plan in all is not worth finding.
@@ -199,7 +200,7 @@ def data(problem: Problem) -> dict[str, Any]:
     constants = [(constant - lowest) // unit for constant in chains.constants]
     taken = [abs(each) for one in ports for each in one.takes]
     macs = problem.one_layer.macs if timed else 0
-    total = worst + least if known else 0
+    total = worst + least if known and not narrow() else 0
     large = max(worst, total, macs, *most, *map(abs, charged), *constants, *taken)
     if large > LARGEST:
         limit = f"gives numbers up to {large} in units of {unit}, and MiniZinc counts to {LARGEST}"
@@ -315,7 +316,7 @@ def start(problem: Problem, plan: Plan) -> list[int] | None:
         return None
     inside = known
     if isinstance(given, HierarchyPlan) and hierarchy.violation(problem, given) is None:
-        inside = min(given, known, key=lambda one: hierarchy.objective(problem, one))
+        inside = given if narrow() else min(given, known, key=lambda one: hierarchy.objective(problem, one))
     chains = chains_of(problem)
     chosen, orders = chains.chosen(inside)
     return [

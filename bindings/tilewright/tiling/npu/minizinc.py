@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.core.cutoffs import narrow
 from tilewright.spec.errors import InputError
 from tilewright.tiling import npu
 from tilewright.tiling.npu.cost import Counts, accesses, measure, totals
@@ -162,6 +163,11 @@ def data(problem: Problem) -> dict[str, Any]:
     fewest = [count // cut.repeats for count in least(problem)]
     known = known_plan(problem)
     worst = 0 if known is None else (npu.objective(problem, known) - offset) // unit
+    if narrow():  # all that MiniZinc can count
+        worst = min(
+            LARGEST - 1,
+            *((LARGEST - 1 - count) * price for count, price in zip(fewest, units, strict=True) if price),
+        )
     for count, price in zip(fewest, units, strict=True):
         if max(worst, count + (worst // price if price else 0)) >= LARGEST:
             limit = f"gives objectives up to {worst} units of {unit} ps, and MiniZinc counts to {LARGEST}"
@@ -215,7 +221,7 @@ def start(problem: Problem, plan: Plan) -> list[int] | None:
 
     One above what the model's domains admit gives way to the known plan that they come from.
     """
-    given, known = plan.layers[0], known_plan(problem)
+    given, known = plan.layers[0], None if narrow() else known_plan(problem)
     inside = None
     if isinstance(given, NpuPlan) and npu.violation(problem, given) is None:
         inside = no_worse(problem, given)
