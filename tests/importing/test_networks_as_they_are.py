@@ -652,3 +652,28 @@ def test_the_first_operation_may_read_two_inputs(file: Path, first: str) -> None
     assert found.own_input == (3, 6, 6)
     coarse(found).check_shapes()
     onnx_execution.check_numbers(file)
+
+
+def test_contradictions_of_a_file_are_refused(file: Path) -> None:
+    """What a file says of itself must hold: its operator set, ways to pad, and the shapes of its outputs."""
+    nodes = [N("Conv", ["x", "w"], ["y"])]
+    save(file, nodes, [w("w", 4, 3, 3, 3)], inputs={"x": [1, 3, 8, 8]})
+    model = onnx.load(file)
+    known = onnx.defs.onnx_opset_version()
+    model.opset_import[0].version = 999
+    onnx.save(model, file)
+    with pytest.raises(InputError, match=f"opset_import = 999: onnx .* knows operators up to {known}"):
+        network(file)
+    model.opset_import[0].version = 17
+    model.graph.node[0].attribute.append(onnx.helper.make_attribute("auto_pad", "SAME_BELOW"))
+    onnx.save(model, file)
+    with pytest.raises(InputError, match="SAME_BELOW"):
+        network(file)
+    model.graph.node[0].ClearField("attribute")
+    output = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, 4, 8, 8])
+    model.graph.output[0].CopyFrom(output)
+    onnx.save(model, file)
+    with pytest.raises(
+        InputError, match=r"graph\.output\.y = .* the operators before it give \[1, 4, 6, 6\]"
+    ):
+        network(file)

@@ -186,6 +186,7 @@ def read(path: Path, sizes: Mapping[str, Sequence[int]], *, allow_unknown: bool 
     reader = _Reader(proto, nodes, images, sizes, allow_unknown)
     operations = [operation for node in nodes if (operation := reader.operation(node)) is not None]
     given = tuple(reader.values[image.name] for image in images)
+    reader.check_outputs()
     outputs = tuple(value.name for value in proto.graph.output)
     return Model(proto.producer_name, given, outputs, tuple(operations), tuple(reader.assumed))
 
@@ -215,6 +216,10 @@ def _parsed(path: Path) -> ModelProto:
     for entry in (*proto.graph.node, *proto.opset_import):
         if entry.domain == "ai.onnx":  # another name of the standard operators
             entry.domain = ""
+    newest = max((entry.version for entry in proto.opset_import if not entry.domain), default=0)
+    if newest > (known := defs.onnx_opset_version()):
+        limit = f"onnx {onnx.__version__} knows operators up to {known}; `pip install -U onnx` may know these"
+        raise InputError("opset_import", newest, limit)
     if not any(entry.domain == "" for entry in proto.opset_import):
         raise InputError(
             "opset_import", path.name, "does not say which version its operators are of, or is cut off"
@@ -441,6 +446,20 @@ class _Reader:
         axis, shape = 1 if told is None else told, inputs[0].shape if inputs and inputs[0] else None
         single = shape is not None and (axis == -1 or prod(shape[axis + 1 :]) == 1)
         return {"axis": axis if single else None}
+
+    def check_outputs(self) -> None:
+        """Refuse outputs that the file declares in another shape than its operators give."""
+        for value in self.proto.graph.output:
+            stated = _stated(self.declared[value.name].tensor_type) if value.name in self.declared else None
+            found = self.values[value.name].shape if value.name in self.values else None
+            if stated is None or found is None:
+                continue
+            differ = [
+                isinstance(one, int) and one != other for one, other in zip(stated, found, strict=False)
+            ]
+            if len(stated) != len(found) or any(differ):
+                limit = f"is declared, and the operators before it give {list(found)}"
+                raise InputError(f"graph.output.{value.name}", stated, limit)
 
     def _type(self, name: str, found: TypeProto | None, inputs: Sequence[Value | None]) -> TypeProto | None:
         """Return the type of a tensor: as ONNX infers it, as the user or the file tells, or as is assumed."""

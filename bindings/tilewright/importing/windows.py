@@ -20,6 +20,9 @@ from tilewright.importing.shapes import (
     weights,
 )
 
+AUTOMATIC = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
+"""Ways to pad a window."""
+
 
 def conv(operation: OnnxOperation) -> list[Table]:
     """Return a convolution, after what pads its input if it has outputs of padding alone."""
@@ -82,6 +85,8 @@ def _window(operation: OnnxOperation, kernel: Sequence[int], ceil: bool = False)
     dilations = attributes.get("dilations", [1] * len(space))
     pads = attributes.get("pads", [0] * 2 * len(space))
     automatic = attributes.get("auto_pad", "NOTSET")
+    if automatic not in AUTOMATIC:
+        raise Invalid(f"its auto_pad is {automatic!r}; there are {', '.join(AUTOMATIC)}")
     padding = []
     for axis, size in enumerate(space):
         before, after = pads[axis], pads[axis + len(space)]
