@@ -25,7 +25,7 @@ from tilewright.core.cutoffs import narrow
 from tilewright.tiling import Plan, Problem
 from tilewright.tiling.npu import objective
 from tilewright.tiling.npu.cost import add_up, planes, rounds
-from tilewright.tiling.npu.exact import choices
+from tilewright.tiling.npu.exact import apart, choices
 from tilewright.tiling.npu.minizinc import cuts, known_plan, prices, scale, word_bits, words
 from tilewright.tiling.npu.minizinc import start as numbers
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES
@@ -190,6 +190,7 @@ class _Every:
     def __init__(self, problem: Problem, partition: str, schedule: str, extras: bool) -> None:
         self.cut: Cut = cuts(problem)[partition]
         self.partition, self.schedule, self.extras = partition, schedule, extras
+        self.apart = apart(problem.limits)
         offset, unit = scale(problem)
         cut, cycle, element, burst = self.cut, *(price * self.cut.repeats for price in prices(problem))
         self.ms, self.ns, self.rs, self.cs = cut.steps
@@ -234,6 +235,8 @@ class _Every:
             n_fits = ns * height * width <= capacity["input"]
         if self.schedule == "IS":
             m_fits &= ms == cut.sizes[0]
+        elif self.apart and len(ms) > 1:
+            m_fits &= ms < cut.sizes[0]
         m_fits &= ms * int(held[0]) * cut.window <= capacity["weights"]
         if not m_fits.any():
             return None

@@ -194,7 +194,7 @@ STARTS = {
     "all filters of a core": ("nearly everything", NpuPlan("KS", "OS", (9, 1, 2, 2))),
     "a loose tile": ("everything at once", NpuPlan("KS&OFM", "OS", (3, 9, 9, 4))),
     "depthwise": ("depthwise", NpuPlan("OFM", "WS", (1, 1, 2, 1))),
-    "limited": ("schedule OS", NpuPlan("KS", "OS", (2, 1, 1, 2))),
+    "limited": ("schedule OS", NpuPlan("KS", "OS", (1, 1, 1, 2))),
 }
 
 

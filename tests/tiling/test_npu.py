@@ -486,6 +486,13 @@ def test_faults_are_explained():
     wider = make({**CONV, "kernels": 8}, schedule="IS")
     broken = Plan((NpuPlan("KS", "IS", (1, 1, 1, 1)),))
     assert violation(wider, broken) == "input stationary: a tile has all 2 filters of a core, this one 1"
+    whole, part = (Plan((NpuPlan("KS", "OS", (m, 1, 1, 1)),)) for m in (2, 1))
+    only = make({**CONV, "kernels": 8}, schedule="OS")
+    told = "output stationary: a tile has a part of the 2 filters of a core, this one all"
+    assert (violation(only, whole), violation(only, part)) == (told, None)
+    assert violation(make({**CONV, "kernels": 8}), whole) is None  # which is as good as IS where it may be
+    single = make({**CONV, "kernels": 4}, schedule="OS")
+    assert violation(single, part) is None
 
 
 # Widths of operands ---------------------------------------------------------------------------------------

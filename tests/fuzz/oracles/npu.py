@@ -144,6 +144,14 @@ def _allowed(problem: Json) -> Iterator[tuple[str, str]]:
             yield partition, schedule
 
 
+def _keeps(problem: Json, machine: Machine, step: tuple[int, ...], schedule: str) -> bool:
+    """Whether a tile has the filters that a schedule keeps an operand for: IS all, OS if asked for a part."""
+    filters = machine.sizes[0]
+    if schedule == "IS":
+        return step[0] == filters
+    return problem["limits"]["schedule"] != "OS" or step[0] < filters or filters == 1
+
+
 def best(problem: Json) -> int | None:
     """Return the least time of all plans, None if there is none."""
     every = []
@@ -153,7 +161,7 @@ def best(problem: Json) -> int | None:
         steps = [sorted({machine.step(tuple(s if d == e else 1 for e in range(4)))[d]
                          for s in range(1, size + 1)}) for d, size in enumerate(machine.sizes)]  # fmt: skip
         for step in product(*steps):
-            if (schedule != "IS" or step[0] == machine.sizes[0]) and machine.fits(step, schedule):
+            if _keeps(problem, machine, step, schedule) and machine.fits(step, schedule):
                 every.append((machine, step, schedule))
                 tiles = len(machine.tles) * (1 + len(machine.tles[0][1]))
                 for size, one in zip(machine.sizes, step, strict=True):
@@ -170,8 +178,8 @@ def cost(problem: Json, plan: Json) -> int:
         raise Refused("partition or schedule")
     machine = Machine(problem, plan["partition"])
     step = machine.step(tuple(plan["tile"][d] for d in "mnrc"))
-    if plan["schedule"] == "IS" and step[0] != machine.sizes[0]:
-        raise Refused("input stationary")
+    if not _keeps(problem, machine, step, plan["schedule"]):
+        raise Refused(f"filters of {plan['schedule']}")
     if not machine.fits(step, plan["schedule"]):
         raise Refused("memory")
     return machine.time(step, plan["schedule"])

@@ -7,17 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 
-import numpy as np
-
 from tilewright.core import catalogue
 from tilewright.run.instance import read
 from tilewright.spec.layer import Layer
 from tilewright.tiling.npu import cut_of
-from tilewright.tiling.npu.cost import Cost, cost, time_ps, totals
-from tilewright.tiling.npu.exact import NEVER, BestPlan, best_tile, tiles
+from tilewright.tiling.npu.cost import Cost, cost, time_ps
+from tilewright.tiling.npu.exact import BestPlan, best_tile
 from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
-from tilewright.tiling.npu.slices import Cut
 from tilewright.tiling.problem import Problem
 
 NAMES = {
@@ -33,6 +30,9 @@ NAMES = {
 STRATEGIES = (*PARTITIONS, *SCHEDULES)
 """Columns of table II in which the partition or the schedule is fixed."""
 
+LOOSE = ("OS", "IS")
+"""Another reading of the column OS: its tiles may have all filters of a core, as those of IS do."""
+
 
 @dataclass(frozen=True)
 class Chosen:
@@ -41,26 +41,24 @@ class Chosen:
     Attributes
     ----------
     cells
-        The fastest plan of each partition and schedule; where no tile fits there is none.
+        The fastest plan of each partition and schedule; where no tile fits there is none. With `OS` no tile
+        is one of `IS` as well.
     blind
         The plan that is fastest when bursts cost nothing.
-    apart
-        The fastest plan with `OS` of which no tile is one of `IS` as well.
     """
 
     problem: Problem
     cells: Mapping[tuple[str, str], BestPlan]
     blind: NpuPlan
-    apart: BestPlan | None
 
     @property
     def best(self) -> BestPlan:
         """The fastest plan."""
         return min(self.cells.values(), key=lambda found: found.value)
 
-    def fixed(self, strategy: str) -> BestPlan | None:
-        """Return the fastest plan with a partition or a schedule, None where no tile fits."""
-        fitting = [found for key, found in self.cells.items() if strategy in key]
+    def fixed(self, *strategies: str) -> BestPlan | None:
+        """Return the fastest plan with a partition or a schedule, or one of several, None where none fits."""
+        fitting = [found for key, found in self.cells.items() if {*strategies} & {*key}]
         return min(fitting, key=lambda found: found.value, default=None)
 
     def cost(self, plan: NpuPlan) -> Cost:
@@ -76,8 +74,7 @@ class Chosen:
     @property
     def plans(self) -> set[NpuPlan]:
         """Every plan behind a printed number."""
-        apart = [] if self.apart is None else [self.apart.plan]
-        return {self.blind, *apart, *(found.plan for found in self.cells.values())}
+        return {self.blind, *(found.plan for found in self.cells.values())}
 
 
 @dataclass(frozen=True)
@@ -97,18 +94,17 @@ class Solved:
         """Column No Burst: the plans that would be fastest without bursts, which are charged then."""
         return sum(layer.time(layer.blind) for layer in self.layers) / 1e6
 
-    def fixed(self, strategy: str) -> float:
-        """Return a column of a fixed strategy; a layer without such a tile takes its fastest plan."""
-        return sum((layer.fixed(strategy) or layer.best).value for layer in self.layers) / 1e6
+    def fixed(self, *strategies: str) -> float:
+        """Return a column of fixed strategies; a layer without such a tile takes its fastest plan.
 
-    @cached_property
-    def apart(self) -> float:
-        """Return what `OS` takes without the tiles that are those of `IS` as well."""
-        return sum((layer.apart or layer.best).value for layer in self.layers) / 1e6
+        Of several, each layer takes the fastest: `OS` and `IS` are a reading of `OS` whose tiles may have all
+        filters of a core.
+        """
+        return sum((layer.fixed(*strategies) or layer.best).value for layer in self.layers) / 1e6
 
-    def ratio(self, strategy: str) -> float:
-        """Return how much longer a fixed strategy takes than the fastest plans."""
-        return self.fixed(strategy) / self.burst
+    def ratio(self, *strategies: str) -> float:
+        """Return how much longer fixed strategies take than the fastest plans."""
+        return self.fixed(*strategies) / self.burst
 
     def without(self, strategy: str) -> int:
         """Return how many layers have no tile with a strategy."""
@@ -140,30 +136,14 @@ def choose(problem: Problem) -> Chosen:
     blind_machine = machine.model_copy(update={"burst_ps": 0})
     cells, blind = {}, None
     for partition, schedule in product(PARTITIONS, SCHEDULES):
-        found = best_tile(cut_of(layer, machine, partition), schedule)
+        found = best_tile(cut_of(layer, machine, partition), schedule, apart=schedule == "OS")
         if found is not None:
             cells[partition, schedule] = found
         free = best_tile(cut_of(layer, blind_machine, partition), schedule)
         if free is not None and (blind is None or free.value < blind.value):
             blind = free
     assert blind is not None
-    apart = (apart_from_is(cut_of(layer, machine, partition)) for partition in PARTITIONS)
-    fastest = min(
-        (found for found in apart if found is not None), key=lambda found: found.value, default=None
-    )
-    return Chosen(problem, cells, blind.plan, fastest)
-
-
-def apart_from_is(cut: Cut) -> BestPlan | None:
-    """Return the fastest plan with `OS` whose tiles have a part of a core's filters, if it has several."""
-    grid, (steps, *_) = tiles(cut, "OS"), cut.steps
-    if len(steps) > 1:
-        grid = grid._replace(m=np.minimum(grid.m, steps[-2]))
-    if not grid.fits.any():
-        return None
-    time = np.where(grid.fits, time_ps(cut, totals(cut, "OS", grid.steps)), NEVER)
-    at = int(time.argmin())
-    return BestPlan(int(time.flat[at]), grid.plan(cut, "OS", at))
+    return Chosen(problem, cells, blind.plan)
 
 
 def time_parts(layer: Chosen, plan: NpuPlan) -> tuple[int, int, int]:

@@ -30,6 +30,8 @@ def violation(problem: LayerProblem, plan: NpuPlan) -> str | None:
     step = cut.step(plan.tile)
     if plan.schedule == "IS" and step[0] < cut.sizes[0]:
         return f"input stationary: a tile has all {cut.sizes[0]} filters of a core, this one {step[0]}"
+    if exact.apart(problem.limits) and step[0] == cut.sizes[0] > 1:
+        return f"output stationary: a tile has a part of the {step[0]} filters of a core, this one all"
     for operand, elements in cut.need(step, plan.schedule).items():
         need, room = elements * cut.held_units[operand], cut.room[operand]
         if need > room:

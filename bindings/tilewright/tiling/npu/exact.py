@@ -75,16 +75,21 @@ def choices(limits: LayerLimits) -> Iterator[tuple[str, str]]:
             yield partition, schedule
 
 
-def tiles(cut: Cut, schedule: str) -> TileGrid:
+def apart(limits: LayerLimits) -> bool:
+    """Whether tiles have a part of a core's filters, where it has several: ``OS`` apart from ``IS``."""
+    return limits.schedule == "OS"
+
+
+def tiles(cut: Cut, schedule: str, apart: bool = False) -> TileGrid:
     """Return every tile that can be best."""
     ms, ns, rs, cs = cut.steps
     n, r, c = ns[::-1][None, None, :], rs[:, None, None], cs[None, :, None]
-    most = largest_filter_step(cut, schedule, n, r, c)
+    most = largest_filter_step(cut, schedule, n, r, c, apart)
     m = ms[np.maximum(np.searchsorted(ms, most, side="right") - 1, 0)]
     return TileGrid(m, n, r, c, most > 0)
 
 
-def largest_filter_step(cut: Cut, schedule: str, n: Any, r: Any, c: Any) -> Any:
+def largest_filter_step(cut: Cut, schedule: str, n: Any, r: Any, c: Any, apart: bool = False) -> Any:
     """Return the largest T_M with which tiles fit into the memories (equation 2), 0 for none."""
     capacity, filters = cut.capacity, cut.sizes[0]
     plane = cut.reach(0, r) * cut.reach(1, c)
@@ -97,7 +102,7 @@ def largest_filter_step(cut: Cut, schedule: str, n: Any, r: Any, c: Any) -> Any:
     )
     if schedule == "IS":
         return np.where(most >= filters, filters, 0)
-    return np.minimum(most, filters)
+    return np.minimum(most, filters - (apart and filters > 1))
 
 
 def best(problem: LayerProblem, deadline: float = float("inf")) -> BestPlan | None:
@@ -116,7 +121,8 @@ def best(problem: LayerProblem, deadline: float = float("inf")) -> BestPlan | No
         if time.monotonic() > deadline:
             raise OutOfTimeError
         cut = cut_of(problem.one_layer, problem.machine, partition)
-        found = best_tile(cut, schedule, problem.minimise, problem.limits.at_most.given)
+        limits = problem.limits
+        found = best_tile(cut, schedule, problem.minimise, limits.at_most.given, apart(limits))
         if found is not None and (best is None or found.value < best.value):
             best = found
     return best
@@ -135,7 +141,7 @@ def front(problem: LayerProblem, traded: tuple[str, str], deadline: float = floa
         if time.monotonic() > deadline:
             raise OutOfTimeError
         cut = cut_of(problem.one_layer, problem.machine, partition)
-        grid = tiles(cut, schedule)
+        grid = tiles(cut, schedule, apart(problem.limits))
         fitting = np.flatnonzero(grid.fits)
         total = totals(cut, schedule, grid.steps)
         first, second = (
@@ -150,7 +156,11 @@ def front(problem: LayerProblem, traded: tuple[str, str], deadline: float = floa
 
 
 def best_tile(
-    cut: Cut, schedule: str, minimise: str = "time", at_most: Mapping[str, int] | None = None
+    cut: Cut,
+    schedule: str,
+    minimise: str = "time",
+    at_most: Mapping[str, int] | None = None,
+    apart: bool = False,
 ) -> BestPlan | None:
     """Return the best plan of one partition and schedule.
 
@@ -160,7 +170,7 @@ def best_tile(
         What a plan may cost at most, by what that counts. No count grows with T_M, so that the largest that
         fits is within such limits whenever a smaller one is.
     """
-    all_tiles = tiles(cut, schedule)
+    all_tiles = tiles(cut, schedule, apart)
     if not all_tiles.fits.any():
         return None
     total = totals(cut, schedule, all_tiles.steps)
@@ -172,7 +182,7 @@ def best_tile(
     return BestPlan(int(value.flat[at]), all_tiles.plan(cut, schedule, at)) if allowed.flat[at] else None
 
 
-def relaxed(cut: Cut, schedule: str) -> tuple[Cost, NDArray[np.bool_]]:
+def relaxed(cut: Cut, schedule: str, apart: bool = False) -> tuple[Cost, NDArray[np.bool_]]:
     """Return lower bounds for every pair of T_R and T_C, and whether a tile can fit with them.
 
     They are those of tiles with all input maps, whatever memory that takes, and as many filters as fit beside
@@ -180,7 +190,7 @@ def relaxed(cut: Cut, schedule: str) -> tuple[Cost, NDArray[np.bool_]]:
     """
     _, _, rs, cs = cut.steps
     r, c = rs[:, None], cs[None, :]
-    most = largest_filter_step(cut, schedule, np.int64(1), r, c)
+    most = largest_filter_step(cut, schedule, np.int64(1), r, c, apart)
     return totals(cut, schedule, (np.maximum(most, 1), np.int64(cut.maps), r, c)), most > 0
 
 
@@ -189,7 +199,7 @@ def least(problem: LayerProblem) -> int | None:
     least: int | None = None
     for partition, schedule in choices(problem.limits):
         cut = cut_of(problem.one_layer, problem.machine, partition)
-        total, fits = relaxed(cut, schedule)
+        total, fits = relaxed(cut, schedule, apart(problem.limits))
         if fits.any():
             found = int(np.where(fits, measure(cut, total, problem.counted), NEVER).min())
             least = found if least is None else min(least, found)

@@ -16,7 +16,7 @@ from tilewright.core.cutoffs import narrow
 from tilewright.spec.errors import InputError
 from tilewright.tiling import npu
 from tilewright.tiling.npu.cost import Counts, accesses, measure, totals
-from tilewright.tiling.npu.exact import choices, largest_filter_step, relaxed
+from tilewright.tiling.npu.exact import apart, choices, largest_filter_step, relaxed
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
 from tilewright.tiling.npu.slices import BYTE, Cut
 from tilewright.tiling.plan import Plan
@@ -85,7 +85,7 @@ def least(problem: Problem) -> tuple[int, int, int]:
     _, price, _ = prices(problem)
     for partition, schedule in choices(problem.limits):
         cut = cuts(problem)[partition]
-        total, fits = relaxed(cut, schedule)
+        total, fits = relaxed(cut, schedule, apart(problem.limits))
         if fits.any():
             moved = total.bytes * BYTE // word_bits(problem)
             if problem.minimise == "accesses":
@@ -111,21 +111,21 @@ def known_plan(problem: Problem) -> NpuPlan | None:
     """Return a good plan by descent: rows and columns, then input maps, until nothing gets better."""
     best: tuple[int, NpuPlan] | None = None
     for partition, schedule in choices(problem.limits):
-        found = _descend(cuts(problem)[partition], schedule, problem.minimise)
+        found = _descend(problem, cuts(problem)[partition], schedule)
         if found is not None and (best is None or found[0] < best[0]):
             best = found
     return None if best is None else best[1]
 
 
-def _descend(cut: Cut, schedule: str, minimise: str) -> tuple[int, NpuPlan] | None:
+def _descend(problem: Problem, cut: Cut, schedule: str) -> tuple[int, NpuPlan] | None:
     _, ns, rs, cs = cut.steps
-    found = _best_of(cut, schedule, minimise, ns[:1], rs, cs)
+    found = _best_of(problem, cut, schedule, ns[:1], rs, cs)
     while found is not None:
         before = found
         _, _, r, c = (np.array([step]) for step in found[1].tile)
-        found = min(found, _best_of(cut, schedule, minimise, ns, r, c) or found, key=_value)
+        found = min(found, _best_of(problem, cut, schedule, ns, r, c) or found, key=_value)
         n = np.array([found[1].tile[1]])
-        found = min(found, _best_of(cut, schedule, minimise, n, rs, cs) or found, key=_value)
+        found = min(found, _best_of(problem, cut, schedule, n, rs, cs) or found, key=_value)
         if found == before:
             break
     return found
@@ -136,14 +136,14 @@ def _value(found: tuple[int, NpuPlan]) -> int:
 
 
 def _best_of(
-    cut: Cut, schedule: str, minimise: str, n: Counts, r: Counts, c: Counts
+    problem: Problem, cut: Cut, schedule: str, n: Counts, r: Counts, c: Counts
 ) -> tuple[int, NpuPlan] | None:
     """Return the best plan of some steps, each with the most filters that fit."""
-    grid = np.ix_(n, r, c)
-    most = largest_filter_step(cut, schedule, *grid)
+    deep, high, wide = np.ix_(n, r, c)
+    most = largest_filter_step(cut, schedule, deep, high, wide, apart(problem.limits))
     if not (most > 0).any():
         return None
-    value = measure(cut, totals(cut, schedule, (np.maximum(most, 1), *grid)), minimise)
+    value = measure(cut, totals(cut, schedule, (np.maximum(most, 1), deep, high, wide)), problem.minimise)
     value = np.where(most > 0, value, np.iinfo(np.int64).max)
     at = np.unravel_index(int(value.argmin()), value.shape)
     tile = (int(most[at]), int(n[at[0]]), int(r[at[1]]), int(c[at[2]]))
@@ -243,7 +243,7 @@ def no_worse(problem: Problem, given: NpuPlan) -> NpuPlan:
     schedule = given.schedule
     if schedule == "WS":
         n = 1
-    m = int(largest_filter_step(cut, schedule, n, r, c))
+    m = int(largest_filter_step(cut, schedule, n, r, c, apart(problem.limits)))
     if schedule == "OS" and m == cut.sizes[0] and problem.limits.schedule == "any":
         schedule = "IS"
     return NpuPlan(given.partition, schedule, cut.step((m, n, r, c)))
