@@ -12,8 +12,11 @@ from bits_at_random import CHAIN, chain, write_data
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.bitwidth import Plan, Problem, simulate, violation
+from tilewright.bitwidth import Plan, Problem, costs, simulate, violation
+from tilewright.bitwidth.calibration import ranges_of
 from tilewright.bitwidth.measurement import accuracy, interval, measure, same_numbers
+from tilewright.bitwidth.noise import decibels
+from tilewright.bitwidth.summary import FAR_BELOW_DB
 from tilewright.core import catalogue
 from tilewright.simulator.fixed_point import Format
 from tilewright.simulator.float_network import convolve, run
@@ -242,3 +245,44 @@ def test_a_tampered_weight_is_another_problem(tmp_path: Path) -> None:
     held["fc.weights"][0, 0] = -held["fc.weights"][0, 0] / 2
     np.savez(tmp_path / "weights.npz", **held)
     assert problem.told() != before
+
+
+@pytest.mark.parametrize("reader", ["average", "sum"])
+def test_what_is_averaged_or_added_up_has_a_format_that_holds_it(tmp_path: Path, reader: str) -> None:
+    """Values cancel in an average and in a sum, so that what is read is far larger than what comes of it."""
+    shape = [4, 6, 6]
+    conv = {"name": "conv", "input": [2, 6, 6], "kernels": 4, "kernel": [1, 1], "bias": True}
+    network: dict[str, Any] = {
+        "average": [
+            conv,
+            {"name": "mean", "kind": "pool", "op": "average", "input": shape, "kernel": [6, 6]},
+            {"name": "fc", "kind": "fc", "inputs": 4, "outputs": 3},
+        ],
+        "sum": [
+            conv,
+            {**conv, "name": "other", "inputs": ["input"]},
+            {"name": "sum", "kind": "add", "input": shape, "inputs": ["conv", "other"]},
+            {"name": "fc", "kind": "fc", "inputs": 144, "outputs": 3},
+        ],
+    }[reader]
+    random = np.random.default_rng(5)
+    kernels = {"conv": (4, 2, 1, 1), "fc": (3, network[-1]["inputs"], 1, 1)}
+    arrays = {f"{name}.weights": random.normal(0, 4, size) for name, size in kernels.items()}
+    if reader == "sum":
+        arrays["other.weights"] = -1.01 * arrays["conv.weights"]
+    arrays |= {name.replace("weights", "bias"): np.zeros(len(each)) for name, each in arrays.items()}
+    np.savez(tmp_path / "weights.npz", **arrays)
+    np.savez(tmp_path / "samples.npz", inputs=random.normal(0, 1, (5, 2, 6, 6)))
+    data = {"weights": str(tmp_path / "weights.npz"), "samples": str(tmp_path / "samples.npz")}
+    problem = Problem(
+        network={"layers": network},
+        ranges=ranges_of({"layers": network}, **data),
+        machine={"accumulator_bits": 32},
+        limits={"bound": "output_range"},
+        data=data,
+    )
+    plan = catalogue.heuristic("bitwidth", "greedy").plan(problem)
+    measured = measure(problem, plan).facts()
+    assert measured["saturated"] == 0
+    lost = 40 if reader == "sum" else 0  # decibels, of values that cancel to a hundredth
+    assert measured["signal_to_noise_db"] > decibels(costs(problem, plan)[0]) - FAR_BELOW_DB - lost
