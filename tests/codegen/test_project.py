@@ -360,6 +360,9 @@ def test_what_has_no_project_is_refused(tmp_path: Path, digits: Path) -> None:
     plan = any_plan(Random(1), problem)
     with pytest.raises(InputError, match="layer soft: there is no C for it"):
         codegen.project("net", "", problem, plan)
+    inside = problem_of(BLOCK).with_(network={"outputs": (BLOCK[0]["name"], BLOCK[-1]["name"])})
+    with pytest.raises(InputError, match=r"network\.outputs = .* is for networks of one output"):
+        codegen.project("net", "", inside, any_plan(Random(1), inside))
     wide = problem_of(BLOCK, element_bytes=1)
     assert wide.network is not None
     values = Values(

@@ -104,6 +104,9 @@ def project(
     if problem.network is None:
         raise InputError("network", None, "a project is of a network; one layer is emitted as C")
     refuse_quantised(problem.network)
+    outputs = [problem.network.layers[place].name for place in problem.network.results]
+    if len(outputs) > 1:
+        raise InputError("network.outputs", outputs, "this C project is for networks of one output")
     if values is None:
         refuse_unknown(problem.network)
         values = Values.random(problem.network, problem.machine.operand_bits, seed)

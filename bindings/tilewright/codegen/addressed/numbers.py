@@ -179,7 +179,7 @@ class _Given:
         operations = self._problem.graph.numbers(self._problem.graph.all & ~self._problem.graph.begin)
         forms = {operation.name: self._form(operation) for operation in operations}
         first, last = operations[0], operations[-1]
-        alone = [each for each in operations if not self._problem.graph.readers[each.number + 1]] == [last]
+        alone = [each for each in operations if each.op.leaves] == [last]
         if not alone or len(self._problem.graph.numbers(self._problem.graph.begin)):
             raise self._refused(first, "numbers are for networks of one input and one output")
         values = self._values

@@ -104,13 +104,10 @@ class Values:
         Raises
         ------
         InputError
-            For layers that have no form in integers, and networks of several inputs or outputs.
+            For layers that have no form in integers, and networks of several inputs.
         """
         network, parameters = trained.network, trained.parameters
         refuse_unknown(network)
-        if len(network.results) > 1:
-            outputs = [network.layers[place].name for place in network.results]
-            raise InputError("network.outputs", outputs, "this C project is for networks of one output")
         values = trained.values()
         largest = {name: max(float(abs(each).max()), SMALLEST) for name, each in values.items()}
         layers = {}
