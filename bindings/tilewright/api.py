@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -204,7 +205,8 @@ def check(
     -------
     list of Finding
         The result stands if every ``finding.holds``; ``finding.state`` tells what is ``refuted`` from what
-        could be ``not verified`` in time, and what is ``verified`` from what is only ``told``.
+        could be ``not verified`` in time, and what is ``verified`` from what was not computed, which is
+        ``unverified``, or is only ``told``.
     """
     found = instance if isinstance(instance, Instance) else read(instance)
     claimed = result if isinstance(result, Result) else Result.read(result, found.problem)
@@ -249,7 +251,8 @@ def compare(
     scheduler
         Address of a Dask scheduler, or ``local:N``, where the runs are done instead, with a thread each.
     journal
-        A file to which results are appended as they come. Runs that stand in it are not done again.
+        A file to which results are appended as they come. Runs that stand in it are not done again; lines
+        that are not as they were written, or not so, are warned of and count for nothing.
 
     Returns
     -------
@@ -257,7 +260,7 @@ def compare(
         Instance by instance, method by method, seed by seed: a result, or the error that stands for it.
     """
     found = [each if isinstance(each, Instance) else read(each) for each in instances]
-    with _journal(journal) as kept:
+    with _journal(journal, warnings.warn) as kept:
         return _comparison.compare(
             _comparison.plan_runs(found, methods),
             time_limit=time_limit,
@@ -304,7 +307,8 @@ def sweep(
     jobs
         Points at a time, each in a process of its own where they are several.
     journal
-        A file to which results are appended as they come. Points that stand in it are not solved again.
+        A file to which results are appended as they come. Points that stand in it are not solved again;
+        lines that are not as they were written, or not so, are warned of and count for nothing.
     scheduler
         Address of a Dask scheduler, or ``local:N``, where the points are solved instead.
     on_point
@@ -328,7 +332,7 @@ def sweep(
         room = room_of(given).name
         name = problem.name if isinstance(problem, Instance) else "unnamed"
         make = varying(Instance(room, name, "", given, digest(room, given)))
-    with _journal(journal) as kept:
+    with _journal(journal, warnings.warn) as kept:
         return _sweeping.sweep(
             make,
             _sweeping.product(axes or {}, [dict(point) for point in points or ({},)]),

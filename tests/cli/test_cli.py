@@ -392,8 +392,9 @@ def test_check_names_the_authors_word(tilewright, solved):
     solved(EXAMPLE, "--with", "zigzag")
     checked = tilewright("check", EXAMPLE, "result.json")
     assert checked.returncode == 0, checked.stdout
-    (told,) = (line for line in checked.stdout.splitlines() if line.startswith("told"))
-    assert "seconds, seed, warm_start" in told
+    told = [line.split(None, 2) for line in checked.stdout.splitlines() if line.startswith("told")]
+    assert [words[1] for words in told] == ["method", "author's"]
+    assert "seconds, seed, warm_start" in told[-1][2]
 
 
 def test_files_far_larger_than_their_instance_needs_are_refused(tilewright, solved, tmp_path):

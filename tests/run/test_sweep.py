@@ -162,9 +162,46 @@ def test_equal_tasks_are_done_once_and_a_journal_goes_on(tmp_path: Path) -> None
     assert last.given == ["3"] and objectives(again) == objectives(whole)
     with Journal(path) as journal:
         assert len(journal) == 3
-    path.write_text("no journal\n")
-    with pytest.raises(tw.InputError, match="is no journal"):
-        Journal(path)
+    for text in ("no journal\n", "none\nat all", "neither"):
+        path.write_text(text)
+        with pytest.raises(tw.InputError, match="is no journal"):
+            Journal(path)
+        assert path.read_text() == text
+
+
+def test_lines_of_a_journal_that_are_not_so_are_told_and_done_again(tmp_path: Path) -> None:
+    """One is changed, one is changed and was never sealed, one is torn, and two are whole."""
+    todo = some_tasks([2, 3, 4, 5, 6])
+    path = tmp_path / "journal"
+    with Journal(path) as journal:
+        whole = perform_all(todo, Counting(), journal=journal)
+    lines = path.read_bytes().splitlines(keepends=True)
+    changed = json.loads(lines[1])
+    objective = changed["result"]["objective"]
+    del changed["sha256"]
+    changed["result"] |= {"objective": 1, "bound": 1, "status": "optimal", "gap": 0.0, "trace": [[0.0, 1, 1]]}
+    lines[0] = lines[0].replace(b'"seconds": ', b'"seconds": 1')
+    lines[1] = json.dumps(changed).encode() + b"\n"
+    lines[2] = lines[2][: len(lines[2]) // 2] + b"\n"
+    older = json.loads(lines[3])
+    del older["sha256"]
+    lines[3] = json.dumps(older).encode() + b"\n"
+    path.write_bytes(b"".join([*lines, b"\0\0\0\n", b'{"format": 1, "key": "cut o']))
+    told: list[str] = []
+    with Journal(path, told.append) as journal:
+        assert len(journal) == 3
+        again = perform_all(todo, last := Counting(), journal=journal)
+    assert last.given == ["0", "1", "2"] and objectives(again) == objectives(whole)
+    torn = [f"{path}, line {n} counts for nothing: it is not as it was written" for n in (1, 3, 6, 7)]
+    assert told[:4] == torn
+    (of_objective,) = told[4:]
+    assert of_objective.startswith(f"{path}, line 2 counts for nothing: objective: ")
+    assert of_objective.endswith(f"simulated {objective}, claimed 1")
+    told.clear()
+    with Journal(path, told.append) as journal:
+        assert len(journal) == 5  # what was done again stands behind, and counts
+        perform_all(todo, none := Counting(), journal=journal)
+    assert none.given == [] and told == [torn[0], torn[1], torn[2]]
 
 
 def test_conditions_are_part_of_the_key() -> None:

@@ -14,7 +14,13 @@ from tilewright.cli.arguments import SECONDS, on_instances, opened
 from tilewright.cli.outputs import note_compiling, printing
 from tilewright.cli.tables import print_table
 
-MARKS = {"verified": "ok", "refuted": "WRONG", "not verified": "NOT VERIFIED", "told": "told"}
+MARKS = {
+    "verified": "ok",
+    "refuted": "WRONG",
+    "not verified": "NOT VERIFIED",
+    "unverified": "unverified",
+    "told": "told",
+}
 """What stands before each finding, by its state."""
 
 
@@ -37,9 +43,10 @@ def check(
 
     Of room scheduling it may be a solution of the MLSys 2026 contest: plan and latencies are verified.
 
-    Each finding is ok, WRONG, NOT VERIFIED (in time, or for want of a solver), or told: the author's word.
+    Each finding is ok, WRONG, NOT VERIFIED (in time, or for want of a solver), unverified (not computed, and
+    no claim of the file), or told: the author's word, as who has confirmed it, with which seed and versions.
 
-    Exit status: 0 if all is well, 1 if something is wrong, 2 bad input, 5 if nothing is wrong but something
+    Exit status: 0 if all is well, 1 if something is wrong, 2 bad input, 5 if nothing is wrong but a claim
     could not be verified.
     """
     from tilewright.run import contest

@@ -159,7 +159,7 @@ def compare(
     check_outputs(outputs, plot, inputs=[*read, *(path for p in problems for path in p.files)])
     _check_parquet(outputs)
     executor = executor_of(scheduler, 1) if scheduler is not None else None
-    with opened_journal(journal) as kept_results:
+    with opened_journal(journal, note) as kept_results:
         entries = comparing.compare(
             runs,
             time_limit=time_limit,

@@ -109,7 +109,7 @@ def sweep(
     journal = journal or (str(Path(outputs[0]).with_suffix(".journal")) if outputs else None)
     check_outputs([*outputs, *([journal] if journal else [])], plot, inputs=inputs)
     executor = executor_of(scheduler, jobs or os.cpu_count() or 1, note_compiling)
-    with opened_journal(journal) as kept, _Progress(len(chosen), enabled=not as_json) as progress:
+    with opened_journal(journal, note) as kept, _Progress(len(chosen), enabled=not as_json) as progress:
         found = sweeping.sweep(
             make,
             chosen,

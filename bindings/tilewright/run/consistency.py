@@ -31,6 +31,7 @@ AUTHORS_WORD = (
     "interrupted",
     "versions",
     "confirmed_by",
+    "proved_by",
     "unverified",
     "time_limit",
     "threads",
@@ -46,8 +47,7 @@ MEANWHILE = {"numeric", "overlapped_cycles", "overlapped_ps"}
 
 def authors_word() -> Finding:
     """Name what is not verified, since it cannot be."""
-    told = f"{', '.join(AUTHORS_WORD)}: they are possible, but only the author can know them"
-    return Finding("author's word", "told", told)
+    return Finding("author's word", "told", f"{', '.join(AUTHORS_WORD)}: only the author can know them")
 
 
 def status(result: Result) -> Finding:
@@ -117,7 +117,7 @@ def method(result: Result, own: Bound) -> Finding:
         return Finding(
             "method", "refuted", f"{named} is a heuristic: it cannot prove that nothing is feasible"
         )
-    return Finding("method", "verified", f"{named} can have found that")
+    return Finding("method", "told", f"{named}, which can have found that")
 
 
 def bound_by(result: Result, own: Bound) -> Finding:
@@ -132,8 +132,9 @@ def bound_by(result: Result, own: Bound) -> Finding:
     if is_method(result.room, by):
         if not proves(result.room, by):
             return Finding("bound_by", "refuted", f"{by} is a heuristic and proves nothing")
-        fits = result.method in ("auto", by)
-        return verdict("bound_by", fits, f"{by}, which {result.method} {'runs' if fits else 'does not run'}")
+        if result.method not in ("auto", by):
+            return Finding("bound_by", "refuted", f"{by}, which {result.method} does not run")
+        return Finding("bound_by", "told", f"{by}, which {result.method} runs")
     told = f"{by!r} is neither a method of the room {result.room} nor its bound, the {own}"
     return Finding("bound_by", "not verified" if bound <= own.value else "refuted", told)
 
@@ -148,7 +149,8 @@ def proved_by(result: Result, own: Bound) -> list[Finding]:
         and result.method != "auto"
         and (result.status == "infeasible" or (result.bound_by == by and result.objective == result.bound))
     )
-    return [verdict("proved_by", right, f"the {by}, before {result.method} was run; the bound is the {own}")]
+    detail = f"the {by}, before {result.method} was run; the bound is the {own}"
+    return [Finding("proved_by", "told" if right else "refuted", detail)]
 
 
 def confirmed_by(result: Result) -> list[Finding]:
@@ -164,7 +166,7 @@ def confirmed_by(result: Result) -> list[Finding]:
         and by != claimant
     )
     told = f"{by}, of a claim of {claimant} that the problem is solved or infeasible"
-    return [verdict("confirmed_by", right, told)]
+    return [Finding("confirmed_by", "told" if right else "refuted", told)]
 
 
 def trace(result: Result) -> Finding:

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-State = Literal["verified", "refuted", "not verified", "told"]
+State = Literal["verified", "refuted", "not verified", "unverified", "told"]
 """``verified`` by computing it anew; ``refuted``: it is wrong; ``not verified`` in time, or for want of a
-solver; ``told``: the author's word, which nothing in the file can prove, or what is not checked at all."""
+solver; ``unverified``: not computed at all, and nothing in the file claims it; ``told``: the author's word,
+which nothing in the file can prove."""
 
 
 @dataclass(frozen=True)
@@ -19,8 +20,9 @@ class Finding:
     ----------
     what
         What it is about: a field of the result, or a property of its plan.
-    state : {"verified", "refuted", "not verified", "told"}
-        What came out: `told` is the author's word, or not checked at all.
+    state : {"verified", "refuted", "not verified", "unverified", "told"}
+        What came out: `unverified` is what was not computed and is no claim of the file, `told` the author's
+        word.
     detail
         What was found, in a sentence.
     """
@@ -31,8 +33,8 @@ class Finding:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing is left to be desired: it is neither refuted nor left unverified."""
-        return self.state in ("verified", "told")
+        """Whether it is neither refuted nor a claim that could not be verified."""
+        return self.state not in ("refuted", "not verified")
 
     def to_json(self) -> dict[str, Any]:
         """Return what ``tilewright check --json`` prints."""
@@ -45,6 +47,6 @@ def verdict(what: str, right: bool, detail: str) -> Finding:
 
 
 def exit_status(findings: Iterable[Finding]) -> int:
-    """Return 0 if all findings hold, 1 if one is refuted, 5 if none is but one could not be verified."""
+    """Return 0 if all findings hold, 1 if one is refuted, 5 if none is but a claim could not be verified."""
     states = {finding.state for finding in findings}
     return 1 if "refuted" in states else 5 if "not verified" in states else 0

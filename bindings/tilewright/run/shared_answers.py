@@ -1,7 +1,7 @@
 """A file of answers that processes share while they work: what one has found, the others need not look for.
 
-A line is one JSON object, ``{"format": 1, "key": ..., ...}``, appended whole under a lock that ends with the
-writer's process. A line that a kill has cut off is passed over. A file that cannot be read or written is as
+A line is one of a journal (`tilewright.run.journal`), appended whole under a lock that ends with the writer's
+process. A line that is not as it was written is passed over. A file that cannot be read or written is as
 one that nobody else has written to: it is a help, and never an error.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import threading
 import time
@@ -18,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-FORMAT = 1
+from tilewright.run.journal import sealed, unsealed
 
 MOST = 100_000
 """Answers of which a process knows where they stand; the oldest are forgotten."""
@@ -61,15 +60,15 @@ class SharedAnswers:
                 begin, length = self._places[key]
                 assert self._file is not None
                 line = os.pread(self._file, length, begin)
-                if _key(line) == key:
-                    found: dict[str, Any] = json.loads(line)
+                found = unsealed(line)
+                if found is not None and found["key"] == key:
                     return found
                 self._forget()  # somebody has written over it
         return None
 
     def append(self, key: str, answer: dict[str, Any]) -> None:
         """Write an answer down, for all processes."""
-        line = json.dumps({"format": FORMAT, "key": key, **answer}, allow_nan=False).encode() + b"\n"
+        line = sealed(key, answer)
         if len(line) > LONGEST_LINE:
             return
         with self._inside, contextlib.suppress(OSError):
@@ -167,8 +166,9 @@ class SharedAnswers:
                 break
             *lines, left = (left + piece).split(b"\n")
             for line in lines:
-                key = _key(line)
-                if key is not None:
+                found = unsealed(line)
+                if found is not None:
+                    key = found["key"]
                     self._places.pop(key, None)
                     self._places[key] = self._end, len(line)
                     if len(self._places) > MOST:
@@ -176,17 +176,6 @@ class SharedAnswers:
                 self._end += len(line) + 1
             if len(left) > LONGEST_LINE:
                 self._end, left = self._end + len(left), b""
-
-
-def _key(line: bytes) -> str | None:
-    """Return the key of a line, None for one that was cut off or is of another format."""
-    try:
-        data = json.loads(line)
-        if data["format"] == FORMAT and isinstance(data["key"], str):
-            return str(data["key"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass
-    return None
 
 
 _files: dict[str, SharedAnswers] = {}

@@ -23,6 +23,7 @@ from tilewright.run.methods import takes_start
 from tilewright.run.result import Result
 from tilewright.run.shares import shares
 from tilewright.run.solve import solve
+from tilewright.run.verify import doubt
 from tilewright.run.warming import forget, prepare
 from tilewright.spec.errors import TilewrightError, of_status
 
@@ -211,7 +212,8 @@ def perform_all(
     Parameters
     ----------
     journal
-        Where answers are kept as they come.
+        Where answers are kept as they come. What is found there is computed anew, as far as that needs no
+        search, and done again where it is not so.
     stop
         Ends the work; so does KeyboardInterrupt. What is in hand then is answered as the executor can.
     on_answer
@@ -242,12 +244,11 @@ def perform_all(
 
     left = []
     for key, numbers in alike.items():
-        known = None if journal is None else journal.get(key)
+        known = None if journal is None else _recalled(journal, key, tasks[numbers[0]])
         if known is None:
             left.append(tasks[numbers[0]])
         else:
-            assert journal is not None
-            answer(key, Answer.from_json(known, tasks[numbers[0]], str(journal.path)))
+            answer(key, known)
 
     def take(number: int, found: Answer) -> None:
         if journal is not None and found.lasting:
@@ -261,6 +262,22 @@ def perform_all(
         stop.set()
     never = Answer(None, TilewrightError("interrupted before it began"))
     return [answers.get(number, never) for number in range(len(tasks))]
+
+
+def _recalled(journal: Journal, key: str, task: Task) -> Answer | None:
+    """Return what a journal says of a task, if it is so: its plan is executed again."""
+    said = journal.get(key)
+    if said is None:
+        return None
+    try:
+        known = Answer.from_json(said, task)
+        why = None if known.result is None else doubt(task.instance, known.result)
+    except TilewrightError as error:
+        why = str(error)
+    if why is None:
+        return known
+    journal.doubt(key, why)
+    return None
 
 
 def compiled(task: Task) -> list[Unit]:

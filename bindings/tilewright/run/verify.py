@@ -61,8 +61,8 @@ def check(
     Returns
     -------
     list of Finding
-        In the order of checking. Each is verified, refuted, not verified in time, or told: the author's word.
-        The result stands if all hold.
+        In the order of checking. Each is verified, refuted, not verified in time, unverified as it was not
+        computed, or told: the author's word. The result stands if all hold.
     """
     started = time.monotonic() if started is None else started
     same = result.room == instance.room and result.instance_sha256 == instance.sha256
@@ -79,19 +79,27 @@ def check(
         of_plan = _Executed(instance, result, clock).findings(numeric)
         findings += of_plan
         plan = result.plan if of_plan[0].state == "verified" else None
-    findings += [
-        *consistency.naming(result, instance.problem),
-        consistency.status(result),
-        *(consistency.at_least(result, instance.problem) if plan is not None else ()),
-        consistency.trace(result),
-        *consistency.confirmed_by(result),
-    ]
+    findings += _fitting(instance, result, plan)
     if clock.left > 0:
         findings += _check_claims(instance, result, plan, clock)
     else:
         told = f"what it rests on: all before {clock.not_in_time(default_seconds(instance, result))}"
         findings.append(Finding("bound", "not verified", told))
     return [*findings, consistency.authors_word()]
+
+
+def doubt(instance: Instance, result: Result) -> str | None:
+    """Say what is wrong with a result that another process has written, as far as that needs no proof.
+
+    Its plan is executed and its cost and report compared, as `check` does; None where all fits.
+    """
+    limit = default_seconds(instance, result)
+    clock = _Clock(time.monotonic() + limit, limit).standing(instance, [])
+    findings = [] if result.plan is None else _Executed(instance, result, clock).findings(False)
+    findings += _fitting(instance, result, result.plan)
+    findings += _by_bound(result, catalogue.room(instance.room).best_bound(instance.problem))
+    wrong = [finding for finding in findings if finding.state == "refuted"]
+    return f"{wrong[0].what}: {wrong[0].detail}" if wrong else None
 
 
 def default_seconds(instance: Instance, result: Result) -> float:
@@ -113,6 +121,26 @@ def _count(report: dict[str, Any] | None, key: str) -> int:
     """Return a count of a report that may hold anything there."""
     value = (report or {}).get(key)
     return value if type(value) is int and 0 <= value < 10**13 else 1
+
+
+def _fitting(instance: Instance, result: Result, plan: Any) -> list[Finding]:
+    """Return whether the fields of a result fit each other; `plan` is valid or None."""
+    return [
+        *consistency.naming(result, instance.problem),
+        consistency.status(result),
+        *(consistency.at_least(result, instance.problem) if plan is not None else ()),
+        consistency.trace(result),
+        *consistency.confirmed_by(result),
+    ]
+
+
+def _by_bound(result: Result, own: Bound) -> list[Finding]:
+    """Return whether what is said to prove the bound, and to have found the plan, can have done so."""
+    return [
+        consistency.method(result, own),
+        consistency.bound_by(result, own),
+        *consistency.proved_by(result, own),
+    ]
 
 
 @dataclass(frozen=True)
@@ -191,7 +219,8 @@ class _Executed:
     def _numbers(self) -> list[Finding]:
         """Move real data through the plan."""
         if self.room.numeric_elements(self.problem) > MAX_NUMERIC_ELEMENTS:
-            return [Finding("numbers", "told", "not checked: the tensors are too large to move real data")]
+            told = "not computed: there are too many elements, or too many MACs, to move real data"
+            return [Finding("numbers", "unverified", told)]
         try:
             report = self._simulate(time.monotonic() + self.share * self.clock.left, numeric=True)
         except OutOfTimeError:
@@ -200,13 +229,15 @@ class _Executed:
         except MemoryError:
             told = "whether they are equal to the reference: moving real data takes more memory than there is"
             return [Finding("numbers", "not verified", told)]
-        if report.numeric is None:
-            return [Finding("numbers", "told", "not checked: there is nothing to compare")]
-        told = "equal to the reference" if report.numeric else "differ from the reference"
-        left = (
-            f"; not computed: {'; '.join(dict.fromkeys(report.not_computed))}" if report.not_computed else ""
-        )
-        return [verdict("numbers", report.numeric, told + left)]
+        found = []
+        left = "; ".join(dict.fromkeys(report.not_computed))
+        if report.numeric is not None:
+            of = "what is computed is " if left and report.numeric else ""
+            told = "equal to the reference" if report.numeric else "differ from the reference"
+            found.append(verdict("numbers", report.numeric, of + told))
+        if left:
+            found.append(Finding("numbers", "unverified", f"not computed: {left}"))
+        return found or [Finding("numbers", "unverified", "there is nothing to compare")]
 
     def _report(self, report: Report) -> Finding:
         """Compare the report of the file with that of the simulation."""
@@ -245,8 +276,7 @@ def _claims(result: Result, own: Bound) -> list[tuple[str, int | None, str | Non
 def _check_claims(instance: Instance, result: Result, plan: Any, clock: _Clock) -> list[Finding]:
     """Prove a bound, and that nothing is feasible, once more; `plan` is valid or None."""
     own = catalogue.room(instance.room).best_bound(instance.problem)
-    findings = [consistency.method(result, own), consistency.bound_by(result, own)]
-    findings += consistency.proved_by(result, own)
+    findings = _by_bound(result, own)
     if result.bound is not None and result.bound <= own.value:
         findings.append(Finding("bound", "verified", f"{result.bound} follows from the {own}"))
     if result.status == "infeasible" and own.impossible is not None:
