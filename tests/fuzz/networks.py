@@ -112,3 +112,37 @@ def network(
         shapes[name] = (out, *plane)
         layers.append(table)
     return layers
+
+
+def summed(rng: random.Random, most: int, side: int, channels: int = 3) -> list[Json]:
+    """Return up to `most` layers that keep their plane, and sums of what has come through some of them."""
+    plane = rng.randint(1, side), rng.randint(1, side)
+    shapes: dict[str, Shape] = {"input": (rng.randint(1, channels), *plane)}
+    layers: list[Json] = []
+    for number in range(rng.randint(2, most)):
+        name, source = f"l{number}", rng.choice([*shapes][-3:])
+        shape = shapes[source]
+        alike = [each for each in shapes if shapes[each] == shape and each != source]
+        table: Json = {"name": name, "inputs": [source], "input": list(shape)}
+        if alike and rng.random() < 0.5:
+            read = rng.sample([source, rng.choice(alike)], 2)
+            layers.append(table | {"kind": rng.choice(["add", "add", "mul"]), "inputs": read})
+            shapes[name] = shape
+            continue
+        table |= {"kernel": [], "padding": []}
+        for _ in plane:
+            kernel = rng.choice([1, 1, 2, 3])
+            before = rng.choice([0, kernel - 1, rng.randrange(kernel)])
+            table["kernel"].append(kernel)
+            table["padding"] += [before, kernel - 1 - before]
+        kind, kernels = rng.choice("ccddp"), shape[0]
+        if kind == "p":
+            table |= {"kind": "pool"}
+        elif kind == "d":
+            table |= {"kernels": kernels, "groups": kernels}
+        else:
+            kernels = rng.choice([kernels, kernels, rng.randint(1, 2 * channels)])
+            table |= {"kernels": kernels, "bias": rng.random() < 0.3}
+        shapes[name] = (kernels, *plane)
+        layers.append(table)
+    return layers

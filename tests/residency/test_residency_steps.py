@@ -65,7 +65,6 @@ def test_steps_agree_with_all_ways_to_cut_them_up(seed: int) -> None:
             chip | option.fetched | option.resident,
             options.sources(group) & ~(chip | option.fetched),
             option.in_place,
-            done,
             2**40,
         )
         assert any(stair.memory <= room for stair in stairs)

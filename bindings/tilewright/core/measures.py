@@ -5,7 +5,7 @@ Each room adds to `of_execution` what its plans are about; ``tilewright.run.sche
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tilewright.simulator import Report
@@ -65,3 +65,8 @@ def renamed(facts: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any
         New names by the old ones.
     """
     return {new: facts[old] for old, new in names.items() if old in facts}
+
+
+def joined(names: Iterable[str]) -> str:
+    """Return one key of several names: others give another key, whatever they are."""
+    return "+".join(name.replace("\\", "\\\\").replace("+", "\\+") for name in names)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tilewright.core.cutoffs import narrow
-from tilewright.residency.costs import Shape, replaceable
+from tilewright.residency.costs import Shape
 from tilewright.residency.graph import members
 from tilewright.residency.lowering import planned
 from tilewright.residency.machine import ONE
@@ -145,10 +145,6 @@ class Columns:
                     whole = needs | fetched | resident
                     held = frozenset(n for n in {*group.lines, group.output} if whole >> n & 1)
                     for in_place in steps.places(group, needs | fetched, resident, done):
-
-                        def fitting(shape: Shape, place: int = in_place, group: Group = group) -> bool:
-                            return place < 0 or place in replaceable(group, shape, done)
-
                         for stair in staircase(
                             group,
                             held,
@@ -156,7 +152,7 @@ class Columns:
                             capacity,
                             self.worst,
                             [None, *widths(group)],
-                            fitting,
+                            in_place,
                         ):
                             memory = stair.memory + steps.size(whole)
                             memory -= steps.sizes[in_place] if in_place >= 0 else 0

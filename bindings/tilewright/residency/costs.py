@@ -9,6 +9,7 @@ from typing import NamedTuple
 from tilewright.residency import second_buffers, tiles
 from tilewright.residency.graph import Graph, Operation
 from tilewright.residency.passes import Group
+from tilewright.residency.plan import key_of
 from tilewright.residency.strips import Cut, cut
 
 
@@ -43,7 +44,7 @@ class Buffer(NamedTuple):
     def name(self, graph: Graph) -> str:
         """Return what it is called in a plan."""
         owner = graph.operations[self.number] if self.what == "weights" else graph.tensors[self.number]
-        return f"{self.what} of {owner.name}"
+        return key_of(self.what, owner.name)
 
 
 def buffers(group: Group, shape: Shape, whole: Collection[int]) -> list[Buffer]:
@@ -115,15 +116,14 @@ def area(group: Group, shape: Shape) -> Group | Cut:
     return group if shape.columns is None or shape.order == "tiles" else cut(group, shape.columns)
 
 
-def replaceable(group: Group, shape: Shape, done: int) -> tuple[int, ...]:
-    """Return the sources whose place the output can take; see `Group.replaceable`.
+def replaces(group: Group, shape: Shape, tensor: int) -> bool:
+    """Whether the output can take the place of one of a group's `operands`, as a step is cut up.
 
-    In strips, only those that no other operation reads: the next strip may need what has been overwritten.
+    In strips, only if no other operation reads it: the next strip may need what has been overwritten.
     """
-    if shape.columns is None:
-        return group.replaceable(shape.pixels, done)
-    others = {reading.tensor for operation in group.operations[:-1] for reading in operation.readings}
-    return tuple(tensor for tensor in group.replaceable(1, done) if tensor not in others)
+    if all(operation is group.last for operation, _ in group.readers(tensor)):
+        return True
+    return shape.columns is None and group.replaces(tensor, shape.pixels)
 
 
 def tile(shape: Shape) -> tuple[int, int]:

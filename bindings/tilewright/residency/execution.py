@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.core.measures import joined
 from tilewright.residency import second_buffers, tiles
 from tilewright.residency.arithmetic import Windows, computed, reference_network
 from tilewright.residency.costs import area, blocks, buffers, computed_whole, held, passes, rounds
@@ -15,7 +16,7 @@ from tilewright.residency.evaluation import too_much
 from tilewright.residency.graph import Operation, WrongError, members
 from tilewright.residency.measures import measures
 from tilewright.residency.passes import Group
-from tilewright.residency.plan import Plan, Step
+from tilewright.residency.plan import Plan, Step, key_of
 from tilewright.residency.prices import Spent
 from tilewright.residency.problem import Problem
 from tilewright.residency.reading import Told, of_plan, told
@@ -86,9 +87,9 @@ class _Run:
         self.frames = FRAMES if self.staying else 1
         outputs = [tensor.size for tensor in graph.tensors[1:]]
         sizes = [graph.tensors[0].size, *outputs, *(op.parameters for op in graph.operations), *outputs]
-        names = [tensor.name for tensor in graph.tensors]
+        names = [tensor.key for tensor in graph.tensors]
         for what in ("weights", "partial sums"):
-            names += [f"{what} of {op.name}" for op in graph.operations]
+            names += [key_of(what, op.name) for op in graph.operations]
         self.elements = Elements(names, sizes)
         self.chip = AddressedMemory(problem.machine.capacity, self.elements, valued=numeric)
         self.dram = Dram(self.elements, valued=numeric)
@@ -199,7 +200,7 @@ class _Run:
             names = dict.fromkeys(name for row in rows for name in row[key])
             return {name: np.array([row[key].get(name, 0) for row in rows], np.int64) for name in names}
 
-        labels = ["+".join(step.operations) for step in self.plan.steps[: len(rows)]]
+        labels = [joined(step.operations) for step in self.plan.steps[: len(rows)]]
         macs = np.array([row["macs"] for row in rows], dtype=np.int64)
         written = table("written")
         return Report(
@@ -218,7 +219,7 @@ class _Run:
     def _right(self) -> bool:
         """Whether the network's outputs in DRAM are those of the reference."""
         for number, tensor in enumerate(self.graph.tensors):
-            if tensor.readers or tensor.given:
+            if not tensor.leaves:
                 continue
             values = self.dram.values(number)
             expected = self.tensors[number].reshape(tensor.channels, -1).T.reshape(-1)
@@ -345,9 +346,9 @@ class _Executed:
         for tensor in members(choice.dropped):
             run.where.pop(tensor)
         for tensor in members(choice.fetched):
-            run.where[tensor] = step.addresses[graph.tensors[tensor].name]
+            run.where[tensor] = step.addresses[graph.tensors[tensor].key]
         for tensor in members(choice.resident):
-            run.where[tensor] = step.addresses[graph.tensors[tensor].name]
+            run.where[tensor] = step.addresses[graph.tensors[tensor].key]
         self._count_footprint()
         for tensor in members(choice.fetched):
             self._load(tensor, np.arange(graph.tensors[tensor].pixels))
@@ -442,10 +443,10 @@ class _Executed:
         graph, choice = self.graph, self.told.choice
         for number in self.run_.staying:
             operation = graph.operations[number]
-            self.footprint[f"weights of {operation.name}"] = operation.staying
+            self.footprint[key_of("weights", operation.name)] = operation.staying
         for tensor in sorted(self.run_.where):
             if tensor != choice.in_place:
-                self.footprint[graph.tensors[tensor].name] = graph.tensors[tensor].size
+                self.footprint[graph.tensors[tensor].key] = graph.tensors[tensor].size
         for buffer in self.buffers:
             self.footprint[buffer.name(graph)] = buffer.size
 
@@ -558,7 +559,7 @@ class _Executed:
         numbers = self._numbers(tensor, pixels, *channels)
         if tensor == self.group.output and tensor not in self.whole:
             local = np.arange(len(pixels))[:, None] * len(span) + np.arange(len(span))
-            cells = self.step.addresses[f"block of {self.graph.tensors[tensor].name}"] + local
+            cells = self.step.addresses[key_of("block", self.graph.tensors[tensor].name)] + local
             cells = cells + self._half("block", tensor, self.job)
         else:
             cells = self._cells(tensor, pixels, *channels, None, 0)
@@ -608,7 +609,7 @@ class _Executed:
         channels = self.graph.tensors[tensor].channels
         if tensor in self.run_.where:
             return self.run_.where[tensor] + pixels[:, None] * channels + np.arange(first, last)
-        base = self.step.addresses[f"lines of {self.graph.tensors[tensor].name}"]
+        base = self.step.addresses[key_of("lines", self.graph.tensors[tensor].name)]
         begin = 0
         if blocked is not None:
             begin, channels = max(0, blocked[0] - offset), min(channels, self.shape.kernels)
@@ -697,4 +698,4 @@ class _Executed:
         half = (
             0 if operation.number in self.shape.kept else self._half("weights", operation.number, self.turn)
         )
-        return self.step.addresses[f"weights of {operation.name}"] + half
+        return self.step.addresses[key_of("weights", operation.name)] + half

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.fusion.graph import Op, OpGraph
+from tilewright.residency.plan import MAP, key_of
 from tilewright.simulator.program import Counts
 from tilewright.spec.access import RECURRENT
 from tilewright.spec.layer import Layer, Window
@@ -157,13 +158,21 @@ class Tensor:
     given
         Whether it is in DRAM before the first step.
     readers
-        Numbers of the operations that read it; none of an output of the network.
+        Numbers of the operations that read it.
+    leaves
+        Whether it is an output of the network, perhaps read inside as well.
     """
 
     name: str
     shape: tuple[int, int, int]
     given: bool
     readers: tuple[int, ...]
+    leaves: bool
+
+    @property
+    def key(self) -> str:
+        """What it is called in a plan when it is on chip as a whole."""
+        return key_of(MAP, self.name)
 
     @property
     def size(self) -> int:
@@ -229,8 +238,9 @@ class Graph:
                 readers[producer + 1].append(op.number)
         names = [OWN_INPUT, *(op.name for op in ops)]
         given = [True, *(not op.producers for op in ops)]
+        leaves = [False, *(op.leaves for op in ops)]
         self.tensors = tuple(
-            Tensor(*each) for each in zip(names, shapes, given, map(tuple, readers), strict=True)
+            Tensor(*each) for each in zip(names, shapes, given, map(tuple, readers), leaves, strict=True)
         )
         self.operations = tuple(self._operation(op) for op in ops)
         if free:
@@ -273,6 +283,11 @@ class Graph:
     def given(self) -> int:
         """Bit mask of the tensors that are in DRAM before the first step."""
         return sum(1 << number for number, tensor in enumerate(self.tensors) if tensor.given)
+
+    @cached_property
+    def leaving(self) -> int:
+        """Bit mask of the network's outputs, which are written in any case."""
+        return sum(1 << number for number, tensor in enumerate(self.tensors) if tensor.leaves)
 
     @cached_property
     def begin(self) -> int:
@@ -339,7 +354,7 @@ class Graph:
         """
         moved = sum(operation.weights for operation in self.operations)
         for tensor in self.tensors:
-            moved += tensor.size * (tensor.given == bool(tensor.readers))
+            moved += tensor.size * ((tensor.given and bool(tensor.readers)) + tensor.leaves)
         return moved
 
     def numbers(self, mask: int) -> tuple[Operation, ...]:

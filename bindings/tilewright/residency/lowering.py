@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tilewright.residency.costs import Shape, buffers, moved, replaceable
+from tilewright.residency.costs import Shape, buffers, moved, replaces
 from tilewright.residency.graph import Graph, members
 from tilewright.residency.passes import Group, pass_sizes
 from tilewright.residency.placement import Item, items, placed
-from tilewright.residency.plan import Plan
+from tilewright.residency.plan import MAP, Plan, kind_of
 from tilewright.residency.reading import told_of
 from tilewright.residency.tiles import depth
 from tilewright.residency.transitions import Choice
@@ -58,17 +58,16 @@ def widened(
     everything
         All that the steps place, with addresses.
     """
-    tensors = {tensor.name for tensor in graph.tensors}
-    kept = [(item, at) for item, at in everything if item.names[0][1] in tensors]
+    kept = [(item, at) for item, at in everything if kind_of(item.names[0][1]) == MAP]
     new, found = [], list(kept)
-    for number, (choice, alive, done) in enumerate(_alive(graph, choices)):
+    for number, (choice, alive) in enumerate(_alive(graph, choices)):
         gaps = _gaps([(at, at + item.size) for item, at in kept if item.begin <= number < item.end], capacity)
         room = sum(end - begin for begin, end in gaps)
         own = [
-            (item, at) for item, at in everything if item.begin == number and item.names[0][1] not in tensors
+            (item, at) for item, at in everything if item.begin == number and kind_of(item.names[0][1]) != MAP
         ]
         for share in WIDENED:
-            shape = _wider(graph, choice, alive, room * share // 100, done)
+            shape = _wider(graph, choice, alive, room * share // 100)
             sizes = buffers(Group.of(graph, choice.group), shape, frozenset(members(alive)))
             offsets = _in_gaps([buffer.size for buffer in sizes], gaps)
             if offsets is not None:
@@ -83,12 +82,12 @@ def widened(
     return new, found
 
 
-def _alive(graph: Graph, choices: Sequence[Choice]) -> Iterator[tuple[Choice, int, int]]:
-    """Return each step, the tensors that are on chip as a whole, and what has been executed before."""
+def _alive(graph: Graph, choices: Sequence[Choice]) -> Iterator[tuple[Choice, int]]:
+    """Return each step and the tensors that are on chip as a whole."""
     alive, done = 0, graph.begin
     for choice in choices:
         alive = alive & ~choice.dropped | choice.fetched | choice.resident
-        yield choice, alive, done
+        yield choice, alive
         done |= choice.group
         alive = sum(1 << number for number in members(alive) if graph.readers[number] & ~done)
 
@@ -116,7 +115,7 @@ def _in_gaps(sizes: Sequence[int], gaps: Sequence[tuple[int, int]]) -> list[int]
     return found
 
 
-def _wider(graph: Graph, choice: Choice, alive: int, room: int, done: int) -> Shape:
+def _wider(graph: Graph, choice: Choice, alive: int, room: int) -> Shape:
     """Return the widest shape of a step for some room."""
     group, whole = Group.of(graph, choice.group), frozenset(members(alive))
     streamed = [number for number in group.sources if number not in whole]
@@ -128,7 +127,7 @@ def _wider(graph: Graph, choice: Choice, alive: int, room: int, done: int) -> Sh
         return (
             sum(buffer.size for buffer in buffers(group, shape, whole)) <= room
             and cost(shape) <= most
-            and (choice.in_place < 0 or choice.in_place in replaceable(group, shape, done))
+            and (choice.in_place < 0 or replaces(group, shape, choice.in_place))
         )
 
     if choice.shape.doubled:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.core.measures import of_execution, renamed
+from tilewright.core.measures import joined, of_execution, renamed
 from tilewright.simulator import Report
 
 TOTALS = {
@@ -42,5 +42,5 @@ def measures(report: Report) -> dict[str, Any]:
     """Return the measures of a valid plan."""
     facts = report.facts
     found = of_execution(report) | renamed(facts, TOTALS)
-    found["steps_of_plan"] = {"+".join(step["operations"]): renamed(step, STEP) for step in facts["steps"]}
+    found["steps_of_plan"] = {joined(step["operations"]): renamed(step, STEP) for step in facts["steps"]}
     return found

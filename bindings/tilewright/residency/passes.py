@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilewright.residency.graph import Graph, Operation, Reading, members
 from tilewright.simulator.program import Counts
@@ -71,9 +72,10 @@ class Group:
 
     @cached_property
     def outputs(self) -> tuple[int, ...]:
-        """Tensors computed here that others read, and the last one, which nobody may read."""
-        readers, others = self.graph.readers, ~self.mask
-        return (*(tensor for tensor in self.computed[:-1] if readers[tensor] & others), self.output)
+        """Tensors computed here that others read or that leave the network, and the last one."""
+        readers, others, leaving = self.graph.readers, ~self.mask, self.graph.leaving
+        wanted = (t for t in self.computed[:-1] if readers[t] & others or leaving >> t & 1)
+        return (*wanted, self.output)
 
     @cached_property
     def lines(self) -> tuple[int, ...]:
@@ -223,11 +225,11 @@ class Group:
     def _least_active(self) -> dict[int, int]:
         return {}
 
-    def replaceable(self, pixels: int, done: int) -> tuple[int, ...]:
-        """Return the sources whose place the output can take, pixel by pixel, if they are on chip whole.
+    def operands(self, done: int) -> tuple[int, ...]:
+        """Return the sources on chip as a whole whose place the output can take, in passes of some size.
 
-        The last operation computes each value from those at its place, nobody else reads the tensor later,
-        and no other operation of the step still needs a pixel when it is overwritten.
+        The last operation computes each value from those at its place, and nobody else reads the tensor
+        later. In a single pass all other operations of the step have read it before it is overwritten.
 
         Parameters
         ----------
@@ -236,26 +238,50 @@ class Group:
         """
         if not self.last.pixelwise:
             return ()
-        found = []
-        shape = self.graph.tensors[self.output].shape
-        for tensor in dict.fromkeys(reading.tensor for reading in self.last.readings):
-            if (
-                tensor not in self.sources
-                or self.graph.tensors[tensor].shape != shape
-                or not self.dying(tensor, done)
-            ):
-                continue
-            if all(
-                self._ahead(reading.first, operation.number + 1, pixels)
-                for operation, reading in self.readers(tensor)
-                if operation is not self.last
-            ):
-                found.append(tensor)
-        return tuple(found)
+        tensors, shape = self.graph.tensors, self.graph.tensors[self.output].shape
+        read = dict.fromkeys(reading.tensor for reading in self.last.readings)
+        return tuple(
+            t for t in read if t in self.sources and tensors[t].shape == shape and self.dying(t, done)
+        )
 
-    def _ahead(self, first: Callable[[Counts], Counts], computed: int, pixels: int) -> bool:
-        """Whether an operation needs no pixel that the output has overwritten."""
-        return bool((first(self._end(computed, pixels)) >= self._end(self.output, pixels)).all())
+    def replaces(self, tensor: int, pixels: int) -> bool:
+        """Whether the output can take the place of one of `operands`, some pixels a pass."""
+        return bool(self._read_before(tensor)[pixels::pixels].all())
+
+    def smallest(self, tensor: int) -> list[int]:
+        """Return the pixels of passes in which the output can take a tensor's place, without multiples.
+
+        Line buffers of a multiple are no smaller: each of its passes needs what several have needed.
+        """
+
+        def counts() -> list[int]:
+            free = self._read_before(tensor)
+            found, multiples = [], np.zeros(len(free), dtype=np.bool_)
+            for pixels in np.flatnonzero(free).tolist():
+                if pixels and not multiples[pixels] and free[pixels::pixels].all():
+                    found.append(pixels)
+                    multiples[pixels::pixels] = True
+            return found
+
+        known: list[int] = self.shared("smallest", 0, tensor, counts)
+        return known
+
+    def _read_before(self, tensor: int) -> NDArray[np.bool_]:
+        """Return whether a pass may end with so many pixels if the output takes a tensor's place.
+
+        Then no other operation of the step still needs one of these pixels, which are overwritten.
+        """
+
+        def counts() -> NDArray[np.bool_]:
+            ends = self._end(self.output, 1)
+            free = np.ones(len(ends), dtype=np.bool_)
+            for operation, reading in self.readers(tensor):
+                if operation is not self.last:
+                    free &= reading.first(self._end(operation.number + 1, 1)) >= ends
+            return free
+
+        known: NDArray[np.bool_] = self.shared("free", 0, tensor, counts)
+        return known
 
 
 def pass_sizes(length: int) -> list[int]:

@@ -46,12 +46,12 @@ def items(graph: Graph, choices: Sequence[Choice]) -> list[Item]:
             begin, size, names = alive.pop(tensor)
             found.append(Item(begin, number, size, tuple(names)))
         for tensor in members(choice.fetched):
-            alive[tensor] = number, graph.tensors[tensor].size, [(number, graph.tensors[tensor].name)]
+            alive[tensor] = number, graph.tensors[tensor].size, [(number, graph.tensors[tensor].key)]
         group = Group.of(graph, choice.group)
         done |= choice.group
         whole = frozenset([*alive, *members(choice.resident)])
         for tensor in members(choice.resident):
-            name = number, graph.tensors[tensor].name
+            name = number, graph.tensors[tensor].key
             if tensor == group.output and choice.in_place >= 0:
                 begin, size, names = alive.pop(choice.in_place)
                 alive[tensor] = begin, size, [*names, name]

@@ -12,6 +12,27 @@ from tilewright.spec.network import MAX_LAYERS
 
 ORDERS = ("pixels", "kernels", "tiles", "channels")
 
+MAP = "map"
+BUFFERS = ("lines", "weights", "block", "partial sums")
+"""What has a key of its own: a whole tensor, and what else is on chip for one."""
+
+
+def key_of(what: str, name: str) -> str:
+    """Return what something is called in plans and reports: ``lines of NAME``, and a whole tensor ``NAME``.
+
+    A tensor whose name has the form of a key is called ``map of NAME``: no two things have the same key.
+    """
+    return name if what == MAP and kind_of(name) == MAP and not _is_key(name, MAP) else f"{what} of {name}"
+
+
+def kind_of(key: str) -> str:
+    """Return what a key is of."""
+    return next((what for what in BUFFERS if _is_key(key, what)), MAP)
+
+
+def _is_key(name: str, what: str) -> bool:
+    return name.startswith(f"{what} of ")
+
 
 @dataclass(frozen=True)
 class Step:
@@ -50,7 +71,7 @@ class Step:
     addresses
         First element of everything that is placed in this step: ``NAME`` of a whole tensor,
         ``lines of NAME`` for its line buffer, ``weights of NAME``, ``block of NAME`` for the part of an
-        output that is being written.
+        output that is being written; see `key_of`.
     """
 
     operations: tuple[str, ...]

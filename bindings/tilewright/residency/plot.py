@@ -25,7 +25,7 @@ from tilewright.plotting import (
     text_colour,
 )
 from tilewright.residency.placement import Item, items
-from tilewright.residency.plan import Plan
+from tilewright.residency.plan import Plan, key_of, kind_of
 from tilewright.residency.problem import Problem
 from tilewright.residency.reading import of_plan, told
 from tilewright.residency.summary import rows
@@ -98,11 +98,9 @@ def draw(problem: Problem, plan: Plan, report: Report, path: str | Path, *, titl
     plotting.save(sheet(problem, plan, report, title=title), path)
 
 
-def _kind(name: str) -> str:
-    before = name.partition(" of ")[0]
-    return {"lines": "line buffers", "weights": "weights", "block": "blocks on their way out"}.get(
-        before, "whole maps"
-    )
+def _kind(key: str) -> str:
+    shown = {"lines": "line buffers", "weights": "weights", "block": "blocks on their way out"}
+    return shown.get(kind_of(key), "whole maps")
 
 
 def _memory(axes: Axes, problem: Problem, plan: Plan, inches: float) -> None:
@@ -111,13 +109,11 @@ def _memory(axes: Axes, problem: Problem, plan: Plan, inches: float) -> None:
 
     width, capacity = problem.machine.element_bytes, problem.machine.capacity
     graph = of_plan(problem, plan).graph
-    names = {tensor.name for tensor in graph.tensors}
     step = inches / (len(plan.steps) + 2 * MARGIN)
     placed = items(graph, [step.choice for step in told(problem, plan)])
     boxes = [(item, plan.steps[item.names[0][0]].addresses[item.names[0][1]]) for item in placed]
     for item, address in [*_staying(problem, plan), *boxes]:
-        name = item.names[0][1]
-        colour = KINDS["whole maps" if name in names else _kind(name)]
+        colour = KINDS[_kind(item.names[0][1])]
         axes.bar(
             (item.begin + item.end + 1) / 2,
             item.size * width,
@@ -152,7 +148,7 @@ def _memory(axes: Axes, problem: Problem, plan: Plan, inches: float) -> None:
 def _staying(problem: Problem, plan: Plan) -> list[tuple[Item, int]]:
     """Return the weights that are there in all steps, with their addresses."""
     return [
-        (Item(0, len(plan.steps), operation.weights, ((0, f"weights of {operation.name}"),)), address)
+        (Item(0, len(plan.steps), operation.weights, ((0, key_of("weights", operation.name)),)), address)
         for operation in problem.graph.operations
         if (address := plan.staying.get(operation.name)) is not None
     ]

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from tilewright.residency import doubling, spending, tiles
 from tilewright.residency.again import repeated
-from tilewright.residency.costs import Shape, buffers, moved, replaceable
+from tilewright.residency.costs import Shape, buffers, moved, replaces
 from tilewright.residency.frames import rest, weights_of
 from tilewright.residency.graph import Graph, WrongError, members
 from tilewright.residency.machine import ONE
 from tilewright.residency.passes import Group, group_mask
 from tilewright.residency.placement import Item, items
-from tilewright.residency.plan import Plan, Step
+from tilewright.residency.plan import Plan, Step, key_of
 from tilewright.residency.prices import Spent
 from tilewright.residency.problem import Problem
 from tilewright.residency.strips import widths
@@ -141,6 +141,8 @@ def _step(
     written = mask(step.written, outputs, "writes what nobody reads later, or is no output of it")
     if lost := outputs & ~(resident | written):
         raise WrongError(f"residency: neither keeps nor writes {names(lost)}")
+    if kept_back := outputs & graph.leaving & ~written:
+        raise WrongError(f"residency: does not write {names(kept_back)}, an output of the network")
     on_chip = there | fetched | resident
     shape = _shape(step, group, numbers)
     if step.double_buffering:
@@ -152,7 +154,11 @@ def _step(
     in_place = -1
     if step.in_place is not None:
         in_place = tensors.get(step.in_place, -1)
-        if in_place not in replaceable(group, shape, state.done) or not (there | fetched) >> in_place & 1:
+        if (
+            in_place not in group.operands(state.done)
+            or not replaces(group, shape, in_place)
+            or not (there | fetched) >> in_place & 1
+        ):
             raise WrongError(f"in place: its output cannot take the place of {step.in_place}")
         if not resident >> group.output & 1:
             raise WrongError("in place: its output does not stay on chip")
@@ -226,6 +232,9 @@ def _shape(step: Step, group: Group, numbers: dict[str, int]) -> Shape:
             raise WrongError(f"columns: strips of {step.columns} are not the narrowest of their number")
         if kept != weighty:
             raise WrongError("weights: strips keep those of all operations")
+        strip = step.columns * group.graph.tensors[group.output].shape[1]
+        if step.pixels > strip:
+            raise WrongError(f"pixels: computes {step.pixels} at a time, a strip has {strip}")
         if step.pixels > step.columns and step.pixels % step.columns:
             raise WrongError(f"pixels: {step.pixels} are no whole rows of {step.columns} columns")
     if step.order == "kernels":
@@ -277,7 +286,7 @@ def _overlaps(problem: Problem, plan: Plan, placed: list[Item]) -> Iterator[str]
     for operation in problem.graph.operations:
         if operation.name in plan.staying:
             address = plan.staying[operation.name]
-            name, end = f"weights of {operation.name}", address + operation.weights
+            name, end = key_of("weights", operation.name), address + operation.weights
             if end > capacity:
                 yield f"memory: {name} takes elements {address} to {end}, the memory has {capacity}"
             spans.append((0, len(plan.steps), address, end, name))

@@ -74,7 +74,7 @@ class Remaining:
                 alone += self._alone[operation.number]
                 moved += operation.weights
                 transfers += bool(operation.weights)
-                if not self.graph.readers[operation.number + 1]:
+                if operation.op.leaves:
                     moved += size
                     transfers += 1
             known = self._left[done] = Left(moved, work, transfers, alone)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from tilewright.residency.costs import Shape, blocks, computed_whole, placed
+from tilewright.residency.costs import Shape, blocks, computed_whole, placed, replaces
 from tilewright.residency.passes import Group, pass_sizes
 from tilewright.residency.strips import least_lines, reread
 from tilewright.residency.tile_stairs import in_blocks
@@ -35,7 +35,7 @@ def staircase(
     most: int,
     worst: int,
     cuts: Sequence[int | None] = (None,),
-    fitting: Callable[[Shape], bool] = lambda _shape: True,
+    in_place: int = -1,
 ) -> list[Stair]:
     """Return the ways to cut up a step of which none takes less memory and moves no more than another.
 
@@ -51,8 +51,8 @@ def staircase(
         Most elements that may be moved again.
     cuts
         Columns of strips that are looked at; None for whole rows.
-    fitting
-        Whether a shape may be taken.
+    in_place
+        Tensor whose place the output takes, or -1.
 
     Returns
     -------
@@ -61,12 +61,16 @@ def staircase(
 
     def best(found: Iterable[Stair]) -> list[Stair]:
         return pareto(
-            stair for stair in found if stair.memory <= most and stair.again <= worst and fitting(stair.shape)
+            stair
+            for stair in found
+            if stair.memory <= most
+            and stair.again <= worst
+            and (in_place < 0 or replaces(group, stair.shape, in_place))
         )
 
     found: list[Stair] = []
     if None in cuts:
-        found += _by_rows(group, whole, most, worst)
+        found += _by_rows(group, whole, most, worst, in_place)
         if len(group.operations) == 1:
             found += _by_kernels(group, whole, streamed)
             found += [Stair(*way) for way in in_blocks(group, whole, most, worst)]
@@ -94,10 +98,11 @@ def _by_kernels(group: Group, whole: frozenset[int], streamed: int) -> Iterable[
         yield Stair(memory, again, shape)
 
 
-def _by_rows(group: Group, whole: frozenset[int], most: int, worst: int) -> Iterable[Stair]:
+def _by_rows(group: Group, whole: frozenset[int], most: int, worst: int, in_place: int) -> Iterable[Stair]:
     weights = sum(operation.weights for operation in group.operations)
     if weights <= most:
-        yield _all_kept(group, whole, None)
+        for pixels in [1] if in_place < 0 else group.smallest(in_place):
+            yield _all_kept(group, whole, None, pixels)
     if not weights:
         return
     loaded = _least_loaded(group, most)
@@ -135,10 +140,10 @@ def _in_strips(
             yield _all_kept(group, whole, columns)
 
 
-def _all_kept(group: Group, whole: frozenset[int], columns: int | None) -> Stair:
-    """Return the way that keeps all weights: buffers are smallest with one pixel."""
+def _all_kept(group: Group, whole: frozenset[int], columns: int | None, pixels: int = 1) -> Stair:
+    """Return the way that keeps all weights: buffers are smallest with one pixel a pass."""
     every = frozenset(operation.number for operation in group.operations if operation.weights)
-    shape = Shape("pixels", 1, 1, every, columns)
+    shape = Shape("pixels", pixels, 1, every, columns)
     return Stair(sum(placed(group, shape, whole).values()), reread(group, whole, columns), shape)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.plotting import shortened
-from tilewright.residency.graph import names_of_copies
+from tilewright.residency.plan import MAP, kind_of
 from tilewright.residency.problem import Problem
 
 Rows = list[tuple[str, str]]
@@ -82,11 +82,8 @@ def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
     if timed:
         header = (*header[:7], "cycles", "buffers", *header[7:])
     lines: list[tuple[str, ...]] = [header]
-    names = {tensor.name for tensor in problem.graph.tensors}
-    copies = names_of_copies(problem.graph.ops)
-    names |= {copies[name] for name in report["facts"].get("again", ())}
     for number, step in enumerate(report["facts"]["steps"], 1):
-        whole = [name for name in step["on_chip"] if name in names]
+        whole = [key for key in step["on_chip"] if kind_of(key) == MAP]
         spent: tuple[str, ...] = ()
         if timed:
             spent = f"{step['cycles']:,}", "twice" if step.get("double_buffering") else "once"

@@ -16,7 +16,7 @@ from tilewright.residency import tiles
 from tilewright.residency.arithmetic import Windows, added
 from tilewright.residency.costs import held, tile
 from tilewright.residency.graph import Graph, members
-from tilewright.residency.plan import Step
+from tilewright.residency.plan import Step, key_of
 from tilewright.residency.reading import Told
 from tilewright.residency.work import Work, of_value
 from tilewright.simulator.addressed import AddressedMemory, Dram, Elements
@@ -199,7 +199,7 @@ class InBlocks:
         width = min(self.shape.kernels, self.operation.units)
         each = 1 if self.shape.channels == self.depth else self.graph.sum_elements
         places = slots[:, None] * width + np.arange(kernels[1] - kernels[0])
-        return self.step.addresses[f"block of {self.name}"] + each * places
+        return self.step.addresses[key_of("block", self.name)] + each * places
 
     def _fetch_sums(self, slots: Numbers, kernels: Span, partial: Numbers) -> Values:
         """Return partial sums, of which all elements must be there."""
@@ -226,7 +226,7 @@ class InBlocks:
             return self.machine.where[tensor] + pixels[:, None] * width + np.arange(*channels)
         assert self.shape.channels is not None
         first, width = max(0, inputs[0] - offset), min(width, self.shape.channels)
-        base = self.step.addresses[f"lines of {self.graph.tensors[tensor].name}"]
+        base = self.step.addresses[key_of("lines", self.graph.tensors[tensor].name)]
         return base + slots[:, None] * width + np.arange(channels[0] - first, channels[1] - first)
 
     def _load(self, pixels: Numbers, slots: Numbers, inputs: Span) -> None:
@@ -252,7 +252,7 @@ class InBlocks:
         if self.operation.staying:
             at = self.machine.staying[self.operation.number]
             return at + places, self.machine.elements.of(self.weights, places)
-        base = self.step.addresses[f"weights of {self.operation.name}"]
+        base = self.step.addresses[key_of("weights", self.operation.name)]
         return base + np.arange(places.size).reshape(places.shape), self.machine.elements.of(
             self.weights, places
         )

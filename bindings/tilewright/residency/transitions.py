@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import combinations, product
 from typing import NamedTuple
 
-from tilewright.residency.costs import Shape, replaceable
+from tilewright.residency.costs import Shape
 from tilewright.residency.graph import Graph, members
 from tilewright.residency.passes import Group
 from tilewright.residency.staircase import Stair, staircase
@@ -161,7 +161,7 @@ class Transitions:
                     for in_place in self.places(group, on_chip, resident, state.done):
                         room = self.capacity - total + (self.sizes[in_place] if in_place >= 0 else 0)
                         whole = on_chip | resident
-                        stair = self.best(group, whole, streamed, room, in_place, state.done)
+                        stair = self.best(group, whole, streamed, room, in_place)
                         if stair is None:
                             continue
                         yield Move(
@@ -184,11 +184,12 @@ class Transitions:
         ways = []
         for tensor in group.outputs:
             bit = 1 << tensor
-            if not self.graph.readers[tensor]:
-                ways.append([(0, bit)])
-                continue
+            leaves = self.graph.leaving & bit
             if not live & bit:
-                ways.append([(0, 0)])
+                ways.append([(0, leaves)])
+                continue
+            if leaves:
+                ways.append([(bit, bit), (0, bit)])
                 continue
             several = (self.graph.readers[tensor] & ~group.mask).bit_count() > 1
             both = several or (tensor == group.output and group.last.pixelwise)
@@ -200,33 +201,25 @@ class Transitions:
         """Return the tensors whose place the output may take, and -1 for a place of its own."""
         if not resident >> group.output & 1:
             return [-1]
-        found = [tensor for tensor in group.replaceable(1, done) if on_chip >> tensor & 1]
+        found = [tensor for tensor in group.operands(done) if on_chip >> tensor & 1]
         return [*found, -1]
 
-    def best(
-        self, group: Group, whole: int, streamed: int, room: int, in_place: int = -1, done: int = 0
-    ) -> Stair | None:
+    def best(self, group: Group, whole: int, streamed: int, room: int, in_place: int = -1) -> Stair | None:
         """Return how to cut up a group so that least is moved again in some room; None if it does not fit.
 
         Parameters
         ----------
         in_place
             Tensor whose place the output takes, or -1.
-        done
-            Bit mask of what has been executed before.
         """
         if len(group.operations) == 1:
             in_place = -1  # any shape will do
         seen = frozenset(tensor for tensor in {*group.lines, group.output} if whole >> tensor & 1)
         key = (group.mask, seen, streamed, in_place)
-
-        def fitting(shape: Shape) -> bool:
-            return in_place < 0 or in_place in replaceable(group, shape, done)
-
         if key not in self._stairs:
             cuts = None, *widths(group)
             size = self.size(streamed)
-            stairs = staircase(group, seen, size, self.capacity, self.worst, cuts, fitting)
+            stairs = staircase(group, seen, size, self.capacity, self.worst, cuts, in_place)
             self._stairs[key] = [stair.memory for stair in stairs], stairs
         memories, stairs = self._stairs[key]
         place = bisect_right(memories, room)

@@ -134,7 +134,7 @@ def steps_in_memory(problem: Problem, plan: Plan) -> list[StepInMemory]:
         for tensor in members(read.choice.dropped):
             where.pop(tensor)
         for tensor in members(read.choice.fetched | read.choice.resident):
-            where[tensor] = step.addresses[graph.tensors[tensor].name]
+            where[tensor] = step.addresses[graph.tensors[tensor].key]
         found.append(_Placing(graph, f"plan.steps[{place}]", step, read, where, plan.staying).step())
         for tensor in [each for each in where if read.group.dying(each, read.before.done)]:
             where.pop(tensor)

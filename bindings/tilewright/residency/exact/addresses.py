@@ -135,7 +135,7 @@ class Addresses:
             stay for stay in self.alike.stays(choices, states) if begin <= stay.begin and stay.end <= end
         ]
         numbers = {(item.begin, item.names[0][1]): number for number, item in enumerate(part)}
-        where = [numbers[stay.begin, self.graph.tensors[stay.tensor].name] for stay in stays]
+        where = [numbers[stay.begin, self.graph.tensors[stay.tensor].key] for stay in stays]
         pairs = [(where[one], where[other], since) for one, other, since in self.alike.pairs(stays, states)]
         return _Alike(stays, where, pairs)
 

@@ -62,7 +62,7 @@ class Buffers:
         starts = [np.arange(0, self.width, columns, dtype=np.int64) for columns in every]
         ends = [np.minimum(each + columns, self.width) for each, columns in zip(starts, every, strict=True)]
         self._strips = np.cumsum([0, *map(len, starts)], dtype=np.int64)
-        self._spans = {group.output: np.array([np.concatenate(starts), np.concatenate(ends)])}
+        self._spans = {(group.output, 0): np.array([np.concatenate(starts), np.concatenate(ends)])}
         self._savings = np.zeros((len(self.weights), self.count), dtype=np.int64)
         self._counted = np.zeros(len(self.weights), dtype=np.bool_)
 
@@ -111,14 +111,13 @@ class Buffers:
 
     def _span(self, group: Group, tensor: int) -> Counts:
         """Return begin and end of the columns that each strip reads or computes of a tensor."""
-        known = self._spans.get(tensor)
+        key = tensor, self.graph.readers[tensor] & group.mask
+        known = self._spans.get(key)
         if known is None:
             numbers, readings = group.looks(tensor)
             own = np.array([self._span(group, number + 1) for number in numbers])
             width = self.graph.tensors[tensor].shape[2]
-            known = np.array(line_buffers.spanned(self._strips, readings, own, width))
-            if group.mask << 1 >> tensor & 1:
-                self._spans[tensor] = known
+            known = self._spans[key] = np.array(line_buffers.spanned(self._strips, readings, own, width))
         return known
 
     def again(self, place: int) -> Counts:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from tilewright.residency.costs import Shape, moved, replaceable
+from tilewright.residency.costs import Shape, moved
 from tilewright.residency.graph import Graph, members
 from tilewright.residency.passes import Group
 from tilewright.residency.staircase import staircase
@@ -26,7 +26,6 @@ class _Step(NamedTuple):
     streamed: int
     taken: int
     again: int
-    done: int
 
 
 class Needs:
@@ -65,7 +64,7 @@ class Needs:
             size = sum(sizes[number] for number in streamed)
             again = moved(group, choice.shape, streamed, ()) - size
             again -= sum(operation.weights for operation in group.operations)
-            found.append(_Step(choice, group, frozenset(members(alive)), size, taken, again, done))
+            found.append(_Step(choice, group, frozenset(members(alive)), size, taken, again))
             done |= choice.group
             alive = sum(1 << number for number in members(alive) if graph.readers[number] & ~done)
         return found
@@ -106,12 +105,7 @@ class Needs:
         )
         group = Group(self.graph, operations)
         group.__dict__["_known"] = step.group._known
-        in_place = step.choice.in_place
-
-        def fitting(shape: Shape) -> bool:
-            return in_place < 0 or in_place in replaceable(group, shape, step.done)
-
         room = self.capacity - step.taken
         cuts = None, *widths(group)
-        stairs = staircase(group, step.whole, step.streamed, room, step.again, cuts, fitting)
+        stairs = staircase(group, step.whole, step.streamed, room, step.again, cuts, step.choice.in_place)
         return (step.taken + stairs[0].memory, stairs[0].shape) if stairs else (NEVER, step.choice.shape)

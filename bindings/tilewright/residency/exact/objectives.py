@@ -61,8 +61,8 @@ def best(
     return _least_spent(problem, deadline, on_bound, on_plan)
 
 
-LIMITS = ("most_traffic", "most_cycles", "most_energy")
-"""Fields of an objective that limit others."""
+LIMITED = ("traffic", "cycles", "energy")
+"""What the fields ``most_traffic`` and so on limit; memory is limited by the machine."""
 
 
 class Stages(NamedTuple):
@@ -124,11 +124,7 @@ def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bo
 
 def _alone(problem: Problem, name: str, limits: dict[str, int], memory: int) -> Problem:
     """Return a problem with one objective, and limits on others."""
-    most: dict[str, int | None] = {
-        **dict.fromkeys(LIMITS),
-        **{f"most_{each}": limits[each] for each in limits},
-    }
-    most[f"most_{name}"] = None
+    most = {f"most_{each}": None if each == name else limits.get(each) for each in LIMITED}
     return problem.with_(
         objective={"minimise": name, "tolerance": 0.0, **most}, machine={"memory_bytes": memory}
     )
@@ -223,7 +219,7 @@ FIRST = 0.25
 def _first(problem: Problem, ways: Ways, deadline: float) -> Plan | None:
     """Return the plan that moves least, its steps cut up as is best, if that is within all limits."""
     now = time.monotonic()
-    traffic = problem.with_(objective={"minimise": "traffic", **dict.fromkeys(LIMITS)})
+    traffic = problem.with_(objective={"minimise": "traffic", **{f"most_{each}": None for each in LIMITED}})
     found = least_traffic(traffic, now + FIRST * (deadline - now), _ignored, _ignored).plan
     if found is None:
         return None

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tilewright.residency.costs import Shape, replaceable
+from tilewright.residency.costs import Shape
 from tilewright.residency.exact.steps import Found, Frame, Step, Way, Ways
 from tilewright.residency.graph import members
 from tilewright.residency.passes import Group
@@ -200,7 +200,12 @@ class Options:
         self.steps, self.graph, self.capacity = steps, steps.graph, steps.capacity
         self.limit, self.check, self.sought = 2**60, check, 0
         self.sizes = steps.sizes
-        self.later = [tensor.size if shared and not tensor.given else 0 for tensor in self.graph.tensors]
+        # What it costs to have a computed tensor in DRAM alone: outputs of the network are there anyway.
+        self.spills = [(1 if tensor.leaves else 2) * tensor.size for tensor in self.graph.tensors]
+        self.later = [
+            spill // 2 if shared and not tensor.given else 0
+            for spill, tensor in zip(self.spills, self.graph.tensors, strict=True)
+        ]
         self._lives: dict[int, int] = {}
         self._sizes: dict[int, int] = {0: 0}
         self._put_off: dict[int, int] = {0: 0}
@@ -251,14 +256,12 @@ class Options:
             if number and not done >> (number - 1) & 1:
                 continue
             readers = tuple((op, look) for op, look in self._looks[number].items() if left >> op & 1)
-            key = self.graph.tensors[number].shape, self.later[number], readers
+            key = self.graph.tensors[number].shape, self.later[number], self.spills[number], readers
             found[key] = found.get(key, 0) | 1 << number
         self._twins[done] = [mask for mask in found.values() if mask & (mask - 1)]
         return self._twins[done]
 
-    def _stairs_of(
-        self, group: Group, whole: int, streamed: int, in_place: int, done: int, worst: int
-    ) -> list[Stair]:
+    def _stairs_of(self, group: Group, whole: int, streamed: int, in_place: int, worst: int) -> list[Stair]:
         """Return the ways to cut up a group; memory is that of all that the step touches or places."""
         key = group.mask, whole, streamed, in_place
         known = self._stairs.get(key)
@@ -266,12 +269,8 @@ class Options:
             worst = max(1, worst if known is None else min(self.limit, 2 * worst))
             taken = self.size(whole) - (self.sizes[in_place] if in_place >= 0 else 0)
             seen = frozenset(members(whole))
-
-            def fitting(shape: Shape) -> bool:
-                return in_place < 0 or in_place in replaceable(group, shape, done)
-
             cuts = None, *widths(group)
-            found = staircase(group, seen, self.size(streamed), self.capacity - taken, worst, cuts, fitting)
+            found = staircase(group, seen, self.size(streamed), self.capacity - taken, worst, cuts, in_place)
             stairs = [stair._replace(memory=stair.memory + taken) for stair in found]
             known = self._stairs[key] = worst, stairs
         return known[1]
@@ -410,8 +409,7 @@ class Options:
                 step = self._cut[group.mask] = Step(group, self.capacity)
             tensors = sorted((*group.sources, *group.outputs), key=lambda tensor: -self.sizes[tensor])
             ways = [self._all_ways(group, tensor, live, empty) for tensor in tensors]
-            operands = [tensor for tensor in group.replaceable(1, done) if tensor in group.sources]
-            known = self._frames[key] = Frame(step, tensors, ways, operands, done, self.later)
+            known = self._frames[key] = Frame(step, tensors, ways, group.operands(done), self.later)
         return known
 
     def _all_ways(self, group: Group, tensor: int, live: int, empty: bool) -> Ways:
@@ -439,11 +437,11 @@ class Options:
         group = self.steps.group(mask)
         sources, live = self.sources(group), self.live(done | mask)
         written = sum(1 << tensor for tensor in group.outputs)
-        stairs = self._stairs_of(group, 0, sources, -1, done, self.limit)
+        stairs = self._stairs_of(group, 0, sources, -1, self.limit)
         if not stairs:
             return None
-        excess = stairs[-1].again + 2 * self.size(written & live) + self.size(sources & live)
-        excess += self.put_off(sources & ~live) - self.put_off(written & live)
+        excess = stairs[-1].again + sum(self.spills[tensor] for tensor in members(written & live))
+        excess += self.size(sources & live) + self.put_off(sources & ~live) - self.put_off(written & live)
         after = live & self.touched(group)
         return Option(stairs[-1].memory, excess, 0, after, 0, 0, written, -1, stairs[-1].shape)
 
@@ -459,7 +457,7 @@ class Options:
             room += max(self.sizes[tensor] for tensor in group.sources)
         values, later, sizes = [], self.later, self.sizes
         for tensor in group.outputs:
-            value = 2 * sizes[tensor] - later[tensor] if live >> tensor & 1 else 0
+            value = self.spills[tensor] - later[tensor] if live >> tensor & 1 else 0
             if value:
                 values.append((value, sizes[tensor] - lines.get(tensor, 0)))
         for tensor in group.sources:
@@ -506,17 +504,19 @@ class Options:
         bit, size, later = 1 << tensor, self.sizes[tensor], self.later[tensor]
         stays = bool(live & bit)
         if not self.sources(group) & bit:
-            if not self.graph.readers[tensor]:
-                return [Way(0, written=bit)]
+            leaves = self.graph.tensors[tensor].leaves
+            if not stays:
+                return [Way(0, written=bit * leaves)]
             # Those on chip as a whole come first: see `Frame`.
-            ways = [Way(0, bit, 0, resident=bit)]
+            ways = [] if leaves else [Way(0, bit, 0, resident=bit)]
             readers = self.graph.readers[tensor] & ~group.mask
-            if readers & (readers - 1):
-                ways.append(Way(size, bit, bit, resident=bit, written=bit))
-            ways.append(Way(2 * size - later, 0, bit, written=bit))
+            if leaves or readers & (readers - 1):
+                ways.append(Way(0 if leaves else size, bit, bit, resident=bit, written=bit))
+            spill = self.spills[tensor] - later
+            ways.append(Way(spill, 0, bit, written=bit))
             if tensor == group.output and group.last.pixelwise:
                 # What takes the place of an operand needs no memory while it is written.
-                ways.append(Way(2 * size - later, 0, bit, resident=bit, written=bit))
+                ways.append(Way(spill, 0, bit, resident=bit, written=bit))
             return ways
         if chip & bit:
             if stays and dram & bit:
@@ -540,7 +540,7 @@ class Options:
         live = self.live(done | group.mask)
         spare = max((self.sizes[t] for t in group.sources), default=0) if group.last.pixelwise else 0
         lines = self._lines(group)
-        replaceable = group.replaceable(1, done)
+        operands = group.operands(done)
         most = self.capacity + spare
         choices: list[list[tuple[Way, int]]] = []
         for tensors in self._sets(group, done, chip, dram):
@@ -563,9 +563,9 @@ class Options:
             whole = chip | parts.fetched | parts.resident
             places = [-1]
             if parts.resident & output:
-                places += [tensor for tensor in replaceable if whole >> tensor & 1]
+                places += [tensor for tensor in operands if whole >> tensor & 1]
             for in_place in places:
-                for stair in self._stairs_of(group, whole, sources & ~whole, in_place, done, limit):
+                for stair in self._stairs_of(group, whole, sources & ~whole, in_place, limit):
                     excess = parts.excess + stair.again
                     if excess <= limit:
                         yield Option(stair.memory, excess, *parts[1:], in_place, stair.shape)

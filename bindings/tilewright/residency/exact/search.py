@@ -81,7 +81,7 @@ class Search:
             graph, known = self.graph, 0
             for operation in graph.numbers(graph.all & ~done):
                 known += operation.weights
-                if not graph.readers[operation.number + 1]:
+                if operation.op.leaves:
                     known += graph.tensors[operation.number + 1].size
             self._known[done] = known
         return known

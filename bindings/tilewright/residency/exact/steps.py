@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.residency.costs import Shape
+from tilewright.residency.costs import Shape, replaces
 from tilewright.residency.exact import knapsack
 from tilewright.residency.exact.buffers import OUTPUT, Buffers
 from tilewright.residency.graph import members
@@ -60,7 +60,8 @@ class Step:
     ----------
     places
         The tensors that are not of this step alone, sources and outputs, and their rows in `sizes`, `lines`
-        and `again`, which have a column for each shape: see `Buffers`.
+        and `again`, which have a column for each shape: see `Buffers`. Then there are passes of some more
+        pixels, with all weights kept, in which the output can take the place of an operand.
     lines, again
         Elements of line buffers, or of the output's block; what is read again of what is not whole on chip.
     fixed
@@ -75,7 +76,7 @@ class Step:
     def __init__(self, group: Group, capacity: int) -> None:
         self.group, tensors = group, group.graph.tensors
         self.buffers = buffers = Buffers.of(group)
-        ends = (*group.sources, *group.outputs)
+        self._ends = ends = (*group.sources, *group.outputs)
         rows = {tensor: buffers.place(group, tensor) for tensor in group.lines}
         self.weighted = np.array(
             [operation.number for operation in group.operations if operation.weights], dtype=np.int64
@@ -84,36 +85,52 @@ class Step:
         if total <= capacity:
             for tensor, place in rows.items():
                 buffers.estimate(group, tensor, place)
+        # In the place of an operand passes may have to be larger than a pixel.
+        sizes = {size for operand in group.operands(group.graph.all) for size in group.smallest(operand)}
+        self._pixels = sorted(size for size in sizes - {1} if size % buffers.width)
         self._own = np.array([rows.pop(tensor, OUTPUT) for tensor in ends])
-        self._others = np.array([*rows.values()], dtype=np.int64)
+        self._others = rows
         self.places = {tensor: place for place, tensor in enumerate(ends)}
         self.sizes = np.array([tensors[tensor].size for tensor in ends], dtype=np.int64)
-        self._held = buffers.all(total, blocks)
-        if not len(self.weighted):
+        self._held = self._with_pixels(buffers.all(total, blocks), total)
+        if not len(self.weighted) and sizes <= {1}:
             self._held[buffers.by_rows] = knapsack.NEVER
         if total > capacity:
             self._held[0] = self._held[buffers.by_rows.stop :] = knapsack.NEVER
         self._look()
         self.extras = buffers.weights[self.weighted] - buffers.blocks[self.weighted]
-        self.savings = buffers.loaded_again(group, self.weighted)
+        self.savings = self._with_pixels(buffers.loaded_again(group, self.weighted))
         self.last = len(self.weighted) - 1 if group.last.weights else -1
+        self.wide = self._with_pixels(buffers.wide)
         self.again = np.zeros_like(self.lines)
         if total <= capacity:
             for source in group.sources:
                 place = self.places[source]
-                self.again[place] = buffers.again(self._own[place])
+                self.again[place] = self._with_pixels(buffers.again(self._own[place]))
+
+    def _with_pixels(self, shapes: Any, more: Any = 0) -> Any:
+        """Return what there is for each shape of the buffers, and then for passes of some more pixels."""
+        added = np.full((*shapes.shape[:-1], len(self._pixels)), more, dtype=shapes.dtype)
+        return np.concatenate((shapes, added), axis=-1)
 
     def _look(self) -> None:
         """Pick rows of the line buffers, as far as they are known."""
-        buffers = self.buffers
-        self.lines = buffers.lines[self._own]
-        self.fixed = self._held + buffers.lines[self._others].sum(axis=0)
-        self.rough = buffers.rough[self._own].any(axis=0) | buffers.rough[self._others].any(axis=0)
+        buffers, others = self.buffers, np.array([*self._others.values()], dtype=np.int64)
+        self.lines = self._with_pixels(buffers.lines[self._own], self._in_pixels(self._ends))
+        rest = self._with_pixels(buffers.lines[others], self._in_pixels([*self._others]))
+        self.fixed = self._held + rest.sum(axis=0)
+        rough = buffers.rough[self._own].any(axis=0) | buffers.rough[others].any(axis=0)
+        self.rough = self._with_pixels(rough)
 
-    @property
-    def wide(self) -> Counts:
-        """What the output's block takes more if the last operation's weights are kept."""
-        return self.buffers.wide
+    def _in_pixels(self, tensors: Sequence[int]) -> Counts:
+        """Return what line buffers, or the output's block, take in passes of some more pixels."""
+        group, found = self.group, np.zeros((len(tensors), len(self._pixels)), dtype=np.int64)
+        for place, tensor in enumerate(tensors):
+            channels = group.graph.tensors[tensor].channels
+            for number, pixels in enumerate(self._pixels):
+                held = pixels if tensor == group.output else group.line(tensor, pixels)
+                found[place, number] = channels * held
+        return found
 
     def refine(self, shapes: Collection[int]) -> None:
         """Count what line buffers take with shapes of which they have only been estimated."""
@@ -121,21 +138,11 @@ class Step:
             self.buffers.refine(self.group, shape)
         self._look()
 
-    def fits(self, operand: int, done: int) -> Counts:
+    def fits(self, operand: int) -> list[bool]:
         """Return whether the output can take the place of an operand, for each shape."""
-        alone = all(
-            reading.tensor != operand
-            for operation in self.group.operations[:-1]
-            for reading in operation.readings
-        )
-        by_rows, width = self.buffers.by_rows, self.buffers.width
-        rows = [
-            operand in self.group.replaceable(rows * width, done)
-            for rows in range(1, by_rows.stop - by_rows.start + 1)
-        ]
-        fits = self.buffers.all(int(alone), np.array(rows, dtype=np.int64))
-        fits[0] = 1
-        return fits
+        every = np.ones(len(self.weighted), dtype=np.bool_)
+        shapes = (self.shape(number, every) for number in range(len(self.fixed)))
+        return [replaces(self.group, shape, operand) for shape in shapes]
 
     def once(self, capacity: int) -> bool:
         """Return whether there is room to move nothing again with no tensor on chip as a whole."""
@@ -156,8 +163,11 @@ class Step:
         if by_rows.start <= number < by_rows.stop:
             pixels = (number - by_rows.start + 1) * self.buffers.width
             return Shape("pixels", pixels, 1, frozenset(self.weighted[weights].tolist()))
+        every, more = frozenset(self.weighted.tolist()), number - self.buffers.count
+        if more >= 0:
+            return Shape("pixels", self._pixels[more], 1, every)
         columns = None if number < by_rows.start else self.buffers.columns[number - by_rows.stop]
-        return Shape("pixels", 1, 1, frozenset(self.weighted.tolist()), columns)
+        return Shape("pixels", 1, 1, every, columns)
 
 
 class Ways:
@@ -209,7 +219,6 @@ class Frame:
         tensors: Sequence[int],
         ways: Sequence[Ways],
         operands: Sequence[int],
-        done: int,
         later: Sequence[int],
     ) -> None:
         self.step, self.tensors, self.ways, self.operands = step, tensors, ways, operands
@@ -221,7 +230,7 @@ class Frame:
         self.later = np.array([later[tensor] for tensor in tensors], dtype=np.int64)
         self.output = tensors.index(step.group.output)
         self.places = np.array([tensors.index(tensor) for tensor in operands], dtype=np.int64)
-        fits = [step.fits(tensor, done) for tensor in operands]
+        fits = [step.fits(tensor) for tensor in operands]
         self.fits = np.array(fits, dtype=np.bool_).reshape(len(operands), len(step.fixed))
         self.sources = np.array([tensor in step.group.sources for tensor in tensors])
         self._masks: dict[tuple[int, ...], int] = {}

@@ -8,7 +8,7 @@ from itertools import product
 from typing import NamedTuple
 
 from tilewright.residency import doubling, spending
-from tilewright.residency.costs import Shape, buffers, moved, replaceable
+from tilewright.residency.costs import Shape, buffers, moved, replaces
 from tilewright.residency.graph import members
 from tilewright.residency.passes import Group
 from tilewright.residency.prices import Spent
@@ -95,12 +95,12 @@ class Ways:
                     after = State(done, (on_chip | resident) & live, (state.in_dram | written) & live)
                     if not worth(self._least(group, fetched, streamed | written), after):
                         continue
-                    for in_place in self._places(group, on_chip, resident, state.done):
+                    for in_place in steps.places(group, on_chip, resident, state.done):
                         room = self.capacity - taken + (steps.sizes[in_place] if in_place >= 0 else 0)
                         if room < 0:
                             continue
                         whole = on_chip | resident
-                        for stair in self._best(group, whole, streamed, written, room, in_place, state.done):
+                        for stair in self._best(group, whole, streamed, written, room, in_place):
                             costs = tuple(a + b for a, b in zip(before, stair.costs, strict=True))
                             choice = Choice(mask, dropped, fetched, resident, written, in_place, stair.shape)
                             yield Way(costs, choice, after)
@@ -149,10 +149,11 @@ class Ways:
         ways = []
         for tensor in group.outputs:
             bit = 1 << tensor
+            leaves = self.graph.leaving & bit
             if live & bit:
-                ways.append([(bit, 0), (0, bit), (bit, bit)])
+                ways.append([(0, bit), (bit, bit), *([] if leaves else [(bit, 0)])])
             else:
-                ways.append([(0, 0) if self.graph.readers[tensor] else (0, bit)])
+                ways.append([(0, leaves)])
         for way in product(*ways):
             yield sum(each[0] for each in way), sum(each[1] for each in way)
 
@@ -166,30 +167,18 @@ class Ways:
             room = self.capacity - self.steps.size(whole)
             room += self.steps.sizes[choice.in_place] if choice.in_place >= 0 else 0
             streamed = sum(1 << tensor for tensor in group.sources) & ~on_chip
-            stairs = self._best(group, whole, streamed, choice.written, room, choice.in_place, done)
+            stairs = self._best(group, whole, streamed, choice.written, room, choice.in_place)
             found.append(choice._replace(shape=min(stairs, key=lambda stair: stair.costs).shape))
             done |= choice.group
             alive = sum(1 << number for number in members(whole) if graph.readers[number] & ~done)
         return found
 
-    def _places(self, group: Group, on_chip: int, resident: int, done: int) -> list[int]:
-        """Return the tensors whose place the output may take in passes of some size, and -1."""
-        found = self.steps.places(group, on_chip, resident, done)
-        if self.problem.machine.double_buffering and group.last.pixelwise and resident >> group.output & 1:
-            pixels = dict.fromkeys(shape.pixels for shape in doubling.shapes(group))
-            more = {tensor for size in pixels for tensor in group.replaceable(size, done)}
-            found += sorted(tensor for tensor in more.difference(found) if on_chip >> tensor & 1)
-        return found
-
     def _best(
-        self, group: Group, whole: int, streamed: int, written: int, room: int, in_place: int, done: int
+        self, group: Group, whole: int, streamed: int, written: int, room: int, in_place: int
     ) -> list[Stair]:
         """Return the shapes that fit some room and are not worse than another."""
         seen = frozenset(tensor for tensor in {*group.lines, group.output} if whole >> tensor & 1)
         key = group.mask, seen, streamed, in_place
-
-        def fitting(shape: Shape) -> bool:
-            return in_place < 0 or in_place in replaceable(group, shape, done)
 
         def fits(columns: int | None) -> Raw | None:
             """Return what moves least in whole rows, or in strips: it costs least, whatever is counted.
@@ -198,7 +187,7 @@ class Ways:
             """
             if (key, columns) not in self._raw:
                 size, worst = self.steps.size(streamed), self.steps.worst
-                stairs = staircase(group, seen, size, self.capacity, worst, [columns], fitting)
+                stairs = staircase(group, seen, size, self.capacity, worst, [columns], in_place)
                 self._raw[key, columns] = [stair.memory for stair in stairs], stairs
             memories, stairs = self._raw[key, columns]
             place = bisect_right(memories, room)
@@ -211,7 +200,7 @@ class Ways:
         found = [self._single(group, stair, streamed, written) for stair in singles]
         if self.problem.machine.double_buffering:
             if (key, written) not in self._twice:
-                self._twice[key, written] = self._doubled(group, seen, streamed, written, fitting)
+                self._twice[key, written] = self._doubled(group, seen, streamed, written, in_place)
             found += [stair for stair in self._twice[key, written] if stair.memory <= room]
         return undominated(found)
 
@@ -231,7 +220,7 @@ class Ways:
         whole: frozenset[int],
         streamed: int,
         written: int,
-        fitting: Callable[[Shape], bool],
+        in_place: int,
     ) -> list[Stair]:
         """Return the ways to cut up a group with second buffers that are not worse than another."""
         kept: list[Stair] = []
@@ -239,7 +228,7 @@ class Ways:
         found = []
         for shape in doubling.shapes(group):
             memory = sum(buffer.size for buffer in buffers(group, shape, whole))
-            if memory <= self.capacity and fitting(shape):
+            if memory <= self.capacity and (in_place < 0 or replaces(group, shape, in_place)):
                 total = moved(group, shape, sources, outputs)
                 spent = spending.of_step(self.problem.priced, group, shape, sources, (), outputs, total)
                 found.append(Stair(memory, self.costs(spent), shape))

@@ -1,0 +1,1071 @@
+"""Residency: every step, way to cut it up and place of a tensor, as docs/residency.md tells of them.
+
+Problems and plans are plain JSON. `least` walks through all plans of a small problem, `costs` through the
+steps of one. Both take what a step needs and moves from `Cut`, which lists its passes, pixel by pixel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from itertools import chain, combinations, product, starmap
+from math import prod
+from typing import Any, NamedTuple
+
+from tests.oracles import Refused, TooLarge
+
+Json = dict[str, Any]
+Names = frozenset[int]
+"""Numbers of tensors: 0 is the network's input, n + 1 what operation n computes."""
+
+MOST_MOVES = 300_000
+"""Steps that are looked at in one problem."""
+
+MOST_CUTS = 60_000
+"""Ways to cut up steps that are looked at in one problem."""
+
+ALL_CHANNELS = ("softmax", "lrn")
+"""Functions that need all channels of a pixel."""
+
+COSTS = ("traffic", "cycles", "energy", "memory")
+"""What a plan costs, in the order in which ties are broken."""
+
+
+class Spent(NamedTuple):
+    """What steps cost: elements moved, parts of cycles and femtojoules (see `Graph`), elements of memory."""
+
+    traffic: int
+    cycles: int
+    energy: int
+    memory: int
+
+
+class Op:
+    """An operation of the network.
+
+    Attributes
+    ----------
+    reads
+        Tensors, in order.
+    weights, units
+        Elements, and output channels in which they can be divided.
+    own_channels
+        Whether an output channel needs one input channel alone.
+    by_value
+        Whether a value needs the values at its place alone.
+    macs, vector, touched
+        For each value of the output: MACs, operations on single values, and what is accessed on chip.
+    """
+
+    def __init__(
+        self, number: int, table: Json, reads: tuple[int, ...], shapes: list[tuple[int, ...]]
+    ) -> None:
+        kind, channels = table["kind"], table["input"][0]
+        self.number, self.name, self.kind, self.reads, self.table = number, table["name"], kind, reads, table
+        weighty = kind in ("conv", "fc")
+        self.kernel, self.stride, self.pad = (
+            table.get(key, default)
+            for key, default in (("kernel", [1, 1]), ("stride", [1, 1]), ("padding", [0] * 4))
+        )
+        self.dilation = table.get("dilation", [1, 1])
+        extent = [(k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True)]
+        self.plane = [
+            (table["input"][1 + i] + self.pad[2 * i] + self.pad[2 * i + 1] - extent[i]) // self.stride[i] + 1
+            for i in (0, 1)
+        ]
+        self.shape: tuple[int, ...] = (table["kernels"] if weighty else channels, *self.plane)
+        self.groups = table.get("groups", 1)
+        self.bias = bool(table.get("bias"))
+        self.window = prod(self.kernel)
+        each = self.window * channels // self.groups + self.bias
+        self.weights = self.shape[0] * each if weighty else table.get("parameters", 0)
+        self.by_value = kind in ("add", "mul") or (kind == "map" and table["op"] not in ALL_CHANNELS)
+        self.units = self.shape[0] if weighty or self.by_value or kind == "pool" else 1
+        depthwise = weighty and self.groups == channels == table["kernels"]
+        self.own_channels = self.by_value or depthwise or kind == "pool"
+        self.pixels = prod(self.plane)
+        # Of an operand of another plane every pixel is read: a flattened map, or a factor of a whole plane.
+        self.every = {t: kind == "fc" or tuple(shapes[t][1:]) != tuple(table["input"][1:]) for t in reads}
+        self.in_blocks = (
+            weighty
+            and self.groups == 1
+            and not self.own_channels
+            and len({tuple(shapes[t][1:]) for t in reads}) == 1
+        )
+        self.macs = channels // self.groups * self.window if weighty else 0
+        taken = {"pool": self.window, "add": len(reads), "mul": len(reads)}.get(kind, int(not weighty))
+        self.vector = taken - (kind in ("add", "mul", "concat"))  # the first operand is added to nothing
+        self.touched = 2 * self.macs + taken + self.bias + 1
+
+    def under(self, axis: int, place: int, size: int) -> list[int]:
+        """Return the rows (or columns), of so many, from the first to the last that a place needs."""
+        start = place * self.stride[axis] - self.pad[2 * axis]
+        extent = (self.kernel[axis] - 1) * self.dilation[axis] + 1
+        return [n for n in range(start, start + extent) if 0 <= n < size]
+
+
+class Pass(NamedTuple):
+    """What a step does at a time.
+
+    Attributes
+    ----------
+    new
+        Elements of each tensor that are computed, or read for the first time in this order.
+    saved
+        Elements of each output that can be written then.
+    weights
+        Elements that are loaded.
+    macs, vector, touched
+        Work, and accesses on chip.
+    """
+
+    new: dict[int, int]
+    saved: dict[int, int]
+    weights: int
+    macs: int
+    vector: int
+    touched: int
+
+
+class Cut(NamedTuple):
+    """A way to cut up a step.
+
+    Attributes
+    ----------
+    passes
+        One after the other.
+    lines
+        Elements of the line buffer of each tensor; as it is, if it is loaded with second buffers, and if it
+        is written with them.
+    weights
+        Elements of weights on chip, by operation.
+    block
+        Elements of the block of the output, if it does not stay.
+    always
+        Whether the block is there even if the output stays: it holds partial sums.
+    once
+        Elements of weights that are loaded before the first pass.
+    """
+
+    step: Json
+    passes: list[Pass]
+    lines: dict[int, tuple[int, int, int]]
+    weights: dict[int, int]
+    block: int
+    always: bool
+    once: int
+
+
+class Course:
+    """Passes over some columns of a step's output, row by row: how much of each tensor is there after each.
+
+    Attributes
+    ----------
+    columns
+        Of each tensor: the first one, and the one behind the last.
+    ends
+        Of each tensor: pixels, of these columns, that are there after each pass, from none on.
+    first
+        Of each tensor that is read: the first pixel that a pass or a later one needs, from the first pass on.
+    """
+
+    def __init__(self, group: Group, columns: dict[int, tuple[int, int]], pixels: int) -> None:
+        graph, output = group.graph, group.output
+        self.columns = columns
+        height, width = group.last.plane[0], columns[output][1] - columns[output][0]
+        passes = -(-height * width // pixels)
+        self.size = {t: graph.shapes[t][1] * (b - a) for t, (a, b) in columns.items()}
+        self.ends = {output: [min(n * pixels, self.size[output]) for n in range(passes + 1)]}
+        self.first: dict[int, list[int]] = {}
+        for op in reversed(group.ops):
+            for tensor in dict.fromkeys(op.reads):
+                reach, needs = self._spans(graph, op, tensor)
+                done = self.ends[op.number + 1]
+                wanted = [reach[n] for n in done]
+                wanted[-1] = self.size[tensor]
+                known = self.ends.get(tensor, wanted)
+                self.ends[tensor] = [max(pair) for pair in zip(known, wanted, strict=True)]
+                needed = [needs[n] for n in done[:-1]]
+                before = self.first.get(tensor, needed)
+                self.first[tensor] = [min(pair) for pair in zip(before, needed, strict=True)]
+        self.passes = passes
+
+    def _spans(self, graph: Graph, op: Op, tensor: int) -> tuple[list[int], list[int]]:
+        """Return up to which pixel of a tensor the first n outputs reach, and the first that others need."""
+        height, (low, high) = graph.shapes[tensor][1], self.columns[tensor]
+        wide = high - low
+        reach, firsts = [0], []
+        for y, x in product(range(op.plane[0]), range(*self.columns[op.number + 1])):
+            if op.every[tensor]:
+                span = 0, self.size[tensor] - 1
+            else:
+                rows = op.under(0, y, height)
+                columns = op.under(1, x, graph.shapes[tensor][2])
+                empty = not rows or not columns
+                span = (self.size[tensor], -1) if empty else (
+                    rows[0] * wide + columns[0] - low, rows[-1] * wide + columns[-1] - low
+                )  # fmt: skip
+            reach.append(max(reach[-1], span[1] + 1))
+            firsts.append(span[0])
+        needs = [self.size[tensor]]
+        for each in reversed(firsts):
+            needs.append(min(needs[-1], each))
+        return reach, needs[::-1]
+
+
+class Group:
+    """Operations of one step."""
+
+    def __init__(self, graph: Graph, ops: tuple[Op, ...]) -> None:
+        self.graph, self.ops, self.last = graph, ops, ops[-1]
+        self.mask = frozenset(op.number for op in ops)
+        made = {op.number + 1 for op in ops}
+        self.read = frozenset(tensor for op in ops for tensor in op.reads)
+        self.sources: Names = self.read - made
+        self.output = self.last.number + 1
+        self.outputs = [t for t in sorted(made) if t in graph.results or graph.readers[t] - self.mask]
+        self.heavy = [op for op in ops if op.weights]
+        self.depth = sum(graph.shapes[t][0] for t in self.last.reads)
+        self.course = lru_cache(maxsize=None)(self._courses)
+        self.cut = lru_cache(maxsize=None)(self._cut)
+        self.known: dict[Any, list[Spent]] = {}
+
+    def strips(self, columns: int | None) -> list[dict[int, tuple[int, int]]]:
+        """Return the columns of all tensors for each strip of the output."""
+        graph, width = self.graph, self.last.plane[1]
+        starts = range(0, width, columns or width)
+        found = [{self.output: (start, min(width, start + starts.step))} for start in starts]
+        for op in reversed(self.ops):  # all that read what an operation computes come before it
+            self._without_gaps(found, op.number + 1)
+            for spans in found:
+                low, high = spans[op.number + 1]
+                for tensor in op.reads:
+                    wide = graph.shapes[tensor][2]
+                    under = [n for x in range(low, high) for n in op.under(1, x, wide)]
+                    span = (
+                        (0, wide)
+                        if op.every[tensor]
+                        else (min(under, default=wide), max(under, default=-1) + 1)
+                    )
+                    known = spans.get(tensor, span)
+                    spans[tensor] = min(known[0], span[0]), max(known[1], span[1])
+        for tensor in self.sources:
+            self._without_gaps(found, tensor)
+        return found
+
+    def _without_gaps(self, strips: list[dict[int, tuple[int, int]]], tensor: int) -> None:
+        """Give the columns of a tensor that no strip needs to the one behind them, or to the last one."""
+        end = 0
+        for number, spans in enumerate(strips):
+            low, high = spans[tensor]
+            low = min(low, end)
+            spans[tensor] = low, self.graph.shapes[tensor][2] if number == len(strips) - 1 else max(high, low)
+            end = spans[tensor][1]
+
+    def _courses(self, columns: int | None, pixels: int) -> list[Course]:
+        rows = pixels // columns if columns else 0  # of a narrower strip at the end, too
+        found = []
+        for spans in self.strips(columns):
+            low, high = spans[self.output]
+            found.append(Course(self, spans, rows * (high - low) or pixels))
+        return found
+
+    def part(self, op: Op, kernels: int) -> int:
+        """Return the elements of some output channels' weights."""
+        return min(op.weights, -(-op.weights // op.units) * min(kernels, op.units))
+
+    @cached_property
+    def ways(self) -> set[tuple[Any, ...]]:
+        """All ways to cut up the step, as `cut` takes them: where weights are kept, with all kernels."""
+        graph, last, alone = self.graph, self.last, len(self.ops) == 1
+        height, width = last.plane
+        kernels = range(1, max(op.units for op in self.ops) + 1)
+        all_kept = tuple(op.name for op in self.heavy)
+        found: set[tuple[Any, ...]] = set()
+        for pixels in range(1, last.pixels + 1):
+            found.add(("pixels", pixels, kernels[-1], all_kept, None, None, False))
+            if pixels % width == 0:
+                found |= {("pixels", pixels, many, kept, None, None, False)
+                          for kept in subsets(all_kept) if kept != all_kept for many in kernels}  # fmt: skip
+            if alone:
+                found |= {("kernels", pixels, many, (), None, None, False) for many in kernels}
+        if graph.tiles:
+            for columns in fewest(width)[:-1]:
+                for pixels in [*range(1, columns), *range(columns, height * columns + 1, columns)]:
+                    found.add(("pixels", pixels, kernels[-1], all_kept, columns, None, False))
+        if graph.tiles and alone and last.in_blocks:
+            for many, channels in product(kernels, range(1, self.depth + 1)):
+                for rows, columns in product(range(1, height + 1), range(1, width + 1)):
+                    found.add(("tiles", rows * columns, many, (), columns, channels, False))
+                found.add(("channels", 1, many, (), None, channels, False))
+        if graph.doubled:
+            for rows in fewest(height):
+                found.add(("pixels", rows * width, kernels[-1], all_kept, None, None, True))
+                if alone:
+                    found |= {
+                        ("kernels", rows * width, many, (), None, None, True) for many in fewest(kernels[-1])
+                    }
+        return found
+
+    def cut_of(self, told: Json) -> Cut:
+        """Return the way of a plan's step."""
+        order, pixels, kernels, columns, channels = (
+            told.get(name) for name in ("order", "pixels", "kernels", "columns", "channels")
+        )
+        kept, units = (
+            tuple(op.name for op in self.heavy if op.name in told["kept"]),
+            max(op.units for op in self.ops),
+        )
+        if len(kept) < len(told["kept"]) or not 1 <= told["kernels"] <= units:
+            raise Refused("kept or kernels")
+        if order == "pixels" and len(kept) == len(self.heavy):
+            kernels = units
+        if order == "channels" and 1 <= pixels <= self.last.pixels:  # it passes by pixel by pixel in any case
+            pixels = 1
+        key = (order, pixels, kernels, kept, columns, channels, bool(told.get("double_buffering")))
+        if key not in self.ways:
+            raise Refused("order, pixels, kernels, columns or channels")
+        return self.cut(*key)
+
+    def _cut(
+        self,
+        order: str,
+        pixels: int,
+        kernels: int,
+        kept: tuple[str, ...],
+        columns: int | None = None,
+        channels: int | None = None,
+        doubled: bool = False,
+    ) -> Cut:
+        self.graph.cuts += 1
+        if self.graph.cuts > MOST_CUTS:
+            raise TooLarge
+        step = {"order": order, "pixels": pixels, "kernels": kernels, "kept": kept, "columns": columns,
+                "channels": channels, "double_buffering": doubled}  # fmt: skip
+        how: Callable[[Json], Cut] = {"pixels": self._in_pixels, "kernels": self._in_kernels}.get(
+            order, self._in_blocks
+        )
+        return how(step)
+
+    def _in_pixels(self, step: Json) -> Cut:
+        graph, last, pixels, kernels = self.graph, self.last, step["pixels"], step["kernels"]
+        courses = self.course(step["columns"], pixels)
+        passes, saved = [], dict.fromkeys(self.outputs, 0)
+        for course in courses:
+            for n in range(1, course.passes + 1):
+                grown = {t: ends[n] - ends[n - 1] for t, ends in course.ends.items()}
+                new = {t: graph.shapes[t][0] * many for t, many in grown.items()}
+                gone = {}
+                for tensor in self.outputs:  # columns that are computed again are not written again
+                    low, high = course.columns[tensor]
+                    behind = max((c.columns[tensor][1] for c in courses[: courses.index(course)]), default=0)
+                    ends, wide = course.ends[tensor], high - low
+                    fresh = sum(low + p % wide >= behind for p in range(ends[n - 1], ends[n]))
+                    gone[tensor] = fresh * graph.shapes[tensor][0]
+                    saved[tensor] += gone[tensor]
+                loaded = sum(
+                    op.weights for op in self.heavy if op.name not in step["kept"] and grown[op.number + 1]
+                )
+                work = [sum(new[op.number + 1] * each(op) for op in self.ops) for each in WORK]
+                passes.append(Pass(new, gone, loaded, *work))
+        assert all(saved[t] == graph.sizes[t] for t in self.outputs)
+        lines = {t: self._lines(courses, t, step["double_buffering"]) for t in self.read}
+        lines = {t: tuple(graph.shapes[t][0] * each for each in held) for t, held in lines.items()}  # type: ignore[misc]
+        weights = {
+            op.number: op.weights if op.name in step["kept"] else self.part(op, kernels) for op in self.heavy
+        }
+        all_channels = last.name in step["kept"] or not last.weights or last.units == 1
+        block = min(pixels, last.pixels) * (last.shape[0] if all_channels else min(kernels, last.shape[0]))
+        once = sum(op.weights for op in self.heavy if op.name in step["kept"])
+        return Cut(step, passes, lines, weights, block * (1 + step["double_buffering"]), False, once)
+
+    def _lines(self, courses: list[Course], tensor: int, doubled: bool) -> tuple[int, int, int]:
+        """Return the pixels of a line buffer: without second buffers, and loaded or written with them."""
+        held = [0, 0, 0]
+        for course, after in zip(courses, [*courses[1:], None], strict=True):
+            ends, first = course.ends[tensor], course.first[tensor]
+            for n in range(1, course.passes + 1):
+                oldest = min(first[n - 1], ends[n - 1])
+                held[0] = max(held[0], ends[n] - oldest)
+                more = ends[n + 1] - ends[n] if n < course.passes else after.ends[tensor][1] if after else 0
+                held[1] = max(held[1], ends[n] + more - oldest, ends[1])
+                held[2] = max(held[2], ends[n] - min(oldest, ends[max(0, n - 2)]))
+        return held[0], held[1], held[2]
+
+    def _in_kernels(self, step: Json) -> Cut:
+        graph, last, pixels, kernels = self.graph, self.last, step["pixels"], step["kernels"]
+        doubled, (course,) = step["double_buffering"], self.course(None, pixels)
+        blocks = [min(kernels, last.units - at) for at in range(0, last.units, kernels)]
+        per_unit = last.shape[0] // last.units
+        passes = []
+        for number, many in enumerate(blocks):
+            for n in range(1, course.passes + 1):
+                grown = {t: ends[n] - ends[n - 1] for t, ends in course.ends.items()}
+                new = {self.output: grown[self.output] * many * per_unit}
+                for t in self.sources:
+                    deep = self._between(t, number * kernels, number * kernels + many)
+                    new[t] = grown[t] * (deep if last.own_channels else graph.shapes[t][0])
+                loaded = self.part(last, many) if n == 1 and last.weights else 0
+                if number == len(blocks) - 1 and loaded:
+                    loaded = last.weights - self.part(last, kernels) * number
+                passes.append(Pass(new, {self.output: new[self.output]}, loaded,
+                                   *(new[self.output] * each(last) for each in WORK)))  # fmt: skip
+        lines = {}
+        for t in self.sources:
+            deep = min(graph.shapes[t][0], kernels) if last.own_channels else graph.shapes[t][0]
+            held = self._lines([course] * len(blocks), t, doubled)
+            lines[t] = held[0] * deep, held[1] * deep, held[2] * deep
+        twice = 1 + doubled
+        weights = {op.number: self.part(op, kernels) * twice for op in self.heavy}
+        block = min(pixels, last.pixels) * min(kernels * per_unit, last.shape[0]) * twice
+        return Cut(step, passes, lines, weights, block, False, 0)
+
+    def _in_blocks(self, step: Json) -> Cut:
+        """Tiles of the output, or its whole plane, whose input channels are added up block by block."""
+        graph, last, kernels, channels = self.graph, self.last, step["kernels"], step["channels"]
+        depth, tiled = self.depth, step["order"] == "tiles"
+        twice, inner = 1 + step["double_buffering"], last.macs // depth
+        deep = [(at, min(depth, at + channels)) for at in range(0, depth, channels)]
+        blocks = [min(kernels, last.units - at) for at in range(0, last.units, kernels)]
+        partial = len(deep) > 1
+        if len(self.last.reads) > 1 and partial:
+            raise TooLarge  # which channels of which tensor are a block, is not told
+        passes: list[Pass] = []
+        lines: dict[int, tuple[int, int, int]] = {}
+        if tiled:
+            tiles = self._tiles(step["pixels"] // step["columns"], step["columns"])
+            largest = {t: max(read[t] for _, read in tiles) for t in self.sources}
+            for made, read in tiles:
+                for place, many in enumerate(blocks):
+                    for number, (low, high) in enumerate(deep):
+                        new = {t: read[t] * self._between(t, low, high) * (partial or place == 0)
+                               for t in self.sources}  # fmt: skip
+                        passes.append(self._block(new, made, many, high - low, number == len(deep) - 1, True))
+            for t in self.sources:
+                each = min(channels, graph.shapes[t][0]) * largest[t]
+                lines[t] = each, 2 * each, each
+            sums = step["pixels"]
+        else:
+            (course,) = self.course(None, step["pixels"])
+            for many in blocks:
+                for number, (low, high) in enumerate(deep):
+                    for n in range(1, course.passes + 1):
+                        grown = {t: ends[n] - ends[n - 1] for t, ends in course.ends.items()}
+                        new = {t: grown[t] * self._between(t, low, high) for t in self.sources}
+                        made = grown[self.output]
+                        passes.append(
+                            self._block(new, made, many, high - low, number == len(deep) - 1, n == 1)
+                        )
+            for t in self.sources:
+                held = self._lines([course] * (len(blocks) * len(deep)), t, step["double_buffering"])
+                each = min(channels, graph.shapes[t][0])
+                lines[t] = held[0] * each, held[1] * each, held[2] * each
+            sums = last.pixels
+        weights = {last.number: kernels * (channels * inner + last.bias) * twice} if last.weights else {}
+        block = sums * kernels * (graph.sum_elements if partial else 1) * twice
+        return Cut(step, passes, lines, weights, block, partial, 0)
+
+    def _between(self, tensor: int, low: int, high: int) -> int:
+        """Return the channels of a tensor among some of those that the last operation reads."""
+        reads, start = self.last.reads, 0
+        if self.last.kind not in ("add", "mul"):  # others read their operands one after the other
+            start = sum(self.graph.shapes[t][0] for t in reads[: reads.index(tensor)])
+        return max(0, min(high, start + self.graph.shapes[tensor][0]) - max(low, start))
+
+    def _block(
+        self, new: dict[int, int], pixels: int, kernels: int, channels: int, ends: bool, loads: bool
+    ) -> Pass:
+        last = self.last
+        inner = last.macs // self.depth
+        values, macs = pixels * kernels, pixels * kernels * channels * inner
+        loaded = kernels * (channels * inner + (last.bias and ends)) * (loads and bool(last.weights))
+        done = values * ends
+        touched = 2 * macs + done * (1 + last.bias)
+        return Pass({**new, self.output: done}, {self.output: done}, loaded, macs, 0, touched)
+
+    def _tiles(self, rows: int, columns: int) -> list[tuple[int, dict[int, int]]]:
+        """Return for each tile its pixels, and those that it reads of each tensor."""
+        last, shapes = self.last, self.graph.shapes
+        spans: list[list[tuple[int, dict[int, int]]]] = []
+        for axis, size in enumerate((rows, columns)):
+            found: list[tuple[int, dict[int, int]]] = []
+            ends = dict.fromkeys(self.sources, 0)
+            length = last.plane[axis]
+            for start in range(0, length, size):
+                stop = min(length, start + size)
+                read = {}
+                for t in self.sources:
+                    whole = shapes[t][1 + axis]
+                    taps = [n for place in range(start, stop) for n in last.under(axis, place, whole)]
+                    low, high = (
+                        (0, whole) if last.every[t] else (min(taps, default=whole), max(taps, default=-1) + 1)
+                    )
+                    low = min(low, ends[t])
+                    high = whole if stop == length else max(high, low)
+                    read[t], ends[t] = high - low, high
+                found.append((stop - start, read))
+            spans.append(found)
+        return [
+            (tall * wide, {t: a[t] * b[t] for t in self.sources}) for (tall, a), (wide, b) in product(*spans)
+        ]
+
+    def replaced(self, tensor: int, step: Json) -> bool:
+        """Whether the output can take a tensor's place, so far as this step is concerned."""
+        if not self.last.by_value or tensor not in self.last.reads or tensor not in self.sources:
+            return False
+        if self.graph.shapes[tensor] != self.last.shape:
+            return False
+        others = [op for op in self.ops[:-1] if tensor in op.reads]
+        if step["columns"] is not None and others:
+            return False
+        if step["order"] != "pixels":
+            return not others
+        (course,) = self.course(None, step["pixels"]) if others else (None,)
+        return course is None or all(
+            course._spans(self.graph, op, tensor)[1][course.ends[op.number + 1][n]]
+            >= course.ends[self.output][n]
+            for op in others
+            for n in range(course.passes + 1)
+        )
+
+    def buffers(self, cut: Cut, whole: Names, written: Names) -> dict[str, int]:
+        """Return the elements of all buffers of a step, by name."""
+        found, doubled = {}, cut.step["double_buffering"]
+        for t in self.read - whole:
+            plain, loaded, saved = cut.lines[t]
+            found[f"lines of {self.graph.name(t)}"] = (
+                plain if not doubled else loaded if t in self.sources else saved if t in written else plain
+            )
+        for number, size in cut.weights.items():
+            found[f"weights of {self.graph.ops[number].name}"] = size
+        if cut.always or self.output not in whole:
+            found[f"block of {self.last.name}"] = cut.block
+        return found
+
+    def spent(self, cut: Cut, whole: Names, fetched: Names, written: Names) -> Spent:
+        """Return what a step costs, with the elements of its buffers.
+
+        Parameters
+        ----------
+        whole
+            Tensors that are on chip as a whole: they are neither read nor held line by line.
+        fetched
+            Those of them that are loaded before the first pass.
+        written
+            Outputs that are written.
+        """
+        graph, streamed = self.graph, self.sources - whole
+        ahead = cut.once + sum(graph.sizes[t] for t in fetched)
+        loads = [sum(each.new[t] for t in streamed) + each.weights for each in cut.passes]
+        saves = [sum(each.saved[t] for t in written) for each in cut.passes]
+        works = [each.macs * graph.mac + each.vector * graph.vector for each in cut.passes]
+        moved, work = ahead + sum(loads) + sum(saves), sum(works)
+        set_up = graph.setup * (len(fetched) + len(streamed) + len(written) + len(self.heavy))
+        if cut.step["double_buffering"]:
+            cycles = ahead * graph.transfer
+            for n in range(-1, len(works) + 1):
+                bus = loads[n + 1] if n + 1 < len(works) else 0
+                bus += saves[n - 1] if n > 0 else 0
+                cycles += max(works[n] if 0 <= n < len(works) else 0, bus * graph.transfer)
+        else:
+            cycles = work + moved * graph.transfer
+        touched = moved + sum(each.touched for each in cut.passes)
+        energy = graph.dram * moved + graph.local * touched + graph.core * (work + set_up)
+        return Spent(moved, cycles + set_up, energy, sum(self.buffers(cut, whole, written).values()))
+
+    def steps(self, whole: Names, fetched: Names, written: Names, place: int | None) -> list[Spent]:
+        """Return what the ways to cut up the step cost, but those that are worse in everything."""
+        key = whole & (self.read | {self.output}), fetched, written, place
+        if key not in self.known:
+            self.known[key] = undominated(
+                self.spent(cut, whole, fetched, written)
+                for cut in starmap(self.cut, self.ways)
+                if place is None or self.replaced(place, cut.step)
+            )
+        return self.known[key]
+
+
+WORK: tuple[Callable[[Op], int], ...] = (lambda op: op.macs, lambda op: op.vector, lambda op: op.touched)
+
+
+def fewest(size: int) -> list[int]:
+    """Return the lengths of parts, of each number of parts the least."""
+    return sorted({-(-size // parts) for parts in range(1, size + 1)})
+
+
+def subsets(values: Any) -> Iterator[tuple[Any, ...]]:
+    """Return all subsets."""
+    values = list(values)
+    return chain.from_iterable(combinations(values, many) for many in range(len(values) + 1))
+
+
+def undominated(costs: Any) -> list[Spent]:
+    """Return the costs that no other is as good as in everything, without doublets."""
+    found: list[Spent] = []
+    for cost in sorted(set(costs)):
+        if not any(all(a <= b for a, b in zip(other, cost, strict=True)) for other in found):
+            found.append(cost)
+    return found
+
+
+class State(NamedTuple):
+    """What has been executed, and where tensors are that are still to be read."""
+
+    done: Names
+    chip: Names
+    dram: Names
+
+
+class Graph:
+    """The operations of a problem.
+
+    Parameters
+    ----------
+    staying
+        Names of operations whose weights are on chip from frame to frame: it has none to place or to load.
+    again
+        Operations that are executed twice, and who reads what is computed for the second time.
+
+    Attributes
+    ----------
+    cycle, femtojoule
+        Parts that these are counted in, so that all are whole.
+    transfer, mac, vector, setup
+        Parts of a cycle that an element on the bus takes, a MAC, a vector operation, a transfer's set-up.
+    dram, local, core
+        Parts of a femtojoule that an element of DRAM takes, an access on chip, a part of a cycle.
+    room
+        Elements of memory.
+    """
+
+    def __init__(self, problem: Json, staying: Any = (), again: Any = None) -> None:
+        self.machine, self.limits, self.objective = (problem[k] for k in ("machine", "limits", "objective"))
+        machine = self.machine
+        self.width, self.tiles = machine["element_bytes"], self.limits.get("tiles", True)
+        self.doubled = bool(machine.get("double_buffering"))
+        self.sum_elements = -(-machine.get("sum_bytes", 4) // self.width)
+
+        def told(table: Json, key: str, default: int) -> int:
+            return default if table.get(key) is None else int(table[key])
+
+        bus, macs = told(machine, "bus_elements_per_cycle", 32), told(machine, "macs_per_cycle", 32)
+        vector = told(machine, "vector_ops_per_cycle", 0)
+        self.cycle = bus * macs * max(1, vector)
+        self.transfer, self.mac = self.cycle // bus, self.cycle // macs
+        self.vector = self.cycle // vector if vector else 0
+        self.setup = self.cycle * told(machine, "dma_setup_cycles", 150)
+        prices = machine.get("energy") or {}
+        far, near = told(prices, "dram_access_bytes", 8), told(prices, "local_access_bytes", 64)
+        self.femtojoule = far * near * self.cycle
+        self.dram = told(prices, "dram_fj_per_access", 2_600_000) * self.width * self.femtojoule // far
+        self.local = told(prices, "local_fj_per_access", 66_600) * self.width * self.femtojoule // near
+        self.core = told(prices, "core_fj_per_cycle", 60_000) * far * near
+        layers = _with_copies(_without_joins(problem["network"]), again or {})
+        self.shapes: list[tuple[int, ...]] = [tuple(problem["network"].get("input") or layers[0]["input"])]
+        self.ops: list[Op] = []
+        numbers = {"input": 0}
+        for number, table in enumerate(layers):
+            reads = tuple(numbers[name] for name in table["inputs"])
+            folded = table["kind"] == "map" and table["op"] not in ALL_CHANNELS and reads != (0,)
+            if folded or table["kind"] not in ("conv", "fc", "pool", "add", "mul", "map", "concat"):
+                raise TooLarge  # what becomes part of other operations is not told here
+            self.ops.append(Op(number, table, reads, self.shapes))
+            self.shapes.append(self.ops[-1].shape)
+            numbers[table["name"]] = number + 1
+        self.staying = {op.name: op.weights for op in self.ops if op.name in staying and op.weights}
+        for op in self.ops:
+            op.weights = 0 if op.name in self.staying else op.weights
+        self.sizes = [prod(shape) for shape in self.shapes]
+        self.readers = [frozenset(op.number for op in self.ops if tensor in op.reads)
+                        for tensor in range(len(self.shapes))]  # fmt: skip
+        outputs = problem["network"].get("outputs")
+        self.results = frozenset(
+            op.number + 1
+            for op in self.ops
+            if (not self.readers[op.number + 1] if outputs is None else op.name in outputs)
+        )
+        self.before: list[Names] = []
+        for op in self.ops:
+            direct = {tensor - 1 for tensor in op.reads if tensor}
+            self.before.append(frozenset(direct.union(*(self.before[n] for n in direct))))
+        self.groups: dict[Names, Group] = {}
+        self.room = self.machine["memory_bytes"] // self.width
+        self.moves = self.cuts = 0
+
+    def name(self, tensor: int) -> str:
+        """Return the name of a tensor."""
+        return "input" if tensor == 0 else self.ops[tensor - 1].name
+
+    def key(self, tensor: int) -> str:
+        """Return what a whole tensor is called among addresses: its name, if nothing else is called so."""
+        name = self.name(tensor)
+        taken = ("lines of ", "weights of ", "block of ", "partial sums of ", "map of ")
+        return f"map of {name}" if name.startswith(taken) else name
+
+    def start(self) -> State:
+        """Return what there is at first."""
+        return State(frozenset(), frozenset(), frozenset([0] if self.readers[0] else []))
+
+    def group(self, mask: Names) -> Group:
+        """Return a group."""
+        if mask not in self.groups:
+            self.groups[mask] = Group(self, tuple(self.ops[number] for number in sorted(mask)))
+        return self.groups[mask]
+
+    def next_groups(self, done: Names) -> Iterator[Group]:
+        """Return the groups that may come next."""
+        most = self.limits["most_operations"] or len(self.ops)
+        for op in self.ops:
+            if op.number in done:
+                continue
+            mask = (self.before[op.number] | {op.number}) - done
+            if self.limits["order"] == "given" and mask != frozenset(range(op.number + 1)) - done:
+                continue
+            if len(mask) <= most:
+                yield self.group(mask)
+
+    def after(self, state: State, group: Group, chip: Names, written: Names) -> State:
+        """Return what there is after a step."""
+        done = state.done | group.mask
+        live = frozenset(tensor for tensor, readers in enumerate(self.readers) if readers - done)
+        return State(done, chip & live, (state.dram | written) & live)
+
+    def size(self, tensors: Names) -> int:
+        """Return the elements of some tensors."""
+        return sum(self.sizes[tensor] for tensor in tensors)
+
+    def outputs(self, group: Group) -> Iterator[tuple[Names, Names]]:
+        """Return which outputs of a step stay on chip, and which are written."""
+        ways = []
+        for tensor in group.outputs:
+            read = bool(self.readers[tensor] - group.mask)
+            kept = [] if tensor in self.results else [(True, False)]
+            ways.append([(False, True), *kept, (True, True)] if read else [(False, True)])
+        for way in product(*ways):
+            pairs = list(zip(group.outputs, way, strict=True))
+            yield (
+                frozenset(t for t, (stays, _) in pairs if stays),
+                frozenset(t for t, (_, goes) in pairs if goes),
+            )
+
+    def next(self, state: State) -> Iterator[tuple[Spent, State]]:
+        """Return what each step that may come next costs, and what there is after it."""
+        for group in self.next_groups(state.done):
+            for dropped in subsets(state.chip & state.dram):
+                there = state.chip - set(dropped)
+                for some in subsets((group.sources & state.dram) - there):
+                    fetched = frozenset(some)
+                    chip = there | fetched
+                    for resident, written in self.outputs(group):
+                        after = self.after(state, group, chip | resident, written)
+                        for spent in self._next(state, group, chip, fetched, resident, written):
+                            yield spent, after
+
+    def _next(
+        self, state: State, group: Group, chip: Names, fetched: Names, resident: Names, written: Names
+    ) -> Iterator[Spent]:
+        whole = chip | resident
+        places: list[int | None] = [None]
+        if group.output in resident:
+            places += [
+                t
+                for t in sorted(chip & set(group.last.reads))
+                if not self.readers[t] - group.mask - state.done
+            ]
+        for place in places:
+            self.moves += 1
+            if self.moves > MOST_MOVES:
+                raise TooLarge
+            taken = self.size(whole) - (0 if place is None else self.sizes[place])
+            for spent in group.steps(whole, fetched, written, place):
+                yield spent._replace(memory=spent.memory + taken)
+
+    def front(self, wanted: tuple[str, ...], most: int) -> list[Spent]:
+        """Return what all plans cost that take no more than some elements, but those that are worse.
+
+        Parameters
+        ----------
+        wanted
+            The costs that count; the others are told as zero.
+        """
+        counts = [COSTS.index(name) for name in wanted]
+
+        def counted(spent: Spent) -> Spent:
+            return Spent(*(cost if place in counts else 0 for place, cost in enumerate(spent)))  # type: ignore[arg-type]
+
+        layers: list[dict[State, list[Spent]]] = [{} for _ in range(len(self.ops) + 1)]
+        layers[0][self.start()] = [Spent(0, 0, 0, 0)]
+        for layer in layers[:-1]:
+            for state, costs in layer.items():
+                moves: dict[State, list[Spent]] = {}
+                for spent, after in self.next(state):
+                    if spent.memory <= most:
+                        moves.setdefault(after, []).append(counted(spent))
+                for after, steps in moves.items():
+                    there = layers[len(after.done)]
+                    reached = [
+                        _joined(cost, step) for cost, step in product(undominated(costs), undominated(steps))
+                    ]
+                    there[after] = undominated([*there.get(after, []), *reached])
+        return undominated(chain.from_iterable(layers[-1].values()))
+
+
+def _joined(a: Spent, b: Spent) -> Spent:
+    return Spent(a.traffic + b.traffic, a.cycles + b.cycles, a.energy + b.energy, max(a.memory, b.memory))
+
+
+def _without_joins(network: Json) -> list[Json]:
+    """Return the layers with inputs, and without concatenations whose readers can read the parts instead."""
+    found, before, outputs = [], "input", network.get("outputs") or ()
+    for layer in network["layers"]:
+        found.append({**layer, "inputs": list(layer["inputs"] or [before])})
+        before = layer["name"]
+    again = True
+    while again:
+        again = False
+        for table in [table for table in found if table["kind"] == "concat"]:
+            name, parts = table["name"], table["inputs"]
+            readers = [other for other in found if name in other["inputs"]]
+            new = {id(r): list(chain.from_iterable(parts if n == name else [n] for n in r["inputs"]))
+                   for r in readers}  # fmt: skip
+            others = [other for other in found if other is not table]
+            alone = not any(part == "input" or any(part in o["inputs"] for o in others) for part in parts)
+            several = len(parts) > 1 and any(r["kind"] in ("add", "mul") for r in readers)
+            twice = any(len(set(new[id(r)])) < len(new[id(r)]) and r["kind"] not in ("add", "mul")
+                        for r in readers)  # fmt: skip
+            if several or twice or (not readers and not alone):
+                continue
+            if name in outputs:
+                raise TooLarge  # what is joined and leaves the network is not told here
+            for reader in readers:
+                reader["inputs"] = new[id(reader)]
+            found.remove(table)
+            again = True
+    return found
+
+
+def _with_copies(layers: list[Json], again: dict[str, list[str]]) -> list[Json]:
+    """Return layers of which some stand there twice; the copy goes before its first reader."""
+    first = {table["name"]: table for table in layers}
+    if not again.keys() <= first.keys():
+        raise Refused("no operation")
+    copies = {name: f"{name} again" for name in again}
+    assert not copies.keys() & set(copies.values())
+    tables = first | {copies[name]: {**first[name], "name": copies[name]} for name in again}
+    found = {name: {**table, "inputs": list(table["inputs"])} for name, table in tables.items()}
+    for name, readers in again.items():
+        known = [reader for reader, table in tables.items() if name in table["inputs"]]
+        if not readers or len({*readers}) < len(readers) or not {*readers} < {*known}:
+            raise Refused("readers")
+        for reader in readers:
+            inputs = found[reader]["inputs"]
+            found[reader]["inputs"] = [copies[name] if each == name else each for each in inputs]
+    order: list[str] = []
+    for table in layers:
+        # From the last one that is executed twice to the first, all that what comes needs.
+        needed = [table["name"]]
+        for other in reversed(layers):
+            copy = copies.get(other["name"])
+            if copy and copy not in order and any(copy in found[each]["inputs"] for each in needed):
+                needed.insert(0, copy)
+        order += needed
+    return [found[name] for name in order]
+
+
+def _all_copies(problem: Json) -> Iterator[dict[str, list[str]]]:
+    """Return all sets of operations that are executed twice, and who reads their copies."""
+    layers = _without_joins(problem["network"])
+
+    def further(left: list[Json], again: dict[str, list[str]]) -> Iterator[dict[str, list[str]]]:
+        if not left:
+            yield again
+            return
+        *others, last = left
+        yield from further(others, again)
+        readers = []
+        for table in layers:
+            if last["name"] in table["inputs"]:
+                name = table["name"]
+                readers += [name, f"{name} again"] if name in again else [name]
+        for some in subsets(readers[1:]):  # the first one reads what has been computed first, or is called so
+            if some:
+                yield from further(others, {**again, last["name"]: list(some)})
+
+    return further(layers, {})
+
+
+def units(graph: Graph, spent: Spent) -> dict[str, int]:
+    """Return costs in the units of objectives: bytes, whole cycles, whole femtojoules."""
+    return {
+        "traffic": spent.traffic * graph.width,
+        "cycles": -(-spent.cycles // graph.cycle),
+        "energy": -(-spent.energy // graph.femtojoule),
+        "memory": spent.memory * graph.width,
+    }
+
+
+def names_of(objective: Json) -> tuple[str, ...]:
+    """Return what is minimised, one after the other."""
+    names = objective["minimise"]
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def limits_of(objective: Json) -> dict[str, int]:
+    """Return what plans may cost at most."""
+    limits = {name: objective.get(f"most_{name}") for name in COSTS[:3]}
+    return {name: limit for name, limit in limits.items() if limit is not None}
+
+
+def least(problem: Json, ties: bool = False) -> dict[str, int] | None:
+    """Return the least of each objective, one after the other, None if there is no plan.
+
+    What is on chip is counted by its size. An objective but the last may cost its least and the tolerance.
+
+    Parameters
+    ----------
+    ties
+        Whether all further costs are minimised, too, in the order of `COSTS`.
+    """
+    objective, limits = problem["objective"], limits_of(problem["objective"])
+    names, given = names_of(objective), objective.get("tolerance") or 0.0
+    tolerances = [*(given if isinstance(given, list | tuple) else [given] * (len(names) - 1))]
+    order = tuple(dict.fromkeys((*names, *COSTS))) if ties else names
+    tolerances += [0.0] * (len(order) - len(tolerances))
+    wanted = tuple(dict.fromkeys((*order, *limits)))
+    found = [
+        units(graph, spent._replace(memory=spent.memory + sum(graph.staying.values())))
+        for graph in _variants(problem)
+        for spent in graph.front(wanted, graph.room)
+    ]
+    told = [each for each in found if all(each[name] <= limit for name, limit in limits.items())]
+    best: dict[str, int] = {}
+    for name, tolerance in zip(order, tolerances, strict=True):
+        if not told:
+            return None
+        best[name] = min(each[name] for each in told)
+        most = best[name] + int(best[name] * Fraction(str(tolerance)))
+        told = [each for each in told if each[name] <= most]
+    return best
+
+
+def best(problem: Json) -> int | None:
+    """Return the least of the last objective, None if there is no plan."""
+    found = least(problem)
+    return None if found is None else found[names_of(problem["objective"])[-1]]
+
+
+def _variants(problem: Json) -> Iterator[Graph]:
+    """Return the graphs of all choices of weights that stay, and of operations that are executed twice."""
+    graph, limits, moves = Graph(problem), problem["limits"], 0
+    every: Iterator[tuple[Any, Any]] = iter([((), None)])
+    if limits.get("frames", "one") == "many":
+        every = ((names, None) for names in subsets(op.name for op in graph.ops if op.weights))
+    elif limits.get("executions", 1) == 2:
+        every = (((), again) for again in _all_copies(problem))
+    for staying, again in every:
+        variant = Graph(problem, staying, again)
+        variant.moves, variant.room = moves, variant.room - sum(variant.staying.values())
+        if variant.room > 0:
+            yield variant
+        moves = variant.moves
+
+
+def costs(problem: Json, plan: Json) -> dict[str, int]:
+    """Return what a plan costs: of each objective, in its unit."""
+    graph = Graph(problem, plan.get("staying", ()), plan.get("again"))
+    if plan.get("again") and (graph.limits.get("executions", 1) == 1 or plan.get("staying")):
+        raise Refused("executed twice")
+    if plan.get("staying", {}).keys() != graph.staying.keys():
+        raise Refused("stays and has no weights")
+    if graph.staying and graph.limits["frames"] == "one":
+        raise Refused("stays for one frame")
+    walk = _Walk(graph, plan.get("staying", {}))
+    for step in plan["steps"]:
+        walk.step(step)
+    if len(walk.state.done) < len(graph.ops):
+        raise Refused("operations are missing")
+    found = units(graph, walk.spent)
+    for name, limit in limits_of(problem["objective"]).items():
+        if found[name] > limit:
+            raise Refused(name)
+    return found
+
+
+def cost(problem: Json, plan: Json) -> int:
+    """Return what a plan costs of the last objective."""
+    return costs(problem, plan)[names_of(problem["objective"])[-1]]
+
+
+def may_stop(_problem: Json, _method: str) -> bool:
+    """Whether a method may end without a proof: what fits by size may have no addresses."""
+    return True
+
+
+class _Walk:
+    """A plan, step by step."""
+
+    def __init__(self, graph: Graph, staying: dict[str, int]) -> None:
+        self.staying = [(at, graph.staying[name], f"weights of {name}") for name, at in staying.items()]
+        self.graph, self.state, self.room = graph, graph.start(), graph.room
+        self.at: dict[int, int] = {}
+        self.spent = Spent(0, 0, 0, 0)
+        self.numbers = {graph.name(tensor): tensor for tensor in range(len(graph.shapes))}
+
+    def tensors(self, names: list[str], allowed: Any, what: str) -> Names:
+        """Return the numbers of tensors, of which only some are allowed."""
+        found = frozenset(self.numbers[name] for name in names)
+        if len(found) < len(names) or not found <= frozenset(allowed):
+            raise Refused(what)
+        return found
+
+    def step(self, step: Json) -> None:
+        """Execute a step."""
+        graph, state = self.graph, self.state
+        listed = [self.numbers[name] - 1 for name in step["operations"]]
+        mask = frozenset(listed)
+        if listed != sorted(mask) or len(set(step["kept"])) < len(step["kept"]):
+            raise Refused("names twice, or in no order")
+        group = next((g for g in graph.next_groups(state.done) if g.mask == mask), None)
+        if group is None:
+            raise Refused("operations")
+        dropped = self.tensors(step["dropped"], state.chip & state.dram, "dropped")
+        there = state.chip - dropped
+        fetched = self.tensors(step["fetched"], (group.sources & state.dram) - there, "fetched")
+        outputs = (frozenset(self.tensors(step[key], group.outputs, key)) for key in ("resident", "written"))
+        resident, written = outputs
+        if (resident, written) not in list(graph.outputs(group)):
+            raise Refused("an output is lost, or stays for nobody")
+        whole = there | fetched | resident
+        cut = group.cut_of(step)
+        place = None if step["in_place"] is None else self.numbers[step["in_place"]]
+        if place is not None and not (
+            group.output in resident
+            and place in there | fetched
+            and group.replaced(place, cut.step)
+            and not graph.readers[place] - group.mask - state.done
+        ):
+            raise Refused("in place")
+        for tensor in dropped:
+            del self.at[tensor]
+        addresses = step["addresses"]
+        for tensor in fetched | resident:
+            self.at[tensor] = addresses[graph.key(tensor)]
+        if place is not None and self.at[place] != self.at[group.output]:
+            raise Refused("in place, elsewhere")
+        buffers = group.buffers(cut, whole, written)
+        if set(addresses) != {graph.key(tensor) for tensor in fetched | resident} | set(buffers):
+            raise Refused("addresses")
+        spans = [(self.at[t], graph.sizes[t], graph.name(t)) for t in whole if t != place]
+        spans += [(addresses[name], size, name) for name, size in buffers.items()]
+        end = 0
+        for address, size, name in sorted([*spans, *self.staying]):
+            if address < end:
+                raise Refused(f"overlap: {name}")
+            end = address + size
+        if end > self.room:
+            raise Refused("memory")
+        spent = group.spent(cut, whole, fetched, written)
+        self.spent = _joined(self.spent, spent._replace(memory=end))
+        self.state = graph.after(state, group, whole, written)
+        self.at = {tensor: address for tensor, address in self.at.items() if tensor in self.state.chip}
