@@ -35,6 +35,7 @@ def tables(random: Random, functions: tuple[str, ...] = ("relu", "tanh")) -> lis
             table |= {"kernels": groups * random.randint(1, 3), "groups": groups}
             table |= {"kernel": [random.randint(1, min(2, height)), random.randint(1, min(2, width))]}
             table |= {"stride": [random.randint(1, 2), 1], "bias": random.random() < 0.5}
+            table["dilation"] = [random.randint(1, 2), random.randint(1, 2)]
             table["padding"] = [0, table["kernel"][0] - 1, table["kernel"][1] - 1, 0]
         elif kind in ("max", "average"):
             table |= {"kind": "pool", "op": kind}
@@ -56,6 +57,41 @@ def tables(random: Random, functions: tuple[str, ...] = ("relu", "tanh")) -> lis
             {"name": "fc", "kind": "fc", "inputs": int(np.prod(shapes[layers[-1]["name"]])), "outputs": 3}
         )
     return layers
+
+
+LRN: Table = {"kind": "map", "op": "lrn", "response": {"size": 3, "alpha": 0.5, "beta": 0.6, "k": 2.0}}
+
+
+def ended(random: Random, layers: list[Table]) -> list[Table]:
+    """Return layers with a fully connected one at the end, and perhaps one of a further kind before it."""
+    shape = list(Network(layers=layers).layers[-1].output)
+    if layers[-1].get("kind") == "fc":
+        return layers
+    kinds: list[Table] = [
+        LRN,
+        {"kind": "pad", "padding": [2, 0, 1, 3]},
+        {"kind": "pool", "kernel": [2, 2], "padding": [1, 0, 0, 1]},
+    ]
+    more = [{"name": "more", "input": shape, **random.choice(kinds)}] if random.random() < 0.75 else []
+    shape = list(Network(layers=[*layers, *more]).layers[-1].output)
+    size = int(np.prod(shape))
+    return [
+        *layers,
+        *more,
+        {"name": "flat", "kind": "reshape", "op": "flatten", "input": shape, "output": [size, 1, 1]},
+        {"name": "last", "kind": "fc", "inputs": size, "outputs": 2, "bias": True},
+    ]
+
+
+def needed(layers: list[Table]) -> list[Table]:
+    """Return the layers that the last one depends on."""
+    read, kept = {layers[-1]["name"]}, []
+    for number, layer in reversed([*enumerate(layers)]):
+        if layer["name"] in read:
+            kept.append(layer)
+            inputs = layer.get("inputs")
+            read |= set(inputs) if isinstance(inputs, list) else {layers[number - 1]["name"]}
+    return kept[::-1]
 
 
 def largest(network: Network, most: float = 500.0) -> dict[str, float]:

@@ -15,7 +15,7 @@ import pytest
 from compiled import CHECKED, Compiled
 from conftest import THOROUGH, thorough
 from hypothesis import assume, given, settings
-from numbered import Table, numbers, randoms, tables
+from numbered import Table, needed, numbers, randoms, tables
 from tests import command
 
 from tilewright import codegen
@@ -171,7 +171,7 @@ def planned_bits(part: Any, executed: Any) -> int:
 @given(randoms)
 def test_any_network_and_plan_computes_what_the_integer_network_does(random: Random) -> None:
     """And moves what the simulator says, whether transfers happen early or late."""
-    layers = tables(random, ("relu", "relu"))
+    layers = needed(tables(random, ("relu", "relu")))
     batch = random.choice([1, 1, 2])
     for layer in layers:
         if "kernels" in layer or layer.get("kind") == "fc":

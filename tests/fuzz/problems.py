@@ -99,6 +99,7 @@ GENEROUS: Json = {
     "machine": {
         "memory_bytes": 1 << 30, "input_bytes": 1 << 30, "weights_bytes": 1 << 30, "output_bytes": 1 << 30,
         "parameter_bytes": 1 << 30, "memory": None, "buffer_bytes": None, "array": [32, 32],
+        "accumulator_bits": 40, "widths": None,
     },
     "objective": {"frames_per_second": None},
     "memory": {"capacity": 1 << 30},

@@ -72,8 +72,8 @@ def _value(net: IntegerNetwork, layer: Any, place: Any, read: Any, sources: Any,
         total = 0
         for c, ky, kx in product(range(deep), *map(range, layer.kernel)):
             row, column = (
-                y * layer.stride[0] + ky - layer.padding[0],
-                x * layer.stride[1] + kx - layer.padding[2],
+                y * layer.stride[0] + ky * layer.dilation[0] - layer.padding[0],
+                x * layer.stride[1] + kx * layer.dilation[1] - layer.padding[2],
             )
             value = read(first + c, row, column)
             if value is not None:

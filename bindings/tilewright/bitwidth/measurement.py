@@ -72,8 +72,8 @@ class Measure:
     layers
         By name.
     saturated
-        Values that their format does not hold, by the layer that reads or stores them, also of layers without
-        weights; under ``input`` those of the images.
+        Values, weights and biases that their format does not hold, by the layer that reads or stores them,
+        also of layers without weights; under ``input`` those of the images.
     """
 
     images: int = 0
@@ -157,7 +157,8 @@ def measure(
     network = integer_network(problem, plan)
     found = Measure(layers={layer.name: LayerMeasure() for layer in problem.layers})
     for name, own in network.layers.items():
-        found.saturated[name] += Format(BIAS_BITS, own.fraction).beyond(problem.parameters[name].bias)
+        weights, bias = problem.parameters[name]
+        found.saturate(name, own.weights.beyond(weights) + Format(BIAS_BITS, own.fraction).beyond(bias))
     samples = problem.samples
     labels = samples.labels
     if labels is not None:
