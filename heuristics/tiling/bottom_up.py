@@ -1,9 +1,9 @@
 """Bottom up: a plan for any layer on any hierarchy of memories, in milliseconds.
 
-It begins with tiles of one element, which fit everywhere. Arrays get the loops whose unrolling costs least,
-then tiles grow by one prime factor at a time, memory by memory from the innermost outwards, as long as all
-fit and that saves something. Of each memory's loops the operand that stays in place is chosen with them. At
-last single factors move between any two levels, for as long as that saves something.
+It begins with tiles of one element, which nearly always fit. Arrays get the loops whose unrolling costs
+least, then tiles grow by one prime factor at a time, memory by memory from the innermost outwards, as long
+as all fit and that saves something. Of each memory's loops the operand that stays in place is chosen with
+them. At last single factors move between any two levels, for as long as that saves something.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, kind_of, violation
 from tilewright.tiling.hierarchy.batch import STILL, Batch, Costs, Nests, Sizes, Values
+from tilewright.tiling.hierarchy.exact.charges import OUTPUT
 from tilewright.tiling.hierarchy.exact.lattice import LETTERS, divisors
 from tilewright.tiling.hierarchy.machine import Kept
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
@@ -98,7 +100,8 @@ def _begun(problem: Problem, goal: str) -> tuple[_Mapper, State]:
         mapper = _Mapper(problem, goal, kept)
         if (state := mapper.start()) is not None:
             return mapper, state
-    raise AssertionError("problems in which not even these tiles fit are refused when they are made")
+    levels = [level.name for level in problem.machine.levels] if problem.machine.kind == "hierarchy" else []
+    raise InputError("machine.levels", levels, "have a memory that is too small for the rule's first tiles")
 
 
 def _choices(problem: Problem) -> list[Kept]:
@@ -122,11 +125,15 @@ class _Mapper:
         self.batch = Batch(problem.one_layer, self.machine, goals, problem.level)
 
     def start(self) -> State | None:
-        """Return the nest whose tiles have one element each, None where they do not fit."""
+        """Return the nest whose tiles have one element each, None where they do not fit.
+
+        If need be outputs stay until they are complete, and so are narrow in all memories but the last.
+        """
         nodes = len(self.machine.nodes)
         blocks = np.ones((1, nodes + 1, len(LETTERS)), np.int64)
         blocks[0, 0] = self.batch.sizes
-        return self._best(Nests(blocks, np.zeros((1, nodes), np.int64)))
+        starts = (self._best(Nests(blocks, np.full((1, nodes), o))) for o in (0, OUTPUT))
+        return next((state for state in starts if state is not None), None)
 
     def map(self, state: State) -> State:
         """Return a good nest, made from the smallest one."""
@@ -225,7 +232,7 @@ class _Mapper:
     def _best(self, nests: Nests) -> State | None:
         """Return the best of some nests that fit."""
         elements = self.batch.elements(nests.blocks)
-        fitting = self.batch.fit(nests.blocks, elements)
+        fitting = self.batch.fit(nests, elements)
         if not fitting.any():
             return None
         nests = Nests(nests.blocks[fitting], nests.stays[fitting])

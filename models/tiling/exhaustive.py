@@ -10,7 +10,7 @@ from __future__ import annotations
 from tilewright.core.bounds import Exact
 from tilewright.core.context import Outcome, RunContext
 from tilewright.heuristics.tiling import bottom_up
-from tilewright.spec.errors import OutOfTimeError
+from tilewright.spec.errors import InputError, OutOfTimeError
 from tilewright.tiling import (
     Plan,
     Problem,
@@ -61,7 +61,10 @@ def _constructed(problem: Problem, search: RunContext) -> Plan | None:
     if not bottom_up.suits(problem):
         return None
     hurried = problem.layer is not None and search.remaining() < LEAST_SECONDS
-    plan: Plan = bottom_up.smallest(problem) if hurried else bottom_up.plan(problem)
+    try:
+        plan: Plan = bottom_up.smallest(problem) if hurried else bottom_up.plan(problem)
+    except InputError:  # a memory is too small for the rule
+        return None
     if violation(problem, plan) is not None:
         return None
     search.on_plan(plan)

@@ -122,7 +122,7 @@ def test_costs_of_many_nests_are_those_of_each() -> None:
         nest = Nest(layer, problem.machine, mapper.plan(bottom_up.State(blocks[0], stays[0], 0.0)))
         assert nest.malformed() is None and nest.outside_of_space() is None, seed
         elements = batch.elements(blocks)
-        assert batch.fit(blocks, elements).tolist() == [nest.overflow() is None], seed
+        assert batch.fit(Nests(blocks, stays), elements).tolist() == [nest.overflow() is None], seed
         costs = batch.costs(Nests(blocks, stays), elements)
         measure = Measure(layer, nest.machine, Cost(nest).moved)
         true = measure.accesses(problem.level), measure.energy, measure.cycles

@@ -75,6 +75,23 @@ def test_agree_with_enumeration(path, solver):
     assert compared == WANTED
 
 
+@WITH_EACH_METHOD
+def test_agree_where_outputs_fit_but_sums_do_not(path, solver):
+    compared = 0
+    for seed in range(60):
+        rng = Random(seed)
+        machine, layer = hierarchies.tight(rng), hierarchies.layer(rng, 12)
+        try:
+            case = Problem.model_validate({"layer": layer, "machine": machine})
+        except InputError:
+            continue
+        widths = {name for name in Chains(layer, machine, "accesses", "dram").switches if "complete" in name}
+        if compared < WANTED and widths and layer.macs > 4:
+            check_agreement(case, path, solver, True, least(case))
+            compared += 1
+    assert compared == WANTED
+
+
 @pytest.mark.slow
 def test_what_is_held_is_decided() -> None:
     path = next(path for path, _ in METHODS if path.suffix == ".py")

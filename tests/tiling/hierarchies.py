@@ -99,6 +99,32 @@ def machine(
     )
 
 
+def tight(rng: Random, *, uneven: bool = False, choosing: bool = False) -> HierarchyMachine:
+    """Draw a machine with memories of a few bytes, often enough for complete outputs, not for sums."""
+    levels: list[dict[str, Any]] = [{"name": "dram", "read_pj_per_byte": rng.choice([1, 6])}]
+    for number in range(rng.choice([1, 2, 2, 3])):
+        if rng.random() < 0.35:
+            over = rng.sample(list(LOOPS.values()), rng.randint(1, 4))
+            levels.append(
+                {"name": f"array{number}", "fanout": [{"size": rng.choice([2, 3, 4]), "over": over}]}
+            )
+        held = list(rng.choice([*[["output"]] * 3, *HELD]))
+        table: dict[str, Any] = {"name": f"memory{number}", "read_pj_per_byte": rng.choice([0.5, 1, 7])}
+        table["double_buffering"] = rng.random() < 0.3
+        each = {
+            operand: rng.choice([1, 2, 3, 4, 6, 8, 9, 12]) << table["double_buffering"] for operand in held
+        }
+        table["capacity_bytes"] = each if rng.random() < 0.5 else sum(each.values())
+        table["may_hold"] = [held.pop()] if choosing and held[1:] and rng.random() < 0.5 else []
+        if rng.random() < 0.4:
+            table["bytes_per_cycle"] = rng.choice([0.5, 1, 4])
+        levels.append({**table, "holds": held})
+    if uneven and "fanout" not in levels[1]:
+        levels[1]["uneven"] = len([*levels[1]["holds"], *levels[1]["may_hold"]]) > 1
+    bits = {"input": 8, "weights": 8, "output": 8, "partial": rng.choice([16, 24, 32])}
+    return HierarchyMachine(kind="hierarchy", levels=levels, mac_pj=0.5, bits=bits)
+
+
 def layer(rng: Random, most: int) -> Layer:
     """Draw a layer of at most so many MACs."""
     while True:
@@ -117,6 +143,31 @@ def layer(rng: Random, most: int) -> Layer:
             continue
         if found.macs <= most:
             return found
+
+
+def long_layer(rng: Random, most: int) -> Layer:
+    """Draw a layer of at most so many MACs with few loops, which have more iterations."""
+    longest = {"g": 3, "n": 5, "c": 13, "y": 13, "x": 9, "k": 13, "r": 5, "s": 5}
+    while True:
+        size = dict.fromkeys(LETTERS, 1)
+        size |= {
+            loop: rng.randint(2, longest[loop]) for loop in rng.sample(LETTERS, rng.choice([1, 2, 2, 3]))
+        }
+        stride, dilation = ((rng.randint(1, 4), rng.randint(1, 3)) for _ in range(2))
+        plane = [
+            (size[out] - 1) * step + (size[tap] - 1) * apart + 1
+            for out, tap, step, apart in zip("yx", "rs", stride, dilation, strict=True)
+        ]
+        if prod(size.values()) <= most:
+            return Layer(
+                input=(size["g"] * size["k"], *plane),
+                kernels=size["g"] * size["c"],
+                kernel=(size["r"], size["s"]),
+                stride=stride,
+                dilation=dilation,
+                groups=size["g"],
+                batch=size["n"],
+            )
 
 
 def overlapping(rng: Random, most: int) -> Layer:

@@ -11,7 +11,8 @@ import hierarchies
 import numpy as np
 import pytest
 from conftest import THOROUGH, examples
-from hierarchy_walk import Walk
+from tests.oracles import hierarchy as oracle
+from tests.oracles.hierarchy import Walk
 
 import tilewright
 from tilewright.core import catalogue
@@ -30,8 +31,8 @@ from tilewright.tiling.hierarchy.exact import search
 from tilewright.tiling.hierarchy.exact.search import Search, best_plan
 from tilewright.tiling.hierarchy.exact.tables import Tables
 from tilewright.tiling.hierarchy.lowering import lower
-from tilewright.tiling.hierarchy.machine import HierarchyMachine
-from tilewright.tiling.hierarchy.measure import KINDS, Measure, Moved
+from tilewright.tiling.hierarchy.machine import OBJECTIVES, HierarchyMachine
+from tilewright.tiling.hierarchy.measure import KINDS, Measure, Moved, shown
 from tilewright.tiling.hierarchy.nest import Nest, extents, positions, window
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.summary import rows
@@ -51,28 +52,48 @@ MACHINE: dict[str, Any] = {
 # What a nest moves -------------------------------------------------------------------------------------
 
 
-def test_closed_forms_say_what_a_walk_counts() -> None:
-    for seed in range(examples(120)):
+def walked(nest: Nest) -> Walk:
+    """Execute a nest element by element, by a program that knows nothing of the package."""
+    table, kept = nest.given.model_dump(mode="json"), dict(nest.plan.kept)
+    loops = [list(each) for each in nest.plan.nest]
+    return Walk(nest.layer.model_dump(mode="json"), oracle.Machine(table, kept), loops)
+
+
+def assert_as_walked(nest: Nest, seed: int) -> None:
+    """Compare closed forms with a walk: what moves, what is held and how wide, and what it costs."""
+    walk, cost = walked(nest), Cost(nest)
+    assert cost.steps == walk.steps, seed
+    for number, node in enumerate(nest.machine.nodes):
+        for counted, every in ((walk.every, cost.moved.every), (walk.first, cost.moved.first)):
+            for way, counts in enumerate((counted.read, counted.written)):
+                expected = [counts[number][kind] for kind in KINDS]
+                assert every[number, :, way].sum(axis=0).tolist() == expected, (seed, node.name)
+    for (number, operand), largest in walk.largest.items():
+        assert largest == nest.held(operand, number), seed
+    for memory in list(nest.machine.memories)[1:]:
+        level = nest.machine.nodes[memory].level
+        assert nest.needed_bits(memory) == walk.held_bits(level), (seed, nest.machine.levels[level].name)
+    assert (nest.overflow() is None) == walk.fits(), seed
+    measure = Measure(nest.layer, nest.machine, cost.moved)
+    for goal in OBJECTIVES:
+        assert shown(goal, measure.value(goal, "dram")) == walk.value(goal, "dram"), (seed, goal)
+
+
+@pytest.mark.parametrize("tight", [False, True])
+def test_closed_forms_say_what_a_walk_counts(tight: bool) -> None:
+    complete = 0
+    for seed in range(examples(240)):
         rng = Random(seed)
-        machine, layer = hierarchies.machine(rng, roomy=True), hierarchies.layer(rng, 300)
-        plan = hierarchies.nest(rng, layer, machine, ragged=True)
-        nest = Nest(layer, machine, plan)
-        if nest.violation() is not None:
-            continue
-        cost, walk = Cost(nest), Walk(layer, machine, plan.nest, extents(layer)).run()
-        assert cost.steps == walk.steps
-        for number, node in enumerate(machine.nodes):
-            for busiest, tables in (
-                (False, (walk.read, walk.written)),
-                (True, (walk.first_read, walk.first_written)),
-            ):
-                if node.axis is None:
-                    traffic = cost.at(number, busiest=busiest)
-                    for counts, table in zip((traffic.read, traffic.written), tables, strict=True):
-                        expected = {kind: table[node.name][kind] for kind in KINDS}
-                        assert {kind: counts[kind] for kind in KINDS} == expected, (seed, node.name)
-        for (number, operand), peak in walk.peak.items():
-            assert peak == nest.held(operand, number)
+        machine = hierarchies.tight(rng) if tight else hierarchies.machine(rng, roomy=True)
+        layer = hierarchies.long_layer(rng, 100) if seed % 3 else hierarchies.layer(rng, 300)
+        nest = Nest(layer, machine, hierarchies.nest(rng, layer, machine, ragged=True))
+        if nest.malformed() is None:
+            assert_as_walked(nest, seed)
+            complete += any(
+                nest.held_bits("output", node) < machine.bits.partial
+                for node in machine.holders["output"][1:]
+            )
+    assert complete > 2 * tight
 
 
 @pytest.mark.parametrize("ragged", [False, True])
@@ -128,16 +149,10 @@ def test_a_walk_counts_what_is_fetched_where_tiles_slide_or_are_uneven() -> None
         nest = Nest(layer, given, plan)
         if not machine.halos or nest.violation() or nest.outside_of_space():
             continue
-        walk, moved = Walk(layer, machine, nest.plan.nest, extents(layer)).run(), Cost(nest).moved
-        tally = Execution(lower(nest)).run()
+        assert_as_walked(nest, seed)
+        tally, moved = Execution(lower(nest)).run(), Cost(nest).moved
         np.testing.assert_array_equal(tally.every, moved.every, err_msg=f"seed {seed}")
         np.testing.assert_array_equal(tally.first, moved.first, err_msg=f"seed {seed}")
-        for number, node in enumerate(machine.nodes):
-            if node.axis is None:
-                for counts, table in zip(
-                    moved.every[number].sum(axis=0), (walk.read, walk.written), strict=True
-                ):
-                    assert counts.tolist() == [table[node.name][kind] for kind in KINDS], (seed, node.name)
         found = NumericRun(lower(nest), layer).run(*random_values(layer, seed))
         np.testing.assert_array_equal(found, convolution(layer, *random_values(layer, seed)))
         apart = machine.model_copy(
@@ -171,6 +186,95 @@ def test_exact_search_agrees_with_enumeration(start: int) -> None:
         machine, layer = hierarchies.machine(rng), hierarchies.layer(rng, rng.choice([8, 16, 32, 64]))
         compared += agrees(layer, machine, seed)
     assert compared
+
+
+@pytest.mark.parametrize("kind", ["plain", "choosing", "uneven"])
+def test_exact_search_knows_how_wide_outputs_are(kind: str) -> None:
+    """In memories that have room for complete outputs alone."""
+    compared = 0
+    for seed in range(examples(120)):
+        rng = Random(seed)
+        machine = hierarchies.tight(rng, uneven=kind == "uneven", choosing=kind == "choosing")
+        layer = (
+            hierarchies.long_layer(rng, 40) if seed % 2 else hierarchies.layer(rng, rng.choice([4, 8, 16]))
+        )
+        compared += agrees(layer, machine, seed, 1500)
+    assert compared > examples(120) // 2
+
+
+STAYS: dict[str, Any] = {
+    "layer": {"input": [1, 3, 2], "kernels": 3, "kernel": [3, 2], "stride": [2, 1]},
+    "machine": {
+        "kind": "hierarchy",
+        "levels": [
+            {"name": "dram"},
+            {
+                "name": "outer",
+                "double_buffering": True,
+                "capacity_bytes": {"input": 4, "weights": 7, "output": 17},
+            },
+            {"name": "pes", "fanout": [{"size": 4, "over": ["input_maps", "kernel_columns"]}]},
+            {"name": "inner", "capacity_bytes": 28},
+        ],
+        "bits": {"partial": 24},
+    },
+    "objective": {"minimise": "accesses", "level": "outer"},
+}
+"""The outer memory has room for three outputs twice, but not for three sums."""
+
+
+def test_a_tile_that_stays_during_outer_loops_comes_complete() -> None:
+    """The kernel's rows and columns go on outside, while all outputs stay in the inner memory."""
+    one = Problem.model_validate(STAYS)
+    plan = HierarchyPlan(((("r", 1), ("s", 1)), (), (), (("c", 1),)))
+    assert violation(one, Plan((plan,))) is None
+    # Six elements of input and 18 of weights come and go on, three outputs come and go out.
+    assert objective(one, Plan((plan,))) == 2 * (6 + 18 + 3) == 54
+    assert simulate(one, Plan((plan,))).facts["held_bytes"]["outer"]["output"] == 6
+    assert oracle.cost(one.model_dump(mode="json"), plan.to_json()) == 54
+    result = tilewright.solve(one, method="exhaustive", time_limit=60)
+    assert (result.status, result.objective) == ("optimal", 54)
+
+
+def test_a_memory_needs_no_room_for_sums_that_end_further_in() -> None:
+    """With three bytes, where a sum has four: two terms are added up in the inner memory."""
+    levels = [
+        {"name": "dram"},
+        {"name": "outer", "holds": ["output"], "capacity_bytes": 3},
+        {"name": "inner", "holds": ["output"], "capacity_bytes": {"output": 4}},
+    ]
+    table = {
+        "layer": {"input": [2, 1, 1], "kernels": 3, "kernel": [1, 1]},
+        "machine": {"kind": "hierarchy", "levels": levels},
+    }
+    one = Problem.model_validate(table)
+    for method in ("exhaustive", "bottom_up"):
+        result = tilewright.solve(one, method=method, time_limit=60)
+        assert result.objective == oracle.best(one.model_dump(mode="json")) == 15
+    levels[2]["capacity_bytes"] = {"output": 3}
+    with pytest.raises(InputError, match="the output of the smallest tile does not fit"):
+        Problem.model_validate(table)
+
+
+def test_what_no_plan_fits_is_infeasible_or_refused() -> None:
+    """Five terms, of which an array of two and three PEs adds up all at once only in unequal parts."""
+    levels = [
+        {"name": "dram"},
+        {"name": "inner", "holds": ["output"], "capacity_bytes": 1},
+        {"name": "pes", "fanout": [{"size": 2, "over": ["input_maps"]}, {"size": 3, "over": ["input_maps"]}]},
+        {"name": "register", "holds": ["input"], "capacity_bytes": 1},
+    ]
+    table: dict[str, Any] = {
+        "layer": {"input": [5, 1, 1], "kernels": 2, "kernel": [1, 1]},
+        "machine": {"kind": "hierarchy", "levels": levels},
+    }
+    perfect = tilewright.solve(Problem.model_validate(table), time_limit=60)
+    assert perfect.status == "infeasible"
+    assert oracle.best(Problem.model_validate(table).model_dump(mode="json")) is None
+    uneven = Problem.model_validate(table | {"limits": {"factors": "any"}})
+    result = tilewright.solve(uneven, method="exhaustive", time_limit=60)
+    assert result.objective == oracle.best(uneven.model_dump(mode="json"))
+    assert result.status == "optimal"
 
 
 def test_exact_search_decides_what_is_held() -> None:

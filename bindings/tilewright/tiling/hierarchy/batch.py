@@ -115,11 +115,10 @@ class Batch:
         others = [np.prod(blocks[..., self.uses[o]], axis=-1, dtype=np.float64) for o in (1, 2)]
         return np.stack([area, *others], axis=-1)
 
-    def fit(self, blocks: Sizes, elements: Values) -> Marks:
-        """Return which nests fit into all arrays and memories; `elements` are those of the blocks."""
-        trips = blocks[:, :-1] // blocks[:, 1:]
-        sums = np.any(trips[:, :, self.reduced] > 1, axis=2)
-        fitting = np.ones(len(blocks), np.bool_)
+    def fit(self, nests: Nests, elements: Values) -> Marks:
+        """Return which nests fit into all arrays and memories; `elements` are those of their blocks."""
+        trips = nests.blocks[:, :-1] // nests.blocks[:, 1:]
+        fitting = np.ones(len(trips), np.bool_)
         for i, node in enumerate(self.machine.nodes):
             if node.axis is not None:
                 fitting &= trips[:, i].prod(axis=1) <= node.axis.size
@@ -130,7 +129,7 @@ class Batch:
             held = {
                 operand: level.copies
                 * elements[:, i, OPERANDS.index(operand)]
-                * self._width(operand, i, sums)
+                * self._width(operand, i, nests, trips)
                 for i in nodes
                 for operand in self.machine.nodes[i].holds
             }
@@ -141,16 +140,32 @@ class Batch:
                 fitting &= sum(held.values()) <= 8 * level.capacity_bytes
         return fitting
 
-    def _width(self, operand: str, i: int, sums: Marks) -> Values | int:
-        """Return the bits of an operand's elements at a node; outputs are partial until they are complete."""
-        bits = self.machine.bits
+    def _width(self, operand: str, i: int, nests: Nests, trips: Sizes) -> Values | int:
+        """Return the bits of an operand's elements at a node; outputs are partial unless they come complete.
+
+        See `Nest.held_bits`.
+        """
+        bits, nodes = self.machine.bits, self.machine.nodes
         if operand != "output":
             return int(getattr(bits, operand))
-        last = min(
-            (one for one in self.machine.holders["output"] if one > i), default=len(self.machine.nodes)
-        )
-        adding = [j for j in range(last) if self.machine.nodes[j].axis is None or j < i]
-        return np.where(sums[:, adding].any(axis=1), bits.partial, bits.output)
+        last = min((one for one in self.machine.holders["output"] if one > i), default=len(nodes))
+        sums = np.any(trips[:, :, self.reduced] > 1, axis=2)
+        partial = sums[:, [j for j in range(i) if nodes[j].axis is not None]].any(axis=1)
+        moved = np.full(len(trips), last == len(nodes))
+        for j in reversed([j for j in self.memories if j < last]):
+            partial |= sums[:, j] & (moved | self._moved_last(j, nests, trips))
+            moved |= np.any(trips[:, j, self.uses[OUTPUT]] > 1, axis=1)
+        return np.where(partial, bits.partial, bits.output)
+
+    def _moved_last(self, i: int, nests: Nests, trips: Sizes) -> Marks:
+        """Return where one of a memory's loops that move outputs is inside of those over what is added up."""
+        stays = nests.stays[:, i]
+        found = np.any((trips[:, i] > 1) & (self.uses[OUTPUT] & ~self.uses)[stays], axis=1)
+        if i in self.slides:
+            parts = self.saved(nests.blocks[:, i + 1], trips[:, i])
+            rows = np.isin(parts.argmax(axis=1), [SLIDING.index(loop) for loop in "yx"])
+            found = found | ((stays == 0) & rows & (parts.max(axis=1) > 0))
+        return np.asarray(found)
 
     @cached_property
     def _fresh(self) -> dict[str, tuple[Sizes, Sizes, Values]]:

@@ -296,9 +296,13 @@ class Chains:
         held = []
         for operand in level.holds:
             widths, switch = [int(getattr(bits, operand))], ""
-            if operand == "output" and bits.partial > bits.output and (cuts := self._incomplete(i)):
-                widths, switch = [bits.output, bits.partial], f"complete {i}"
-                self.switches[switch] = [Case(none_of=cuts), Case()]
+            if (
+                operand == "output"
+                and bits.partial > bits.output
+                and (cases := self._complete(i)) != [Case()]
+            ):
+                widths, switch = [bits.output] * len(cases) + [bits.partial], f"complete {i}"
+                self.switches[switch] = [*cases, Case()]
             tile = self._product({}, operand, i)
             held.append((operand, Amount(switch, (tile,) * len(widths)), widths))
         if level.capacity_bytes is None:
@@ -313,12 +317,24 @@ class Chains:
             rooms.append((most, sizes))
         return rooms
 
-    def _incomplete(self, i: int) -> tuple[Cut, ...]:
-        """Return the loops of which none has several iterations where a memory's outputs come complete."""
+    def _complete(self, i: int) -> list[Case]:
+        """Return the cases in which a memory's outputs come complete; see `Nest.held_bits`."""
         inner = [holder for holder in self.machine.holders["output"] if holder > i]
-        last = inner[0] if inner else len(self.nodes)
-        nodes = [j for j in range(last) if j in self.memories or j < i]
-        return self._among(nodes, REDUCED)
+        outside = [j for j in self.memories if j < min(inner, default=len(self.nodes))]
+        adding = self._among([j for j in self.axes if j < i], REDUCED)
+        if not inner:
+            return [Case(none_of=adding + self._among(outside, REDUCED))]
+        cases = [Case(none_of=adding + self._among(outside, USES["output"]))]
+        for at, j in enumerate(outside):
+            # The innermost loop that brings another tile is one of this memory.
+            moving = self._among([j], USES["output"])
+            none_of = adding + self._among(outside[at + 1 :], USES["output"])
+            none_of += self._among(outside[:at], REDUCED)
+            for order in self.orders[j] if moving else ():
+                during = order.loops if order.operand == "output" else ""
+                late = self._among([j], "".join(loop for loop in REDUCED if loop not in during))
+                cases.append(Case(moving, none_of + late, j, (order,)))
+        return cases
 
     def _among(self, nodes: Iterable[int], loops: str) -> tuple[Cut, ...]:
         """Return the loops that may have several iterations at some nodes."""

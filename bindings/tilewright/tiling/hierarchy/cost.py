@@ -183,7 +183,7 @@ class Cost:
 
         Where a memory keeps what tiles share; steps divide the blocks outside.
         """
-        order = self._order("input", child)
+        order = self.nest.moving("input", child)
         if child not in self.nest.machine.halos or not order:
             return 1, 1
         node, loop = order[-1]
@@ -195,22 +195,8 @@ class Cost:
 
     def _moving(self, operand: str, child: int) -> dict[str, list[int]]:
         """For each loop, the memories' nodes whose iterations bring a new tile to a child."""
-        order = self._order(operand, child)
+        order = self.nest.moving(operand, child)
         return {loop: [i for i, other in order if other == loop] for loop in self.nest.extents}
-
-    def _order(self, operand: str, child: int) -> list[tuple[int, str]]:
-        """Return the loops of memories whose iterations bring a new tile to a child, outermost first."""
-        order = [
-            (i, loop)
-            for i in range(min(child, len(self.nodes)))
-            if self.nodes[i].axis is None
-            for loop, _ in self.nest.plan.nest[i]
-            if self.nest.trips(i, loop) > 1
-        ]
-        if child < len(self.nodes):
-            moving = [at for at, (_, loop) in enumerate(order) if loop in USES[operand]]
-            order = order[: moving[-1] + 1] if moving else []
-        return order
 
     def _elements(self, operand: str, kept: dict[str, list[int]], pin: int | None) -> int:
         """Add up the elements of an operand over all combinations of the digits that are kept."""

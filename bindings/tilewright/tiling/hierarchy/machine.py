@@ -431,13 +431,28 @@ class HierarchyMachine(Spec):
         InputError
             Names the level, the operand that does not fit, and what would be enough.
         """
-        for level in self.levels[1:]:
+        for i, level in enumerate(self.levels[1:], 1):
             if not level.fanout:
-                self._check_memory(level)
+                self._check_memory(level, self._least_output_bits(i, layer))
 
-    def _check_memory(self, level: Level) -> None:
+    def _least_output_bits(self, i: int, layer: Layer) -> int:
+        """Return the width of outputs in a memory at least.
+
+        They may come complete from a memory further in, from arrays that are large enough to add up all
+        products at once, or where nothing is added up.
+        """
+        letters, inside = "".join(LOOPS), self.levels[i + 1 :]
+        products = prod(
+            size for loop, size in zip(letters, loop_sizes(layer), strict=True) if loop in REDUCED
+        )
+        held = any("output" in (*level.holds, *level.may_hold) for level in inside)
+        axes = [axis for level in inside for axis in level.fanout if set(axis.loops) & set(REDUCED)]
+        complete = held or prod(axis.size for axis in axes) >= products
+        return self.bits.output if complete else self.bits.partial
+
+    def _check_memory(self, level: Level, output_bits: int) -> None:
         """Refuse a memory that cannot hold one element of each of its operands."""
-        widths = {"input": self.bits.input, "weights": self.bits.weights, "output": self.bits.partial}
+        widths = {"input": self.bits.input, "weights": self.bits.weights, "output": output_bits}
         needed = {operand: level.copies * widths[operand] for operand in OPERANDS if operand in level.holds}
         field, twice = f"machine.levels.{level.name}.capacity_bytes", " twice" * level.double_buffering
         if isinstance(level.capacity_bytes, OperandBytes):

@@ -231,11 +231,32 @@ class Nest:
         return bits.partial
 
     def _come_complete(self, node: int) -> bool:
-        """Whether outputs reach a memory from further in only when they are complete."""
-        inner = [holder for holder in self.machine.holders["output"] if holder > node]
-        last = inner[0] if inner else len(self.machine.nodes)
-        for number in range(last):
-            outside = self.machine.nodes[number].axis is None or number < node
-            if outside and any(self.trips(number, loop) > 1 for loop in REDUCED):
-                return False
-        return True
+        """Whether outputs reach a memory from further in only when they are complete.
+
+        No array outside adds to them, and where a loop brings another tile to the memory further in, no loop
+        outside of that one is over what is added up. Loops during which that tile stays send nothing out.
+        """
+        holders = [*self.machine.holders["output"], len(self.machine.nodes)]
+        inner = min(holder for holder in holders if holder > node)
+        adding = [loop for _, loop in self.moving("output", inner)]
+        arrays = [i for i in range(node) if self.machine.nodes[i].axis is not None]
+        adding += [loop for i in arrays for loop, _ in self.plan.nest[i]]
+        return not set(adding) & set(REDUCED)
+
+    def moving(self, operand: str, child: int) -> list[tuple[int, str]]:
+        """Return the loops of memories, with their nodes, that bring another tile to a node, outermost first.
+
+        To the multipliers all loops do.
+        """
+        nodes = self.machine.nodes
+        order = [
+            (i, loop)
+            for i in range(min(child, len(nodes)))
+            if nodes[i].axis is None
+            for loop, _ in self.plan.nest[i]
+            if self.trips(i, loop) > 1
+        ]
+        if child < len(nodes):
+            moving = [at for at, (_, loop) in enumerate(order) if loop in USES[operand]]
+            order = order[: moving[-1] + 1] if moving else []
+        return order

@@ -91,10 +91,14 @@ def best_any_plan(
         one.take(start)
     one.find_chain(BEAM)
     if one.best is None:
-        # If anything fits, so do blocks of one element, which divide all others.
+        # Blocks of one element, which divide all others, fit but where an array has to add up all at once.
         one.best = best_plan(layer, machine, minimise, level, deadline)
     if one.best is None:
-        return None
+        one.find_chain(None)
+    if one.best is None:
+        if one.nothing_fits():
+            return None
+        raise OutOfTimeError
     one.tell()
     one.raise_bound()
     if one.open:
@@ -143,6 +147,13 @@ class _AnySearch:
         machine = self.machine.keeping(kept)
         tables = Tables(self.layer, machine, self.minimise, self.level, lattice=lattice, left=left)
         return Search(tables, kept)
+
+    def nothing_fits(self) -> bool:
+        """Whether no plan fits, as far as few sizes tell."""
+        lattice = AnySteps(self.layer, some_sizes(self.layer, SIZES))
+        return not any(
+            self.search(lattice, kept).stages(None, None, self.deadline) for kept in self.machine.choices
+        )
 
     def find_perfect(self) -> None:
         """Begin with a plan whose steps all divide, if one is found quickly."""

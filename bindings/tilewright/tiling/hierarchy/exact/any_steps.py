@@ -83,8 +83,8 @@ class AnySteps(Lattice):
     low, high, counts : shape (8, sizes)
         The smallest and the largest size of each number, and how many blocks there are of the largest.
     weights : shape (8, sizes, sizes)
-        How many blocks of a size there are, the one that the border cuts off only as the part of it that it
-        is of a second size.
+        How many blocks of a size there are, times a second size, the smallest of its number: the one that
+        the border cuts off counts only as the part of it that it is of the second size.
     """
 
     any = True
@@ -153,11 +153,12 @@ class AnySteps(Lattice):
         return AnySteps(self.layer, cuts, blocks=np.ascontiguousarray(blocks[order])), left[of[order]]
 
     @cached_property
-    def weights(self) -> NDArray[np.float64]:
-        """How many blocks there are; see above."""
+    def weights(self) -> Table:
+        """How many blocks there are, times a size; see above."""
         whole = np.array(list(self.extents.values()))[:, None]
         full, rest = np.divmod(whole, self.high)
-        return full[:, :, None] + np.minimum(1.0, rest[:, :, None] / self.low[:, None, :])
+        low = self.low[:, None, :]
+        return np.asarray(full[:, :, None] * low + np.minimum(low, rest[:, :, None]))
 
     @cached_property
     def ratios(self) -> Table:
@@ -165,10 +166,7 @@ class AnySteps(Lattice):
         most = max(self.shape)
         table = np.zeros((len(LETTERS), most, most), np.int64)
         for i, (sizes, extent) in enumerate(zip(self.cuts, self.extents.values(), strict=True)):
-            outside = np.array(sizes)
-            # The smallest size of as many blocks as there are of the largest one.
-            inside = -(-extent // self.counts[i, : len(sizes)])
-            inside = outside if self.chains else inside
+            outside, inside = np.array(sizes), self.high[i, : len(sizes)]
             ratios = -(-outside[:, None] // inside[None, :])
             inner = np.tri(len(sizes), dtype=np.bool_)
             if self.chains:
@@ -218,18 +216,24 @@ class AnySteps(Lattice):
         """One, as `every`."""
         return np.ones((self.many, len(OPERANDS)), np.int64)
 
-    def fetches(self, machine: HierarchyMachine, i: int) -> Table:
-        """Return the most fetches of each operand's tile from a node on, shape (blocks, 3)."""
-        spread, columns = self._spread(machine, i), []
+    @cached_property
+    def fetches(self) -> Table:
+        """The most fetches of each operand's tile from a block on, shape (blocks, 3)."""
+        numbers = [[LETTERS.index(loop) for loop in loops] for loops in STILL]
+        columns = [self.counts[each, self.index[:, each]].prod(axis=1) for each in numbers]
+        return np.stack(columns, axis=1)
+
+    def shared(self, machine: HierarchyMachine, i: int) -> Table:
+        """Return how many count of tiles that the instances of arrays share, from a node on, as fractions."""
+        spread, found = self._spread(machine, i - 1), np.ones((self.many, len(OPERANDS), 2), np.int64)
         for o, loops in enumerate(STILL):
-            many = np.ones(self.many)
-            for loop in loops:
-                number = LETTERS.index(loop)
+            for number in map(LETTERS.index, loops):
                 at = self.index[:, number]
-                each = self.weights[number, at, at] if spread[o, number] else self.counts[number, at]
-                many = many * each
-            columns.append(np.floor(many * (1 + 1e-15)))
-        return np.stack(columns, axis=1).astype(np.int64)
+                if spread[o, number]:
+                    found[:, o] *= np.stack([self.weights[number, at, at], self.low[number, at]], axis=1)
+                else:
+                    found[:, o, 0] *= self.counts[number, at]
+        return found
 
     def steps(self, machine: HierarchyMachine, i: int) -> Steps:
         """Return what steps that do not divide cost at a node."""

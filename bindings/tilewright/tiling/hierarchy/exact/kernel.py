@@ -31,10 +31,16 @@ MOST_ORDERS = 12
 """Space for orders."""
 
 MOVES = 2
-"""Bit of a partial plan for the first operand: its tile has not moved yet. Bit 1: sums are incomplete."""
+"""Bit of a partial plan for the first operand: its tile has not moved yet. Bit 1: sums go out incomplete."""
 
-ADDED = 16
+PROMISED = 16
+"""Bit of a partial plan whose tile of outputs, which has not moved yet, must not go out incomplete."""
+
+ADDED = 32
 """Among the bits: the outermost array that adds up sums, times this."""
+
+ONCE, AS_PARTIAL, AS_COMPLETE = 0, 1, 2
+"""How outputs come to a memory: in a way that is known, or in one of two that further loops decide."""
 
 FULL, HOPELESS = -1, -2
 """Instead of a number of plans."""
@@ -111,9 +117,9 @@ class Blocks(NamedTuple):
     ----------
     own, most
         See `Part`; nothing and endless at a node that has a memory for itself.
-    fetches
-        Where steps need not divide, the most fetches of each operand's tile from here on; `moved` are the
-        fewest.
+    fetches, shared
+        Where steps need not divide, the most fetches of each operand's tile from here on, and as a fraction
+        those that count for what the instances of arrays further in share; `moved` are the fewest.
     halo
         Elements of input that need not be fetched at most, as the block before has them.
     divisors
@@ -131,6 +137,7 @@ class Blocks(NamedTuple):
     most: Table
     times: Table
     fetches: Table
+    shared: Table
     moved: Table
     rest: Table
     halo: Table
@@ -222,19 +229,28 @@ def bound(values: Any, bits: int, b: int, node: Any, blocks: Any) -> tuple[int, 
                 fixed += once * blocks.moved[b, 2]
             total, most = values[INSIDE, q] * times, 0
             rough, saved = float(values[INSIDE, q]) * times, 0.0
+            size = abs(rough)
             for o in range(3):
                 if bits & (MOVES << o):
-                    each = values[FETCHED + o, q] + blocks.elements[b, o] * node.next_outer[o, q]
+                    inner, outer = values[FETCHED + o, q], blocks.elements[b, o] * node.next_outer[o, q]
                     if o == 0:
-                        each -= blocks.halo[b] * node.next_sliding[q]
-                    fetches = blocks.fetches[b, o] if node.any else times
-                    rough += max(0.0, float(each) * fetches)
-                    total += each * fetches
-                    if each > 0 and not node.next_straight[o]:
-                        most = max(most, each * (fetches - blocks.moved[b, o]))
-                        saved = max(saved, float(each) * (fetches - blocks.moved[b, o]))
-            if rough > LARGE:  # where integers may be too small
-                total = int(min(rough * (1 - 1e-9) - saved + fixed, LARGE))
+                        outer -= blocks.halo[b] * node.next_sliding[q]
+                    if node.any:
+                        fetches, many, by = (
+                            blocks.fetches[b, o],
+                            blocks.shared[b, o, 0],
+                            blocks.shared[b, o, 1],
+                        )
+                        full = float(inner) * many / by + float(outer) * fetches
+                        whole = scaled(inner, many, by) + outer * fetches
+                    else:
+                        full, whole = float(inner + outer) * times, (inner + outer) * times
+                    rough, size, total = rough + full, size + abs(full), total + whole
+                    if inner + outer > 0 and not node.next_straight[o]:
+                        fewest = (inner + outer) * blocks.moved[b, o]
+                        most, saved = max(most, whole - fewest), max(saved, full - fewest)
+            if size > LARGE:  # where integers may be too small
+                total = int(min(rough - size * 1e-9 - saved + fixed, LARGE))
             else:
                 total += fixed - most
         if kind == SPENT:
@@ -287,15 +303,21 @@ def dominates(first: Any, second: Any, node: Any) -> bool:
 
 
 @jit.inlined
+def as_free(first: int, second: int) -> bool:
+    """Whether a partial plan has the bits of another one, or has not promised what that one has."""
+    return bool(first | (second & (1 | PROMISED)) == second)
+
+
+@jit.inlined
 def keep(found: Any, first: int, count: int, node: Any) -> int:
     """Keep a new plan, the last one, if no other one dominates it, and drop those that it dominates."""
     for i in range(first, count):
-        same = found.bits[i] == found.bits[count] and found.held[i] <= found.held[count]
+        same = as_free(found.bits[i], found.bits[count]) and found.held[i] <= found.held[count]
         if same and dominates(found.values[i], found.values[count], node):
             return count
     at = first
     for i in range(first, count + 1):
-        same = i < count and found.bits[i] == found.bits[count] and found.held[i] >= found.held[count]
+        same = i < count and as_free(found.bits[count], found.bits[i]) and found.held[i] >= found.held[count]
         if same and dominates(found.values[count], found.values[i], node):
             continue
         if at < i:
@@ -326,24 +348,25 @@ def unrolled(before: Any, bits: int, trips: Any, node: Any, values: Any) -> int:
 
 
 @jit.lean
-def instances_of(o: int, outside: Any, inside: Any, steps: Any) -> float:
-    """Return for how many instances an array brings a tile at least, by loops that do not move it.
+def instances_of(o: int, outside: Any, inside: Any, steps: Any) -> tuple[int, int]:
+    """Return as a fraction to how many instances an array brings a tile at least, by loops that let it stay.
 
     Parameters
     ----------
     outside, inside
         The numbers of the sizes of the array's block, and of the blocks of its instances.
     """
-    many = 1.0
+    many, by = 1, 1
     for i in range(3):
         loop = STILL[o, i]
         if loop < 0 or outside[loop] == inside[loop]:
             continue
+        low, high = steps.low[loop, outside[loop]], steps.high[loop, inside[loop]]
         if steps.counts[loop, outside[loop]] == 1 and not steps.spread[o, loop]:
             many *= steps.counts[loop, inside[loop]]
-        else:
-            many *= max(1.0, steps.low[loop, outside[loop]] / steps.high[loop, inside[loop]])
-    return many
+        elif low > high:
+            many, by = many * low, by * high
+    return many, by
 
 
 @jit.lean
@@ -382,12 +405,13 @@ def most_instances(outside: Any, inside: Any, node: Any, steps: Any) -> int:
 
 
 @jit.lean
-def scaled(value: int, factor: float) -> int:
-    """Return an amount times a factor, rounded downwards, and exact where the factor is an integer."""
-    whole = int(factor)
-    if whole == factor:
-        return value * whole
-    return int(value * factor * (1 - 1e-12))
+def scaled(value: int, many: int, by: int) -> int:
+    """Return an amount times a fraction, rounded downwards."""
+    if by == 1:
+        return value * many
+    if float(many) * by < LARGE:
+        return value // by * many + value % by * many // by
+    return int(float(value) * many / by * (1 - 1e-12))
 
 
 @jit.lean
@@ -399,11 +423,11 @@ def spread(
     part = busiest_part(outside, inside, trips, node, steps)
     used = most_instances(outside, inside, node, steps)
     for o in range(3):
-        many = instances_of(o, outside, inside, steps)
+        many, by = instances_of(o, outside, inside, steps)
         for q in range(len(node.kinds)):
-            if float(before[FETCHED + o, q]) * many > LARGE:
+            if float(before[FETCHED + o, q]) * many / by > LARGE:
                 return -1
-            values[FETCHED + o, q] = scaled(before[FETCHED + o, q], many)
+            values[FETCHED + o, q] = scaled(before[FETCHED + o, q], many, by)
             if node.kinds[q] != SPENT:
                 values[FETCHED + o, q] //= used
     for q in range(len(node.kinds)):
@@ -462,43 +486,46 @@ def fetch(before: Any, o: int, fetches: int, inside: int, adds: bool, node: Any,
 
 
 @jit.lean
-def less_shared(before: Any, o: int, fetches: int, again: float, node: Any, values: Any) -> None:
+def less_shared(before: Any, o: int, fetches: int, many: int, by: int, node: Any, values: Any) -> None:
     """Take back what `fetch` has counted too much of tiles that several instances share.
 
     With a block that the border cuts off, fewer of them are in use.
 
     Parameters
     ----------
-    again
-        How often such tiles are fetched at least, counted in blocks that no border cuts off.
+    many, by
+        How often such tiles are fetched at least, counted in blocks that no border cuts off, as a fraction.
     """
     for q in range(len(node.kinds)):
         if node.shared[o, q]:
-            values[INSIDE, q] += scaled(before[FETCHED + o, q], again) - fetches * before[FETCHED + o, q]
+            each = before[FETCHED + o, q]
+            values[INSIDE, q] += scaled(each, many, by) - fetches * each
 
 
 @jit.lean
-def times_fetched(o: int, stays: bool, outside: Any, inside: Any, steps: Any) -> tuple[int, float]:
+def times_fetched(o: int, stays: bool, outside: Any, inside: Any, steps: Any) -> tuple[int, int, int]:
     """Return how often a memory's loops fetch each tile of an operand at least, in all.
 
     Returns
     -------
     fetches
         From the memory outside.
-    again
-        Tiles that several instances share, which are cut off with a block that the border cuts off.
+    many, by
+        As a fraction, tiles that several instances share, which are cut off with a block that the border
+        cuts off.
     """
     block = outside if stays else inside
-    fetches, again = 1, 1.0
+    fetches, many, by = 1, 1, 1
     for i in range(3):
         loop = STILL[o, i]
         if loop >= 0:
             fetches *= steps.counts[loop, block[loop]]
             if steps.spread[o, loop]:
-                again *= steps.weights[loop, block[loop], inside[loop]]
+                many *= steps.weights[loop, block[loop], inside[loop]]
+                by *= steps.low[loop, inside[loop]]
             else:
-                again *= steps.counts[loop, block[loop]]
-    return fetches, again
+                many *= steps.counts[loop, block[loop]]
+    return fetches, many, by
 
 
 @jit.inlined
@@ -545,23 +572,24 @@ def repeated(
         # Tiles that no loop of a memory moves which holds them come from there, too.
         adds = resolved or (pending and node.holds[o])
         fetches = fetches_of(o, order, trips, every, still, node) if resolved else 0
-        again = 0.0
+        many, by = 0, 1
         if steps.any and resolved:
             stays = (order % ALONG == o or every == still) and not node.straight[o]
-            fetches, again = times_fetched(o, stays, outer, inner, steps)
+            fetches, many, by = times_fetched(o, stays, outer, inner, steps)
         if not fetch(before, o, fetches, inside[o], adds, node, values):
             return -1
-        if steps.any and resolved and again < fetches:
-            less_shared(before, o, fetches, again, node, values)
+        if by > 1:
+            less_shared(before, o, fetches, many, by, node, values)
         if o == 0 and order >= ALONG:
             along = order // ALONG - 1
             next_ones = fetches // trips[SLIDING[along]] * (trips[SLIDING[along]] - 1)
             for q in range(len(node.kinds)):
                 values[INSIDE, q] -= next_ones * (inside[0] - fresh[along]) * node.sliding[q]
         if resolved:
-            new &= ~(MOVES << o)
+            new &= ~(MOVES << o | PROMISED * (o == 2))
         if node.holds[o]:
             new |= MOVES << o
+    new |= int(sends_partial(bits, order, trips, node))
     outputs = 1 if steps.any else every // reduced
     for q in range(len(node.kinds)):
         values[OUTPUT, q] *= outputs
@@ -572,9 +600,52 @@ def repeated(
         if node.holds[2]:
             values[OUTPUT, q] += outside[2] * node.first_in[q]
             values[ENDING, q] += outside[2] * node.last_in[q]
-    if node.holds[2]:  # whose tile may be complete again
-        return new & ~1
-    return new | 1 if reduced > 1 else new
+    return new
+
+
+@jit.inlined
+def moves_outputs(bits: int, trips: Any, node: Any) -> bool:
+    """Whether a memory's loops bring another tile of outputs to what is further in, which had none before."""
+    others = trips[G] * trips[N] * trips[C] * trips[Y] * trips[X] > 1
+    moves = others or node.straight[2] or node.number == 0
+    return bool(bits & (MOVES << 2) and node.reaches[2] and moves)
+
+
+@jit.inlined
+def sends_partial(bits: int, order: int, trips: Any, node: Any) -> int:
+    """Return 1 if a memory's loops make what is further in send out sums that are not complete.
+
+    Loops over what is added up do so but where they are inside of all that bring another tile of outputs.
+    """
+    if trips[K] * trips[R] * trips[S] == 1:
+        return 0
+    if not bits & (MOVES << 2):
+        return 1
+    others = trips[G] * trips[N] * trips[C] * trips[Y] * trips[X] > 1
+    return int(moves_outputs(bits, trips, node) and (node.straight[2] or (others and order % ALONG != 2)))
+
+
+@jit.inlined
+def list_ways(
+    b: int, plan: int, order: int, trips: Any, node: Any, blocks: Any, plans: Any
+) -> tuple[int, int]:
+    """Return the ways in which outputs may come to a node, from the first to that before the last.
+
+    None where the loops break what a partial plan has promised.
+    """
+    bits = plans.bits[plan]
+    if not node.memory or not (node.holds[2] or bits & PROMISED):
+        return ONCE, ONCE + 1
+    settled = bits & (MOVES << 2) == 0 or moves_outputs(bits, trips, node)
+    if bits & PROMISED:
+        broken = settled and (not blocks.whole[b] or sends_partial(bits, order, trips, node))
+        return ONCE, ONCE if broken else ONCE + 1
+    if settled or blocks.whole[b]:
+        return ONCE, ONCE + 1
+    fits = blocks.fits_partial[b] and plans.held[plan] + blocks.own[b, 1] <= blocks.most[b]
+    if fits and blocks.own[b, 0] == blocks.own[b, 1]:  # nothing is gained
+        return AS_PARTIAL, AS_PARTIAL + 1
+    return AS_PARTIAL if fits else AS_COMPLETE, AS_COMPLETE + 1
 
 
 @jit.inlined
@@ -761,53 +832,85 @@ def extend(
 
     Without room it is `FULL`; it is `HOPELESS` where no plan with the block can be less than the best one.
     """
-    bits, before, held = plans.bits[plan], plans.values[plan], plans.held[plan]
-    if node.memory and node.number > 0:
-        sums = bits & 1 or trips[K] * trips[R] * trips[S] > 1
-        complete = blocks.whole[b] and not sums
-        if not (blocks.fits_complete[b] if complete else blocks.fits_partial[b]):
-            return count
-        held += blocks.own[b, 0 if complete else 1]
-        if held > blocks.most[b]:
-            return count
-    inside, fresh, outside = plans.elements[group], plans.fresh[group], blocks.elements[b]
+    bits = plans.bits[plan]
+    if not node.memory and bits & PROMISED and trips[K] * trips[R] * trips[S] > 1:
+        return count
+    if plans.held[plan] + blocks.own[b, 0] > blocks.most[b]:
+        return count
+    inside, fresh = plans.elements[group], plans.fresh[group]
     for each in range(list_orders(bits, trips, inside, fresh, node, orders)):
-        if count == len(found.bits):
-            return FULL
-        values, order = found.values[count], orders[each]
-        if node.memory:
-            outer, inner = blocks.place[b], plans.place[group]
-            new = repeated(
-                before, bits, trips, order, outer, inner, inside, fresh, outside, node, steps, values
-            )
-        elif steps.any:
-            new = spread(before, bits, blocks.place[b], plans.place[group], trips, node, steps, values)
-        else:
-            new = unrolled(before, bits, trips, node, values)
-        if new < 0:
-            continue
-        spent, cycles = bound(values, new, b, node, blocks)
-        if not is_better(spent, cycles, node.goal, high_best, low_best):
-            if node.free:
-                return HOPELESS
-            continue
-        least = float(spent) if node.goal == SPENDING else float(cycles)
-        if node.goal == PRODUCT:
-            least *= float(max(spent, 1))
-        if least < cut:
-            found.bits[count], found.block[count], found.before[count] = new, b, plan
-            found.order[count], found.least[count] = order, least
-            found.held[count] = held if node.shares else 0
-            count = keep(found, first, count, node)
+        way, last = list_ways(b, plan, orders[each], trips, node, blocks, plans)
+        while way < last:
+            if count == len(found.bits):
+                return FULL
+            args = b, group, plan, trips, orders[each], way, node, steps, blocks, plans
+            spent, cycles = put(*args, found, count)
+            way += 1
+            if spent == FAR:
+                continue
+            if not is_better(spent, cycles, node.goal, high_best, low_best):
+                if node.free:
+                    return HOPELESS
+                continue
+            least = float(spent) if node.goal == SPENDING else float(cycles)
+            if node.goal == PRODUCT:
+                least *= float(max(spent, 1))
+            if least < cut:
+                found.least[count] = least
+                count = keep(found, first, count, node)
     return count
 
 
+@jit.inlined
+def put(
+    b: int,
+    group: int,
+    plan: int,
+    trips: Any,
+    order: int,
+    way: int,
+    node: Any,
+    steps: Any,
+    blocks: Any,
+    plans: Any,
+    found: Any,
+    count: int,
+) -> tuple[int, int]:
+    """Put a plan with a node's loops behind those that are found; return its bound, endless if it is none."""
+    bits, before, held, values = plans.bits[plan], plans.values[plan], plans.held[plan], found.values[count]
+    outer, inner = blocks.place[b], plans.place[group]
+    if node.memory:
+        tiles = plans.elements[group], plans.fresh[group], blocks.elements[b]
+        new = repeated(before, bits, trips, order, outer, inner, *tiles, node, steps, values)
+    elif steps.any:
+        new = spread(before, bits, outer, inner, trips, node, steps, values)
+    else:
+        new = unrolled(before, bits, trips, node, values)
+    if new < 0:
+        return FAR, FAR
+    if node.memory:
+        new |= PROMISED * (way == AS_COMPLETE)
+        complete = new & PROMISED != 0 or (way != AS_PARTIAL and blocks.whole[b] and new & 1 == 0)
+        if node.holds[2]:  # whose own tile may be complete again
+            new &= ~1
+        if node.number > 0:
+            held += blocks.own[b, 0 if complete else 1]
+            fits = blocks.fits_complete[b] if complete else blocks.fits_partial[b]
+            if held > blocks.most[b] or not fits:
+                return FAR, FAR
+    found.bits[count], found.block[count], found.before[count] = new, b, plan
+    found.order[count], found.held[count] = order, held if node.shares else 0
+    spent, cycles = bound(values, new, b, node, blocks)
+    return spent, cycles
+
+
 @jit.lean
-def any_complete(found: Any, first: int, count: int) -> bool:
-    """Whether a plan of a block has complete sums, which need no more room than others."""
+def any_complete(found: Any, first: int, count: int, node: Any) -> bool:
+    """Whether a plan of a block has sums that may be complete, which need no more room than others."""
     complete = 0
     for i in range(first, count):
-        complete += found.bits[i] & 1 == 0
+        bits = found.bits[i]
+        complete += bits & (1 | PROMISED) == 0 and (bits & (MOVES << 2) != 0 or node.straight[2])
     return complete > 0
 
 
@@ -855,7 +958,7 @@ def expand(
         if not is_promising(b, node, blocks, plans.least, high_best, low_best):
             continue
         for each in range(list_inside(blocks.place[b], blocks, plans, ratios, node, inside, space)):
-            if node.free and count > mine and any_complete(found, mine, count):
+            if node.free and count > mine and any_complete(found, mine, count, node):
                 break
             group = inside[each]
             trips_of(blocks.place[b], plans.place[group], ratios, trips)

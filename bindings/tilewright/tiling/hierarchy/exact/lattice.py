@@ -50,7 +50,7 @@ class Steps(NamedTuple):
     low: Table
     high: Table
     counts: Table
-    weights: NDArray[np.float64]
+    weights: Table
     spread: NDArray[np.bool_]
     last: NDArray[np.bool_]
 
@@ -163,11 +163,16 @@ class Lattice:
         """Return what steps that do not divide cost at a node: here there are none."""
         loops = len(LETTERS)
         none, flags = np.zeros((loops, 1), np.int64), np.zeros((len(OPERANDS), loops), np.bool_)
-        return Steps(False, none[:, 0].copy(), none, none, none, np.zeros((loops, 1, 1)), flags, flags[0])
+        return Steps(False, none[:, 0].copy(), none, none, none, none[:, :, None], flags, flags[0])
 
-    def fetches(self, machine: HierarchyMachine, i: int) -> Table:
-        """Return the most fetches of each operand's tile from a node on, shape (blocks, 3)."""
+    @property
+    def fetches(self) -> Table:
+        """The most fetches of each operand's tile from a block on, shape (blocks, 3)."""
         return np.broadcast_to(self.every[:, None], (self.many, len(OPERANDS)))
+
+    def shared(self, machine: HierarchyMachine, i: int) -> Table:
+        """Return how many of these count of tiles that instances share, as fractions: here nobody asks."""
+        return np.ones((1, len(OPERANDS), 2), np.int64)
 
     def times(self, loops: str) -> Table:
         """Return how often each block is in the layer, along some loops."""

@@ -270,6 +270,7 @@ class Search:
         part = tables.parts.get(i)
         alone = np.zeros((len(chosen), 2), np.int64), np.full(len(chosen), FAR)
         own, room = alone if part is None else (part.own[chosen], part.most[chosen])
+        asked = chosen if lattice.any else np.zeros(1, np.int64)  # of nothing else is it asked
         blocks = kernel.Blocks(
             place=lattice.index[chosen],
             elements=lattice.charged[chosen],
@@ -279,7 +280,8 @@ class Search:
             own=own,
             most=room,
             times=tables.every[chosen],
-            fetches=lattice.fetches(self.machine, i)[chosen] if lattice.any else np.zeros((1, 3), np.int64),
+            fetches=lattice.fetches[asked],
+            shared=lattice.shared(self.machine, i)[asked],
             moved=tables.moved[chosen],
             rest=rest[chosen],
             halo=self.halo[chosen],

@@ -143,7 +143,7 @@ class Tables:
     def entering(self, i: int) -> NDArray[np.bool_]:
         """Return the blocks that may enter a node."""
         complete, partial = self.fits[i]
-        entering = np.where(self.whole, complete | partial, partial) & (self.rest[i] < FAR).all(axis=1)
+        entering = (complete | partial) & (self.rest[i] < FAR).all(axis=1)
         return entering if self.left is None else entering & self.left.among[i]
 
     def instances(self, i: int) -> int:
@@ -186,7 +186,7 @@ class Tables:
         outward = self.machine.nodes[i - 1].axis is None
         instances = self.instances(i)
         savings = np.zeros_like(total)
-        fetches = self.lattice.fetches(self.machine, len(self.machine.nodes))
+        fetches = self.lattice.fetches
         for o, operand in enumerate(OPERANDS):
             if operand not in node.holds:
                 continue
