@@ -45,7 +45,8 @@ from tilewright.tiling import (
     violation,
 )
 from tilewright.tiling import plot as pictures
-from tilewright.tiling.evaluation import recheck
+from tilewright.tiling.evaluation import kind_of, recheck
+from tilewright.tiling.operations.plan import OperationPlan
 from tilewright.tiling.summary import rows, table
 
 Point = tuple[int, int]
@@ -169,7 +170,7 @@ def combined(every: list[set[Point]]) -> set[Point]:
 
 def solved(problem: Problem) -> Plan:
     """Return the plan of a network's front."""
-    found = [MACHINES[problem.machine.kind].exhaustive(part, inf) for _, part in problem.parts]
+    found = [kind_of(part).exhaustive(part, inf) for _, part in problem.parts]
     assert all(one is not None and one.proven for one in found)
     return Plan.joined([Plan(one.layers, front=True) for one in found if one is not None])
 
@@ -248,13 +249,48 @@ CASES: list[tuple[dict[str, Any], tuple[str, str]]] = [
 
 
 def every_plan(problem: Problem) -> Iterator[Any]:
-    """Enumerate the valid plans of a layer."""
-    if problem.machine.kind == "npu":
+    """Enumerate the valid plans of a layer, or of an operation between layers."""
+    if problem.operation is None and problem.machine.kind == "npu":
         return test_npu.everything(problem)
-    plans: Any = everything(problem, "any")
-    if problem.machine.kind == "hierarchy":
+    if problem.operation is not None:
+        sizes = itertools.product(*(range(1, size + 1) for size in problem.operation.output))
+        plans: Any = map(OperationPlan, sizes)
+    elif problem.machine.kind == "hierarchy":
         plans = hierarchies.everything(problem.one_layer, problem.machine, 10_000)
+    else:
+        plans = everything(problem, "any")
     return (plan for plan in plans if violation(problem, Plan((plan,))) is None)
+
+
+UNITS: list[tuple[dict[str, Any], tuple[str, str]]] = [
+    (CASES[0][0] | {"host": {"cycles_per_byte": 1.0, "cycles_per_call": 20}}, ("cycles", "accesses")),
+    (CASES[0][0] | {"vector_ops_per_cycle": 2}, ("cycles", "energy")),
+    (CASES[3][0] | {"vector_ops_per_cycle": 2}, ("accesses", "cycles")),
+    ({"kind": "npu", "input_bytes": 40, "vector_ops_per_cycle": 2}, ("time", "accesses")),
+]
+
+
+@pytest.mark.parametrize(("machine", "between"), UNITS)
+def test_networks_with_pools_and_sums_have_lists_and_limits(
+    machine: dict[str, Any], between: tuple[str, str]
+) -> None:
+    maps, columns = 2, 3
+    conv = {"input": [maps, 1, columns], "kernels": maps, "kernel": [1, 1]}
+    layers = [
+        {"name": "a", **conv},
+        {"name": "b", **conv},
+        {"name": "sum", "kind": "add", "input": conv["input"], "inputs": ["a", "b"]},
+        {"name": "pool", "kind": "pool", "input": conv["input"], "kernel": [1, 2], "stride": [1, 1]},
+        {"name": "c", **conv, "input": [maps, 1, columns - 1]},
+    ]
+    table = {"network": {"layers": layers}, "machine": machine}
+    problem = Problem.model_validate(table | {"objective": {"minimise": "pareto", "between": between}})
+    assert [part.operation is not None for _, part in problem.parts] == [False, False, True, True, False]
+    alone = [part.with_(objective={"minimise": between[0], "between": None}) for _, part in problem.parts]
+    costs = combined([costs_of(list(every_plan(part)), part, between) for part in alone])
+    for tolerance in (0.0, 0.1):
+        for most in sorted({first for first, _ in costs})[:3]:
+            check_network(problem, costs, tolerance, most)
 
 
 @pytest.mark.parametrize(("machine", "between"), CASES)

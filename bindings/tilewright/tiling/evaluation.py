@@ -422,9 +422,8 @@ def best_of_network(problem: Problem, deadline: float) -> tuple[Plan, int, int] 
         for number, key in enumerate(left):
             now = time.monotonic()
             try:
-                front = kind_of(problem).exhaustive(
-                    distinct[key], now + (deadline - now) / (len(left) - number)
-                )
+                one = distinct[key]
+                front = kind_of(one).exhaustive(one, now + (deadline - now) / (len(left) - number))
             except OutOfTimeError:
                 again.append(key)
                 continue
