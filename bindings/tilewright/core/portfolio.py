@@ -22,11 +22,14 @@ class Portfolio:
         The method that proves, None where there is none that takes the problem.
     alone
         Whether what proves needs nothing beside it, as it also gives the plan of a constructive heuristic.
+    chooses
+        Whether what proves is waited for although plan and bound meet, as it chooses among the best plans.
     """
 
     improving: str
     proving: str | None = None
     alone: bool = False
+    chooses: bool = False
 
     @property
     def constructs_first(self) -> bool:

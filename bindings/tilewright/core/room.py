@@ -115,6 +115,13 @@ class Room(Protocol[ProblemT, PlanT]):
 
     # Optional ----------------------------------------------------------------------------------------
 
+    def rank(self, problem: ProblemT, plan: PlanT) -> tuple[int, ...]:
+        """Return what tells valid plans of equal objective apart, the best having least.
+
+        That is what they move, then their cycles, their energy and their memory, as far as the room knows it.
+        """
+        return ()
+
     def at_least(self, problem: ProblemT, plan: PlanT) -> dict[str, str]:
         """Return the operations whose cost is but a lower bound, and why; a plan with any is not optimal.
 

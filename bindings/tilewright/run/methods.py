@@ -285,6 +285,12 @@ def _refuse_unsuited(chosen: ModuleType | Path, method: str, problem: Any) -> No
         raise InputError("method", method, "does not take this kind of machine or objective, or one so large")
 
 
+def is_before(room: Room[Any, Any], problem: Any, plan: Any, other: Any, proven: bool) -> bool:
+    """Whether a plan comes before another of equal objective; of equal rank if what proves has found it."""
+    own, known = room.rank(problem, plan), room.rank(problem, other)
+    return own < known or (proven and own == known)
+
+
 LEAST_SHARE = 0.01
 """Seconds of a layer's share, on average, for which it is worth to begin again."""
 
@@ -372,8 +378,10 @@ class _Parts:
                 return
             share = self.context.remaining() / -(-(len(keys) - number) // self.threads)
             deadline = min(self.context.deadline, time.monotonic() + share)
-            ended[key] = self._run_one(key, method, deadline)
-            if ended[key].status != "optimal" and time.monotonic() >= deadline:
+            outcome = self._run_one(key, method, deadline)
+            if key not in ended or ended[key].status != "optimal":
+                ended[key] = outcome
+            if time.monotonic() >= deadline:  # also for choosing among the best plans
                 short.append(key)
 
         if self.threads == 1:
@@ -437,7 +445,12 @@ class _Parts:
         cost = self.room.objective(part, plan)
         with self._lock:
             known = self.costs[key]
-            if known is None or cost < known or (self.proves and cost == known):
+            before = self.plans[key]
+            if (
+                known is None
+                or cost < known
+                or (cost == known and is_before(self.room, part, plan, before, self.proves))
+            ):
                 self.plans[key], self.costs[key] = plan, cost
                 if None not in self.plans.values():
                     self.context.on_plan(self.room.plan_type.joined([self.plans[k] for k in self.sequence]))

@@ -23,6 +23,7 @@ from tilewright.run.methods import (
     Listener,
     PartInHand,
     check_method,
+    is_before,
     is_narrow,
     is_trusted,
     proves,
@@ -134,9 +135,9 @@ class Incumbent:
         self.trace: list[tuple[float, int | None, int | None]] = []
 
     def offer(self, plan: Any, *, proven: bool = False) -> None:
-        """Take a plan if it is valid and better, or as good and from a method that proves.
+        """Take a plan if it is valid and better: of equal objective, if the room ranks it before.
 
-        What such a method calls valid must be.
+        Of equal rank is taken what comes from a method that proves. What such a method calls valid must be.
         """
         violation = self.room.violation(self.problem, plan)
         if violation is not None:
@@ -150,8 +151,8 @@ class Incumbent:
             self._note()
             if self.on_plan is not None:
                 self.on_plan(plan, objective)
-        elif proven and objective == self.objective:
-            self.plan = plan  # methods that prove choose among the best
+        elif objective == self.objective and is_before(self.room, self.problem, plan, self.plan, proven):
+            self.plan = plan
 
     def claim(self, claim: Claim) -> None:
         """Take the word of a method that is not trusted: it counts once it is confirmed."""
@@ -364,7 +365,7 @@ class _Run:
         self.deadline = float("inf")
         self.simulation_seconds = 0.0
         self.part_bounds: tuple[int, ...] = ()
-        self.optional = self.alone = False
+        self.optional = self.alone = self.chooses = False
         self.remember: bool | str = False
         self.failures: list[str] = []
         self.warm_start: str | None = None
@@ -508,9 +509,9 @@ class _Run:
 
     def portfolio(self, parts: Portfolio, start: Any) -> None:
         """Run the parts of ``auto`` until they end, time is up, or plan and bound meet; see `run.shares`."""
-        self.optional, self.alone = True, False
+        self.optional, self.alone, self.chooses = True, False, parts.chooses
         incumbent = self.incumbent
-        if incumbent.closed:
+        if incumbent.closed and not self.chooses:
             return
         if parts.proving is not None and self.try_here(parts.proving, start, self.deadline):
             if incumbent.closed:
@@ -592,7 +593,10 @@ class _Run:
             return True
         over = outcome.status in ("optimal", "infeasible") or self.incumbent.closed
         self._take_outcome(method, outcome)
-        return over
+        chooses = self.room.portfolio(self.incumbent.problem).chooses
+        return over and not (
+            chooses and time.monotonic() >= until
+        )  # among the best plans it may not have chosen
 
     def hurry(self, method: str) -> None:
         """Run a method that gives some plan at once in this process, as time is up and there is none."""
@@ -655,8 +659,8 @@ class _Run:
         else:
             outcome = {name: event[name] for name in ("status", "bound", "warm_start", "versions")}
             self._take_outcome(method, Outcome(**outcome))
-        # The only method ends by itself, and still has to say how.
-        return incumbent.closed and not self.alone
+        # The only method ends by itself, and still has to say how; so does one that chooses among the best.
+        return incumbent.closed and not self.alone and not self.chooses
 
     def _tell_part(self, method: str, part: PartInHand) -> None:
         """Hand on which part is in hand, unless another method's parts are told."""

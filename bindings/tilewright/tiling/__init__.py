@@ -18,6 +18,7 @@ from tilewright.tiling.evaluation import (
     numeric_elements,
     objective,
     portfolio,
+    rank,
     recheck,
     simulate,
     simulation_seconds,
@@ -58,6 +59,7 @@ class Tiling(Room[Problem, Plan]):
     plan_type = Plan
 
     best_bound = staticmethod(best_bound)
+    rank = staticmethod(rank)
     at_least = staticmethod(at_least)
     violation = staticmethod(violation)
     objective = staticmethod(objective)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from math import prod
 from typing import Any
 
@@ -143,6 +143,19 @@ def objective(problem: Problem, plan: Plan) -> int:
             costs[id(part), layer] = kind_of(part).objective(part, layer)
         total += costs[id(part), layer]
     return total
+
+
+def rank(problem: Problem, plan: Plan) -> tuple[int, ...]:
+    """Return accesses, time, energy and memory of a valid plan, which break ties; nothing of fronts."""
+    if problem.traded:
+        return ()
+    ranks: dict[tuple[int, Any], tuple[int, ...]] = {}
+    pairs = [(part, layer) for (_, part), layer in zip(problem.parts, plan.layers, strict=True)]
+    for part, layer in pairs:
+        if (id(part), layer) not in ranks:
+            ranks[id(part), layer] = kind_of(part).rank(part, layer)
+    each = [ranks[id(part), layer] for part, layer in pairs]
+    return tuple(map(sum, zip_longest(*each, fillvalue=0)))
 
 
 def at_least(problem: Problem, plan: Plan) -> dict[str, str]:
@@ -525,4 +538,5 @@ def portfolio(problem: Problem) -> Portfolio:
     """Return what ``auto`` runs: the heuristics and the exact search, for any steps beside `padded`."""
     if problem.limits.factors == "any":
         return Portfolio("padded", "exhaustive")
-    return Portfolio(CONSTRUCT, "exhaustive", alone=problem.machine.kind == "hierarchy")
+    alone = problem.machine.kind == "hierarchy"
+    return Portfolio(CONSTRUCT, "exhaustive", alone=alone, chooses=not alone)

@@ -39,6 +39,10 @@ class LayerLimits(Protocol):
         """The partition over the cores that plans are limited to, or ``any``."""
 
     @property
+    def orders(self) -> str:
+        """The schedules allowed but for those that keep all weights."""
+
+    @property
     def at_most(self) -> CostLimits:
         """What plans may cost."""
 
@@ -110,6 +114,9 @@ class MachineKind(Protocol):
 
     def objective(self, problem: LayerProblem, plan: Any) -> int:
         """Return the cost of a valid plan by the closed form; of ``pareto`` the first that is traded."""
+
+    def rank(self, problem: LayerProblem, plan: Any) -> tuple[int, ...]:
+        """Return accesses, time, energy and memory of a valid plan, which break ties in that order."""
 
     def measured_objective(self, problem: LayerProblem, report: Report) -> int:
         """Return the cost of a simulated plan; the closed form must say the same."""

@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 
+import numpy as np
+
 from tilewright.core import catalogue
 from tilewright.run.instance import read
 from tilewright.spec.layer import Layer
 from tilewright.tiling.npu import cut_of
-from tilewright.tiling.npu.cost import Cost, cost, time_ps
-from tilewright.tiling.npu.exact import BestPlan, best_tile
+from tilewright.tiling.npu.cost import Cost, cost, time_ps, totals
+from tilewright.tiling.npu.exact import NEVER, BestPlan, best_tile, tiles
 from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
+from tilewright.tiling.npu.slices import Cut
 from tilewright.tiling.problem import Problem
 
 NAMES = {
@@ -134,16 +137,28 @@ def choose(problem: Problem) -> Chosen:
     """Return the plans of a layer for every column of table II."""
     layer, machine = problem.one_layer, npu_of(problem)
     blind_machine = machine.model_copy(update={"burst_ps": 0})
-    cells, blind = {}, None
+    cells: dict[tuple[str, str], BestPlan] = {}
+    blind: tuple[int, NpuPlan] | None = None
     for partition, schedule in product(PARTITIONS, SCHEDULES):
         found = best_tile(cut_of(layer, machine, partition), schedule, apart=schedule == "OS")
         if found is not None:
             cells[partition, schedule] = found
-        free = best_tile(cut_of(layer, blind_machine, partition), schedule)
-        if free is not None and (blind is None or free.value < blind.value):
+        free = _first(cut_of(layer, blind_machine, partition), schedule)
+        if blind is None or free[0] < blind[0]:
             blind = free
     assert blind is not None
-    return Chosen(problem, cells, blind.plan)
+    return Chosen(problem, cells, blind[1])
+
+
+def _first(cut: Cut, schedule: str) -> tuple[int, NpuPlan]:
+    """Return the first of the fastest plans in the order in which they are tried, and its time.
+
+    Without bursts many are as fast, whose bursts differ; who does not know of bursts takes any.
+    """
+    grid = tiles(cut, schedule)
+    time = np.where(grid.fits, time_ps(cut, totals(cut, schedule, grid.steps)), NEVER)
+    at = int(time.argmin())
+    return int(time.flat[at]), grid.plan(cut, schedule, at)
 
 
 def time_parts(layer: Chosen, plan: NpuPlan) -> tuple[int, int, int]:

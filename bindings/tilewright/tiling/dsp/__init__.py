@@ -79,6 +79,13 @@ def objective(problem: LayerProblem, plan: DspPlan) -> int:
     return cost.measure(nest, plan, problem.counted, local_traffic(problem.one_layer, problem.machine))
 
 
+def rank(problem: LayerProblem, plan: DspPlan) -> tuple[int, ...]:
+    """Return accesses, cycles, energy and memory of a valid plan, which break ties."""
+    layer, machine = problem.one_layer, problem.machine
+    names = ("accesses", "cycles", "energy", "memory")
+    return cost.measures(nest_of(layer, machine), plan, names, local_traffic(layer, machine))
+
+
 def measured_objective(problem: LayerProblem, report: Report) -> int:
     """Cost of a simulated plan."""
     return _costs(problem, report)[problem.counted]
@@ -225,14 +232,20 @@ def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
         if not front and not proven:
             raise OutOfTimeError
         return Exact(front[0].values[0], tuple(point.plan for point in front), proven) if front else None
-    if minimise == "accesses" and not problem.limits.at_most.given:
+    given = problem.limits.at_most.given
+    if minimise == "accesses" and not given:
         found = exact.fewest_accesses(nest, limit, deadline=deadline)
         proven = time.monotonic() <= deadline
+        if found is not None and proven and found.plan.reuse != "weights":
+            until = min(deadline, time.monotonic() + exact.TIE_SECONDS)
+            found, _ = exact.cheapest(nest, minimise, problem.limits.orders, local, until, fewest=found)
     else:
-        found, proven = exact.cheapest(nest, minimise, limit, local, deadline, problem.limits.at_most.given)
+        found, proven = exact.cheapest(nest, minimise, limit, local, deadline, given)
     if found is None and not proven:
         raise OutOfTimeError
-    return None if found is None else Exact(found.value, (found.plan,), proven)
+    if found is None:
+        return None
+    return Exact(found.value, (found.plan,), proven)
 
 
 def trade_off(problem: LayerProblem, report: Report) -> dict[str, int]:

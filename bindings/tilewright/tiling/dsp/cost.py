@@ -1,4 +1,4 @@
-"""What a plan costs: cycles, femtojoules or accesses."""
+"""What a plan costs: cycles, femtojoules or accesses; and the memory that it takes, which breaks ties."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilewright.tiling.dsp.plan import DspPlan
 
 
 def measure(nest: Nest, plan: DspPlan, minimise: str, local: int) -> int:
-    """Return what a plan costs: cycles, femtojoules, or accesses."""
+    """Return what a plan costs: cycles, femtojoules, accesses, or memory."""
     return measures(nest, plan, (minimise,), local)[0]
 
 
@@ -22,6 +22,7 @@ def measures(nest: Nest, plan: DspPlan, names: Sequence[str], local: int) -> tup
         "cycles": total.cycles,
         "accesses": total.accesses,
         "energy": energy(nest.machine, total.accesses, total.compute + total.setup, total.streamed),
+        "memory": sum(nest.held(nest.step(plan.tile), plan.reuse).values()),
     }
     return tuple(costs[name] for name in names)
 

@@ -45,6 +45,12 @@ def objective(problem: LayerProblem, plan: HierarchyPlan) -> int:
     return shown(problem.counted, measure.value(problem.counted, problem.level))
 
 
+def rank(problem: LayerProblem, plan: HierarchyPlan) -> tuple[int, ...]:
+    """Return accesses of the outermost memory, cycles and energy of a valid plan, which break ties."""
+    measure, outermost = _measure(problem.one_layer, problem.machine, plan), problem.machine.levels[0].name
+    return tuple(measure.value(name, outermost) for name in ("accesses", "cycles", "energy"))
+
+
 @lru_cache(maxsize=4096)
 def _measure(layer: Layer, machine: HierarchyMachine, plan: HierarchyPlan) -> Measure:
     """Return what a plan costs; a network's layers are asked for again with each better plan of another."""

@@ -7,7 +7,7 @@ from tilewright.simulator import Report, Violation, execute
 from tilewright.simulator.reference import convolution, random_values
 from tilewright.tiling.machine_kind import LayerProblem
 from tilewright.tiling.npu import exact
-from tilewright.tiling.npu.cost import Cost, cost, measure, published, time_ps
+from tilewright.tiling.npu.cost import Cost, accesses, cost, measure, published, time_ps
 from tilewright.tiling.npu.lowering import data, lower
 from tilewright.tiling.npu.plan import DIMENSIONS, NpuPlan
 from tilewright.tiling.npu.slices import Cut
@@ -43,6 +43,13 @@ def objective(problem: LayerProblem, plan: NpuPlan) -> int:
     """Picoseconds or accesses of a valid plan by the closed form; the simulator must find the same."""
     cut = _cut(problem, plan)
     return int(measure(cut, cost(cut, plan), problem.counted))
+
+
+def rank(problem: LayerProblem, plan: NpuPlan) -> tuple[int, ...]:
+    """Return accesses, picoseconds and memory of a valid plan, which break ties."""
+    cut = _cut(problem, plan)
+    found, held = cost(cut, plan), exact.memory(cut, plan.schedule, cut.step(plan.tile))
+    return int(accesses(cut, found)), int(time_ps(cut, found)), int(held)
 
 
 def measured_objective(problem: LayerProblem, report: Report) -> int:

@@ -1,7 +1,8 @@
 """Exact search over the whole space of the TSO paper: partition, schedule and every tile.
 
 Only the steps T_N, T_R and T_C are enumerated (algorithm 3). Nothing but the loads of the input depends on
-T_M, and they are fewest with the largest T_M that fits.
+T_M, and they are fewest with the largest T_M that fits. In a depthwise layer, whose filters have maps of
+their own, nothing does, and a tile has one filter.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ COSTS = ("time", "accesses")
 
 
 class BestPlan(NamedTuple):
-    """The best plan and its cost."""
+    """The best plan, its cost, and what breaks ties: accesses, time and memory."""
 
     value: int
+    rank: tuple[int, int, int]
     plan: NpuPlan
 
 
@@ -46,7 +48,8 @@ class TileGrid(NamedTuple):
     Attributes
     ----------
     m, n, r, c
-        Steps: T_R and T_C ascending, T_N descending, and the largest T_M that fits.
+        Steps: T_R and T_C ascending, T_N descending, and the largest T_M that fits; the smallest where any
+        costs the same.
     fits
         Whether a tile fits into a core's memories.
     """
@@ -85,6 +88,8 @@ def tiles(cut: Cut, schedule: str, apart: bool = False) -> TileGrid:
     ms, ns, rs, cs = cut.steps
     n, r, c = ns[::-1][None, None, :], rs[:, None, None], cs[None, :, None]
     most = largest_filter_step(cut, schedule, n, r, c, apart)
+    if cut.depthwise and schedule != "IS":
+        most = np.minimum(most, ms[0])
     m = ms[np.maximum(np.searchsorted(ms, most, side="right") - 1, 0)]
     return TileGrid(m, n, r, c, most > 0)
 
@@ -108,8 +113,8 @@ def largest_filter_step(cut: Cut, schedule: str, n: Any, r: Any, c: Any, apart: 
 def best(problem: LayerProblem, deadline: float = float("inf")) -> BestPlan | None:
     """Return the best plan of a layer, None where no tile fits a schedule that is asked for.
 
-    Of equally good ones it is the first in the order of partitions, schedules, ascending T_R and T_C and
-    descending T_N.
+    Of equally good ones it is the one that moves least, then the fastest, then that with the smallest tiles;
+    of what is left the first in the order of partitions, schedules, ascending T_R and T_C and descending T_N.
 
     Raises
     ------
@@ -123,7 +128,7 @@ def best(problem: LayerProblem, deadline: float = float("inf")) -> BestPlan | No
         cut = cut_of(problem.one_layer, problem.machine, partition)
         limits = problem.limits
         found = best_tile(cut, schedule, problem.minimise, limits.at_most.given, apart(limits))
-        if found is not None and (best is None or found.value < best.value):
+        if found is not None and (best is None or found[:2] < best[:2]):
             best = found
     return best
 
@@ -177,9 +182,23 @@ def best_tile(
     allowed = all_tiles.fits
     for of, most in (at_most or {}).items():
         allowed = allowed & (measure(cut, total, of) <= most)
-    value = np.where(allowed, measure(cut, total, minimise), NEVER)
-    at = int(value.argmin())
-    return BestPlan(int(value.flat[at]), all_tiles.plan(cut, schedule, at)) if allowed.flat[at] else None
+    ranks = [measure(cut, total, name) for name in (minimise, "accesses", "time")]
+    ranks.append(memory(cut, schedule, all_tiles.steps))
+    found = []
+    for values in ranks:
+        values = np.where(allowed, values, NEVER)
+        found.append(int(values.min()))
+        allowed = allowed & (values == found[-1])
+    if found[0] == NEVER:
+        return None
+    value, *others = found
+    return BestPlan(value, tuple(others), all_tiles.plan(cut, schedule, int(allowed.argmax())))  # type: ignore[arg-type]
+
+
+def memory(cut: Cut, schedule: str, steps: tuple[Any, Any, Any, Any]) -> Any:
+    """Return what tiles take of a core's three memories, in the machine's unit."""
+    need = cut.need(steps, schedule)
+    return sum(elements * cut.held_units[operand] for operand, elements in need.items())
 
 
 def relaxed(cut: Cut, schedule: str, apart: bool = False) -> tuple[Cost, NDArray[np.bool_]]:

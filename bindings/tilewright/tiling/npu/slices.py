@@ -150,7 +150,7 @@ class Cut:
         """Input rows (side 0) or columns (side 1) under a number of outputs (equation 1)."""
         return (outputs - 1) * self.layer.stride[side] + self.layer.kernel_extent[side]
 
-    def need(self, step: tuple[int, int, int, int], schedule: str) -> dict[str, int]:
+    def need(self, step: tuple[Any, Any, Any, Any], schedule: str) -> dict[str, Any]:
         """Elements of a tile in the three memories of a core (equation 2)."""
         m, n, r, c = step
         return {

@@ -12,7 +12,7 @@ from tilewright.tiling.machine_kind import LayerProblem
 from tilewright.tiling.operations.arithmetic import not_computed, random_values, whole
 from tilewright.tiling.operations.machines import unit
 from tilewright.tiling.operations.plan import LOOPS, OperationPlan
-from tilewright.tiling.operations.search import lower_bound, outside_of_space, priced
+from tilewright.tiling.operations.search import lower_bound, outside_of_space, priced, ranked
 from tilewright.tiling.operations.units import Costs
 from tilewright.tiling.operations.walk import OUTPUT, Walk
 
@@ -45,6 +45,13 @@ def objective(problem: LayerProblem, plan: OperationPlan) -> int:
     """Cost of a valid plan by the closed form; the simulator must find the same."""
     does = unit(problem.machine, problem.one_operation)
     return does.costs(_walk(problem, plan), problem.level)[problem.counted]
+
+
+def rank(problem: LayerProblem, plan: OperationPlan) -> tuple[int, ...]:
+    """Return accesses, time, energy and memory of a valid plan, which break ties."""
+    walk = _walk(problem, plan)
+    does = unit(problem.machine, problem.one_operation)
+    return ranked(does.costs(walk, problem.level), walk)
 
 
 def at_least(problem: LayerProblem, plan: OperationPlan) -> str | None:
@@ -144,14 +151,15 @@ def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
     within = [each for each in found if all(each.costs[name] <= limit for name, limit in most.items())]
     if not within:
         return None
-    counted = problem.counted
-    others = problem.traded[1:] if problem.traded else ("cycles", "time", "accesses")
+    counted, operation = problem.counted, problem.one_operation
+    further = problem.traded[1:] if problem.traded else ()
 
-    def rank(each: Any) -> tuple[Any, ...]:
-        further = [each.costs[name] for name in others if name in each.costs]
-        return (each.costs[counted], *further, [-size for size in each.plan.tile])
+    def order(each: Any) -> tuple[Any, ...]:
+        first = [each.costs[name] for name in (counted, *further)]
+        sizes = [-size for size in each.plan.tile]
+        return (*first, ranked(each.costs, Walk(operation, each.plan)), sizes)
 
-    within.sort(key=rank)
+    within.sort(key=order)
     if not problem.traded:
         return Exact(within[0].costs[counted], (within[0].plan,))
     front = within[:1]

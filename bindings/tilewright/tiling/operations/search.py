@@ -168,6 +168,12 @@ def priced(operation: Operation, machine: Machine, level: str, deadline: float) 
     return list(_priced(operation, machine, level, _Deadline(deadline)))
 
 
+def ranked(costs: Costs, walk: Walk) -> tuple[int, ...]:
+    """Return accesses, time, energy and memory of a plan, which break ties."""
+    named = (costs[name] for name in ("accesses", "cycles", "time", "energy") if name in costs)
+    return (*named, sum(walk.buffers.values()))
+
+
 class _Deadline:
     """A deadline that does not tell searches apart that are cached."""
 

@@ -8,7 +8,7 @@ enumerated.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.spec.errors import OutOfTimeError
-from tilewright.tiling.dsp.exact.families import blocks
+from tilewright.tiling.dsp.exact.families import Family, blocks
 from tilewright.tiling.dsp.exact.patterns import FREE_DIMENSIONS, Pattern, patterns
 from tilewright.tiling.dsp.nest import C, Counts, G, K, N, Nest, Tile, X, Y
 from tilewright.tiling.dsp.plan import DspPlan
@@ -72,6 +72,21 @@ def fewest_accesses(
     best.sort(key=lambda candidate: candidate.number)  # Of plans as good the first one counts.
     plans = (_fewest_transfers(nest, candidate, capacity) for candidate in best)
     return BestPlan(best[0].value, min(plans, key=lambda entry: entry[0])[1])
+
+
+def families_of_fewest(nest: Nest, limit: str, value: int, deadline: float) -> Iterator[Family]:
+    """Iterate over all tiles with the fewest accesses, in families; end early when the deadline passes."""
+    axes: dict[int, _Sums] = {axis: _Sums.of(nest, axis) for axis in (Y, X)}
+    capacity = nest.machine.buffer_capacity
+    found: dict[frozenset[int], list[Counts]] = {}
+    for _, single, pattern, least in _promising(nest, limit, axes, capacity):
+        if least <= value and not pattern.resident:
+            search = _PatternSearch(nest, single, pattern, axes, capacity)
+            found.setdefault(single, []).extend(search.equal(value, deadline))
+    for single, parts in found.items():
+        if any(part.size for part in parts):
+            steps = np.unique(np.concatenate(parts, axis=1), axis=1)
+            yield Family.of(nest, tuple(steps), dict(patterns(limit, nest.machine.double_buffering))[single])
 
 
 class _BestTile(NamedTuple):
@@ -241,8 +256,38 @@ class _PatternSearch:
                 best, known = tile, tile.value
         return best
 
+    def equal(self, value: int, deadline: float) -> Iterator[Counts]:
+        """Yield all tiles with so many accesses, the fewest, shape (6, tiles); end at the deadline."""
+        used = {*self.single, *self.listed, self.fitted}
+        loose = [d for d in (G, *FREE_DIMENSIONS) if d not in used]
+        for block in blocks([np.arange(len(self.nest.steps[d]) - 1) for d in self.listed]):
+            if time.monotonic() > deadline:
+                return
+            step, accesses, fits = self._block(dict(zip(self.listed, block, strict=True)))
+            alike = np.flatnonzero(fits & (accesses == value))
+            rows = [np.broadcast_to(s, fits.shape).ravel()[alike] for s in step]
+            for d in loose:
+                sizes = self.nest.steps[d] if d == G else self.nest.steps[d][:-1]
+                rows = [np.repeat(row, len(sizes)) for row in rows]
+                rows[d] = np.tile(sizes, len(rows[d]) // len(sizes))
+                good = Tiles(self.nest, tuple(rows)).need <= self.capacity
+                rows = [row[good] for row in rows]
+            yield np.stack(rows)
+
     def _best_of_block(self, listed: dict[int, Counts], known: int | None) -> _BestTile | None:
         """Minimise accesses over some steps of the listed loops, the largest that fits of the fitted one."""
+        step, accesses, fits = self._block(listed)
+        if not fits.any():
+            return None
+        accesses = np.where(fits, accesses, np.iinfo(np.int64).max)
+        at = int(accesses.argmin())
+        if not fits.flat[at] or (known is not None and accesses.flat[at] > known):
+            return None
+        steps = tuple(int(np.broadcast_to(s, fits.shape).flat[at]) for s in step)
+        return _BestTile(int(accesses.flat[at]), steps)
+
+    def _block(self, listed: dict[int, Counts]) -> tuple[list[Counts], Counts, NDArray[np.bool_]]:
+        """Return tiles of some steps of the listed loops, their accesses, and whether they fit."""
         nest = self.nest
         index = dict(zip(listed, np.meshgrid(*listed.values(), indexing="ij"), strict=True))
         shape = next(iter(index.values())).shape if index else (1,)
@@ -253,15 +298,7 @@ class _PatternSearch:
             elif d in index:
                 step[d] = nest.steps[d][index[d]]
         fits = self._fit(step, shape)
-        if not fits.any():
-            return None
-        accesses = np.broadcast_to(self._accesses(step, index), shape)
-        accesses = np.where(fits, accesses, np.iinfo(np.int64).max)
-        at = int(accesses.argmin())
-        if not fits.flat[at] or (known is not None and accesses.flat[at] > known):
-            return None
-        steps = tuple(int(np.broadcast_to(s, shape).flat[at]) for s in step)
-        return _BestTile(int(accesses.flat[at]), steps)
+        return step, np.broadcast_to(self._accesses(step, index), shape), fits
 
     def _fit(self, step: list[Counts], shape: tuple[int, ...]) -> NDArray[np.bool_]:
         """Set the step of the fitted loop to the largest that fits; return which tiles do fit."""

@@ -1,27 +1,36 @@
 """Fewest cycles, least energy or fewest accesses over all tiles that fit, the others limited where asked.
 
 A lower bound is computed for all of them at once, and the exact value in the order of that bound until no
-bound is below the best value.
+bound is below the best value. Of plans that cost the same the one is taken that moves least, of these the
+fastest, then that with least energy, then that with least memory.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from math import inf
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tilewright.tiling.dsp.cost import measure
-from tilewright.tiling.dsp.exact.accesses import BestPlan, fewest_accesses
+from tilewright.tiling.dsp.cost import measures
+from tilewright.tiling.dsp.exact.accesses import BestPlan, families_of_fewest, fewest_accesses
 from tilewright.tiling.dsp.exact.families import Family, families, tile_at, tile_limit
 from tilewright.tiling.dsp.exact.ways import lower_bound, ways
 from tilewright.tiling.dsp.nest import Counts, Nest, Tile
 from tilewright.tiling.dsp.plan import DspPlan
 
-NEVER = int(np.iinfo(np.int64).max)
-"""More than any plan costs."""
+TIES = ("accesses", "cycles", "energy", "memory")
+"""What breaks ties, in this order."""
+
+TIE_SECONDS = 1.0
+"""How long it may take, at least, to choose among the best plans; else as long as they took to be found."""
+
+KEYS = 3
+"""By how many of the costs, the objective first, tiles are sorted before they are looked at."""
 
 
 def cheapest(
@@ -29,10 +38,11 @@ def cheapest(
     minimise: str,
     limit: str,
     local: int,
-    deadline: float = float("inf"),
+    deadline: float = inf,
     at_most: Mapping[str, int] | None = None,
+    fewest: BestPlan | None = None,
 ) -> tuple[BestPlan | None, bool]:
-    """Return a plan with the fewest cycles or the least energy, and whether that is proven.
+    """Return a plan with the fewest cycles, the least energy or accesses, and whether that is proven.
 
     It is None, and that is proven, where nothing is feasible.
 
@@ -45,34 +55,53 @@ def cheapest(
         ``time.monotonic()`` after which the best plan so far is returned without proof.
     at_most
         What a plan may cost at most, by what that counts.
+    fewest
+        A plan that is known to have the fewest accesses, which are minimised and not limited.
     """
-    start = fewest_accesses(nest, limit, deadline=deadline)
+    began = time.monotonic()
+    start = fewest_accesses(nest, limit, deadline=deadline) if fewest is None else fewest
     if start is None:
         return None, True
     search = _Search(nest, minimise, limit, local, dict(at_most or {}))
     search.take([start.plan])
-    kept_tiles: list[tuple[Counts, Counts]] = []
-    for family in families(nest, limit, deadline, search.most_tiles):
-        least = search.least(family)
-        if least.min() < search.value:
-            search.look(tile_at(family.steps(np.array([least.argmin()])), 0))
-        kept = np.flatnonzero(least < search.value)
-        kept_tiles.append((least[kept], family.steps(kept)))
-    if kept_tiles:
-        bounds = np.concatenate([bound for bound, _ in kept_tiles])
-        steps = np.concatenate([step for _, step in kept_tiles], axis=1)
-        for entry in _ascending(bounds):
-            if bounds[entry] >= search.value:
-                break
-            if time.monotonic() > deadline:
-                return search.best, False
-            search.look(tile_at(steps, entry))
+    every = families(nest, limit, deadline, search.most_tiles)
+    if fewest is not None:
+        every = families_of_fewest(nest, limit, fewest.value, deadline)
+    kept: list[tuple[Counts, ...]] = []
+    for family in every:
+        keys = search.keys(family)
+        best = int(keys[0].argmin())
+        if (int(keys[0].flat[best]), int(keys[1].flat[best])) < search.rank[:2]:
+            search.look(tile_at(family.steps(np.array([best % keys[0].shape[1]])), 0))
+        entry = np.flatnonzero(search.may_be_best(keys))
+        kept.append((*(key.flat[entry] for key in keys), *family.steps(entry % keys[0].shape[1])))
+    if not kept:
+        return search.best, time.monotonic() <= deadline
+    table = np.stack([np.concatenate(column) for column in zip(*kept, strict=True)])
+    table = table[:, search.may_be_best(table[:KEYS])]
+    until = deadline
+    for entry in np.lexsort(table[:KEYS][::-1]).tolist():
+        keys_of_one = tuple(table[:KEYS, entry].tolist())
+        if keys_of_one > search.rank[:KEYS]:
+            break
+        now = time.monotonic()
+        if keys_of_one[0] >= search.rank[0] and until == deadline:  # what is left may be as good, not better
+            until = min(deadline, now + max(TIE_SECONDS, now - began))
+        if now > until:
+            return search.best, keys_of_one[0] >= search.rank[0]
+        search.look(tile_at(table[KEYS:], entry))
     return search.best, time.monotonic() <= deadline
 
 
 @dataclass
 class _Search:
-    """The best plan so far, and what may be better."""
+    """The best plan so far, and what may be better.
+
+    Attributes
+    ----------
+    rank
+        What it costs: the objective, and what breaks ties.
+    """
 
     nest: Nest
     minimise: str
@@ -80,54 +109,61 @@ class _Search:
     local: int
     at_most: dict[str, int]
     best: BestPlan | None = None
+    rank: tuple[float, ...] = (inf,) * len(TIES)
+    _seen: set[Tile] = field(default_factory=set)
 
     @property
-    def value(self) -> int:
-        """Cost of the best plan, or more than any has."""
-        return NEVER if self.best is None else self.best.value
-
-    def cost(self, plan: DspPlan, of: str) -> int:
-        """Return what a plan costs."""
-        return measure(self.nest, plan, of, self.local)
+    def names(self) -> tuple[str, ...]:
+        """What is compared, one after the other."""
+        return tuple(dict.fromkeys((self.minimise, *TIES)))
 
     def take(self, plans: Iterable[DspPlan]) -> None:
         """Keep the best of some plans, if it is within the limits and better than the one so far."""
         for plan in plans:
-            value = self.cost(plan, self.minimise)
-            if value < self.value and all(self.cost(plan, of) <= most for of, most in self.at_most.items()):
-                self.best = BestPlan(value, plan)
+            costs = measures(self.nest, plan, (*self.names, *self.at_most), self.local)
+            rank, limited = costs[: len(self.names)], costs[len(self.names) :]
+            within = all(cost <= most for cost, most in zip(limited, self.at_most.values(), strict=True))
+            if within and rank < self.rank:
+                self.best, self.rank = BestPlan(rank[0], plan), rank
 
     def look(self, tile: Tile) -> None:
         """Take the plans of a tile."""
+        if tile in self._seen:
+            return
+        self._seen.add(tile)
         for way in ways(self.nest, tile, self.limit, self.local):
-            if way.bound(self.minimise) < self.value and all(
+            if tuple(map(way.bound, self.names)) < self.rank and all(
                 way.bound(of) <= most for of, most in self.at_most.items()
             ):
                 self.take(way.plans)
 
-    def least(self, family: Family) -> Counts:
-        """Bound the cost of each tile of a family from below; `NEVER` where the limits leave no plan."""
+    def keys(self, family: Family) -> list[Counts]:
+        """Bound what the schedules of a family's tiles cost from below: the objective, and what breaks ties.
+
+        Those that the limits leave out are above everything.
+        """
 
         def bound(of: str) -> Counts:
             return lower_bound(family.tiles, family.accesses, family.transfers, of, self.local)
 
-        least = bound(self.minimise)
+        keys = [bound(name) for name in self.names[:KEYS]]
         for of, most in self.at_most.items():
-            least = np.where(bound(of) <= most, least, NEVER)
-        return np.asarray(least.min(axis=0))
+            keys[0] = np.where(bound(of) <= most, keys[0], np.iinfo(np.int64).max)
+        return keys
+
+    def may_be_best(self, keys: Any) -> NDArray[np.bool_]:
+        """Whether bounds, compared one after the other, are not above what the best plan costs."""
+        less, equal = (np.full(keys[0].size, value) for value in (False, True))
+        for key, value in zip(keys, self.rank, strict=False):
+            flat = np.ravel(key)
+            less |= equal & (flat < value)
+            equal &= flat == value
+        found: NDArray[np.bool_] = less | equal
+        return found
 
     def most_tiles(self) -> float:
         """Return how many tiles a plan may have that is of interest."""
         limits = [tile_limit(self.nest, of, most) for of, most in self.at_most.items()]
-        return min([inf if self.best is None else tile_limit(self.nest, self.minimise, self.value), *limits])
-
-
-def _ascending(values: Counts) -> Iterator[int]:
-    """Iterate over indices by ascending value, sorting only as many as are asked for."""
-    left = np.arange(len(values))
-    while len(left):
-        size = min(len(left), 256)
-        part = np.argpartition(values[left], size - 1) if size < len(left) else np.arange(len(left))
-        first = left[part[:size]]
-        yield from first[np.argsort(values[first], kind="stable")].tolist()
-        left = left[part[size:]]
+        value = self.rank[0]
+        own = inf if value == inf else tile_limit(self.nest, self.minimise, int(value))
+        return min([own, *limits])

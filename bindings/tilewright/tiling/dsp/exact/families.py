@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, prod
 
 import numpy as np
 
-from tilewright.tiling.dsp.exact.patterns import FREE_DIMENSIONS, patterns
+from tilewright.tiling.dsp.exact.patterns import FREE_DIMENSIONS, Pattern, patterns
 from tilewright.tiling.dsp.nest import C, Counts, G, K, N, Nest, Tile, X, Y
 from tilewright.tiling.dsp.traffic import Tiles
 
@@ -29,6 +29,17 @@ class Family:
     tiles: Tiles
     accesses: Counts
     transfers: Counts
+
+    @classmethod
+    def of(cls, nest: Nest, steps: tuple[Counts, ...], candidates: Sequence[Pattern]) -> Family:
+        """Return tiles with what some patterns move."""
+        tiles = Tiles(nest, steps)
+        traffic = [tiles.traffic(pattern.order, pattern.reuse) for pattern in candidates]
+        return cls(
+            tiles,
+            np.stack([np.broadcast_to(t.accesses, steps[0].shape) for t in traffic]),
+            np.stack([np.broadcast_to(t.transfers, steps[0].shape) for t in traffic]),
+        )
 
     def steps(self, which: Counts) -> Counts:
         """Return the steps of some tiles, shape (6, tiles)."""
@@ -55,15 +66,8 @@ def families(nest: Nest, limit: str, deadline: float, most_tiles: Callable[[], f
             if time.monotonic() > deadline:
                 return
             steps = _fitting(nest, block, most_tiles())
-            if not len(steps[0]):
-                continue
-            tiles = Tiles(nest, steps)
-            traffic = [tiles.traffic(pattern.order, pattern.reuse) for pattern in candidates]
-            yield Family(
-                tiles,
-                np.stack([np.broadcast_to(t.accesses, steps[0].shape) for t in traffic]),
-                np.stack([np.broadcast_to(t.transfers, steps[0].shape) for t in traffic]),
-            )
+            if len(steps[0]):
+                yield Family.of(nest, steps, candidates)
 
 
 def blocks(lists: list[Counts]) -> Iterator[list[Counts]]:
@@ -100,7 +104,7 @@ def tile_limit(nest: Nest, minimise: str, value: int) -> float:
     The core computes, and sets up every transfer: three for the first tile, and after that at least two for
     each, one where the input's new part may be nothing but padding (docs/tiling-bounds.md).
     """
-    if minimise == "accesses":
+    if minimise in ("accesses", "memory"):
         return inf
     machine = nest.machine
     setup, each = machine.dma_setup_cycles, 1 if machine.padding == "generated" else 2

@@ -15,7 +15,7 @@ from tilewright.tiling.dsp.traffic import Tiles
 
 
 def lower_bound(tiles: Tiles, accesses: Counts, transfers: Counts, minimise: str, local: int) -> Counts:
-    """Bound cycles or energy from below, given accesses and transfers, or return the accesses.
+    """Bound cycles or energy from below, given accesses and transfers, or return accesses or memory.
 
     The first loads and the last write stand alone; in between, core and bus each have their work to do.
 
@@ -23,12 +23,14 @@ def lower_bound(tiles: Tiles, accesses: Counts, transfers: Counts, minimise: str
     ----------
     accesses, transfers : int, shape (..., tiles)
         Of each tile's schedules.
-    minimise : {"cycles", "energy", "accesses"}
+    minimise : {"cycles", "energy", "accesses", "memory"}
     local
         Units of local traffic of the layer (`local_traffic`).
     """
     if minimise == "accesses":
         return accesses
+    if minimise == "memory":
+        return np.broadcast_to(tiles.need, accesses.shape)
     nest, machine = tiles.nest, tiles.nest.machine
     bus, setup, units = machine.bus_units_per_cycle, machine.dma_setup_cycles, machine.units
     compute = -(-nest.macs // machine.macs_per_cycle)
