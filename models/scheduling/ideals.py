@@ -52,7 +52,10 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
     if answer is not None and answer.ticks is not None:
         better(answer.ticks, answer.steps)
     if answer is not None and answer.proven:
-        return Outcome("infeasible") if best is None else Outcome("optimal", best, value)
+        if best is None:
+            return Outcome("infeasible")
+        if value is not None and value <= max(whole(answer.bound, scale), whole(pieces, scale)):
+            return Outcome("optimal", best, value)
     annealing.run(partition, search.remaining(), search.deadline, better)
     status: Status = "unknown" if best is None else "feasible"
     return Outcome(status, best, _bound(max(pieces, 0 if answer is None else answer.bound), value, scale))

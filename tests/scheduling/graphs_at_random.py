@@ -1,18 +1,18 @@
-"""Small random graphs of operations, and all plans of them."""
+"""Small random graphs of operations, and what the best of all plans of them takes."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from itertools import combinations, permutations, product
 from typing import Any
 
+from tests.oracles import scheduling as oracle
+
 from tilewright.scheduling import Problem
-from tilewright.scheduling.cost import Pricer, deepest_step, evaluated, ticks
 from tilewright.scheduling.plan import ORDERS, Subgraph
-from tilewright.scheduling.structure import connected, sinks, structure
 
 CONNECTIONS = ("shared", "flow")
+ACCUMULATORS = ("each", "tile")
 
 
 def problem_at_random(seed: int, operations: int, most: int = 5, native: int = 3) -> Problem:
@@ -67,7 +67,28 @@ def problem_at_random(seed: int, operations: int, most: int = 5, native: int = 3
             "slow_memory_bandwidth": chance.randint(1, 3),
             "native_granularity": [native, native],
         },
-        limits={"connected": chance.choice(CONNECTIONS)},
+        limits={"connected": chance.choice(CONNECTIONS), "accumulators": chance.choice(ACCUMULATORS)},
+    )
+
+
+def product_at_random(seed: int) -> Problem:
+    """Return a product whose slices stay from tile to tile, and what is made of it; tiles rarely fill it."""
+    chance = random.Random(seed)
+    width, height, depth = chance.randint(3, 11), chance.randint(3, 11), chance.randint(1, 5)
+    native = [chance.randint(2, 6), chance.randint(2, 6)]
+    behind = chance.choice([0, 0, 0, 1])
+    return Problem(
+        graph={
+            "widths": [depth, width, *[width] * (1 + behind)],
+            "heights": [height, depth, *[height] * (1 + behind)],
+            "inputs": [[0, 1], [2]][: 1 + behind],
+            "outputs": [[2], [3]][: 1 + behind],
+            "base_costs": [chance.choice([0, 1, 5, 15])] * (1 + behind),
+            "op_types": ["MatMul", "Pointwise"][: 1 + behind],
+            "fast_memory_capacity": sum(native) * depth + native[0] * native[1] + chance.randint(-9, 9),
+            "slow_memory_bandwidth": chance.randint(1, 3),
+            "native_granularity": native,
+        }
     )
 
 
@@ -118,7 +139,7 @@ def twins_at_random(seed: int, others: int) -> Problem:
             "slow_memory_bandwidth": chance.randint(1, 3),
             "native_granularity": [3, 3],
         },
-        limits={"connected": chance.choice(CONNECTIONS)},
+        limits={"connected": chance.choice(CONNECTIONS), "accumulators": chance.choice(ACCUMULATORS)},
     )
 
 
@@ -158,89 +179,8 @@ def subgraphs_at_random(problem: Problem, chance: random.Random) -> Iterator[Sub
         yield Subgraph(tuple(ops), granularity, tuple(kept), chance.choice(ORDERS))
 
 
-def least_ticks(problem: Problem, every_order: bool = False) -> int | None:
-    """Return the latency of the best of all plans, found by trying them; None where there is none.
-
-    Shortest paths over what lies in slow memory and what has been kept; each step tries every set of
-    operations, every granularity, every set of kept tensors, and every order that has a name, or all.
-    """
-    graph = problem.graph
-    steps = list(_steps(problem))
-    known: dict[object, int | None] = {}
-    distance: dict[tuple[frozenset[int], frozenset[int]], int] = {(frozenset(), frozenset()): 0}
-    done: set[tuple[frozenset[int], frozenset[int]]] = set()
-    while True:
-        waiting = [state for state in distance if state not in done]
-        if not waiting:
-            return None
-        state = min(waiting, key=distance.__getitem__)
-        done.add(state)
-        written, resident = state
-        if written >= set(graph.results):
-            return distance[state]
-        for ops, kept, ends, needs in steps:
-            if not needs <= written | resident:
-                continue
-            cost = _least(problem, ops, resident, kept, every_order, known)
-            if cost is None:
-                continue
-            after = written | (ends - kept), kept
-            if distance[state] + cost < distance.get(after, 2**62):
-                distance[after] = distance[state] + cost
-
-
-Step = tuple[tuple[int, ...], frozenset[int], frozenset[int], frozenset[int]]
-"""Operations, tensors that they keep, tensors that they write unless they keep them, and what they read."""
-
-
-def _steps(problem: Problem) -> Iterator[Step]:
-    graph = problem.graph
-    for many in range(1, len(graph.inputs) + 1):
-        for ops in combinations(range(len(graph.inputs)), many):
-            if not connected(problem, ops):
-                continue
-            made = {graph.made[op] for op in ops}
-            needs = frozenset(
-                tensor
-                for op in ops
-                for tensor in graph.inputs[op]
-                if tensor in graph.maker and tensor not in made
-            )
-            ends = frozenset(sinks(graph, ops))
-            for kept_many in range(len(made) + 1):
-                for kept in combinations(sorted(made), kept_many):
-                    if not isinstance(structure(graph, ops, (), kept), str):
-                        yield ops, frozenset(kept), ends, needs
-
-
-def _least(
-    problem: Problem,
-    ops: tuple[int, ...],
-    resident: frozenset[int],
-    kept: frozenset[int],
-    every_order: bool,
-    known: dict[object, int | None],
-) -> int | None:
-    """Return the least ticks of a subgraph by trying all granularities and orders."""
-    key = ops, resident, kept
-    if key in known:
-        return known[key]
-    graph = problem.graph
-    found = structure(graph, ops, resident, kept)
-    best = None
-    if not isinstance(found, str):
-        room = graph.fast_memory_capacity - Pricer(problem).kept(resident, kept)
-        width, height = graph.native_granularity
-        for size in product(
-            range(found.least_width, width + 1),
-            range(found.least_height, height + 1),
-            range(1, deepest_step(graph, found) + 1),
-        ):
-            held, *times = evaluated(graph, found, size)[:5]
-            if held <= room:
-                tiles = -(-found.width // size[0]) * -(-found.height // size[1])
-                if every_order and tiles <= 5:
-                    times = [ticks(graph, found, size, order) for order in permutations(range(tiles))]
-                best = min(times) if best is None else min(best, *times)
-    known[key] = best
-    return best
+def least_ticks(problem: Problem) -> int | None:
+    """Return the latency of the best of all plans, by the oracle; None where there is none."""
+    scale = problem.graph.scale
+    least = oracle.latency(problem.model_dump(mode="json"), scale)
+    return None if least is None else int(least * scale)

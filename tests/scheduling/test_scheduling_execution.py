@@ -20,7 +20,7 @@ from tilewright.scheduling.structure import sinks, structure
 def test_the_closed_form_is_the_execution(seed: int) -> None:
     problem = problem_at_random(seed, 5, most=7, native=4)
     graph, chance = problem.graph, random.Random(seed)
-    everything = reference(graph, seed)
+    everything = reference(problem, seed)
     known = set(graph.maker)
     tried = 0
     for step in islice(subgraphs_at_random(problem, chance), 200):
@@ -28,18 +28,18 @@ def test_the_closed_form_is_the_execution(seed: int) -> None:
         if _broken(problem, step, known, resident) is not None:
             continue
         if chance.random() < 0.3:
-            found = structure(graph, step.operations)
+            found = structure(problem, step.operations)
             if not isinstance(found, str):
                 w, h, _ = step.granularity
                 tiles = list(range(-(-found.width // w) * -(-found.height // h)))
                 chance.shuffle(tiles)
                 step = Subgraph(step.operations, step.granularity, step.retained, tuple(tiles))
         tried += 1
-        execution = Execution(graph, seed)
+        execution = Execution(problem, seed)
         execution.resident = {tensor: everything[tensor] for tensor in resident}
         execution.slow |= {tensor: everything[tensor] for tensor in known}
         run = execution.run(step)
-        found = structure(graph, step.operations, resident, step.retained)
+        found = structure(problem, step.operations, resident, step.retained)
         assert not isinstance(found, str)
         assert run.ticks == ticks(graph, found, step.granularity, step.order), (step, resident)
         kept = Pricer(problem).kept(resident, step.retained)

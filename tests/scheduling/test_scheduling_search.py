@@ -17,7 +17,7 @@ from tilewright.scheduling import Problem, best_bound, measured_objective, objec
 from tilewright.scheduling.arrangement import plan_of
 from tilewright.scheduling.cost import Pricer
 from tilewright.scheduling.exact.candidates import Candidates, connected_sets
-from tilewright.scheduling.exact.pieces import pieces_bound
+from tilewright.scheduling.exact.pieces import _pieces, pieces_bound
 from tilewright.scheduling.exact.search import search
 from tilewright.scheduling.exact.twins import twins
 from tilewright.scheduling.rules import latencies
@@ -143,6 +143,24 @@ def test_twins_differ_in_nothing_but_tensors_of_their_own() -> None:
     assert twins(graph, graph.results) == [(0, 1), (4, 5)]
     changed = graph.model_copy(update={"base_costs": (1, 2, 1, 1, 2, 3, 1)})
     assert twins(changed, graph.results) == []
+
+
+def test_no_piece_is_left_out() -> None:
+    """All sets of operations that hang together by operands of MatMuls, of which some have several ends."""
+    for seed in range(30):
+        graph = problem_at_random(seed, 6).graph
+        links = [
+            {op, graph.maker[tensor]}
+            for op, read in enumerate(graph.inputs)
+            for tensor in read
+            if graph.op_types[op] == "MatMul" and tensor in graph.maker
+        ]
+        found = {frozenset((op,)) for op in range(6)}
+        while wider := {piece | link for piece in found for link in links if piece & link} - found:
+            found |= wider
+        pieces = _pieces(graph)
+        assert pieces is not None
+        assert (len(pieces), set(pieces)) == (len(found), found), seed
 
 
 def test_pieces_take_no_more_than_any_plan_where_flow_connects() -> None:

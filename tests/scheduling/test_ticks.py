@@ -105,7 +105,7 @@ def test_a_time_that_no_plan_undercuts_is_refused() -> None:
 def test_what_takes_too_long_is_told_from_what_does_not(size: tuple[int, int, int]) -> None:
     side, cost = 2**20, 10**9
     graph = small(side=side, depth=2**12, cost=cost, native=4096, bandwidth=1)
-    found = structure(graph, [1])
+    found = structure(Problem(graph=graph), [1])
     assert not isinstance(found, str)
     w, h, _ = size
     clipped = -(-side // w) * -(-side // h)
@@ -143,9 +143,9 @@ def test_begun_ticks_are_counted_alike(coarse: int) -> None:
         for step in islice(subgraphs_at_random(problem, random.Random(seed)), 60):
             if _broken(problem, step, set(graph.maker), frozenset()) is not None:
                 continue
-            execution = Execution(graph)
+            execution = Execution(problem)
             execution.slow |= dict.fromkeys(graph.maker)
-            found = structure(graph, step.operations, (), step.retained)
+            found = structure(problem, step.operations, (), step.retained)
             assert not isinstance(found, str)
             assert execution.run(step).ticks == ticks(graph, found, step.granularity, step.order)
             tried += 1

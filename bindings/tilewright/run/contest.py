@@ -32,7 +32,7 @@ def solution(problem: Problem, plan: Plan) -> dict[str, Any]:
     resident: tuple[int, ...] = ()
     orders: list[list[int] | None] = []
     for step in plan.subgraphs:
-        found = structure(graph, step.operations, resident, step.retained)
+        found = structure(problem, step.operations, resident, step.retained)
         assert not isinstance(found, str)
         plain = step.order == "rows"
         orders.append(None if plain else step.tiles(found.width, found.height))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.core.room import Room, register
-from tilewright.scheduling.cost import Pricer, ticks
+from tilewright.scheduling.cost import Pricer, best_order, ticks
 from tilewright.scheduling.evaluation import (
     best_bound,
     measured_objective,
@@ -72,7 +72,8 @@ class Scheduling(Room[Problem, Plan]):
         ops = frozenset((0,))
         choice, needs = pricer.best(ops), pricer.structure(ops)
         assert choice is not None and not isinstance(needs, str)
-        ticks(problem.graph, needs, (choice.width, choice.height, choice.depth), choice.order)
+        size = choice.width, choice.height, choice.depth
+        ticks(problem.graph, needs, size, best_order(problem.graph, needs, size))
 
 
 ROOM = register(Scheduling())

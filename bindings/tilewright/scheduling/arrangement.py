@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from itertools import combinations
 
-from tilewright.scheduling.cost import Pricer
+from tilewright.scheduling.cost import Pricer, best_order
 from tilewright.scheduling.graph import Graph
 from tilewright.scheduling.plan import Plan, Subgraph
 
@@ -55,11 +55,11 @@ def plan_of(pricer: Pricer, steps: Sequence[tuple[Block, Kept]]) -> Plan:
     """Return the plan of subgraphs in their order with what each keeps, each at its best granularity."""
     graph, resident, subgraphs = pricer.graph, NOTHING, []
     for block, kept in steps:
-        choice = pricer.best(block, resident, kept)
-        assert choice is not None
+        choice, found = pricer.best(block, resident, kept), pricer.structure(block, resident, kept)
+        assert choice is not None and not isinstance(found, str)
         ops = tuple(sorted(block, key=graph.place.__getitem__))
         size = choice.width, choice.height, choice.depth
-        subgraphs.append(Subgraph(ops, size, tuple(sorted(kept)), choice.order))
+        subgraphs.append(Subgraph(ops, size, tuple(sorted(kept)), best_order(graph, found, size)))
         resident = kept
     return Plan(tuple(subgraphs))
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilewright.scheduling.graph import Graph
 from tilewright.scheduling.plan import ORDERS
@@ -15,13 +16,13 @@ from tilewright.scheduling.structure import Structure, structure
 
 
 class Choice(NamedTuple):
-    """A granularity and an order of tiles, with what they take."""
+    """A granularity with what it takes, in the best order of tiles that is known, and what none undercuts."""
 
     ticks: int
     width: int
     height: int
     depth: int
-    order: str
+    least: int
 
 
 @lru_cache(maxsize=4096)
@@ -44,14 +45,20 @@ def deepest_step(graph: Graph, found: Structure) -> int:
     return min(graph.native_depth, found.shallowest) if found.shallowest else graph.native_depth
 
 
+def _frame(graph: Graph, found: Structure) -> NDArray[np.int64]:
+    """Return what kernels ask for of a subgraph beside slices and works."""
+    sizes_of = found.width, found.height, len(found.written), found.sums, graph.unit, graph.per
+    return np.array(sizes_of, dtype=np.int64)
+
+
 def evaluated(
     graph: Graph, found: Structure, granularity: tuple[int, int, int], order: tuple[int, ...] = ()
 ) -> list[int]:
-    """Return the working set, the ticks of each named order, a bound on all, and those of the order given."""
+    """Return the working set, the ticks of each named order, and those of the order given."""
     from tilewright.scheduling import kernels  # start-up time
 
-    sizes_of = found.width, found.height, len(found.written), *granularity, graph.unit, graph.per
-    times = kernels.evaluate(found.slices, found.works, *sizes_of, np.array(order, dtype=np.int64))
+    listed = np.array(order, dtype=np.int64)
+    times = kernels.evaluate(found.slices, found.works, _frame(graph, found), *granularity, listed)
     return [int(one) for one in times]
 
 
@@ -66,7 +73,47 @@ def ticks(
     """Return what a subgraph takes with a granularity and an order of tiles."""
     if isinstance(order, str):
         return evaluated(graph, found, granularity)[1 + ORDERS.index(order)]
-    return evaluated(graph, found, granularity, order)[6]
+    return evaluated(graph, found, granularity, order)[5]
+
+
+def best_order(graph: Graph, found: Structure, granularity: tuple[int, int, int]) -> str | tuple[int, ...]:
+    """Return the order of tiles that takes as long as `Pricer` says: one that has a name, if there is any."""
+    from tilewright.scheduling import kernels  # start-up time
+
+    w, h, _ = granularity
+    named = evaluated(graph, found, granularity)[1:5]
+    rows, columns = -(-found.height // h), -(-found.width // w)
+    if rows * columns > kernels.MOST_LISTED:
+        return ORDERS[named.index(min(named))]
+    frame = _frame(graph, found)
+    if rows * columns <= kernels.MOST_TRIED:
+        tour = kernels.best_tour(found.slices, found.works, frame, *granularity)
+        return ORDERS[named.index(tour[0])] if tour[0] in named else tuple(tour[1:].tolist())
+    by_row, by_column = (
+        kernels.best_lines(found.slices, found.works, frame, *granularity, by_column)
+        for by_column in (False, True)
+    )
+    least = min(by_row[0, 0], by_column[0, 0])
+    if min(named) <= least:
+        return ORDERS[named.index(min(named))]
+    if by_row[0, 0] == least:
+        return tuple(row * columns + column for row, column in _tiles(by_row, rows, columns))
+    return tuple(row * columns + column for column, row in _tiles(by_column, columns, rows))
+
+
+def _tiles(found: NDArray[np.int64], lines: int, tiles: int) -> Iterator[tuple[int, int]]:
+    """Yield the lines and tiles of the order that `kernels.best_lines` tells."""
+    (_, odd, _), *walk = found.tolist()
+    alike = range(tiles - odd)
+    ordinary, before = iter(range(lines)), 0
+    for last, enters, leaves in walk:
+        line = lines - 1 if last else next(ordinary)
+        first = tiles - 1 if enters else before if before in alike else 0
+        end = tiles - 1 if leaves else alike[-1] if first != alike[-1] else 0
+        between = [tile for tile in range(tiles) if tile not in (first, end)]
+        for tile in dict.fromkeys((first, *(between if first <= end else between[::-1]), end)):
+            yield line, tile
+        before = end
 
 
 class Pricer:
@@ -87,7 +134,7 @@ class Pricer:
         """Return what a subgraph needs, or why there is none."""
         key = ops, resident, retained
         if key not in self._structures:
-            self._structures[key] = structure(self.graph, ops, resident, retained)
+            self._structures[key] = structure(self.problem, ops, resident, retained)
         return self._structures[key]
 
     def best(
@@ -119,22 +166,23 @@ class Pricer:
         """Return the fastest granularity for which slices and tiles have room; None where nothing fits."""
         same = _signature(found, room)
         if same not in self._alike:
-            self._alike[same] = self._fastest(ops, found, room)
+            choice = self._fastest(ops, found, room)
+            self._alike[same] = None if choice is None or choice.width < 0 else choice
         return self._alike[same]
 
     def least(self, ops: frozenset[int], found: Structure, room: int, below: int) -> int | None:
-        """Return the ticks of the fastest granularity, or `below` where none is faster; None where none fits.
+        """Return ticks that no granularity undercuts, or `below` where none is faster; None where none fits.
 
         The lower `below` is, the less time this takes; with it, not all is tried to find that none fits.
         """
         same = _signature(found, room)
         if same not in self._alike:
             choice = self._fastest(ops, found, room, below)
-            if choice is None:
-                return below
+            if choice is None or choice.width < 0:
+                return below if choice is None else choice.least
             self._alike[same] = choice
         known = self._alike[same]
-        return None if known is None else min(known.ticks, below)
+        return None if known is None else min(known.least, below)
 
     def kept(self, resident: Iterable[int], retained: Iterable[int]) -> int:
         """Return the elements of tensors that are in memory as a whole."""
@@ -146,26 +194,24 @@ class Pricer:
         from tilewright.scheduling import kernels  # start-up time
 
         graph = self.graph
-        if room <= 0:
+        if room < 0:
             return None
-        native_width, native_height = graph.native_granularity
-        ticks, w, h, k, order = kernels.best_granularity(
+        width, height = graph.native_granularity
+        deepest = deepest_step(graph, found)
+        takes, w, h, k, least = kernels.best_granularity(
             found.slices,
             found.works,
-            found.width,
-            found.height,
-            len(found.written),
+            _frame(graph, found),
             room,
-            np.array(sizes(found.width, native_width, found.least_width)),
-            np.array(sizes(found.height, native_height, found.least_height)),
-            np.array(depths(graph, ops, deepest_step(graph, found))),
-            graph.unit,
-            graph.per,
+            np.array([width, height, deepest]),
+            np.array(sizes(found.width, width, found.least_width)),
+            np.array(sizes(found.height, height, found.least_height)),
+            np.array(depths(graph, ops, deepest)),
             kernels.INFEASIBLE if below is None else below,
         )
-        if w < 0:
+        if w < 0 and least == (kernels.INFEASIBLE if below is None else below):
             return None
-        return Choice(int(ticks), int(w), int(h), int(k), ORDERS[order])
+        return Choice(int(takes), int(w), int(h), int(k), int(least))
 
 
 def _signature(found: Structure, room: int) -> Any:
@@ -180,6 +226,7 @@ def _signature(found: Structure, room: int) -> Any:
         found.width,
         found.height,
         len(found.written),
+        found.sums,
         found.least_width,
         found.least_height,
         found.shallowest,

@@ -176,8 +176,7 @@ def _keeps(pricer: Pricer, block: Block) -> Iterator[Kept]:
     may = [
         graph.made[op]
         for op in sorted(block)
-        if graph.elements(graph.made[op]) < graph.fast_memory_capacity
-        and not block.issuperset(graph.readers.get(graph.made[op], ()))
+        if graph.elements(graph.made[op]) < graph.fast_memory_capacity and graph.made[op] in graph.readers
     ]
     for many in range(len(may) + 1):
         for some in combinations(may, many):
@@ -186,7 +185,7 @@ def _keeps(pricer: Pricer, block: Block) -> Iterator[Kept]:
 
 
 def _runs(pricer: Pricer, blocks: list[Block], below: int) -> list[Run] | None:
-    """Return all runs that take no more than some ticks; None where they are too many.
+    """Return all runs that take no more than some ticks; None where they are too many, or loosely bounded.
 
     Those that begin take least are continued first, so that each way to read, write and keep the same is
     looked at once.
@@ -212,8 +211,10 @@ def _runs(pricer: Pricer, blocks: list[Block], below: int) -> list[Run] | None:
         for block, needs, keeps in parts:
             for kept in keeps:
                 choice = pricer.best(block, resident, kept)
-                if choice is None or run.ticks + choice.ticks > below:
+                if choice is None or run.ticks + choice.least > below:
                     continue
+                if choice.least < choice.ticks:  # what it takes is not known for sure
+                    return None
                 ends = run.ends | _written(pricer, block, kept)
                 after = Run(
                     run.ticks + choice.ticks, (*run.steps, (block, kept)), run.needs | (needs - there), ends

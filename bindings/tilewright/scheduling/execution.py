@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.scheduling.graph import Graph
 from tilewright.scheduling.plan import Subgraph
+from tilewright.scheduling.problem import Problem
 from tilewright.scheduling.structure import sinks
 from tilewright.spec.errors import OutOfTimeError
 
@@ -56,6 +56,11 @@ def _all(length: int) -> Span:
 
 Part = tuple[int, tuple[str, int, int], tuple[str, int, int]]
 """A slice: tensor, rows, columns."""
+
+
+def _rectangle(part: Part) -> tuple[int, tuple[int, int], tuple[int, int]]:
+    """Return what a slice is, whatever it follows."""
+    return part[0], part[1][1:], part[2][1:]
 
 
 @dataclass
@@ -100,8 +105,10 @@ class Execution:
         Of the values of a numeric execution; None executes without values.
     """
 
-    def __init__(self, graph: Graph, seed: int | None = None, deadline: float = float("inf")) -> None:
+    def __init__(self, problem: Problem, seed: int | None = None, deadline: float = float("inf")) -> None:
+        graph = problem.graph
         self.graph, self.deadline = graph, deadline
+        self.each_sum = problem.limits.accumulators == "each"
         self.resident: dict[int, Values | None] = {}
         self.slow: dict[int, Values | None] = {}
         random = None if seed is None else np.random.default_rng(seed)
@@ -157,15 +164,20 @@ class _Run:
                 whole = results[tensor]
                 if value is not None and whole is not None:
                     whole[rows.begin : rows.end, across.begin : across.end] = value
-            found.peak = max(found.peak, self._tiles(rows, across) + sum(held.values()) + kept)
+            found.peak = max(found.peak, self._tiles(rows, across, steps) + sum(held.values()) + kept)
         for tensor in self.ends:
             if tensor not in step.retained:
                 self.all.slow[tensor] = results[tensor]
         self.all.resident = {tensor: results[tensor] for tensor in step.retained}
         return found
 
-    def _tiles(self, rows: Span, across: Span) -> int:
-        return sum(tensor not in self.step.retained for tensor in self.ends) * len(rows) * len(across)
+    def _tiles(self, rows: Span, across: Span, steps: int) -> int:
+        """Return what tiles of outputs take, and sums that find no place in them or in what is kept."""
+        tiles = sum(tensor not in self.step.retained for tensor in self.ends)
+        if steps > 1 and self.all.each_sum:
+            sums = {op for op in self._on_tile() if self.graph.op_types[op] == "MatMul"}
+            tiles += max(0, len(sums) - len(self.outputs))
+        return tiles * len(rows) * len(across)
 
     def _steps(self, k: int) -> int:
         """Return the steps of a tile: those of the deepest sum on the tile itself."""
@@ -195,17 +207,21 @@ class _Run:
         """Run one step of a tile; return the slices that lie in memory then."""
         graph, found = self.graph, self.found
         needs: set[Part] = set()
+        self.beside: set[Part] = set()
         self.done: set[tuple[object, ...]] = set()
         self.compute = 0
         for tensor in self.ends:
             self._on(tensor, rows, across, number, steps, needs)
+        there = {_rectangle(part) for part in needs}
+        self.beside -= needs
+        needs |= self.beside
         moved = 0
         for part in needs:
             tensor, high, wide = part
             size = (high[2] - high[1]) * (wide[2] - wide[1])
             key = tensor, high[0], wide[0]
             held[key] = max(held.get(key, 0), size)
-            if part not in before:
+            if part not in before and not (part in self.beside and _rectangle(part) in there):
                 moved += size
                 found.transfers += 1
                 found.loaded[tensor] = found.loaded.get(tensor, 0) + size
@@ -241,7 +257,7 @@ class _Run:
                 if read in self.ops:
                     self._on(read, rows, across, number, steps, needs)
                 elif number == steps - 1:
-                    self._read(read, rows, across, needs)
+                    self._read(read, rows, across, self.beside)
             if number == steps - 1:
                 self._made(op, tensor, rows, across)
             return
@@ -344,9 +360,10 @@ def pointwise(values: list[Values]) -> Values:
     return squared
 
 
-def reference(graph: Graph, seed: int) -> dict[int, Values]:
+def reference(problem: Problem, seed: int) -> dict[int, Values]:
     """Return all tensors, each operation done at once."""
-    known = {tensor: values for tensor, values in Execution(graph, seed).slow.items() if values is not None}
+    graph = problem.graph
+    known = {tensor: values for tensor, values in Execution(problem, seed).slow.items() if values is not None}
     for op in graph.order:
         inputs = [known[tensor] for tensor in graph.inputs[op]]
         matmul = graph.op_types[op] == "MatMul"

@@ -35,7 +35,7 @@ def simulate(
         rule, _, told = broken.partition(": ")
         return Report.refused(Violation(rule, 0, "plan", "a plan that keeps the rules", told))
     graph = problem.graph
-    execution = Execution(graph, seed if numeric else None, deadline)
+    execution = Execution(problem, seed if numeric else None, deadline)
     runs = [execution.run(step) for step in plan.subgraphs]
     names = [f"tensor {number}" for number in range(len(graph.widths))]
 
@@ -80,7 +80,7 @@ def simulate(
     }
     report.measures = measures(report)
     if numeric:
-        known = reference(graph, seed)
+        known = reference(problem, seed)
         report.numeric = all(
             (values := execution.slow[tensor]) is not None and bool((values == known[tensor]).all())
             for tensor in graph.results

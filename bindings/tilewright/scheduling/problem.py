@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from tilewright.scheduling.graph import Graph
 from tilewright.spec.base import Spec
 
 Connection = Literal["shared", "flow"]
+Accumulators = Literal["each", "tile"]
 
 
 class SchedulingLimits(Spec):
@@ -18,9 +19,15 @@ class SchedulingLimits(Spec):
     connected : {"shared", "flow"}
         Which operations may be one subgraph: those linked by any tensor, also one that they only read, or
         those linked by tensors that one of them makes.
+    accumulators : {"each", "tile"}
+        What the sums of a tile that takes several steps take of the memory: a tile for each, of which each
+        output or kept tensor lends one; or nothing beside the tiles of outputs.
     """
 
+    later: ClassVar[tuple[str, ...]] = ("accumulators",)
+
     connected: Connection = "shared"
+    accumulators: Accumulators = "each"
 
 
 class Problem(Spec):

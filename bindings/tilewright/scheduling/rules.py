@@ -44,7 +44,7 @@ def _broken(problem: Problem, step: Subgraph, written: set[int], resident: froze
         for tensor in graph.inputs[op]:
             if tensor in graph.maker and tensor not in made | written | resident:
                 return f"inputs: operation {op} reads tensor {tensor}, which is in no memory"
-    found = structure(graph, ops, resident, step.retained)
+    found = structure(problem, ops, resident, step.retained)
     if isinstance(found, str):
         return f"grid: {found}"
     w, h, k = step.granularity
@@ -71,7 +71,7 @@ def latencies(problem: Problem, plan: Plan) -> list[int]:
     resident: frozenset[int] = frozenset()
     times = []
     for step in plan.subgraphs:
-        found = structure(problem.graph, step.operations, resident, step.retained)
+        found = structure(problem, step.operations, resident, step.retained)
         assert not isinstance(found, str)
         times.append(ticks(problem.graph, found, step.granularity, step.order))
         resident = frozenset(step.retained)

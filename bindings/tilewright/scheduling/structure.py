@@ -50,6 +50,8 @@ class Structure:
         Of the outputs.
     written, retained
         Outputs that go to slow memory, and that stay.
+    sums
+        Tiles that sums take beside those of outputs where a tile takes several steps.
     least_width, least_height
         Of a tile, for Pointwise operations in front of MatMuls.
     deepest
@@ -64,6 +66,7 @@ class Structure:
     height: int
     written: tuple[int, ...]
     retained: tuple[int, ...]
+    sums: int
     least_width: int
     least_height: int
     deepest: int
@@ -101,7 +104,7 @@ def sinks(graph: Graph, ops: Iterable[int]) -> list[int]:
 
 
 def structure(
-    graph: Graph, ops: Iterable[int], resident: Iterable[int] = (), retained: Iterable[int] = ()
+    problem: Problem, ops: Iterable[int], resident: Iterable[int] = (), retained: Iterable[int] = ()
 ) -> Structure | str:
     """Return what a subgraph needs, or why its operations do not share one grid of tiles.
 
@@ -114,7 +117,7 @@ def structure(
     retained
         Tensors that this one keeps.
     """
-    ops, resident, retained = set(ops), set(resident), tuple(sorted(set(retained)))
+    graph, ops, resident, retained = problem.graph, set(ops), set(resident), tuple(sorted(set(retained)))
     made = {graph.made[op]: op for op in ops}
     for tensor in retained:
         if tensor not in made:
@@ -130,6 +133,7 @@ def structure(
     slices: dict[tuple[int, int, int], list[int]] = {}
     works: dict[tuple[int, int], int] = {}
     least_width = least_height = 1
+    sums = 0
 
     def ask(tensor: int, demand: Demand) -> None:
         rows, columns, on_tile, depth = demand
@@ -168,6 +172,7 @@ def structure(
             if on_tile:
                 if matmul:
                     work(ADDS_UP, cost, own, own)
+                    sums += 1
                 else:
                     work(LAST, cost, 0, 1)
                 continue
@@ -199,6 +204,7 @@ def structure(
         height,
         tuple(tensor for tensor in ends if tensor not in retained),
         retained,
+        max(0, sums - len(outputs)) if problem.limits.accumulators == "each" else 0,
         least_width,
         least_height,
         max((depth for kind, depth in works if kind == ADDS_UP), default=0),

@@ -15,13 +15,19 @@ FIGURES = {
 }
 """What `reproduce` makes."""
 
+READINGS: dict[str, tuple[str, dict[str, str]]] = {
+    "mlsys-2026-5": ("sums in the tile", {"accumulators": "tile"}),
+    "mlsys-2026-13": ("connected by flow", {"connected": "flow"}),
+}
+"""Benchmarks whose best plan depends on how the contest's text is read, and the other reading."""
+
 HEADER = ("benchmark", "operations", "limit", "winner", "best", "ours", "bound", "gap", "time")
 
 
 def reproduce(figure: str, *, time_limit: float, folder: Path, say: Say) -> None:
     """Solve each benchmark in its time limit, or a shorter one, and print a line of a Markdown table for it.
 
-    The thirteenth is solved twice: with operations connected by a tensor that they only read, and without.
+    Two of them are solved under another reading of the rules, too, which makes a difference there.
     """
     published: list[dict[str, Any]] = catalogue.shared("published", "mlsys-2026")["benchmarks"]
     for cells in (HEADER, tuple("---" for _ in HEADER)):
@@ -29,10 +35,11 @@ def reproduce(figure: str, *, time_limit: float, folder: Path, say: Say) -> None
     for row in published:
         instance = read(row["name"])
         _solved(instance, row, row["name"], time_limit, folder, say)
-        flow = instance.problem.with_(limits={"connected": "flow"})
-        if row["name"] == "mlsys-2026-13":
-            other = Instance(instance.room, instance.name, "", flow, digest(instance.room, flow))
-            _solved(other, row, f"{row['name']}, connected by flow", time_limit, folder, say)
+        if row["name"] in READINGS:
+            told, limits = READINGS[row["name"]]
+            problem = instance.problem.with_(limits=limits)
+            other = Instance(instance.room, instance.name, "", problem, digest(instance.room, problem))
+            _solved(other, row, f"{row['name']}, {told}", time_limit, folder, say)
 
 
 def _solved(

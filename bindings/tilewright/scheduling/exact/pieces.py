@@ -89,7 +89,7 @@ def _pieces(graph: Graph) -> list[frozenset[int]] | None:
                 op = min(border)
                 border.discard(op)
                 barred.add(op)
-                stack.append((ops | {op}, (border | near[op]) - barred - ops, barred))
+                stack.append((ops | {op}, (border | near[op]) - barred - ops, set(barred)))
     return found
 
 
@@ -108,7 +108,7 @@ class _Pieces:
         }
         self.found: list[Structure | float | None] = []
         for ops in sets:
-            one = structure(graph, ops)
+            one = structure(pricer.problem, ops)
             if flow and self._whole(ops) and time.monotonic() < deadline:
                 if np.isfinite(cost := self._alone(ops)):
                     self.sets.append(ops)
@@ -149,13 +149,13 @@ class _Pieces:
             if isinstance(found, str):
                 return 0.0
             choice = self.pricer.fastest(ops, found, graph.fast_memory_capacity)
-            return np.inf if choice is None else float(choice.ticks)
+            return np.inf if choice is None else float(choice.least)
         choices = [
             self.pricer.best(ops, frozenset(some) & read, frozenset(some) & made)
             for many in range(len(may) + 1)
             for some in combinations(may, many)
         ]
-        return min((float(choice.ticks) for choice in choices if choice is not None), default=np.inf)
+        return min((float(choice.least) for choice in choices if choice is not None), default=np.inf)
 
     def value(self, by_memory: AbstractSet[int], deadline: float) -> float:
         """Return the best bound, with these tensors divided by memory and all others by readers."""

@@ -194,12 +194,11 @@ class _Search:
     def keeping(self, row: int) -> list[Kept]:
         """Return the sets of tensors that a subgraph may keep."""
         if row not in self.options:
-            graph, ops = self.graph, self.candidates.bits[row]
+            graph = self.graph
             may = [
                 graph.made[op]
                 for op in sorted(self.candidates.ops(row))
                 if graph.made[op] in self.candidates.may_stay
-                and any(not ops >> reader & 1 for reader in graph.readers[graph.made[op]])
             ]
             if len(may) > MOST_KEPT:
                 self.complete = False
@@ -254,7 +253,8 @@ class _Search:
             wanted = np.array([bool(needed & power) for power in powers])
             saved = self.has @ (self.prices * wanted)
             lows = spent + candidates.ticks[self.rows] + ahead - saved
-            looked = (lows < self.below) & (self.has & wanted).any(axis=1)
+            needless = ~(self.has & wanted).any(axis=1)  # of use if they keep something for the next one
+            looked = (lows < self.below) & ~(needless & (not candidates.may_stay))
             for one, other in equals(self.groups, self._profile(state)):
                 looked &= self.has[:, one] | ~self.has[:, other]
             for place in np.flatnonzero(looked):
@@ -270,12 +270,14 @@ class _Search:
                         continue
                 block = candidates.ops(row)
                 for kept in self.keeping(row):
+                    if needless[place] and not kept:
+                        continue
                     choice = self.pricer.best(block, resident, kept)
                     if choice is None:
                         continue
                     keeps = sum(1 << graph.maker[tensor] for tensor in kept)
                     after, move = self._in_order((written | self.ends[row] & ~keeps, kept))
-                    total = spent + choice.ticks
+                    total = spent + choice.least
                     if total >= best.get(after, self.below):
                         continue
                     reach = after[0] | moved(keeps, move)
