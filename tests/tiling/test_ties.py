@@ -47,7 +47,7 @@ def test_a_dsp_chooses_among_the_best_plans(problem: Problem) -> None:
 
 
 def test_the_least_memory_by_hand() -> None:
-    """A value and two kernels of one weight: 5 elements move. One kernel at a time takes 3 of them at once."""
+    """A value and two kernels of one weight: 5 elements move; one kernel at a time, 3 lie there at once."""
     layer = {"input": [1, 1, 1], "kernels": 2, "kernel": [1, 1]}
     problem = make(layer, {"memory_bytes": 60, "double_buffering": False}, minimise="accesses")
     found = kind_of(problem).exhaustive(problem, float("inf"))
