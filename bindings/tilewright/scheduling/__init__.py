@@ -74,6 +74,8 @@ class Scheduling(Room[Problem, Plan]):
         assert choice is not None and not isinstance(needs, str)
         size = choice.width, choice.height, choice.depth
         ticks(problem.graph, needs, size, best_order(problem.graph, needs, size))
+        tiles = -(-needs.width // 8), -(-needs.height // 8), choice.depth  # too many for all orders of them
+        best_order(problem.graph, needs, tiles)
 
 
 ROOM = register(Scheduling())
