@@ -21,7 +21,8 @@ STATUSES = {0, 1, 2, 3, 4, 5, 130}
 """Exit statuses that are documented."""
 
 IN_AN_IMPORT = re.compile(
-    r"Exception ignored in: <function _get_module_lock.*?\n(?:Traceback .*?\n)?(?:  .*\n)*KeyboardInterrupt:?[ ]?\n?"
+    r"Exception ignored in: <function _get_module_lock.*?\n"
+    r"(?:Traceback .*?\n)?(?:  .*\n)*KeyboardInterrupt:?[ ]?\n?"
 )
 """What Python itself says of a Ctrl-C that comes while it forgets the lock of an import."""
 
