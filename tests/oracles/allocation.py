@@ -46,7 +46,7 @@ class Layer:
         kernel, stride = table.get("kernel", [1, 1]), table.get("stride", [1, 1])
         pad, dilation = table.get("padding", [0] * 4), table.get("dilation", [1, 1])
         self.extent = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
-        self.stride, self.pad = stride, pad
+        self.stride, self.pad, self.dilation = stride, pad, dilation
         self.rows = (height + pad[0] + pad[1] - self.extent[0]) // stride[0] + 1
         self.columns = (width + pad[2] + pad[3] - self.extent[1]) // stride[1] + 1
         self.filters, self.maps, self.window, self.weights = 1, channels, prod(kernel), 0
@@ -71,11 +71,12 @@ class Layer:
         return self.beats(split) * self.work(split)
 
     def under(self, pixel: Pixel) -> list[Pixel]:
-        """Return the pixels of what it reads under the window of an output pixel."""
+        """Return the pixels of what it reads under the taps of the window of an output pixel."""
         axes = []
         for axis in (0, 1):
             first = pixel[axis] * self.stride[axis] - self.pad[2 * axis]
-            axes.append(range(max(0, first), min(first + self.extent[axis], self.shape[1 + axis])))
+            taps = range(first, first + self.extent[axis], self.dilation[axis])
+            axes.append([tap for tap in taps if 0 <= tap < self.shape[1 + axis]])
         return list(product(*axes))
 
     def pixels(self) -> list[Pixel]:

@@ -206,8 +206,8 @@ def _pixels_held(problem: Problem, scan: Scan, producer: Stage, consumer: Stage)
 
 
 def _largest_window(windows: Windows) -> int:
-    spans = (
-        (windows.span(axis, first, first + 1) for first in range(windows.output[axis])) for axis in (0, 1)
+    rows, columns = (
+        max(len(windows.read(axis, range(first, first + 1))) for first in range(windows.output[axis]))
+        for axis in (0, 1)
     )
-    rows, columns = (max(end - begin for begin, end in axis) for axis in spans)
     return rows * columns

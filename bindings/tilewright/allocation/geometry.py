@@ -1,8 +1,8 @@
 """Which output pixels of its producers each beat of a layer needs, and until when.
 
 A layer computes its output in *beats*, each a column of as many pixels as it has row groups. The order of
-the beats is fixed by the scan; pixels are numbered by the beat that computes them. A dilated window is held
-as a whole, with the pixels between those that it multiplies.
+the beats is fixed by the scan; pixels are numbered by the beat that computes them. Of a dilated window the
+pixels that it multiplies are needed, not those between.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ class Windows(NamedTuple):
 
     Attributes
     ----------
-    extent, stride, before
-        Size, step and padding before the first pixel, along (rows, columns).
+    taps, dilation, stride, before
+        Pixels of a window, from one to the next; step, and padding before the first pixel: along (rows,
+        columns).
     plane, output
         Rows and columns of the producer and of the consumer.
     """
 
-    extent: tuple[int, int]
+    taps: tuple[int, int]
+    dilation: tuple[int, int]
     stride: tuple[int, int]
     before: tuple[int, int]
     plane: tuple[int, int]
@@ -42,18 +44,38 @@ class Windows(NamedTuple):
     def of(cls, spec: Layer | Pool | Add | Map) -> Windows:
         """Return the windows of a layer."""
         top, _, left, _ = spec.padding
-        return cls(spec.kernel_extent, spec.stride, (top, left), spec.input[1:], spec.output_plane)
+        plane = spec.input[1:]
+        return cls(spec.kernel, spec.dilation, spec.stride, (top, left), plane, spec.output_plane)
 
-    def span(self, axis: int, first: int, last: int) -> tuple[int, int]:
-        """Return the half-open range of input rows (columns) under a half-open range of outputs."""
-        begin, end = self.spans(axis, np.array(first), np.array(last))
-        return int(begin), int(end)
+    def offsets(self, axis: int) -> range:
+        """Return where the taps of a window lie, from its first one on."""
+        return range(0, (self.taps[axis] - 1) * self.dilation[axis] + 1, self.dilation[axis])
 
-    def spans(self, axis: int, first: Numbers, last: Numbers) -> tuple[Numbers, Numbers]:
-        """Return where the input rows (columns) under half-open ranges of outputs begin and end."""
-        begin = first * self.stride[axis] - self.before[axis]
-        end = (last - 1) * self.stride[axis] - self.before[axis] + self.extent[axis]
-        return np.maximum(begin, 0), np.minimum(end, self.plane[axis])
+    def read(self, axis: int, outputs: range) -> list[int]:
+        """Return the input rows (columns) that are read for a range of outputs, ascending."""
+        first = (each * self.stride[axis] - self.before[axis] for each in outputs)
+        found = {begin + offset for begin in first for offset in self.offsets(axis)}
+        return sorted(found.intersection(range(self.plane[axis])))
+
+    def runs(self, axis: int, first: Numbers, last: Numbers) -> list[tuple[Numbers, Numbers, Numbers]]:
+        """Return runs of input rows (columns) under half-open ranges of outputs: begin, end, if there is one.
+
+        Parameters
+        ----------
+        first, last : int, shape (n,)
+            The outputs.
+        """
+        ranges, each = np.unique(np.column_stack([first, last]), axis=0, return_inverse=True)
+        found = []
+        for begin, end in ranges.tolist():
+            read = np.array(self.read(axis, range(begin, end)), dtype=np.int64)
+            found.append(np.split(read, np.flatnonzero(np.diff(read) > 1) + 1) if len(read) else [])
+        table = np.zeros((3, max(map(len, found)), len(found)), dtype=np.int64)
+        for number, runs in enumerate(found):
+            for place, run in enumerate(runs):
+                table[:, place, number] = run[0], run[-1] + 1, 1
+        begins, ends, there = table[:, :, each.ravel()]
+        return list(zip(begins, ends, there > 0, strict=True))
 
 
 def scan_rows(plane: tuple[int, int], row_groups: int = 1) -> Numbers:
@@ -81,14 +103,14 @@ def latest(windows: Windows, beats: Numbers, own: Numbers) -> Numbers:
 
 
 def _moving_maximum(values: Numbers, windows: Windows, axis: int) -> Numbers:
-    extent, stride, before = windows.extent[axis], windows.stride[axis], windows.before[axis]
+    offsets, stride, before = windows.offsets(axis), windows.stride[axis], windows.before[axis]
     count, size = windows.output[axis], windows.plane[axis]
     values = np.moveaxis(values, axis, 0)
-    padded = np.full(((count - 1) * stride + extent, values.shape[1]), -1, dtype=np.int64)
+    padded = np.full(((count - 1) * stride + offsets[-1] + 1, values.shape[1]), -1, dtype=np.int64)
     length = min(size, len(padded) - before)
     padded[before : before + length] = values[:length]
     found = padded[: (count - 1) * stride + 1 : stride].copy()
-    for offset in range(1, extent):
+    for offset in offsets[1:]:
         np.maximum(found, padded[offset : offset + (count - 1) * stride + 1 : stride], out=found)
     return np.moveaxis(found, 0, axis)
 
@@ -112,12 +134,12 @@ def last_uses(windows: Windows, own: Numbers) -> Numbers:
 
 
 def _spread_maximum(values: Numbers, windows: Windows, axis: int) -> Numbers:
-    extent, stride, before = windows.extent[axis], windows.stride[axis], windows.before[axis]
+    offsets, stride, before = windows.offsets(axis), windows.stride[axis], windows.before[axis]
     count, size = windows.output[axis], windows.plane[axis]
     values = np.moveaxis(values, axis, 0)
-    length = max((count - 1) * stride + extent, before + size)
+    length = max((count - 1) * stride + offsets[-1] + 1, before + size)
     spread = np.full((length, values.shape[1]), -1, dtype=np.int64)
-    for offset in range(extent):
+    for offset in offsets:
         part = spread[offset : offset + (count - 1) * stride + 1 : stride]
         np.maximum(part, values, out=part)
     return np.moveaxis(spread[before : before + size], 0, axis)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from math import prod
 from typing import NamedTuple
 
@@ -301,11 +302,8 @@ class _Beats:
     ----------
     rows, columns
         Where the output rows and columns of each beat begin and end.
-    bands
-        Rows of the windows: all together, or of each row group apart where their windows do not touch, so
-        that nothing between them is read; and which beats have such a row group.
-    across
-        Columns of the windows.
+    bands, across
+        Runs of rows and of columns that the windows read, and which beats have such a run.
     """
 
     def __init__(self, lowering: Lowering, stage: Stage) -> None:
@@ -319,13 +317,7 @@ class _Beats:
         row, column = np.divmod(first, stage.task.columns)
         last = np.minimum(row + split.rows, stage.task.rows)
         self.rows, self.columns = (row, last), (column, column + 1)
-        self.bands = [(*windows.spans(0, row, last), last > row)]
-        if split.rows > 1 and windows.stride[0] > windows.extent[0]:
-            self.bands = [
-                (*windows.spans(0, row + group, row + group + 1), row + group < last)
-                for group in range(split.rows)
-            ]
-        self.across = windows.spans(1, column, column + 1)
+        self.bands, self.across = windows.runs(0, row, last), windows.runs(1, column, column + 1)
         self.lowering, self.stage, self.pace = lowering, stage, schedule.paces[stage.number]
         self.engine = stage.name if problem.parallel else ARRAY
         names = [each.name for each in problem.stages]
@@ -336,14 +328,12 @@ class _Beats:
     def at(self, frame: int, beat: int) -> Compute:
         """Return the compute of one beat of a frame."""
         now = (frame, frame + 1)
-        rows, columns, across = (
-            (int(begin[beat]), int(end[beat])) for begin, end in (self.rows, self.columns, self.across)
+        rows, columns = ((int(begin[beat]), int(end[beat])) for begin, end in (self.rows, self.columns))
+        bands, across = (
+            [(int(begin[beat]), int(end[beat])) for begin, end, there in runs if there[beat]]
+            for runs in (self.bands, self.across)
         )
-        windows = [
-            Box((now, None, (int(begin[beat]), int(end[beat])), across))
-            for begin, end, there in self.bands
-            if there[beat]
-        ]
+        windows = [Box((now, None, *run)) for run in product(bands, across)]
         kernels = () if self.weights is None else ((self.weights, WHOLE),)
         return Compute(
             self.stage.name,
@@ -372,9 +362,9 @@ class _Beats:
         every = np.arange(len(steps))
         for operand in self.operands:
             key: Key = (READ, operand, engine, 0, 0, 0, 0, name)
-            for begin, end, there in self.bands:
-                chosen = every[there[beats]]
-                low, high = bounds(operand, chosen, (begin, end), self.across)
+            for (*rows, high_there), (*columns, wide_there) in product(self.bands, self.across):
+                chosen = every[(high_there & wide_there)[beats]]
+                low, high = bounds(operand, chosen, (rows[0], rows[1]), (columns[0], columns[1]))
                 yield Events(key, steps[chosen], rank, low, high)
                 rank += 1
         if self.weights is not None:
