@@ -26,7 +26,7 @@ MACHINES: dict[str, dict[str, Any]] = {
 }
 """Machines in whose elements rounding makes little noise."""
 
-LEAST_DB = 35.0
+LEAST_DB = 25.0
 """Of outputs beside onnxruntime's; an activation that is lost costs far more."""
 
 
