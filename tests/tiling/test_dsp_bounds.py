@@ -12,12 +12,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from layers import make, plans, problems
 
+from tilewright.core import catalogue
+from tilewright.run.instance import read
 from tilewright.spec.layer import Layer
 from tilewright.tiling.dsp import best_bound, bounds, exhaustive, local_traffic, nest_of, simulate, violation
 from tilewright.tiling.dsp.bounds import Work, fewest_tiles, fewest_transfers, in_units, pebble_game
 from tilewright.tiling.dsp.cost import measure
 from tilewright.tiling.dsp.duration import duration
 from tilewright.tiling.dsp.exact import fewest_accesses
+from tilewright.tiling.summary import rows
 
 OBJECTIVES = ("accesses", "cycles", "energy", "pareto")
 INFINITE = float("inf")
@@ -312,6 +315,33 @@ def test_layers_of_vgg16_on_64_kilobytes(channels, side, kernels, most):
     bound = best_bound(problem)
     assert bound.name == "pebble game"
     assert bound.value <= fewest_accesses(nest(problem)).value <= most * bound.value
+
+
+@pytest.mark.parametrize(
+    ("name", "convolutions", "others"), [("alexnet-idsp", 1.53, 1.0), ("vgg16-idsp", 1.45, 1.0)]
+)
+def test_distances_in_64_kilobytes_of_one_copy(name, convolutions, others):
+    """Those of the page on results: the fewest accesses of a plan over those of any schedule."""
+    far = {"conv": [], "fc": []}
+    for _, part in read(catalogue.instance("tiling", name)).problem.parts:
+        assert part.machine.buffer_capacity * part.machine.element_bytes == 65536
+        least = best_bound(part).accesses
+        far[part.layer.kind].append(fewest_accesses(nest(part)).value / least)
+    assert round(max(far["conv"]), 2) == convolutions and min(far["conv"]) >= 1
+    assert round(max(far["fc"]), 2) == others
+
+
+def test_the_bound_is_of_one_copy_of_the_buffers():
+    """A chip whose buffers exist once has all of its memory for a tile, and may move less than the bound."""
+    twice = read(catalogue.instance("tiling", "alexnet-conv3-64k")).problem
+    once = twice.with_(machine={"double_buffering": False})
+    found = [fewest_accesses(nest(problem)).value for problem in (twice, once)]
+    bounds = [best_bound(problem).accesses for problem in (twice, once)]
+    assert (found, bounds) == ([6_362_112, 4_592_640], [4_987_697, 3_569_023])
+    assert found[1] < bounds[0]
+    told = dict(rows(twice, simulate(twice, fewest_accesses(nest(twice)).plan).summary()))
+    begin = "in 32,768 elements, one copy of the buffers, at least 4,987,697 accesses"
+    assert told["any schedule"].startswith(begin)
 
 
 def test_fully_connected_layers_are_closed_by_compulsory_traffic():

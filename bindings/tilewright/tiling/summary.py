@@ -55,9 +55,20 @@ def _totals(problem: Problem, report: dict[str, Any]) -> Rows:
     if problem.machine.kind == "dsp":
         least = sum(layer["facts"]["least_accesses"] for layer in layers)
         shown.append(
-            ("any schedule", f"at least {least:,} elements; this one has {moved / least:.2f} times that")
+            (
+                "any schedule",
+                f"{_least(problem, least)} elements; this one has {moved / least:.2f} times that",
+            )
         )
     return shown + _total_time(problem, layers) + _not_counted(problem)
+
+
+def _least(problem: Problem, amount: int) -> str:
+    """Say that no schedule moves less than an amount in a memory: that of one copy of a tile's buffers."""
+    machine = problem.machine
+    assert machine.kind == "dsp"
+    copy = ", one copy of the buffers," if machine.copies > 1 else ""
+    return f"in {machine.buffer_capacity:,} {machine.unit}{copy} at least {amount:,}"
 
 
 def _counts(problem: Problem) -> str:
@@ -358,7 +369,7 @@ def _layer(problem: Problem, report: dict[str, Any]) -> Rows:
         ),
         (
             "any schedule",
-            f"at least {facts['least_accesses']:,} accesses ({facts['least_accesses_by']}): "
+            f"{_least(problem, facts['least_accesses'])} accesses ({facts['least_accesses_by']}): "
             f"this one has {facts['accesses'] / facts['least_accesses']:.2f} times that",
         ),
         ("efficiency", f"{facts['ops_per_byte']:.1f} Ops/byte, {facts['gops_per_second']:.2f} GOps/s"),
