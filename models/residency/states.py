@@ -13,6 +13,7 @@ from tilewright.core import catalogue
 from tilewright.core.context import Outcome, RunContext
 from tilewright.residency import Plan, Problem, best_bound, objective, violation
 from tilewright.residency.exact.objectives import best, stages
+from tilewright.residency.exact.ties import settled
 from tilewright.spec.errors import OutOfTimeError
 
 IN_PROCESS = True
@@ -23,6 +24,10 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
     if best_bound(problem).impossible is not None:
         return Outcome("infeasible")
     last, proven, start = problem, True, search.start
+
+    def proves(bound: int) -> None:
+        search.on_bound(bound, problem.grounds)
+
     if problem.before:
         try:
             stage, proven = stages(problem, search.deadline)
@@ -33,9 +38,7 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
         last = stage
     else:
         start = _by_rules(problem, search)
-    plan, bound, none = best(
-        last, search.deadline, search.on_bound, search.on_plan, None if problem.before else start
-    )
+    plan, bound, none = best(last, search.deadline, proves, search.on_plan, None if problem.before else start)
     if none:
         return Outcome("infeasible" if proven else "unknown")
     if plan is None or not _better(last, plan, start):
@@ -43,8 +46,11 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
     if plan is None:
         return Outcome("unknown", bound=bound)
     search.on_plan(plan)
-    search.on_bound(bound)
+    proves(bound)
     optimal = proven and objective(last, plan) <= bound
+    if optimal:
+        plan = settled(last, plan, search.deadline if search.latest is None else search.latest)
+        search.on_plan(plan)
     return Outcome("optimal" if optimal else "feasible", plan, bound)
 
 

@@ -917,7 +917,7 @@ def limits_of(objective: Json) -> dict[str, int]:
     return {name: limit for name, limit in limits.items() if limit is not None}
 
 
-def least(problem: Json, ties: bool = False) -> dict[str, int] | None:
+def least(problem: Json, ties: tuple[str, ...] = ()) -> dict[str, int] | None:
     """Return the least of each objective, one after the other, None if there is no plan.
 
     What is on chip is counted by its size. An objective but the last may cost its least and the tolerance.
@@ -925,12 +925,12 @@ def least(problem: Json, ties: bool = False) -> dict[str, int] | None:
     Parameters
     ----------
     ties
-        Whether all further costs are minimised, too, in the order of `COSTS`.
+        What is minimised after that, among plans of equal objective.
     """
     objective, limits = problem["objective"], limits_of(problem["objective"])
     names, given = names_of(objective), objective.get("tolerance") or 0.0
     tolerances = [*(given if isinstance(given, list | tuple) else [given] * (len(names) - 1))]
-    order = tuple(dict.fromkeys((*names, *COSTS))) if ties else names
+    order = (*names, *ties)
     tolerances += [0.0] * (len(order) - len(tolerances))
     wanted = tuple(dict.fromkeys((*order, *limits)))
     found = [

@@ -32,6 +32,9 @@ class RunContext:
         Seed of every random choice.
     deadline
         ``time.monotonic()`` at which the method must have returned; checked often.
+    latest
+        Moment until which a method that has proven an optimum may choose among the best plans; by default the
+        deadline.
     threads
         Most threads that a solver may use.
     bound
@@ -55,6 +58,7 @@ class RunContext:
     start: Any = None
     seed: int = 0
     deadline: float = float("inf")
+    latest: float | None = None
     threads: int = 1
     bound: int | None = None
     part_bounds: tuple[int, ...] = ()

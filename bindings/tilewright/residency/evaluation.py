@@ -67,10 +67,14 @@ def total(problem: Problem, steps: list[Told]) -> dict[str, int]:
 
 def objective(problem: Problem, plan: Plan) -> int:
     """Return the cost of a valid plan by the closed form; the simulator must find the same."""
+    return costs_of(problem, plan)[problem.minimise]
+
+
+def costs_of(problem: Problem, plan: Plan) -> dict[str, int]:
+    """Return what a valid plan costs, by objective, in its unit."""
     steps = told(problem, plan)
-    if problem.minimise == "memory":
-        return problem.machine.element_bytes * taken(problem, plan, steps)
-    return total(problem, steps)[problem.minimise]
+    memory = problem.machine.element_bytes * taken(problem, plan, steps)
+    return total(problem, steps) | {"memory": memory}
 
 
 def taken(problem: Problem, plan: Plan, steps: list[Told]) -> int:

@@ -97,7 +97,7 @@ class _Run:
         self.tensors: list[Values] = []
         self.weights: dict[int, Values] = {}
         self.where: dict[int, int] = {}  # addresses of tensors that are on chip as a whole
-        self.macs = 0
+        self.macs = self.top = 0
         self.work = Work()
         self.transfers = 0
 
@@ -262,7 +262,7 @@ class _Run:
         staying = {op.name: op.staying * width for op in graph.operations if op.staying}
         return {
             "traffic": loaded + saved,
-            "memory": self.chip.top * width,
+            "memory": self.top * width,
             "loaded_bytes": loaded,
             "saved_bytes": saved,
             "compulsory": graph.compulsory * width,
@@ -440,15 +440,20 @@ class _Executed:
         return turn % 2 * (size // 2)
 
     def _count_footprint(self) -> None:
-        graph, choice = self.graph, self.told.choice
-        for number in self.run_.staying:
+        """Note what is on chip, and how far up; a part of it may never be written to."""
+        graph, choice, placed = self.graph, self.told.choice, dict[str, int]()
+        for number, at in self.run_.staying.items():
             operation = graph.operations[number]
+            placed[key_of("weights", operation.name)] = at
             self.footprint[key_of("weights", operation.name)] = operation.staying
-        for tensor in sorted(self.run_.where):
+        for tensor, at in sorted(self.run_.where.items()):
             if tensor != choice.in_place:
+                placed[graph.tensors[tensor].key] = at
                 self.footprint[graph.tensors[tensor].key] = graph.tensors[tensor].size
         for buffer in self.buffers:
-            self.footprint[buffer.name(graph)] = buffer.size
+            key = buffer.name(graph)
+            placed[key], self.footprint[key] = self.step.addresses[key], buffer.size
+        self.run_.top = max(self.run_.top, *(placed[key] + size for key, size in self.footprint.items()))
 
     def _channels(self, operation: Operation, block: tuple[int, int]) -> tuple[int, int]:
         """Return the output channels of a block."""

@@ -280,6 +280,17 @@ class Graph:
         )
 
     @cached_property
+    def reductions(self) -> tuple[str, ...]:
+        """Operations that read a whole plane for each value, in one piece: running sums are not looked at."""
+        return tuple(
+            operation.name
+            for operation in self.operations
+            if isinstance(operation.op.spec, Pool | NamedLayer)
+            and self.tensors[operation.number + 1].shape[1:] == (1, 1)
+            and any(reading.pixels > 1 for reading in operation.readings)
+        )
+
+    @cached_property
     def given(self) -> int:
         """Bit mask of the tensors that are in DRAM before the first step."""
         return sum(1 << number for number, tensor in enumerate(self.tensors) if tensor.given)

@@ -107,6 +107,18 @@ class Problem(Spec):
         }
 
     @property
+    def grounds(self) -> str | None:
+        """Among which plans a search proves a bound, where others might cost less."""
+        *others, last = self.graph.reductions or ("",)
+        if not last:
+            return None
+        several = (
+            f"{', '.join(others[:2])}{', ...' if len(others) > 2 else ''} and {last}" if others else last
+        )
+        verb = "have" if others else "has"
+        return f"plans in which {several} {verb} a whole plane on chip at a time, without running sums"
+
+    @property
     def unit(self) -> str:
         """What the objective counts."""
         return {"cycles": "cycles", "energy": "fJ"}.get(self.minimise, "bytes")

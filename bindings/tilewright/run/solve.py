@@ -523,6 +523,7 @@ class _Run:
             return self._jobs(successors(parts, share, self.threads), incumbent.plan, self.deadline)
 
         divided = shares(parts, self.threads)
+        self.alone = parts.alone and parts.proving is not None
         self._work(
             self._jobs(divided, incumbent.plan or start, self.deadline),
             self.deadline,
@@ -625,6 +626,7 @@ class _Run:
             start=start,
             seed=self.seed,
             deadline=until,
+            latest=max(until, self.deadline),
             threads=self.threads,
             bound=self.incumbent.bound,
             part_bounds=self.part_bounds,

@@ -82,7 +82,6 @@ class AddressedMemory:
         self.capacity, self.elements, self.valued = capacity, elements, valued
         self._held = np.full(0, NOTHING, dtype=np.int64)
         self._values = np.zeros(0, dtype=np.int64)
-        self.top = 0
 
     def store(self, cells: Numbers, numbers: Numbers, values: Values | None = None) -> None:
         """Put elements into cells, over whatever was there.
@@ -103,7 +102,6 @@ class AddressedMemory:
             more = max(high + 1, min(self.capacity, 2 * len(self._held))) - len(self._held)
             self._held = np.concatenate([self._held, np.full(more, NOTHING, dtype=np.int64)])
             self._values = np.concatenate([self._values, np.zeros(more, dtype=np.int64)])
-        self.top = max(self.top, high + 1)
         self._held[cells] = numbers
         if values is not None and self.valued:
             self._values[cells] = values

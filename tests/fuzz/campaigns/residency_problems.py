@@ -23,6 +23,9 @@ IN_CI = 40
 ALL_WAYS = 0.15
 """How often problems are solved by all methods as users do, and not by those of the room alone."""
 
+TIES = 0.4
+"""How often all plans of equal objective are looked at."""
+
 CHANGES = 5
 """Mistakes of plans, one after the other."""
 
@@ -160,6 +163,8 @@ def compared(rng: random.Random, problem: Any) -> list[str]:
     if not problem.before:  # what has no addresses is a bound on those that come later
         assert max(bounds) == best, f"bound {max(bounds)}, the least is {best}"
         assert (costs[-1] == best) == proven, f"{outcome.status}, {costs[-1]}, {best}"
+    if proven and rng.random() < TIES:
+        tied(problem, told, outcome.plan)
     names = [] if problem.before else catalogue.heuristics("residency")
     for name in names:
         try:
@@ -176,6 +181,20 @@ def compared(rng: random.Random, problem: Any) -> list[str]:
             with contextlib.suppress(InputError):
                 judged(problem, told, room.plan_type.from_json(json.loads(json.dumps(changed))))
     return [*names, *([] if proven else ["(no addresses)"])]
+
+
+def tied(problem: Any, told: Any, plan: Any) -> None:
+    """Check that no plan of equal objective moves less, or as much and takes fewer cycles, and so on."""
+    if problem.limits.frames == "many" or problem.limits.executions == 2:
+        return  # which weights stay, and what is executed twice, is chosen for the objective alone
+    least = residency.least(told, tuple(name for name in residency.COSTS if name != problem.minimise))
+    costs = residency.costs(told, plan.to_json())
+    assert least is not None
+    found = {name: costs[name] for name in least}
+    # Addresses may need more memory than there is on chip at a time.
+    assert found | {"memory": 0} == least | {"memory": 0} and found["memory"] >= least["memory"], (
+        f"of equal plans one costs {least}, this one {found}: {json.dumps(plan.to_json())}"
+    )
 
 
 def judged(problem: Any, told: Any, plan: Any) -> int | None:

@@ -11,7 +11,7 @@ from tilewright.residency.exact.addresses import Addresses
 from tilewright.residency.exact.layers import Layers
 from tilewright.residency.exact.search import Found, Search
 from tilewright.residency.lowering import planned
-from tilewright.residency.placement import items, soon
+from tilewright.residency.placement import items, most_live, soon
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
 from tilewright.residency.reading import told
@@ -310,7 +310,7 @@ def bisected(
                 low = middle + 1
                 on_bound(low * width)
             else:
-                best, high = found, middle
+                best, high = found, most_live(items(problem.graph, found.choices))
     except OutOfTimeError:
         pass
     if best is None:

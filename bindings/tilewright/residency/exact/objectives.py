@@ -58,7 +58,7 @@ def best(
     if problem.minimise == "traffic" and not limits:
         known = None if start is None else moved(problem, start)
         return least_traffic(problem, deadline, on_bound, on_plan, known)
-    return _least_spent(problem, deadline, on_bound, on_plan)
+    return least_spent(problem, deadline, on_bound, on_plan)
 
 
 LIMITED = ("traffic", "cycles", "energy")
@@ -90,7 +90,7 @@ def stages(problem: Problem, deadline: float) -> Stages:
     """
     limits, memory, proven = problem.objective.limits, problem.machine.memory_bytes, True
     for name, tolerance in problem.before:
-        stage = _alone(problem, name, limits, memory)
+        stage = alone(problem, name, limits, memory)
         answer = best(stage, deadline, _ignored, _ignored)
         if answer.impossible:
             return Stages(None, proven)
@@ -103,7 +103,7 @@ def stages(problem: Problem, deadline: float) -> Stages:
             memory = min(memory, most)
         else:
             limits[name] = min(most, limits.get(name, most))
-    return Stages(_alone(problem, problem.minimise, limits, memory), proven)
+    return Stages(alone(problem, problem.minimise, limits, memory), proven)
 
 
 def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bool | None, str]]:
@@ -122,7 +122,7 @@ def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bo
     return [("tolerance", True, f"{', '.join(name for name, _ in problem.before)}: within it")]
 
 
-def _alone(problem: Problem, name: str, limits: dict[str, int], memory: int) -> Problem:
+def alone(problem: Problem, name: str, limits: dict[str, int], memory: int) -> Problem:
     """Return a problem with one objective, and limits on others."""
     most = {f"most_{each}": None if each == name else limits.get(each) for each in LIMITED}
     return problem.with_(
@@ -163,13 +163,17 @@ def _names(problem: Problem) -> tuple[str, ...]:
     return limited if problem.minimise == "memory" else (problem.minimise, *limited)
 
 
-def _least_spent(
-    problem: Problem, deadline: float, on_bound: Callable[[int], None], on_plan: Callable[[Plan], None]
+def least_spent(
+    problem: Problem,
+    deadline: float,
+    on_bound: Callable[[int], None],
+    on_plan: Callable[[Plan], None],
+    start: Plan | None = None,
 ) -> Answer:
     """Return the plan that costs least.
 
     What it may cost beyond what is compulsory is little at first and doubled until there is a plan, or it is
-    as much as that of the plan which moves least.
+    as much as that of the plan which moves least, or of another valid one to start from.
     """
     scales, name, capacity = _Scales(problem), problem.minimise, problem.machine.capacity
     ways = Ways(problem, capacity, _names(problem))
@@ -182,7 +186,7 @@ def _least_spent(
             bound = parts
             on_bound(scales.units(name, bound))
 
-    first = _first(problem, ways, deadline)
+    first = _first(problem, ways, deadline) if start is None else start
     if first is not None:
         on_plan(first)
         if objective(problem, first) <= scales.units(name, bound):

@@ -1,0 +1,71 @@
+"""Plans that cost as little: of these one that moves least, then takes fewest cycles, energy and memory."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import replace
+
+from tilewright.residency.evaluation import best_bound, costs_of, violation
+from tilewright.residency.exact.objectives import alone, best, least_spent
+from tilewright.residency.frames import weights_of, with_staying
+from tilewright.residency.machine import ONE
+from tilewright.residency.plan import Plan
+from tilewright.residency.problem import Problem
+from tilewright.residency.reading import of_plan
+from tilewright.spec.errors import OutOfTimeError
+
+TIES = ("traffic", "cycles", "energy", "memory")
+"""What is minimised among plans of equal objective, one after the other."""
+
+SECONDS = 5.0
+"""How long such plans are looked for, at most."""
+
+
+def settled(problem: Problem, plan: Plan, deadline: float) -> Plan:
+    """Return a plan that costs no more, and as little of all else as is found within some seconds.
+
+    Which weights stay, and which operations are executed twice, is left as it is.
+    """
+    if problem.limits.frames != ONE or problem.limits.executions != 1:
+        return _of_one_frame(problem, plan, deadline)
+    until = min(deadline, time.monotonic() + SECONDS)
+    limits, memory, before = problem.objective.limits, problem.machine.memory_bytes, problem.minimise
+    for name in TIES:
+        if name == problem.minimise:
+            continue
+        spent = costs_of(problem, plan)
+        if before == "memory":
+            memory = spent[before]
+        else:
+            limits[before] = spent[before]
+        stage, before = alone(problem, name, limits, memory), name
+        if spent[name] <= best_bound(stage).value:
+            continue
+        search = best if name == "memory" or not limits else least_spent
+        with suppress(OutOfTimeError):
+            better = search(stage, until, _ignored, _ignored, plan).plan
+            if better is not None and violation(stage, better) is None:
+                plan = min(plan, better, key=lambda each: costs_of(problem, each)[name])
+    return plan
+
+
+def _of_one_frame(problem: Problem, plan: Plan, deadline: float) -> Plan:
+    """Return a plan in which the same weights stay, and the same operations are executed twice."""
+    alike = of_plan(problem, plan)
+    numbers = [op.number for op in problem.graph.operations if op.name in plan.staying]
+    below = weights_of(problem.graph, numbers)
+    if any(address >= below for address in plan.staying.values()):
+        return plan  # not below all else, as the search places them
+    bare = replace(
+        plan,
+        steps=tuple(step.at({key: at - below for key, at in step.addresses.items()}) for step in plan.steps),
+        staying={},
+        again={},
+    )
+    found = settled(alike.with_(limits={"frames": ONE, "executions": 1}), bare, deadline)
+    return replace(with_staying(problem, numbers, found), again=plan.again)
+
+
+def _ignored(_told: object) -> None:
+    """Take what is told of a search."""
