@@ -1,6 +1,9 @@
 """Solvers that we do not test, drivers of the user's own, and files that are not what they must be."""
 
 import json
+import os
+import re
+import shutil
 import subprocess
 import sys
 import time
@@ -296,10 +299,31 @@ def test_exported_minizinc_has_the_same_optimum(tmp_path, suffix):
     output = [] if suffix == "fzn" else ["--output-mode", "json"]
     done = subprocess.run(["minizinc", *output, *model, path], capture_output=True, text=True, timeout=60)
     assert done.stdout.rstrip().endswith("=========="), done.stderr
-    if suffix != "fzn":
+    offset, unit = catalogue.room("fusion").minizinc.scale(read("squeezenet-fire").problem)
+    best = solve("squeezenet-fire", "downsets").objective
+    if suffix == "fzn":
+        told = re.findall(r"^objective = (-?\d+);", done.stdout, re.MULTILINE)
+        assert offset + unit * int(told[-1]) == best
+    else:
         last = json.loads(done.stdout.split("----------")[-2])
-        offset, unit = catalogue.room("fusion").minizinc.scale(read("squeezenet-fire").problem)
-        assert offset + unit * last["objective"] == solve("squeezenet-fire", "downsets").objective
+        assert offset + unit * last["objective"] == best
+
+
+@pytest.mark.parametrize(
+    ("instance", "model", "fixed"),
+    [("minimalloc-example", "rectangles", "3..3"), ("mnist-tcpa", "balance", None)],
+)
+def test_flat_models_tell_their_objective(tmp_path, instance, model, fixed):
+    """MiniZinc puts a number in its place where it is fixed, and another variable that is the same."""
+    need("gecode")
+    path = exported(tmp_path, instance, "--with", model, "-o", "x.fzn")
+    text = Path(path).read_text()
+    if fixed is not None:
+        assert f"var {fixed}: objective:: output_var;" in text
+    done = subprocess.run(["minizinc", path], capture_output=True, text=True, timeout=60)
+    told = re.findall(r"^objective = (-?\d+);", done.stdout, re.MULTILINE)
+    offset, unit = catalogue.room(read(instance).room).minizinc.scale(read(instance).problem)
+    assert offset + unit * int(told[-1]) == solve(instance).objective
 
 
 @pytest.mark.parametrize(
@@ -334,3 +358,55 @@ def test_a_folder_for_others_runs_and_its_checker_accepts(tmp_path, room):
         assert "----------" in done.stdout, done.stderr
         assert "INCORRECT" not in done.stdout
         assert ("CORRECT" in done.stdout) == checker.exists()
+
+
+# Solvers that die or babble -------------------------------------------------------------------------------
+
+FAKE = """#!/bin/bash
+for word in "$@"; do
+  case "$word" in --version|--solvers-json|--model-interface-only|--config-dirs) exec {real} "$@";; esac
+done
+{instead}
+"""
+
+
+@pytest.mark.parametrize(
+    ("instead", "told"),
+    [
+        ("kill -9 $$", "has failed: MiniZinc stopped with a non-zero exit code"),
+        ("echo hello", "cannot be parsed as JSON: b'hello'"),
+        ("echo boom >&2; exit 3", "has failed: boom"),
+        (
+            """echo '{"type": "solution", "output": {"json": {"step": [9]}}, "sections": ["json"]}'""",
+            "failed: ",
+        ),
+    ],
+    ids=["killed", "babbling", "complaining", "another model"],
+)
+def test_a_solver_that_dies_or_babbles_does_not_work(tmp_path, monkeypatch, instead, told):
+    """That is exit status 3: neither the instance nor the model is to blame."""
+    need("gecode")
+    real = shutil.which("minizinc")
+    fake = tmp_path / "bin" / "minizinc"
+    fake.parent.mkdir()
+    fake.write_text(FAKE.format(real=real, instead=instead))
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}{os.pathsep}{os.environ['PATH']}")
+    done = command.run(tmp_path, "solve", "s1-example2", "--with", "ordered@gecode", "--time-limit", "30")
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert told in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_a_solver_whose_process_dies_does_not_work(own, tmp_path):
+    path = own("dying", LYING.replace("return Outcome(LIE)", "os.kill(os.getpid(), 9)"))
+    path.write_text("import os\n" + path.read_text())
+    done = command.run(tmp_path, "solve", "s1-example2", "--with", "lives@dying", "--time-limit", "30")
+    assert done.returncode == 3
+    assert "lives@dying failed: exit status -9" in done.stderr
+
+
+def test_an_assertion_that_fails_is_a_contradiction(own, tmp_path):
+    own("asserting", LYING.replace("return Outcome(LIE)", "assert None"))
+    done = command.run(tmp_path, "solve", "s1-example2", "--with", "lives@asserting", "--time-limit", "30")
+    assert done.returncode == 4
+    assert "lives@asserting failed: AssertionError (" in done.stderr and len(done.stderr.splitlines()) == 1

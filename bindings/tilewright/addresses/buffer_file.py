@@ -13,6 +13,7 @@ from typing import Any
 
 from tilewright.addresses.plan import Plan
 from tilewright.addresses.problem import LARGEST, MOST_ALIGNMENT, MOST_BUFFERS, Problem
+from tilewright.core.files import without_apostrophe
 from tilewright.spec.errors import InputError, did_you_mean
 
 COLUMNS = ("id", "lower", "upper", "size")
@@ -46,7 +47,11 @@ def table_of(text: str, path: Path) -> dict[str, Any]:
     InputError
         Names the line and the column, what stands there, and what may.
     """
-    rows = list(csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline="")))
+    reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
+    try:
+        rows = list(reader)
+    except csv.Error as error:
+        raise InputError(f"line {reader.line_num}", None, f"is no CSV: {error}", str(path)) from None
     header = _header(rows[0] if rows else [], path)
     buffers, memory = [], dict[str, Any]()
     for number, cells in enumerate(rows[1:], start=2):
@@ -101,7 +106,7 @@ def _buffer(header: dict[str, str], cells: list[str], where: str, path: Path) ->
         raise InputError(where, len(cells), f"must have {len(header)} columns", str(path))
     row: dict[str, Any] = {}
     for (name, column), cell in zip(header.items(), cells, strict=True):
-        row[column] = cell.strip()
+        row[column] = without_apostrophe(cell.strip())
         if column != "id":
             if not NUMBER.fullmatch(row[column]):
                 raise InputError(f"{where}: {name}", row[column], "must be an integer", str(path))

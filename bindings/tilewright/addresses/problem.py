@@ -66,16 +66,12 @@ class Problem(Spec):
     memory: Memory = Memory()
 
     def model_post_init(self, _context: object) -> None:
-        """Refuse buffers that never live, cannot fit, or have the name of another one."""
+        """Refuse buffers that never live, or have the name of another one."""
         seen: dict[str, int] = {}
         for number, buffer in enumerate(self.buffers):
             field = f"buffers[{number}]"
             if buffer.upper <= buffer.lower:
                 raise InputError(f"{field}.upper", buffer.upper, f"must be above lower, {buffer.lower}")
-            if self.memory.capacity is not None and buffer.size > self.memory.capacity:
-                raise InputError(
-                    f"{field}.size", buffer.size, f"must be at most the capacity, {self.memory.capacity}"
-                )
             if buffer.id in seen:
                 raise InputError(f"{field}.id", buffer.id, f"is that of buffers[{seen[buffer.id]}] already")
             seen[buffer.id] = number

@@ -26,11 +26,11 @@ from tilewright.cli.reproduce import reproduce
 from tilewright.cli.simulate import simulate
 from tilewright.cli.solve import solve
 from tilewright.cli.sweep import sweep
-from tilewright.core.failures import DEBUG, debugging
+from tilewright.core.failures import DEBUG, debugging, told
 from tilewright.core.files import reason
 from tilewright.core.locations import unusable
 from tilewright.core.version import __version__
-from tilewright.spec.errors import TilewrightError
+from tilewright.spec.errors import Disagreement, TilewrightError
 
 INTERRUPTED = 130
 """Exit status of what ends by Ctrl-C without an answer, as shells have it."""
@@ -56,6 +56,8 @@ def run() -> None:
     except OSError as error:
         where = f"{error.filename}: " if error.filename is not None else ""
         _fail(f"{where}{reason(error)}", 2)
+    except Exception as error:
+        _fail(f"a defect of tilewright: {told(error)}", Disagreement.exit_status)
 
 
 def _as_interrupt(_signal: int, _frame: Any) -> NoReturn:

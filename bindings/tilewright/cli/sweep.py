@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import sys
@@ -150,19 +151,44 @@ def _read_points(file: str) -> list[dict[str, Any]]:
 
     text = read_text(Path(file), MAX_BYTES)
     if is_table(file):
-        reader = csv.DictReader(text.splitlines())
-        rows: Any = list(reader)
-        if any(None in row or None in row.values() for row in rows):
+        fields, *lines = _cells(text, file)
+        _refuse_twice(fields, file)
+        if any(len(cells) != len(fields) for cells in lines):
             raise InputError("points", file, "has lines of more or fewer values than its first", file)
-        rows = [{field.strip(): value(cell) for field, cell in row.items()} for row in rows]
+        rows: Any = [dict(zip(fields, map(value, cells), strict=True)) for cells in lines]
     else:
+
+        def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+            _refuse_twice([key for key, _ in pairs], file)
+            return dict(pairs)
+
         try:
-            rows = json.loads(text)
+            rows = json.loads(text, object_pairs_hook=once)
+        except InputError:
+            raise
         except (ValueError, RecursionError) as error:
             raise InputError("points", file, f"is not valid JSON: {str(error)[:200]}", file) from None
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) and row for row in rows):
         raise InputError("points", file, "must be a list of objects, each with a value for its fields", file)
     return rows
+
+
+def _cells(text: str, file: str) -> list[list[str]]:
+    """Return the cells of a CSV file: its first line without spaces around them, and all lines with any."""
+    reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
+    try:
+        rows = [cells for cells in reader if cells]
+    except csv.Error as error:
+        told = f"is no CSV: {error}, in the lines before {reader.line_num + 1}"
+        raise InputError("points", file, told, file) from None
+    return [[cell.strip() for cell in cells] for cells in rows[:1]] + rows[1:] if rows else [[]]
+
+
+def _refuse_twice(fields: list[str], file: str) -> None:
+    """Refuse a field that has two values."""
+    twice = next((field for number, field in enumerate(fields) if field in fields[:number]), None)
+    if twice is not None:
+        raise InputError("points", twice, "is given twice", file)
 
 
 def _save(found: Sweep, outputs: tuple[str, ...], plot: str | None) -> Saving:

@@ -158,9 +158,10 @@ def halide(name: str, source: str, problem: Any, plan: Any) -> str:
     InputError
         Where `emit` does.
     """
+    checked = _checked(problem, plan)
     labels: dict[tuple[int, DspPlan], list[str]] = {}
     parts: dict[tuple[int, DspPlan], Problem] = {}
-    for (label, part), layer in zip(_layers(problem), _checked(problem, plan), strict=True):
+    for (label, part), layer in zip(_layers(problem), checked, strict=True):
         labels.setdefault((id(part), layer), []).append(label or name)
         parts[id(part), layer] = part
     planned: list[PlannedLayer] = []
@@ -183,7 +184,8 @@ def memory(problem: Any, plan: Any) -> CMemory:
     InputError
         Where `emit` does.
     """
-    named = zip(_layers(problem), _checked(problem, plan), strict=True)
+    checked = _checked(problem, plan)
+    named = zip(_layers(problem), checked, strict=True)
     distinct = {(id(part), layer): part for (_, part), layer in named}
     return CMemory.of([PlannedLayer(part, layer, "", ()) for (_, layer), part in distinct.items()])
 
@@ -199,7 +201,7 @@ def _checked(problem: Any, plan: Any, reuses: tuple[str, ...] = EMITTED) -> list
         raise InputError(
             "machine.kind", problem.machine.kind, "loop nests are emitted for machines of kind dsp"
         )
-    if plan.front:
+    if plan.front or problem.minimise == "pareto":
         raise InputError(
             "objective.minimise", "pareto", "a front is no loop nest; minimise cycles or accesses"
         )

@@ -12,6 +12,9 @@ from tilewright.spec.errors import InputError, OutputError
 
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
+RUN_BY_SPREADSHEETS = ("=", "+", "-", "@", "\t", "\r")
+"""Beginnings of cells that spreadsheets take for formulas."""
+
 PROBE = bytes(4096)
 """What is written, and removed, to see whether a folder takes files."""
 
@@ -126,6 +129,17 @@ def refuse_inputs(output: Path | str, inputs: Iterable[Path | str], what: str = 
         if same_file(output, path):
             shown = "which is read here" if str(path) == str(output) else f"the same file as {path}, an input"
             raise OutputError(what, str(output), f"would be written over: {shown}")
+
+
+def as_text(cell: str) -> str:
+    """Return a cell of a table so that spreadsheets take it for a text: they run what begins as a formula."""
+    return f"'{cell}" if cell.startswith((*RUN_BY_SPREADSHEETS, "'")) else cell
+
+
+def without_apostrophe(cell: str) -> str:
+    """Return what `as_text` has made a cell of."""
+    made = cell.startswith(tuple(f"'{sign}" for sign in (*RUN_BY_SPREADSHEETS, "'")))
+    return cell[1:] if made else cell
 
 
 def exists(path: Path) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from tilewright.core import catalogue, contracts
 from tilewright.core.context import RunContext
+from tilewright.core.cutoffs import of_model
 from tilewright.core.room import room_of
 from tilewright.core.silence import nothing_printed
 from tilewright.drivers import load
@@ -54,8 +55,13 @@ def text(problem: Any, name: str, suffix: str, solver: str = "gecode") -> str:
     InputError
         If the formulation cannot be written like that, or does not take the problem.
     """
+    formulation = catalogue.formulation(room_of(problem).name, name)
+    with of_model(narrow=not catalogue.bundled(formulation)):
+        return _text(problem, name, formulation, suffix, solver)
+
+
+def _text(problem: Any, name: str, formulation: ModuleType | Path, suffix: str, solver: str) -> str:
     room = room_of(problem).name
-    formulation = catalogue.formulation(room, name)
     if catalogue.solves_itself(catalogue.model(room, name)):
         raise InputError("model", name, "solves problems by itself: there is no model to write")
     accepted = SUFFIXES[catalogue.written_for(catalogue.model(room, name))]
@@ -183,7 +189,25 @@ def _flat(problem: Any, formulation: Path, solver: str) -> str:
             )
         if scratch is not None:
             scratch.cleanup()
-        return _head(problem, ".fzn") + flat.read_text("utf-8")
+        return _head(problem, ".fzn") + _telling_objective(flat.read_text("utf-8"))
+
+
+def _telling_objective(flat: str) -> str:
+    """Return FlatZinc among whose outputs the objective is, by its name.
+
+    MiniZinc puts another variable of the same value in its place, or a number where it is fixed.
+    """
+    body, _, name = flat.rstrip().removesuffix(";").rpartition("minimize ")
+    if re.search(r"^var [^:]*: objective\b.*:: output_var", flat, re.MULTILINE) and name == "objective":
+        return flat
+    body = re.sub(r"^var [^:]*: objective\b.*\n", "", body, flags=re.MULTILINE)
+    fixed = re.search(rf"^int: {name} = (-?\d+);", flat, re.MULTILINE)
+    var = re.search(rf"^var ([^:]+): {name}\b", flat, re.MULTILINE)
+    values = f"{fixed[1]}..{fixed[1]}" if fixed else var[1] if var else "int"
+    same = "" if fixed else f"constraint int_eq(objective,{name});\n"
+    told = f"var {values}: objective:: output_var;\n{same}"
+    body = re.sub(r"^(?=constraint\b|solve\b)", told, body, count=1, flags=re.MULTILINE)
+    return f"{body}minimize objective;\n"
 
 
 def whole(formulation: Path, room: str) -> str:

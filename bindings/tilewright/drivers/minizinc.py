@@ -36,7 +36,7 @@ from tilewright.core.room import room_of
 from tilewright.drivers import _minizinc
 from tilewright.drivers._constraints import constraints, first_constraints, uses
 from tilewright.drivers._run import Run, interrupted_at_deadline
-from tilewright.spec.errors import OutOfTimeError, SolverMissingError, TilewrightError
+from tilewright.spec.errors import Disagreement, OutOfTimeError, SolverBrokenError, SolverMissingError
 
 NOTHING_BELOW = 2**31 - 2
 """Value of ``below`` that excludes nothing."""
@@ -204,10 +204,19 @@ class ThroughMiniZinc:
 
 @contextlib.contextmanager
 def _errors_of(formulation: Path) -> Iterator[None]:
-    """Let errors of MiniZinc name files where they are, rather than copies of them."""
+    """Let errors of MiniZinc name files where they are, rather than copies of them.
+
+    Raises
+    ------
+    SolverBrokenError
+        For an error that is not of a model, as where the solver is killed or says what nobody understands.
+    """
     try:
         yield
     except minizinc.MiniZincError as error:
+        if type(error) is minizinc.MiniZincError and error.location is None:
+            told = " ".join(str(error).split())[:300]
+            raise SolverBrokenError(f"MiniZinc, or the solver that it runs, has failed: {told}") from None
         error.location = error.location or Location(None)
         file = Path(error.location.file or formulation)
         original = formulation.parent / file.name
@@ -421,12 +430,12 @@ class _Stages:
                     assert task is not None
                     task.cancel()
         if status is minizinc.Status.ERROR:
-            raise TilewrightError("MiniZinc ended with an error")
+            raise SolverBrokenError(f"{self.through.method}: MiniZinc ended with an error")
         if relax or status not in (minizinc.Status.OPTIMAL_SOLUTION, minizinc.Status.UNSATISFIABLE):
             return False
         if self.run.value is not None and (best is None or self.run.value < best):
             told = f"{self.through.method} finds nothing below {best}, but {self.run.value} is known"
-            raise TilewrightError(told)
+            raise Disagreement(told)
         return True
 
     def _search_flags(self) -> dict[str, Any]:

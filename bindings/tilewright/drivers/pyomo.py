@@ -18,7 +18,7 @@ from tilewright.core.context import Outcome, RunContext
 from tilewright.core.silence import nothing_printed
 from tilewright.drivers._pyomo import Built
 from tilewright.drivers._run import Run
-from tilewright.spec.errors import OutOfTimeError, SolverMissingError, TilewrightError
+from tilewright.spec.errors import OutOfTimeError, SolverBrokenError, SolverMissingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -175,7 +175,7 @@ class ThroughPyomo:
             return True
         if answer.solver.status in (SolverStatus.error, SolverStatus.unknown) and not len(answer.solution):
             message = str(answer.solver.message or "").strip().split("\n")[0]
-            raise TilewrightError(f"{self.name} ended with {ended}: {message}")
+            raise SolverBrokenError(f"{self.name} ended with {ended}: {message}")
         objective = None
         if len(answer.solution):
             objective = _loaded(built, answer)

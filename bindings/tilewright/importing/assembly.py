@@ -11,7 +11,7 @@ from typing import Any
 
 from tilewright.core import catalogue
 from tilewright.importing.files import machine_file, network_table
-from tilewright.run.instance import Instance, build, digest, located, parse, tables
+from tilewright.run.instance import Instance, build, digest, in_own_file, located, parse, tables
 from tilewright.run.machines import room_of_machine, rooms_of_networks
 from tilewright.spec.errors import InputError, did_you_mean
 
@@ -61,14 +61,14 @@ def assembling(path: str | Path, changes: Changes) -> Callable[[Mapping[str, Any
     Files are read once. The function, too, raises InputError.
     """
     path = located(Path(path), catalogue.instances("networks") if changes.machine is not None else [])
-
-    def in_file(error: InputError) -> InputError:
-        return error if error.file else error.in_file(str(path))
-
+    # What is asked for stands in no file.
+    origins: dict[str, Path | None] = {key: None for key, _ in changes.values}
+    if changes.minimise:
+        origins["objective.minimise"] = None
     try:
-        base, files = _base(path, changes)
+        base, files = _base(path, changes, origins)
     except InputError as error:
-        raise in_file(error) from None
+        raise in_own_file(error, path, origins) from None
 
     def make(values: Mapping[str, Any]) -> Instance:
         table = copy.deepcopy(base)
@@ -82,7 +82,7 @@ def assembling(path: str | Path, changes: Changes) -> Callable[[Mapping[str, Any
                 )
             return parse(table, path, files)
         except InputError as error:
-            raise in_file(error) from None
+            raise in_own_file(error, path, origins | dict.fromkeys(values)) from None
 
     return make
 
@@ -101,8 +101,11 @@ def varying(instance: Instance) -> Callable[[Mapping[str, Any]], Instance]:
     return make
 
 
-def _base(path: Path, changes: Changes) -> tuple[Table, list[Path]]:
-    """Return the tables of an instance, with the machine asked for, and the files that were read."""
+def _base(path: Path, changes: Changes, origins: dict[str, Path | None]) -> tuple[Table, list[Path]]:
+    """Return the tables of an instance, with the machine asked for, and the files that were read.
+
+    Files of single tables are noted in `origins`.
+    """
     if path.suffix.lower() == ".onnx":
         from tilewright import importing  # for start-up time: onnx
 
@@ -112,11 +115,13 @@ def _base(path: Path, changes: Changes) -> tuple[Table, list[Path]]:
         if changes.sizes or changes.allow_unknown:
             option = "--input" if changes.sizes else "--allow-unknown"
             raise InputError(option, None, "is for networks in ONNX")
-        table, files = tables(path)
+        table, files, own = tables(path)
+        origins |= {key: file for key, file in own.items() if key not in origins}
     machine = None
     if changes.machine is not None:
         file = machine_file(changes.machine)
-        machine, read = tables(file)
+        origins["machine"] = file
+        machine, read, _ = tables(file)
         files += read
     if "room" in table or "layers" not in table:
         if changes.room not in (None, table.get("room")):

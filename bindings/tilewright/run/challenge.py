@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tilewright.core import catalogue
+from tilewright.core.cutoffs import of_model
 from tilewright.core.files import write_atomically
 from tilewright.drivers.export import checker, data, dzn, takes, whole
 from tilewright.run.instance import read
 from tilewright.run.solve import solve
+from tilewright.run.summary import csv_text
 from tilewright.spec.errors import InputError, TilewrightError
 
 CLASSES = (("small", 500), ("medium", 50_000), ("large", None))
@@ -76,8 +76,9 @@ def write(room: str, folder: Path, *, model: str | None = None, seconds: float =
         at.mkdir(parents=True, exist_ok=True)
         source = whole(formulation, room)
         write_atomically(at / f"{formulation.stem}.mzn", source)
-        checking = formulation.with_name("core.mzc.mzn")
-        if takes(checking, source):
+        cores = [at / "core.mzc.mzn" for at in (formulation.parent, *catalogue.folders("models", room))]
+        checking = next((core for core in cores if core.is_file()), None)
+        if checking is not None and takes(checking, source):
             write_atomically(at / f"{formulation.stem}.mzc.mzn", checker(checking, entries[0].data))
         for entry in entries:
             (at / entry.size_class).mkdir(exist_ok=True)
@@ -99,11 +100,8 @@ def write(room: str, folder: Path, *, model: str | None = None, seconds: float =
                 }
             )
             yield f"{formulation.stem}/{entry.size_class}/{entry.name}.dzn"
-    table = io.StringIO()
-    writer = csv.DictWriter(table, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_atomically(folder / "best-known.csv", table.getvalue())
+    table = csv_text({column: row[column] for column in COLUMNS} for row in rows)
+    write_atomically(folder / "best-known.csv", table)
     write_atomically(
         folder / "README.md", _readme(room, offered.decides, formulations[0].stem, rows, seconds)
     )
@@ -123,7 +121,8 @@ def _entries(room: str, formulation: Path) -> Iterator[_Entry]:
             try:
                 if offered.minizinc.size(part) > MAX_SIZE:
                     continue
-                values = data(part)
+                with of_model(narrow=not catalogue.bundled(formulation)):
+                    values = data(part)
             except TilewrightError:
                 continue  # beyond the numbers of MiniZinc, or of another objective
             whole_one = f"{path.stem}-{name}" if len(parts) > 1 else path.stem

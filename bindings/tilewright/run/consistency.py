@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -214,7 +215,8 @@ def differences(result: Result, ours: dict[str, Any]) -> list[str]:
     """
     older = isinstance(result.report, dict) and "measures" not in result.report
     lenient = older or result.versions.get("tilewright") not in (None, __version__)
-    return _differences(result.report, ours, lenient)
+    # A result that was never in a file may have tuples where that has lists.
+    return _differences(json.loads(json.dumps(result.report)), ours, lenient)
 
 
 def _differences(claimed: Any, ours: Any, lenient: bool, path: str = "") -> list[str]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -17,7 +17,7 @@ from tilewright.core import catalogue
 from tilewright.core.files import exists, read_text
 from tilewright.run import json_file
 from tilewright.run.machines import with_own_machine
-from tilewright.spec.errors import InputError, did_you_mean, like
+from tilewright.spec.errors import InputError, InputErrors, did_you_mean, like
 from tilewright.spec.validation import validated
 
 MAX_BYTES = 1_000_000
@@ -65,15 +65,34 @@ def read(path: str | Path) -> Instance:
         For anything that is wrong with the file; names file, field, value and limit.
     """
     path = located(Path(path))
+    origins: dict[str, Path] = {}
     try:
         if path.suffix.lower() == ".onnx":
             raise _network_alone(path)
-        table, files = tables(path)
+        table, files, origins = tables(path)
         if is_network(table):
             raise _network_alone(path)
         return parse(table, path, files)
     except InputError as error:
-        raise (error if error.file else error.in_file(str(path))) from None
+        raise in_own_file(error, path, origins) from None
+
+
+def in_own_file(error: InputError, path: Path, origins: Mapping[str, Path | None]) -> InputError:
+    """Return an error that names the file from which what is wrong was read.
+
+    Parameters
+    ----------
+    path
+        The file of the instance.
+    origins
+        Files of single tables, or of fields by their dotted paths; None for what stands in no file.
+    """
+    if isinstance(error, InputErrors):
+        return InputErrors([in_own_file(each, path, origins) for each in error.errors])
+    parts = re.split(r"[.\[]", error.field)
+    paths = [".".join(parts[:many]) for many in range(len(parts), 0, -1)]
+    file = next((origins[each] for each in paths if each in origins), path)
+    return error if error.file or file is None else error.in_file(str(file))
 
 
 def located(path: Path, others: Iterable[Path] = ()) -> Path:
@@ -84,20 +103,24 @@ def located(path: Path, others: Iterable[Path] = ()) -> Path:
     return next((file for file in chain(bundled, others) if file.stem == str(path)), path)
 
 
-def tables(path: Path) -> tuple[dict[str, Any], list[Path]]:
-    """Read a file with those that it names; return its tables, and the files."""
+def tables(path: Path) -> tuple[dict[str, Any], list[Path], dict[str, Path]]:
+    """Read a file with those that it names; return its tables, the files, and those of single tables."""
     if path.suffix.lower() == ".csv":
-        return buffer_file.table_of(_read_text(path), path), [path]
+        return buffer_file.table_of(_read_text(path), path), [path], {}
     table = load(path)
-    return table, [path, *([] if is_network(table) else _include(table, path))]
+    origins: dict[str, Path] = {}
+    files = [] if is_network(table) else _include(table, path, origins)
+    return table, [path, *files], origins
 
 
-def _include(table: dict[str, Any], path: Path | None) -> list[Path]:
+def _include(table: dict[str, Any], path: Path | None, origins: dict[str, Path]) -> list[Path]:
     """Put tables that stand in files of their own in the places where these are named; return the files."""
     files = []
     for key in TABLES:
         if isinstance(table.get(key), str):
-            files += [] if path is None else [path.parent / table[key]]
+            if path is not None:
+                origins[key] = path.parent / table[key]
+                files.append(origins[key])
             table[key] = _included(table[key], key, path)
     if isinstance(table.get("data"), dict):
         files += _beside(table["data"], path)
@@ -163,7 +186,7 @@ def parse(table: dict[str, Any], path: Path | None = None, files: Sequence[Path]
         raise InputError("room", room, f"must be one of: {', '.join(catalogue.ROOMS)}{told}")
     name = _text(table, "name", path.stem if path else "unnamed")
     source = _text(table, "source", "")
-    files = [*files, *_include(table, path)]
+    files = [*files, *_include(table, path, {})]
     if isinstance(table.get("templates"), dict):  # a file of them, which holds nothing else
         table["templates"] = _list_of(table["templates"], "templates")
     problem = build(room, table)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,12 +22,14 @@ from tilewright.core import catalogue
 from tilewright.core.context import CONSTRUCT, Outcome, RunContext, Status
 from tilewright.core.cutoffs import of_model
 from tilewright.core.failures import told
+from tilewright.core.locations import PACKAGE, package_path
 from tilewright.core.room import Room, room_of
 from tilewright.run.remembering import Memory
 from tilewright.spec.errors import (
     Disagreement,
     InputError,
     OutOfTimeError,
+    SolverBrokenError,
     TilewrightError,
     UnknownNameError,
 )
@@ -172,12 +176,41 @@ def run_method(method: str, problem: Any, context: RunContext, listener: Listene
     TilewrightError
         Also for whatever else the method raises, with file and line.
     """
-    try:
+    with _errors_told(method):
         return _run_method(method, problem, context, listener)
+
+
+@contextmanager
+def _errors_told(method: str) -> Iterator[None]:
+    """Let all that a method raises be an error that is told, with its exit status.
+
+    What does not hold that a program of ours or of the user's own asserts is a contradiction. Of all else,
+    what is neither of a formulation nor of a driver of the user's own is of the solver.
+    """
+    try:
+        yield
     except (TilewrightError, OutOfTimeError, MemoryError):
         raise
+    except AssertionError as error:
+        raise Disagreement(f"{method} failed: {told(error)}") from error
     except Exception as error:  # a user's own file may do anything
-        raise TilewrightError(f"{method} failed: {told(error)}") from error
+        kind = SolverBrokenError if _is_of_solver(method, error) else TilewrightError
+        raise kind(f"{method} failed: {told(error)}") from error
+
+
+def _is_of_solver(method: str, error: Exception) -> bool:
+    """Whether an exception comes from a solver, or what it is reached through, while one is at work."""
+    _, at, solver = method.partition("@")
+    if not at or drivers.find(solver).file is not None:
+        return False
+    if getattr(error, "location", None) is not None:
+        return False  # MiniZinc names a line of a model
+    folders = [folder for kind in ("models", "heuristics") for folder in package_path(kind)]
+    frames = traceback.extract_tb(error.__traceback__)
+    in_driver = any(Path(frame.filename).is_relative_to(PACKAGE / "drivers") for frame in frames)
+    return in_driver and not any(
+        Path(frame.filename).is_relative_to(folder) for frame in frames for folder in folders
+    )
 
 
 def look_at(method: str, problem: Any, context: RunContext, listener: Listener) -> Outcome:
@@ -192,7 +225,7 @@ def look_at(method: str, problem: Any, context: RunContext, listener: Listener) 
     """
     name, solver = method.split("@", 1)
     room = room_of(problem)
-    try:
+    with _errors_told(method), suppress(OutOfTimeError):
         driver = drivers.load(solver)
         listener.on_versions(driver.versions())
         formulation = catalogue.formulation(room.name, name)
@@ -202,12 +235,6 @@ def look_at(method: str, problem: Any, context: RunContext, listener: Listener) 
                     _refuse_unsuited(formulation, method, part)
                     # A driver of the user's own need not be able to look at a model.
                     getattr(driver, "look_at", _ignore)(part, formulation, context)
-    except OutOfTimeError:
-        pass
-    except (TilewrightError, MemoryError):
-        raise
-    except Exception as error:  # a user's own file may do anything
-        raise TilewrightError(f"{method} failed: {told(error)}") from error
     return Outcome("unknown")
 
 

@@ -657,7 +657,8 @@ class _Run:
         elif kind == "failure":
             self.failures.append(event["message"])
         elif kind == "error":
-            self._take_error(method, of_status(event["exit_status"], event["message"]))
+            error = of_status(event["exit_status"], event["message"])
+            self._take_error(method, error, died=event.get("died", False))
         else:
             outcome = {name: event[name] for name in ("status", "bound", "warm_start", "versions")}
             self._take_outcome(method, Outcome(**outcome))
@@ -669,12 +670,12 @@ class _Run:
         if self.on_part is not None and (self.alone or proves(self.room.name, method)):
             self.on_part(part)
 
-    def _take_error(self, method: str, error: TilewrightError) -> None:
-        """Raise what ends the run; note what other methods make up for."""
-        missing = isinstance(error, SolverMissingError)
-        if isinstance(error, Disagreement) or (not self.optional and method != CONSTRUCT):
+    def _take_error(self, method: str, error: TilewrightError, *, died: bool = False) -> None:
+        """Raise what ends the run; note what other methods make up for, as that a method's process died."""
+        contradicts = isinstance(error, Disagreement) and not died
+        if contradicts or (not self.optional and method != CONSTRUCT):
             raise error
-        if not missing:
+        if died or not isinstance(error, SolverMissingError):
             self.failures.append(str(error))
 
     def _take_outcome(self, method: str, outcome: Outcome) -> None:

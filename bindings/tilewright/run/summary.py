@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from tilewright.core.files import as_text
 from tilewright.core.overview import Decisions, said_once
 from tilewright.core.room import Rows
 
@@ -22,16 +23,21 @@ def flat(table: Mapping[str, Any], path: str = "") -> dict[str, Any]:
 
 
 def csv_text(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return rows as CSV with a header: numbers as they are, lists as JSON, what a row lacks empty."""
-    told = [
-        {key: json.dumps(value) if isinstance(value, list | dict) else value for key, value in row.items()}
-        for row in rows
-    ]
+    """Return rows as CSV with a header: numbers as they are, lists as JSON, what a row lacks empty.
+
+    A text that a spreadsheet would run begins with an apostrophe, which makes it one.
+    """
+    told = [{as_text(key): _cell(value) for key, value in row.items()} for row in rows]
     columns = list(dict.fromkeys(key for row in told for key in row))
     writer = csv.DictWriter(file := io.StringIO(), columns, restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(told)
     return file.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    value = json.dumps(value) if isinstance(value, list | dict) else value
+    return as_text(value) if isinstance(value, str) else value
 
 
 def shown(value: int | None) -> str:

@@ -26,6 +26,7 @@ from tilewright.core.kernel_cache import TEMPORARY
 from tilewright.run import processes
 from tilewright.run.processes import environment, kill_marked, resume_marked, suspend_marked
 from tilewright.run.turns import Turns
+from tilewright.spec.errors import Disagreement, SolverBrokenError
 
 Event = dict[str, Any]
 
@@ -137,8 +138,10 @@ class Worker:
             self.listen()
             said = self._said.decode(errors="replace").strip().splitlines()
             reason = said[-1] if said else f"exit status {self.process.wait()}"
-            message = f"{self.job.get('method', 'a worker')} failed: {reason}"
-            found.append({"event": "error", "message": message, "exit_status": 2})
+            method = self.job.get("method", "a worker")
+            status = (SolverBrokenError if "@" in method else Disagreement).exit_status
+            message = f"{method} failed: {reason}"
+            found.append({"event": "error", "message": message, "exit_status": status, "died": True})
             self.ended = True
         return found
 

@@ -25,7 +25,7 @@ from tilewright.run.shares import shares
 from tilewright.run.solve import solve
 from tilewright.run.verify import doubt
 from tilewright.run.warming import forget, prepare
-from tilewright.spec.errors import TilewrightError, of_status
+from tilewright.spec.errors import Disagreement, TilewrightError, of_status
 
 
 @dataclass(frozen=True)
@@ -194,6 +194,8 @@ def perform_told(text: str) -> str:
         answer = Answer(None, error)
     except MemoryError:
         answer = Answer(None, TilewrightError("out of memory"))
+    except AssertionError as error:
+        answer = Answer(None, Disagreement(failure(error)))
     except Exception as error:  # of a formulation or heuristic of the user's own
         answer = Answer(None, TilewrightError(failure(error)))
     return json.dumps(answer.to_json())

@@ -5,12 +5,13 @@ Words are those of the file, not of Python: a number, a text, a list, a table.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from tilewright.spec.errors import InputError, InputErrors, did_you_mean, like
+from tilewright.spec.errors import Disagreement, InputError, InputErrors, did_you_mean, like
 
 Table = TypeVar("Table", bound=BaseModel)
 
@@ -76,6 +77,8 @@ def as_input_error(error: ValidationError, model: Any, name: str = "") -> InputE
     """
     by_field: dict[tuple[str, str], list[tuple[_Place, Cause]]] = {}
     for cause in error.errors(include_url=False):
+        if cause["type"] == "assertion_error":
+            raise _defect(cause["ctx"]["error"])
         if _counts_only_what_is_right(cause):
             continue
         place = _place(cause, model, name)
@@ -92,6 +95,12 @@ def as_input_error(error: ValidationError, model: Any, name: str = "") -> InputE
     told = [each for each in found if each.limit != "is missing" or each.field not in guessed]
     told.sort(key=lambda each: (not each.limit.startswith("unknown key"), each.limit == "is missing"))
     return told[0] if len(told) == 1 else InputErrors(told)
+
+
+def _defect(error: AssertionError) -> Disagreement:
+    """Return the error of a check of our own that fails while a table is read, which is not to blame."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return Disagreement(f"a check of tilewright's own fails ({last.filename}, line {last.lineno})")
 
 
 def _counts_only_what_is_right(cause: Cause) -> bool:

@@ -72,12 +72,14 @@ def on_host(machine: Machine, size: int) -> int:
 
 def host_program(walk: Walk, time: int) -> Program:
     """Return the program of an operation that the host does, which takes that time and no memory on chip."""
-    durations = np.array([time], dtype=np.int64)
+    durations = np.full(walk.steps, time // walk.steps, dtype=np.int64)  # of each image
+    durations[0] += time % walk.steps
+    none = np.zeros(walk.steps, dtype=np.int64)
     return Program(
         tensors=tensors(walk, lambda _: {"memory": "host"}),
         memories=(Memory("host"),),
         engines=(Engine("bus"), Engine("host")),
-        steps=LazySteps(2, lambda: steps(walk, "bus", "host", durations, np.zeros(1, dtype=np.int64))),
+        steps=LazySteps(walk.steps + 1, lambda: steps(walk, "bus", "host", durations, none)),
     )
 
 
