@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from formulations import need
@@ -11,6 +12,8 @@ from tests import command
 
 import tilewright as tw
 from tilewright.core import catalogue
+from tilewright.core.context import Outcome, RunContext
+from tilewright.models.grouping import exact
 from tilewright.run.instance import parse, read
 from tilewright.run.methods import is_narrow, is_trusted
 from tilewright.run.result import Result
@@ -130,6 +133,15 @@ def test_a_run_that_a_bound_has_closed_says_that_the_model_was_not_run(tmp_path:
     alone = tw.solve(instance, "intervals@highs", warm_start="none", time_limit=60)
     assert (alone.status, alone.proved_by) == ("optimal", None)
     assert tw.solve(instance, "auto", time_limit=60).proved_by is None
+
+
+def test_a_function_of_ones_own_that_ends_a_run_was_run() -> None:
+    def own(problem: Any, context: RunContext) -> Outcome:
+        return exact.solve(problem, context)
+
+    result = tw.solve("s1-example2", own, time_limit=60)
+    assert (result.status, result.objective, result.bound_by) == ("optimal", 57, "own")
+    assert result.proved_by is None
 
 
 def test_a_comparison_counts_no_proof_for_a_model_that_was_not_run(tmp_path: Path) -> None:

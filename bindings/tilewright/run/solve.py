@@ -612,6 +612,7 @@ class _Run:
         context = self._context(name, start, self.deadline)
         takes_context = len(inspect.signature(method).parameters) > 1
         problem = self.incumbent.problem
+        self.begun.add(name)
         with self.in_phase("solving"):
             answer = method(problem, context) if takes_context else method(problem)
         outcome = answer if isinstance(answer, Outcome) else Outcome("unknown", answer)
