@@ -312,3 +312,25 @@ def test_import_linter_finds_arrows_against_the_layers(package):
         "heuristics.grouping.zigzag -> tilewright.models.grouping.s1",
     ):
         assert f"tilewright.{arrow}" in done.stdout, arrow
+
+
+# Judges --------------------------------------------------------------------------------------------------
+
+
+def imported(path: Path) -> set[str]:
+    """Return the names of the modules that a file imports."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            found.add(node.module or "")
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize("folder", ["tests/oracles", "tests/fuzz/oracles"])
+def test_oracles_share_nothing_with_what_they_judge(folder):
+    for path in sorted((ROOT / folder).glob("*.py")):
+        for name in imported(path):
+            outside = name.split(".")[0] not in {*sys.stdlib_module_names, "numpy"}
+            assert not outside or name.startswith(("tests.oracles", "tests.fuzz.oracles")), (path.name, name)

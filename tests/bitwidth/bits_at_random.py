@@ -198,6 +198,8 @@ def executed_at_random(random: Random, folder: Path) -> tuple[Problem, Widths]:
     if random.random() < 0.3:
         images = np.round(2 * images) / 2  # halves, which are rounded away from zero
     samples: dict[str, Any] = {"inputs": images, "scale": random.choice([1, 0.5, 0.3])}
+    if random.random() < 0.5:
+        samples["labels"] = rng.integers(0, np.prod(network.layers[-1].output), len(images))
     np.savez(folder / "weights.npz", **arrays)
     np.savez(folder / "samples.npz", **samples)
     data = {"weights": str(folder / "weights.npz"), "samples": str(folder / "samples.npz")}
@@ -214,11 +216,12 @@ def executed_at_random(random: Random, folder: Path) -> tuple[Problem, Widths]:
     # Halves of steps above one are where functions saturate, which rounding of the last digit then tells.
     least = 4 if any(layer.get("op") in FUNCTIONS[4:] for layer in layers) else 1
     most = random.choice([4, 8, 8, 16, 32])
+    few: dict[str, Any] = {"images": 1} if random.random() < 0.2 else {}
     names = [layer.name for layer in network.convolutions]
     widths = {name: (random.randint(least, most), random.randint(least, most)) for name in names}
     for bits in range(random.choice([6, 8, 10, 12, 16, 24, 32, 40]), 41):
         try:
-            tables = {"network": {"layers": layers}, "ranges": ranges, "data": data}
+            tables = {"network": {"layers": layers}, "ranges": ranges, "data": data | few}
             machine = {"accumulator_bits": bits}
             return Problem(**tables, machine=machine, limits={"bound": bound}), widths
         except InputError as error:
@@ -229,9 +232,18 @@ def executed_at_random(random: Random, folder: Path) -> tuple[Problem, Widths]:
 
 def differences(problem: Problem, widths: Widths) -> list[str]:
     """Return what `measure` tells of widths that the walker in plain integers does not."""
-    found = measure(problem, Plan(tuple(widths), tuple(widths.values())))
+    assert problem.data is not None
+    plan = Plan(tuple(widths), tuple(widths.values()))
+    found = measure(problem, plan, most_images=problem.data.images)
     told = oracle.walk(problem.model_dump(mode="json"), widths)
+    classes = list(zip(*told.classes, strict=True))
+    labels = problem.samples.labels
+    right = [
+        None if labels is None else sum(map(int.__eq__, each, labels[: len(each)].tolist()))
+        for each in classes
+    ]
     pairs: dict[str, tuple[Any, Any]] = {
+        "right": ([found.right, found.float_right], right),
         "saturated": (+found.saturated, +told.saturated),
         "images": (found.images, len(told.classes)),
         "agreeing": (found.agreeing, sum(ours == exact for ours, exact in told.classes)),

@@ -232,13 +232,13 @@ class Net:
                          for name, each in self.weights.items()}  # fmt: skip
         with np.load(problem["data"]["samples"]) as held:
             scale = float(held["scale"]) if "scale" in held else 1.0
-            self.images = held["inputs"][: problem["data"]["images"]].astype(float) * scale
-            self.labels = held["labels"].tolist() if "labels" in held else None
-        self.largest = self._largest()
+            samples = held["inputs"].astype(float) * scale
+        self.images = samples[: problem["data"]["images"]]
+        self.largest = self._largest(float(abs(samples).max()))
 
-    def _largest(self) -> dict[str, float]:
+    def _largest(self, image: float) -> dict[str, float]:
         """Return magnitudes that the docs say are known of the input and of each layer's output."""
-        found = {"input": float(abs(self.images).max())}
+        found = {"input": image}
         for layer in self.layers:
             name, read = layer["name"], [found[each] for each in self.reads[layer["name"]]]
             found[name] = sum(read) if layer["kind"] == "add" else max(read)

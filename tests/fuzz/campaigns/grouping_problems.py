@@ -6,8 +6,8 @@ import random
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.oracles import grouping
 from tests.fuzz.problems import attack
+from tests.oracles import grouping
 
 IN_CI = 6
 
@@ -26,6 +26,11 @@ PLANES = [(1, n) for n in range(1, 8)] + [
 
 def trial(rng: random.Random, scratch: Path) -> list[str]:
     """Solve one problem."""
+    return attack(rng, scratch, "grouping", table_at_random(rng), grouping)
+
+
+def table_at_random(rng: random.Random) -> dict[str, Any]:
+    """Return the tables of a problem of up to nine patches."""
     rows, columns = rng.choice(PLANES)
     layer, patch = _layer(rng, (rows, columns))
     machine: dict[str, Any] = {
@@ -47,7 +52,7 @@ def trial(rng: random.Random, scratch: Path) -> list[str]:
         most = weights + size * layer["batch"] * (layer["kernels"] + layer["input"][0] * patch)
         machine["memory"] = rng.randint(one, most + 2)
     fewest = -(-rows * columns // min(size, rows * columns))
-    table = {
+    return {
         "layer": layer,
         "machine": machine,
         "limits": {
@@ -59,7 +64,6 @@ def trial(rng: random.Random, scratch: Path) -> list[str]:
             "count": rng.choice(["elements", "pixels"]),
         },
     }
-    return attack(rng, scratch, "grouping", table, grouping)
 
 
 def _layer(rng: random.Random, outputs: tuple[int, int]) -> tuple[dict[str, Any], int]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import combinations, product
+from itertools import chain, combinations, product
 from typing import Any
 
-from tests.fuzz.oracles import Refused, TooLarge
+from tests.oracles import Refused, TooLarge
 
 Json = dict[str, Any]
 Patch = tuple[int, int]
@@ -81,24 +81,20 @@ def best(problem: Json) -> int | None:
     """
     layer = Layer(problem)
     patches = sorted(layer.pixels)
-    groups = [group for size in range(1, min(layer.most, len(patches)) + 1)
-              for group in combinations(patches, size) if layer.holds(group, len(group))]  # fmt: skip
     states: dict[State, int] = {(frozenset(), frozenset(), ()): 0}
     least: int | None = None
     moves = 0
     for step in range(1, layer.steps[-1] + 1):
         after: dict[State, int] = {}
         for (done, chip, counts), loads in states.items():
-            moves += len(groups)
-            if moves > MOST_MOVES:
-                raise TooLarge
-            for group in groups:
-                if not done.isdisjoint(group):
-                    continue
-                left = len(patches) - len(done) - len(group)
-                if left > (layer.steps[-1] - step) * layer.most:
-                    continue
-                new = _loaded(layer, counts, group, chip)
+            left = [patch for patch in patches if patch not in done]
+            fewest = max(1, len(left) - (layer.steps[-1] - step) * layer.most)
+            sizes = range(fewest, min(layer.most, len(left)) + 1)
+            for group in chain.from_iterable(combinations(left, size) for size in sizes):
+                moves += 1
+                if moves > MOST_MOVES:
+                    raise TooLarge
+                new = _loaded(layer, counts, group, chip) if layer.holds(group, len(group)) else None
                 if new is None:
                     continue
                 now = done.union(group)
@@ -138,6 +134,8 @@ def cost(problem: Json, plan: Json) -> int:
     counts: dict[Any, int] | None = {}
     loads = 0
     written = plan.get("write_back") or [step + 1 for step in range(len(groups))]
+    if len(written) != len(groups) or any(not k < at <= len(groups) for k, at in enumerate(written)):
+        raise Refused("write-back")
     for step, group in enumerate(groups):
         there = sum(len(groups[k]) for k in range(step + 1) if written[k] > step)
         if not layer.holds(group, there):

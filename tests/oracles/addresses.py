@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.fuzz.oracles import Refused, TooLarge
+from tests.oracles import Refused, TooLarge
 
 Json = dict[str, Any]
 
-MOST_BUFFERS = 8
+MOST_BUFFERS = 9
 
 
 def _together(one: Json, other: Json) -> bool:
@@ -47,7 +47,7 @@ def best(problem: Json) -> int | None:
 def cost(problem: Json, plan: Json) -> int:
     """Return the height of a plan."""
     buffers, memory, offsets = problem["buffers"], problem["memory"], plan["offsets"]
-    if len(offsets) != len(buffers) or any(offset % memory["alignment"] for offset in offsets):
+    if len(offsets) != len(buffers) or any(offset < 0 or offset % memory["alignment"] for offset in offsets):
         raise Refused("number or alignment")
     taken: dict[int, set[int]] = {}
     for buffer, offset in zip(buffers, offsets, strict=True):
