@@ -220,6 +220,19 @@ def test_every_operation_of_a_network_counts(machine: str) -> None:
         assert layer["energy_aj"] == told + layer.get("vector_aj", layer.get("mac_aj"))
 
 
+def test_an_output_that_is_also_read_inside_is_written() -> None:
+    """The rectifier that would be part of the first layer reads its 256 values, and gives as many."""
+    table = {"kind": "dsp", "memory_bytes": 4000, "vector_ops_per_cycle": 4, "element_bytes": 1}
+    moved = {}
+    for outputs in (None, ["first", "sum"]):
+        told = {"layers": NETWORK[:5]} | ({} if outputs is None else {"outputs": outputs})
+        result = tw.solve(Problem.model_validate({"network": told, "machine": table}), time_limit=20)
+        layers = result.report["measures"]["layers"]
+        moved[outputs is None] = {name: layer["accesses_elements"] for name, layer in layers.items()}
+    assert moved[False] == moved[True] | {"relu": 2 * 4 * 8 * 8}
+    assert moved[True]["first"] == 2 * 8 * 8 + 4 * 2 * 9 + 4 * 8 * 8 + 72  # its biases are no weights
+
+
 POSITION = [
     {"name": "c0", "input": [2, 3, 3], "kernels": 4, "kernel": [2, 1], "groups": 2},
     {"name": "p1", "kind": "pool", "input": [4, 2, 3], "kernel": [2, 2], "stride": [1, 2]},

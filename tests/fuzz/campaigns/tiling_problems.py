@@ -6,8 +6,8 @@ import random
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.oracles import tiling
 from tests.fuzz.problems import attack
+from tests.oracles import tiling
 
 IN_CI = 6
 
@@ -16,18 +16,26 @@ def trial(rng: random.Random, scratch: Path) -> list[str]:
     """Solve one problem."""
     machine = rng.choice([dsp, npu])(rng)
     table: dict[str, Any] = {"machine": machine}
-    if rng.random() < 0.9:
+    if rng.random() < 0.7:
         table["layer"] = layer(rng)
     else:
         table["network"] = {"layers": [{"name": f"l{i}", **layer(rng)} for i in range(rng.randint(1, 2))]}
         if rng.random() < 0.3:
             table["batch"] = rng.randint(1, 2)
+        if rng.random() < 0.7:
+            table["network"]["layers"] += [
+                {"name": f"o{i}", **operation(rng)} for i in range(rng.randint(1, 2))
+            ]
+            machine |= {"vector_ops_per_cycle": rng.choice([1, 3, 8]), "register_file_bytes": 0}
+            if machine["kind"] == "npu":
+                del machine["register_file_bytes"]
     if machine["kind"] == "dsp":
         objectives = ["accesses", "cycles", "energy"] + ["pareto"] * ("layer" in table)
         table["objective"] = {"minimise": rng.choice(objectives)}
         schedules = ["any", "any", "any", "thesis", "intra", "kc", "oc", "oxyn", "oxyn/ox"]
         table["limits"] = {"schedule": rng.choice(schedules)}
     else:
+        table["objective"] = {"minimise": rng.choice(["time", "time", "accesses"])}
         table["limits"] = {
             "schedule": rng.choice(["any", "any", "IS", "OS", "WS"]),
             "partition": rng.choice(["any", "any", "KS", "KS&OFM", "OFM"]),
@@ -59,6 +67,19 @@ def layer(rng: random.Random) -> dict[str, Any]:
     return {
         "input": [groups * maps, *plane], "kernels": groups * filters, "kernel": kernel, "stride": stride,
         "padding": padding, "dilation": dilation, "groups": groups, "batch": batch,
+    }  # fmt: skip
+
+
+def operation(rng: random.Random) -> dict[str, Any]:
+    """Return a pool or a sum; a pool's window has few positions or one, and may leave places out."""
+    maps, plane = rng.choice([1, 2, 3, 5]), [rng.randint(1, 7) for _ in range(2)]
+    if rng.random() < 0.25:
+        return {"kind": "add", "inputs": ["input", "input"], "input": [maps, *plane]}
+    kernel = [rng.randint(1, size) if rng.random() < 0.7 else size for size in plane]
+    padding = [rng.choice([0, 0, rng.randrange(size)]) for size in kernel for _ in range(2)]
+    return {
+        "kind": "pool", "op": rng.choice(["max", "average"]), "input": [maps, *plane], "kernel": kernel,
+        "stride": [rng.choice([1, 2, 3, 7]) for _ in range(2)], "padding": padding,
     }  # fmt: skip
 
 

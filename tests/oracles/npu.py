@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from tests.fuzz.oracles import Refused, TooLarge
+from tests.oracles import Refused, TooLarge
 
 Json = dict[str, Any]
 Span = tuple[int, int]
@@ -96,10 +96,10 @@ class Machine:
             and m * r * c * size <= self.machine["output_bytes"]
         )
 
-    def time(self, step: tuple[int, ...], schedule: str) -> int:
-        """Return the picoseconds of all steps."""
+    def costs(self, step: tuple[int, ...], schedule: str) -> dict[str, int]:
+        """Return the picoseconds of all steps, and the elements that they move."""
         m, n, r, c = step
-        total = 0
+        total = moved = 0
         most = [max(1, _up(size, one)) for size, one in zip(self.sizes, step, strict=True)]
         for lane, row, column, block in product(
             range(most[0]), range(most[2]), range(most[3]), range(most[1])
@@ -127,9 +127,11 @@ class Machine:
                 for each in filters:
                     macs = _up(height * columns * self.window, self.machine["macs_per_cycle"])
                     slowest = max(slowest, maps * each * macs)
+            moved += elements
             total += slowest * self.machine["cycle_ps"] + bursts * self.machine["burst_ps"]
             total += elements * self.machine["element_bytes"] * self.machine["byte_ps"]
-        return int(total * self.layer["batch"] * self.groups)
+        repeats = self.layer["batch"] * self.groups
+        return {"time": int(total * repeats), "accesses": int(moved * repeats)}
 
     @staticmethod
     def _part(number: int, step: int, span: Span) -> int:
@@ -153,7 +155,7 @@ def _keeps(problem: Json, machine: Machine, step: tuple[int, ...], schedule: str
 
 
 def best(problem: Json) -> int | None:
-    """Return the least time of all plans, None if there is none."""
+    """Return the least time or accesses of all plans, None if there is none."""
     every = []
     work = 0
     for partition, schedule in _allowed(problem):
@@ -169,11 +171,12 @@ def best(problem: Json) -> int | None:
                 work += tiles
                 if work > MOST_TILES:
                     raise TooLarge
-    return min((machine.time(step, schedule) for machine, step, schedule in every), default=None)
+    name = _minimised(problem)
+    return min((machine.costs(step, schedule)[name] for machine, step, schedule in every), default=None)
 
 
 def cost(problem: Json, plan: Json) -> int:
-    """Return the time of a plan."""
+    """Return the time or the accesses of a plan."""
     if (plan["partition"], plan["schedule"]) not in _allowed(problem):
         raise Refused("partition or schedule")
     machine = Machine(problem, plan["partition"])
@@ -182,4 +185,8 @@ def cost(problem: Json, plan: Json) -> int:
         raise Refused(f"filters of {plan['schedule']}")
     if not machine.fits(step, plan["schedule"]):
         raise Refused("memory")
-    return machine.time(step, plan["schedule"])
+    return machine.costs(step, plan["schedule"])[_minimised(problem)]
+
+
+def _minimised(problem: Json) -> str:
+    return problem["objective"]["minimise"] or "time"

@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import permutations, product
 from typing import Any
 
-from tests.fuzz.oracles import Refused, TooLarge
+from tests.oracles import Refused, TooLarge
 
 Json = dict[str, Any]
 Tile = tuple[int, ...]
