@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright.run.instance import Instance, digest
 from tilewright.spec.errors import InputError
-from tilewright.tiling import Plan, Problem, kind_of, objective, simulate, violation
+from tilewright.tiling import Plan, Problem, at_least, kind_of, objective, simulate, violation
 from tilewright.tiling.operations.operation import Operation
 from tilewright.tiling.operations.plan import OperationPlan
 from tilewright.tiling.operations.search import even
+from tilewright.tiling.operations.walk import Walk
 
 ROOT = Path(__file__).parents[2]
 MACHINES = ROOT / "instances" / "machines"
@@ -83,7 +84,8 @@ def some_operations(draw: st.DrawFn) -> dict[str, Any]:
     maps, batch = draw(st.integers(1, 4)), draw(st.integers(1, 2))
     if draw(st.booleans()):
         shapes = [(maps, draw(st.integers(1, 6)), draw(st.integers(1, 6))) for _ in range(2)]
-        return {"op": "moves", "inputs": [shapes[0]], "output": shapes[1], "batch": batch, "work": 17}
+        table = {"op": "moves", "inputs": [shapes[0]], "output": shapes[1], "batch": batch, "work": 17}
+        return table | {"needs": draw(st.sampled_from(["piece", "flow"]))}
     kernel, stride = (tuple(draw(st.integers(1, 3)) for _ in range(2)) for _ in range(2))
     padding = tuple(draw(st.integers(0, kernel[side] - 1)) for side in (0, 0, 1, 1))
     plane = [
@@ -122,7 +124,8 @@ def problems(table: dict[str, Any], machine: dict[str, Any]) -> list[Problem]:
 
 
 def all_plans(operation: Operation) -> list[OperationPlan]:
-    sizes = operation.output if operation.windowed else (1, 1, operation.batch * prod(operation.output))
+    length = Walk(operation, OperationPlan((1, 1, 1))).length
+    sizes = operation.output if operation.windowed else (1, 1, length)
     return [OperationPlan(tile) for tile in product(*(range(1, size + 1) for size in sizes))]
 
 
@@ -301,11 +304,39 @@ def test_what_no_unit_does_stands_beside_the_total() -> None:
     assert f"{moved:,} elements, {2 * moved:,} bytes, 7 MACs" in result.summary()
 
 
-def test_an_operation_that_does_not_fit_is_refused() -> None:
-    fewest = [layer for layer in NETWORK if layer["name"] in ("pool", "second")]
-    machine = {"kind": "dsp", "memory_bytes": 14, "vector_ops_per_cycle": 4}
-    with pytest.raises(InputError, match="layer pool: its smallest tile does not fit: memory overflow"):
-        Problem.model_validate({"network": {"layers": fewest}, "machine": machine})
+@pytest.mark.parametrize(
+    "machine",
+    [
+        {"kind": "dsp", "memory_bytes": 14},
+        {"kind": "npu", "input_bytes": 3, "element_bytes": 1, "tles": 2, "tlts": 1},
+        {"kind": "hierarchy", "levels": [LEVELS[0], {**LEVELS[1], "capacity_bytes": 8}]},
+    ],
+)
+def test_an_operation_of_which_no_tile_fits_refuses_no_other_one(machine: dict[str, Any]) -> None:
+    """A maximum over 2 x 4 rows and columns flows through: each value once, at least."""
+    layers: list[dict[str, Any]] = [
+        {"name": "one", "input": [1, 1, 1], "kernels": 1, "kernel": [1, 1]},
+        {"name": "pool", "kind": "pool", "input": [2, 6, 5], "kernel": [2, 4], "stride": [3, 1]},
+    ]
+    table = {"network": {"layers": layers}, "machine": machine | {"vector_ops_per_cycle": 4}}
+    problem = Problem.model_validate(table | {"objective": {"minimise": "accesses"}})
+    pool = problem.parts[-1].problem.one_operation
+    assert pool.needs == "flow"
+    under, given = 2 * 4 * 5, 2 * 2 * 2  # the third and the sixth row lie under no window
+    assert pool.least == under + given
+    part = problem.parts[-1].problem
+    found = kind_of(part).exhaustive(part, float("inf"))
+    assert found is not None
+    plan = Plan(found.layers)
+    assert simulate(part, plan).accesses == under + given
+    assert at_least(part, plan)
+
+
+def test_an_operation_that_has_no_room_at_all_is_refused() -> None:
+    table = {"op": "moves", "inputs": [(1, 1, 2)], "output": (1, 1, 2), "needs": "flow"}
+    machine = {"kind": "dsp", "memory_bytes": 2, "vector_ops_per_cycle": 4}
+    with pytest.raises(InputError, match="its smallest tile does not fit: memory overflow"):
+        Problem.model_validate({"operation": table, "machine": machine})
 
 
 def test_a_vector_unit_stands_at_a_memory_that_holds_maps() -> None:

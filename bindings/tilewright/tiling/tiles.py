@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import prod
 from typing import Any, NamedTuple
 
 from tilewright.core.overview import Decisions
@@ -311,8 +310,8 @@ def _operation(part: Problem, plan: OperationPlan) -> Line:
         return Line("", f"{does} on host", "", {}, "-", "", "")
     memory, full = unit(part.machine, operation).fullness(walk.buffers)
     if not operation.windowed:
-        size = prod(walk.given)
-        loops = f"{walk.steps} pieces of {plan.tile[2]} of {size} values" if walk.steps > 1 else "-"
+        pieces = f"{walk.steps} pieces of {plan.tile[2]} of {walk.length} values"
+        loops = pieces if walk.steps > 1 else "-"
         return Line("", does, memory, {}, loops, "" if walk.steps > 1 else "all", full)
     tiles = zip("cyx", zip(plan.tile, operation.output, strict=True), strict=True)
     sizes = {"n": (1, operation.batch), **dict(tiles)}

@@ -72,6 +72,8 @@ LEAST = np.iinfo(np.int64).min
 def not_computed(operation: Operation, tiles: int) -> str | None:
     """Say why an operation is not computed, or None where it is."""
     op = operation.op
+    if operation.needs == "flow":
+        return f"{op} is moved in pieces of which none has all that an output depends on"
     if operation.windowed:
         known = op in POOLS or op in TERMS or op in MAPS
     else:

@@ -78,7 +78,9 @@ class Operation(Spec):
     needs
         What is on chip at a time. ``piece``: what lies under a tile. ``maps``: all maps of each place, so
         that tiles have all of them. ``all``: everything; where that does not fit, its cost is a lower bound.
-        ``order``: what lies under a tile, in runs that are not those of a stream.
+        ``order``: what lies under a tile, in runs that are not those of a stream. ``flow``: what one output
+        depends on, which does not fit; what is read and given passes in pieces, and its cost is a lower
+        bound, too.
     batch
         Images.
     parameters
@@ -99,7 +101,7 @@ class Operation(Spec):
     stride: tuple[Length, Length] = (1, 1)
     padding: tuple[Pad, Pad, Pad, Pad] = (0, 0, 0, 0)
     windowed: bool = False
-    needs: Literal["piece", "maps", "all", "order"] = "piece"
+    needs: Literal["piece", "maps", "all", "order", "flow"] = "piece"
     batch: Annotated[int, Field(ge=1, le=MAX_SIZE)] = 1
     parameters: Count = 0
     work: Work = 0
@@ -130,8 +132,7 @@ class Operation(Spec):
     @property
     def least_read(self) -> int:
         """Values read at least: those of the parameters, and of what lies under a window."""
-        planes = [shape if shape[1:] == (1, 1) else (shape[0], *self._touched) for shape in self.inputs]
-        return self.batch * sum(map(prod, planes if self.windowed else self.inputs)) + self.parameters
+        return self.batch * sum(map(prod, self.touched)) + self.parameters
 
     @property
     def least(self) -> int:
@@ -139,9 +140,11 @@ class Operation(Spec):
         return self.least_read + self.batch * prod(self.output)
 
     @property
-    def _touched(self) -> tuple[int, int]:
-        """Rows and columns of the input that lie under a window."""
-        rows, columns = (
+    def touched(self) -> tuple[Shape, ...]:
+        """The inputs, of those of windows the rows and columns that lie under one."""
+        if not self.windowed:
+            return self.inputs
+        plane = (
             touched(
                 self.inputs[0][1 + axis],
                 self.output[1 + axis],
@@ -151,7 +154,8 @@ class Operation(Spec):
             )
             for axis in (0, 1)
         )
-        return rows, columns
+        rows, columns = plane
+        return tuple(shape if shape[1:] == (1, 1) else (shape[0], rows, columns) for shape in self.inputs)
 
 
 @lru_cache(maxsize=4096)

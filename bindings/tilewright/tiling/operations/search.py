@@ -32,7 +32,7 @@ class Priced(NamedTuple):
 def largest(operation: Operation, machine: Machine) -> int | None:
     """Return the most columns of a tile that fits; for windows, of one row and map. None if none does."""
     fits, deep = unit(machine, operation), _least_maps(operation)
-    width = operation.output[2] if operation.windowed else Walk(operation, OperationPlan((1, 1, 1))).given[0]
+    width = operation.output[2] if operation.windowed else Walk(operation, OperationPlan((1, 1, 1))).length
     if operation.on == "host":
         return width
     low, high = 0, width
@@ -51,10 +51,13 @@ def _least_maps(operation: Operation) -> int:
 
 
 def as_it_fits(operation: Operation, machine: Machine) -> Operation:
-    """Return an operation as one of which a lower bound is known, if all maps of a place do not fit."""
-    if operation.needs != "maps" or largest(operation, machine) is not None:
+    """Return an operation as one of which a lower bound is known, if its smallest tile does not fit."""
+    if operation.needs == "maps" and largest(operation, machine) is None:
+        operation = operation.model_copy(update={"windowed": False, "needs": "all"})
+    if largest(operation, machine) is not None:
         return operation
-    return operation.model_copy(update={"windowed": False, "needs": "all"})
+    pieces = {"windowed": False, "needs": "flow", "inputs": operation.touched}
+    return operation.model_copy(update=pieces)
 
 
 def _at_once(operation: Operation, machine: Machine) -> bool:
@@ -73,6 +76,8 @@ def lower_bound(operation: Operation, machine: Machine, plan: OperationPlan, cou
     """
     if operation.needs == "all" and operation.on == "host":
         return "what it moves on the host is not known"
+    if operation.needs == "flow":
+        return "not all that one output depends on fits on chip, and each value is moved once at least"
     if operation.needs == "all" and Walk(operation, plan).steps > 1:
         return "not all of it fits on chip at a time, and each value is moved once at least"
     bursts = machine.kind == "npu" and counted != "accesses" and operation.on != "host"
@@ -111,7 +116,7 @@ def tiles(operation: Operation, machine: Machine) -> Iterator[OperationPlan]:
         yield whole(operation)
         return
     if not operation.windowed:
-        length = Walk(operation, OperationPlan((1, 1, 1))).given[0]
+        length = Walk(operation, OperationPlan((1, 1, 1))).length
         fewest = -(-length // columns)
         sizes = dict.fromkeys(-(-length // (fewest + more)) for more in range(FURTHER + 1))
         yield from (OperationPlan((1, 1, size)) for size in sizes)
@@ -129,7 +134,7 @@ def whole(operation: Operation) -> OperationPlan:
     """Return the plan of a single tile."""
     if operation.windowed:
         return OperationPlan(operation.output)
-    return OperationPlan((1, 1, Walk(operation, OperationPlan((1, 1, 1))).given[0]))
+    return OperationPlan((1, 1, Walk(operation, OperationPlan((1, 1, 1))).length))
 
 
 def even(size: int) -> list[int]:
@@ -156,7 +161,7 @@ def outside_of_space(operation: Operation, machine: Machine, plan: OperationPlan
     if operation.needs == "maps" and plan.tile[0] < operation.output[0]:
         return "tile: parts of the maps, all of which the operation needs"
     if not operation.windowed:
-        length = Walk(operation, plan).given[0]
+        length = Walk(operation, plan).length
         fewest, steps = -(-length // columns), -(-length // plan.tile[2])
         return None if steps <= fewest + FURTHER else f"tile: {steps} tiles, more than {fewest} + {FURTHER}"
     width = operation.output[2]

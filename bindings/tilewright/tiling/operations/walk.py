@@ -105,9 +105,15 @@ class Walk:
         full = (self.operation.batch, *self.operation.output)
         return full if self.operation.windowed else (prod(full),)
 
+    @property
+    def length(self) -> int:
+        """The values that a stream is cut into: its outputs, or in a flow what there is most of."""
+        flows = self.operation.needs == "flow"
+        return max(self.given[0], *(size for (size,) in self.operands.values())) if flows else self.given[0]
+
     def malformed(self) -> str | None:
         """Say what is wrong with the sizes of a tile: tiles are as even as their number allows."""
-        sizes = self.operation.output if self.operation.windowed else (1, 1, *self.given)
+        sizes = self.operation.output if self.operation.windowed else (1, 1, self.length)
         for name, size, most in zip(LOOPS, self.plan.tile, sizes, strict=True):
             if size > most:
                 return f"tile: {size} {name}, the output has {most}"
@@ -129,14 +135,14 @@ class Walk:
 
     @cached_property
     def pieces(self) -> list[Span]:
-        """Tiles of a stream's output."""
-        return spans(self.given[0], self.plan.tile[2])
+        """Tiles of a stream."""
+        return spans(self.length, self.plan.tile[2])
 
     @property
     def steps(self) -> int:
         """Number of tiles."""
         if not self.operation.windowed:
-            return -(-self.given[0] // self.plan.tile[2])
+            return -(-self.length // self.plan.tile[2])
         trips = [-(-size // step) for size, step in zip(self.operation.output, self.plan.tile, strict=True)]
         return self.operation.batch * prod(trips)
 
@@ -146,10 +152,9 @@ class Walk:
     def buffers(self) -> dict[str, int]:
         """Elements that are reserved for each tensor: as many as a tile has of it at most."""
         if not self.operation.windowed:
-            piece, total = self.plan.tile[2], self.given[0]
-            return {name: -(-size * piece // total) for name, (size,) in self.operands.items()} | {
-                OUTPUT: piece
-            }
+            piece, total = self.plan.tile[2], self.length
+            every = {name: size for name, (size,) in self.operands.items()} | {OUTPUT: self.given[0]}
+            return {name: -(-size * piece // total) for name, size in every.items()}
         maps = self.plan.tile[0]
         rows, columns = (max(high - low for low, high in axis.inputs) for axis in self.axes)
         found = {}
@@ -172,7 +177,7 @@ class Walk:
     def stored(self) -> Moved:
         """What each tile gives."""
         if not self.operation.windowed:
-            return _row(_lengths(self.pieces))
+            return self._pieces_of(self.given[0])
         rows, columns = (_lengths(axis.outputs) for axis in self.axes)
         return self._boxes(rows, columns, self.operation.output[2])
 
@@ -204,21 +209,23 @@ class Walk:
         operation = self.operation
         if operation.windowed:
             return self.stored.elements * (operation.work // prod(self.given))
-        ends = [operation.work * first // self.given[0] for first, _ in self.pieces] + [operation.work]
-        return np.array([last - first for first, last in pairwise(ends)], dtype=np.int64)
+        return self._pieces_of(operation.work).elements
 
     def _moved(self, name: str, *, fresh: bool) -> Moved:
         shape = self.operands[name]
         if not self.operation.windowed:
-            size, total = shape[0], self.given[0]
-            ends = [size * first // total for first, _ in self.pieces] + [size]
-            return _row(np.array([last - first for first, last in pairwise(ends)], dtype=np.int64))
+            return self._pieces_of(shape[0])
         if name == "parameters" or shape[2:] == (1, 1):
             each = shape[1] if name == "parameters" else 1
             return self._once(each, every_image=name != "parameters" or len(self.maps) > 1, fresh=fresh)
         down, across = self.axes
         rows = _lengths(down.fresh if fresh else down.inputs)
         return self._boxes(rows, _lengths(across.inputs), shape[3])
+
+    def _pieces_of(self, size: int) -> Moved:
+        """Return the part of so many values that each piece of a stream has."""
+        ends = [size * first // self.length for first, _ in self.pieces] + [size]
+        return _row(np.array([last - first for first, last in pairwise(ends)], dtype=np.int64))
 
     def _once(self, each: int, *, every_image: bool, fresh: bool) -> Moved:
         """Return what has a few numbers for each map, and stays while a tile's maps do."""
@@ -256,13 +263,13 @@ class Walk:
 
     def _regions(self) -> Iterator[tuple[dict[str, Box], Box]]:
         if not self.operation.windowed:
-            total = self.given[0]
+            total = self.length
             for first, last in self.pieces:
                 held = {
-                    name: Box(((shape[0] * first // total, shape[0] * last // total),))
-                    for name, shape in self.operands.items()
+                    name: Box(((size * first // total, size * last // total),))
+                    for name, (size,) in (self.operands | {OUTPUT: self.given}).items()
                 }
-                yield held, Box(((first, last),))
+                yield held, held.pop(OUTPUT)
             return
         down, across = self.axes
         for image, maps, (out_x, in_x), (out_y, in_y) in product(
