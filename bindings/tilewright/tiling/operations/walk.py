@@ -159,7 +159,7 @@ class Walk:
         rows, columns = (max(high - low for low, high in axis.inputs) for axis in self.axes)
         found = {}
         for name, shape in self.operands.items():
-            each = shape[1] if name == "parameters" else 1 if shape[2:] == (1, 1) else rows * columns
+            each = shape[1] if name == "parameters" else 1 if self._is_spread(shape) else rows * columns
             found[name] = maps * each
         return found | {OUTPUT: prod(self.plan.tile)}
 
@@ -192,7 +192,7 @@ class Walk:
         images, maps = self.given[:2]
         loaded = held = 0
         for name, shape in self.operands.items():
-            if name == "parameters" or shape[2:] == (1, 1):
+            if name == "parameters" or self._is_spread(shape):
                 each = maps * (shape[1] if name == "parameters" else 1)
                 again = name != "parameters" or len(self.maps) > 1
                 loaded += each * (images if again else 1)
@@ -211,11 +211,16 @@ class Walk:
             return self.stored.elements * (operation.work // prod(self.given))
         return self._pieces_of(operation.work).elements
 
+    def _is_spread(self, shape: tuple[int, ...]) -> bool:
+        """Whether an operand has one value for each map, which all its pixels have in common."""
+        operation = self.operation
+        return shape[2:] == (1, 1) != operation.output[1:] and operation.kernel == (1, 1)
+
     def _moved(self, name: str, *, fresh: bool) -> Moved:
         shape = self.operands[name]
         if not self.operation.windowed:
             return self._pieces_of(shape[0])
-        if name == "parameters" or shape[2:] == (1, 1):
+        if name == "parameters" or self._is_spread(shape):
             each = shape[1] if name == "parameters" else 1
             return self._once(each, every_image=name != "parameters" or len(self.maps) > 1, fresh=fresh)
         down, across = self.axes
@@ -282,7 +287,7 @@ class Walk:
             for name, shape in self.operands.items():
                 if name == "parameters":
                     held[name] = Box((maps, None))
-                elif shape[2:] == (1, 1):
+                elif self._is_spread(shape):
                     held[name] = Box(((image, image + 1), maps, None, None))
                 else:
                     held[name] = Box(((image, image + 1), maps, in_y, in_x))
