@@ -146,7 +146,7 @@ def objective(problem: Problem, plan: Plan) -> int:
 
 
 def rank(problem: Problem, plan: Plan) -> tuple[int, ...]:
-    """Return accesses, time, energy and memory of a valid plan, which break ties; nothing of fronts."""
+    """Return what a valid plan moves, its time, energy and memory, which break ties; nothing of fronts."""
     if problem.traded:
         return ()
     ranks: dict[tuple[int, Any], tuple[int, ...]] = {}

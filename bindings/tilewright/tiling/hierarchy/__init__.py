@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import lru_cache
 from math import prod
@@ -46,9 +47,10 @@ def objective(problem: LayerProblem, plan: HierarchyPlan) -> int:
 
 
 def rank(problem: LayerProblem, plan: HierarchyPlan) -> tuple[int, ...]:
-    """Return accesses of the outermost memory, cycles and energy of a valid plan, which break ties."""
-    measure, outermost = _measure(problem.one_layer, problem.machine, plan), problem.machine.levels[0].name
-    return tuple(measure.value(name, outermost) for name in ("accesses", "cycles", "energy"))
+    """Return the bits that the outermost memory moves, cycles, energy and bits that others reserve."""
+    measure = _measure(problem.one_layer, problem.machine, plan)
+    reserved = Nest(problem.one_layer, problem.machine, plan).reserved
+    return measure.traffic, measure.cycles, measure.energy, reserved
 
 
 @lru_cache(maxsize=4096)
@@ -174,6 +176,7 @@ def exhaustive(
         capacity,
         front,
         search,
+        ties,
     )  # for start-up time: numba
 
     if problem.limits.factors == "any":
@@ -195,10 +198,12 @@ def exhaustive(
         if not points and not proven:
             raise OutOfTimeError
         return Exact(points[0].values[0], tuple(each.plan for each in points), proven) if points else None
-    given = problem.one_layer, problem.machine, problem.minimise, problem.level, deadline
-    known = None
+    asked = problem.one_layer, problem.machine, problem.minimise, problem.level
+    known, began, limits = None, time.monotonic(), problem.limits.at_most.given
     if start is not None:
         value = _measure(problem.one_layer, problem.machine, start).value(problem.minimise, problem.level)
         known = search.BestPlan(value, start, False)
-    found = search.best_plan(*given, problem.limits.at_most.given, start=known)
+    found = search.best_plan(*asked, deadline, limits, start=known)
+    if found is not None and found.proven:
+        found = ties.first_of_best(*asked, found, time.monotonic() - began, deadline, limits)
     return None if found is None else Exact(shown(problem.minimise, found.value), (found.plan,), found.proven)

@@ -113,8 +113,15 @@ class Measure:
         )
         return read, written
 
+    @property
+    def traffic(self) -> int:
+        """Bits that are read from the outermost memory and written to it."""
+        return self._bits(self.moved.every[0].sum(axis=(0, 1)))
+
     def value(self, minimise: str, level: str) -> int:
-        """Return what an objective says, without rounding."""
+        """Return what an objective says, without rounding, or the traffic."""
+        if minimise == "traffic":
+            return self.traffic
         if minimise == "accesses":
             return self.accesses(level)
         if minimise == "edp":

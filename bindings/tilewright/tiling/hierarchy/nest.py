@@ -205,6 +205,11 @@ class Nest:
             for operand in self.machine.nodes[node].holds
         }
 
+    @property
+    def reserved(self) -> int:
+        """Bits that an instance of each memory but the first reserves, all together."""
+        return sum(sum(self.needed_bits(memory).values()) for memory in list(self.machine.memories)[1:])
+
     def held(self, operand: str, node: int) -> int:
         """Elements of the largest tile of an operand that a memory holds."""
         return self.elements(operand, self.blocks[node])

@@ -48,7 +48,7 @@ def objective(problem: LayerProblem, plan: OperationPlan) -> int:
 
 
 def rank(problem: LayerProblem, plan: OperationPlan) -> tuple[int, ...]:
-    """Return accesses, time, energy and memory of a valid plan, which break ties."""
+    """Return what a valid plan moves, its time, energy and memory, which break ties."""
     walk = _walk(problem, plan)
     does = unit(problem.machine, problem.one_operation)
     return ranked(does.costs(walk, problem.level), walk)
@@ -132,7 +132,7 @@ def _facts(problem: LayerProblem, walk: Walk, costs: Costs) -> dict[str, Any]:
         "limited_by": unit(problem.machine, operation).limited_by(costs),
     }
     names = _names(problem)
-    found |= {names[name]: value for name, value in costs.items()}
+    found |= {names[name]: value for name, value in costs.items() if name in names}
     if "accesses" not in found:
         found["accesses"] = found["accesses_bits"] // problem.machine.units.output
     return found

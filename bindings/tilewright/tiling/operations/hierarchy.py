@@ -161,6 +161,7 @@ class HierarchyUnit(Unit):
 
     def _priced(self, loaded: int, held: int, stored: int, level: str) -> Costs:
         machine, moved = self.machine, self._moved(loaded, held, stored)
+        outermost = moved[machine.levels[0].name]
         levels = {each.name: each for each in machine.levels if not each.fanout}
         energy = self._work_energy
         busiest = 0
@@ -175,6 +176,7 @@ class HierarchyUnit(Unit):
             busiest = max(busiest, sum(port) if each.bytes_per_cycle is not None else max(port))
         cycles = self._host_cycles if self.host else -(-max(busiest, self._working(moved)) // TICKS)
         return {
+            "traffic": sum(self.bits[operand] * sum(both) for operand, both in outermost.items()),
             "accesses": sum(map(sum, moved[level].values())),
             "cycles": cycles,
             "energy": energy,

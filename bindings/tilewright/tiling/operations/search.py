@@ -174,8 +174,9 @@ def priced(operation: Operation, machine: Machine, level: str, deadline: float) 
 
 
 def ranked(costs: Costs, walk: Walk) -> tuple[int, ...]:
-    """Return accesses, time, energy and memory of a plan, which break ties."""
-    named = (costs[name] for name in ("accesses", "cycles", "time", "energy") if name in costs)
+    """Return what a plan moves, its time, energy and memory, which break ties."""
+    moved = "traffic" if "traffic" in costs else "accesses"
+    named = (costs[name] for name in (moved, "cycles", "time", "energy") if name in costs)
     return (*named, sum(walk.buffers.values()))
 
 

@@ -70,6 +70,10 @@ def quantities(machine: HierarchyMachine, goals: Sequence[str], level: str) -> l
         if name == "accesses":
             chosen = {i: 1 for i in memories if levels[i].name == level}
             found.append(Quantity(SPENT, chosen, chosen, name=name))
+        if name == "traffic":
+            found.append(Quantity(SPENT, {0: 1}, {0: 1}, name=name))
+        if name == "memory":  # which is no sum over transfers
+            found.append(Quantity(SPENT, {}, {}, name=name))
         if name == "energy":
             each = [{i: prices(levels[i])[way] for i in memories} for way in (0, 1)]
             found.append(Quantity(SPENT, each[0], each[1], name=name))

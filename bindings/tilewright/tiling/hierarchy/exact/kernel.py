@@ -15,8 +15,8 @@ from tilewright.tiling.hierarchy.measure import TICKS
 Table = NDArray[np.int64]
 Marks = NDArray[np.bool_]
 
-SPENDING, CYCLES, PRODUCT = 0, 1, 2
-"""What is minimised: what is spent, cycles, or the product of both."""
+SPENDING, CYCLES, PRODUCT, HOLDING = 0, 1, 2, 3
+"""What is minimised: what is spent, cycles, or the product of both; or the bits that tiles take."""
 
 WAITING = 3
 """Kind of quantity beside those of charges: ticks that the multipliers wait for."""
@@ -189,10 +189,9 @@ class Found(NamedTuple):
 @jit.inlined
 def is_better(spent: int, cycles: int, goal: int, high_best: int, low_best: int) -> bool:
     """Whether a cost is less than the best one, which is ``high_best * 2**31 + low_best``."""
-    if goal == SPENDING:
-        high, low = spent >> 31, spent & (2**31 - 1)
-    elif goal == CYCLES:
-        high, low = cycles >> 31, cycles & (2**31 - 1)
+    if goal != PRODUCT:
+        value = cycles if goal == CYCLES else spent
+        high, low = value >> 31, value & (2**31 - 1)
     else:
         if spent <= 0:
             return True
@@ -272,6 +271,8 @@ def bound(values: Any, bits: int, b: int, node: Any, blocks: Any) -> tuple[int, 
 @jit.inlined
 def is_promising(b: int, node: Any, blocks: Any, least: Any, high_best: int, low_best: int) -> bool:
     """Whether a plan with a block can be better than the best one, whatever is inside."""
+    if node.goal == HOLDING:
+        return True
     spent, cycles, steps, port, waiting = 0, 0, 0.0, 0.0, 0.0
     for q in range(len(node.kinds)):
         kind = node.kinds[q]
@@ -852,7 +853,7 @@ def extend(
                 if node.free:
                     return HOPELESS
                 continue
-            least = float(spent) if node.goal == SPENDING else float(cycles)
+            least = float(cycles) if node.goal == CYCLES or node.goal == PRODUCT else float(spent)
             if node.goal == PRODUCT:
                 least *= float(max(spent, 1))
             if least < cut:
@@ -901,7 +902,7 @@ def put(
     found.bits[count], found.block[count], found.before[count] = new, b, plan
     found.order[count], found.held[count] = order, held if node.shares else 0
     spent, cycles = bound(values, new, b, node, blocks)
-    return spent, cycles
+    return (held if node.goal == HOLDING and spent < FAR else spent), cycles
 
 
 @jit.lean

@@ -103,7 +103,7 @@ class Search:
         self.fresh, self.halo = tables.fresh, tables.halo
         kinds = [kernel.WAITING if one.serial else one.kind for one in self.charges.quantities]
         self.kinds = np.array(kinds)
-        goals = {"cycles": kernel.CYCLES, "edp": kernel.PRODUCT}
+        goals = {"cycles": kernel.CYCLES, "edp": kernel.PRODUCT, "memory": kernel.HOLDING}
         self.goal = goals.get(tables.minimise, kernel.SPENDING)
         self.entrances: dict[int, Entrance] = {}
         self.cut = False
@@ -124,6 +124,7 @@ class Search:
         memory = node.axis is None
         outward = i > 0 and machine.nodes[i - 1].axis is None
         shares = i in self.tables.parts and not self.tables.parts[i].outermost
+        shares |= self.goal == kernel.HOLDING
         next_outer, next_first = np.zeros_like(charges.outer[i]), np.zeros_like(charges.first_out[i])
         next_straight = charges.straight[i - 1] if i else np.ones(3, np.bool_)
         if outward:
@@ -163,7 +164,7 @@ class Search:
             macs_per_cycle=machine.macs_per_cycle,
             both_ways=bool((charges.inner[:, OUTPUT] < 0).any()),
             tracks=tracks,
-            free=not tracks and not shares and charges.nothing_from(i),
+            free=not tracks and not shares and charges.nothing_from(i) and self.goal != kernel.HOLDING,
             any=self.lattice.any,
             shared=charges.shared(i),
         )
@@ -203,7 +204,10 @@ class Search:
     def value(self, plan: HierarchyPlan) -> int:
         """Return what a plan costs."""
         tables = self.tables
-        tally = Execution(lower(Nest(tables.layer, self.machine, plan))).run()
+        nest = Nest(tables.layer, self.machine, plan)
+        if self.goal == kernel.HOLDING:
+            return nest.reserved
+        tally = Execution(lower(nest)).run()
         moved = Moved(tally.every, tally.first, tally.steps)
         return Measure(tables.layer, self.machine, moved).value(tables.minimise, tables.level)
 
@@ -267,9 +271,14 @@ class Search:
         lattice, tables, rest = self.lattice, self.tables, self.tables.rest[i]
         chosen = np.flatnonzero(tables.entering(i)) if i else np.array([lattice.many - 1])
         chosen = chosen[np.argsort(rest[chosen, 0], kind="stable")]
-        part = tables.parts.get(i)
-        alone = np.zeros((len(chosen), 2), np.int64), np.full(len(chosen), FAR)
-        own, room = alone if part is None else (part.own[chosen], part.most[chosen])
+        part, memory = tables.parts.get(i), i > 0 and self.machine.nodes[i].axis is None
+        own, room = np.zeros((len(chosen), 2), np.int64), np.full(len(chosen), FAR)
+        if part is not None:
+            own, room = part.own[chosen], part.most[chosen]
+        elif self.goal == kernel.HOLDING and memory:
+            widths = self.machine.bits.output, self.machine.bits.partial
+            bits = [lattice.bits(self.machine, i, width)[chosen].sum(axis=1) for width in widths]
+            own = np.stack(bits, axis=1)
         asked = chosen if lattice.any else np.zeros(1, np.int64)  # of nothing else is it asked
         blocks = kernel.Blocks(
             place=lattice.index[chosen],
