@@ -212,9 +212,8 @@ class Walk:
         return self._pieces_of(operation.work).elements
 
     def _is_spread(self, shape: tuple[int, ...]) -> bool:
-        """Whether an operand has one value for each map, which all its pixels have in common."""
-        operation = self.operation
-        return shape[2:] == (1, 1) != operation.output[1:] and operation.kernel == (1, 1)
+        """Whether an operand has one value for each map, which all pixels of the first one have in common."""
+        return shape[2:] == (1, 1) != self.operation.inputs[0][1:]
 
     def _moved(self, name: str, *, fresh: bool) -> Moved:
         shape = self.operands[name]
