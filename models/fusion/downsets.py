@@ -32,7 +32,7 @@ def _least_memory(problem: Problem, search: RunContext) -> Outcome:
             return Outcome("infeasible")
         if found.bound != bound:
             bound = found.bound
-            search.on_bound(bound)
+            search.on_bound(bound, problem.orders)
     if plan is None:
         return Outcome("unknown", bound=bound)
     return Outcome("optimal" if proven else "feasible", plan, bound)
@@ -60,7 +60,7 @@ def _cheapest(problem: Problem, search: RunContext) -> Outcome:
             search.on_plan(plan)
         if found.bound != bound:
             bound = found.bound
-            search.on_bound(bound)
+            search.on_bound(bound, problem.orders)
         proven = found.proven
     if plan is None:
         return Outcome("unknown", bound=bound)
@@ -69,6 +69,6 @@ def _cheapest(problem: Problem, search: RunContext) -> Outcome:
 
 def _start(problem: Problem, known: Sequence[Candidate], plan: Plan | None) -> list[Candidate]:
     """Return the candidates that are a plan's groups; none if some group is no candidate."""
-    by_names = {tuple(problem.ops[number].name for number in one.nodes): one for one in known}
-    groups = [by_names.get(group.nodes) for group in plan.groups] if plan else []
+    by_names = {frozenset(problem.ops[number].name for number in one.nodes): one for one in known}
+    groups = [by_names.get(frozenset(group.nodes)) for group in plan.groups] if plan else []
     return [one for one in groups if one] if all(groups) else []

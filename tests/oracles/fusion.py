@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise, product
+from itertools import islice, pairwise, product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ class Op:
 
     def __init__(self, number: int, table: Json, reads: tuple[int, ...]) -> None:
         self.number, self.name, self.reads, self.kind = number, table["name"], reads, table["kind"]
+        self.leaves = False
         self.engine = ENGINES.get(self.kind, "HOST")
         self.input = tuple(table["input"])
         self.kernel, self.stride = table.get("kernel", [1, 1]), table.get("stride", [1, 1])
@@ -112,7 +113,7 @@ class Group:
         stages = 0
         for node in nodes:
             op = graph.ops[node]
-            outside = not graph.readers[node] or any(reader not in nodes for reader in graph.readers[node])
+            outside = op.leaves or any(reader not in nodes for reader in graph.readers[node])
             new = Map(op.output, op, saved=outside)
             first = 0
             for read in op.reads:
@@ -213,7 +214,7 @@ class Group:
 
     def passes(self, tile: Tile) -> bool:
         """Whether parameters leave after each channel block."""
-        if tile.parameters == "keep" or (tile.order == "kernels" and not self.splits(tile)):
+        if tile.parameters == "keep" or tile.order == "kernels":
             return False
         blocks = [-(-self.maps[i].shape[0] // tile.kernels) for i in self.weighted]
         # Where halos are kept, a tile may have nothing new for an operation.
@@ -232,6 +233,14 @@ class Group:
             return False
         if tile.order == "kernels" and (count == 1 or len(self.stages) > 1):
             return False
+        if tile.order == "kernels" and tile.parameters == "keep":
+            blocks = -(-self.maps[self.stages[0][0]].shape[0] // tile.kernels)
+            there = [self.op(i).parameters(0, self.op(i).summed) for i in self.members]
+            all_of = sum(n * self.maps[i].shape[0] for n, i in zip(there, self.members, strict=True))
+            two = sum(n * min(self.maps[i].shape[0], tile.kernels) for n, i in
+                      zip(there, self.members, strict=True)) * min(2, blocks)  # fmt: skip
+            if blocks < 3 and all_of == two:
+                return False
         return not (
             tile.parameters == "keep" and count == 1 and not self.passes(tile._replace(parameters="stream"))
         )
@@ -254,7 +263,7 @@ class Group:
         return Costs(run.end, traffic, energy, sum(buffers))
 
 
-LOOPS = (("tiles", "stream"), ("tiles", "keep"), ("kernels", "stream"))
+LOOPS = (("tiles", "stream"), ("tiles", "keep"), ("kernels", "stream"), ("kernels", "keep"))
 
 
 def _rows(length: int, step: int) -> list[int]:
@@ -402,7 +411,7 @@ class Run:
         every = {i: group.op(i).parameters(0, group.op(i).summed) for i in group.members}
         if group.passes(tile) or (self.by_kernels and tile.parameters != "keep"):
             block = {i: each * min(group.maps[i].shape[0], tile.kernels) for i, each in every.items()}
-            if self.split:
+            if self.split and not self.by_kernels:
                 head = group.loaded
                 depth = group.op(head).parameters(0, tile.channels)
                 block[head] = depth * min(group.maps[head].shape[0], tile.kernels)
@@ -425,7 +434,9 @@ class Run:
         self.fetches = 0
         self.dropped: dict[int, int] = {}
         rounds = self.by_kernels and self.tile.parameters != "keep"
-        self.parameter_places = 2 if group.passes(self.tile) else 2 * len(group.weighted) if rounds else 0
+        parts = -(-group.op(group.loaded).summed // self.tile.channels) if self.split else 1
+        pieces = sum(parts if index == group.loaded else 1 for index in group.weighted)
+        self.parameter_places = 2 if group.passes(self.tile) else 2 * pieces if rounds else 0
         if self.by_kernels:
             for block in self._blocks(0):
                 for tile in range(self.count):
@@ -596,6 +607,9 @@ class Graph:
             names[last] = len(self.ops)
             self.ops.append(Op(len(self.ops), table, tuple(names[name] for name in reads)))
         self.readers = [[op.number for op in self.ops if one.number in op.reads] for one in self.ops]
+        outputs = problem["network"].get("outputs")
+        for op in self.ops:
+            op.leaves = op.name in outputs if outputs else not self.readers[op.number]
         self.groups: dict[Nodes, dict[Tile, Costs]] = {}
         self._blocks = 0
 
@@ -605,8 +619,30 @@ class Graph:
         if self._blocks > MOST_BLOCKS:
             raise TooLarge
 
+    def orders(self, nodes: Nodes) -> list[Nodes]:
+        """Return all orders of a group's operations; of more than 24 those that stay in a branch."""
+
+        def follow(done: Nodes, stays: bool) -> Iterator[Nodes]:
+            left = [node for node in nodes if node not in done]
+            if not left:
+                yield done
+            able = {}  # and what of the latest they read
+            for node in left:
+                reads = [read for read in self.ops[node].reads if read in nodes]
+                if all(read in done for read in reads):
+                    able[node] = max(map(done.index, reads), default=-1)
+            for node, latest in able.items():
+                if not stays or latest == max(able.values()):
+                    yield from follow((*done, node), stays)
+
+        for stays in (False, True):
+            found = list(islice(follow((), stays), 25))
+            if len(found) < 25:
+                return found
+        return [tuple(sorted(nodes))]
+
     def tiles(self, nodes: Nodes, whole: bool) -> dict[Tile, Costs]:
-        """Return what a group costs with each of its tiles."""
+        """Return what a group costs with each of its tiles, its operations in some order."""
         if nodes not in self.groups:
             self.groups[nodes] = Group(self, nodes).tiles(whole)
         return self.groups[nodes]
@@ -716,7 +752,8 @@ class Graph:
             if self.ops[nodes[0]].engine == "HOST":
                 price[nodes] = 0
                 continue
-            able = [self.value(costs) for costs in self.tiles(nodes, whole).values()
+            able = [self.value(costs) for order in self.orders(nodes)
+                    for costs in self.tiles(order, whole).values()
                     if most_bytes is None or costs.peak <= most_bytes]  # fmt: skip
             if able:
                 price[nodes] = min(able)
@@ -766,16 +803,19 @@ def cost(problem: Json, plan: Json) -> int:
     every = []
     for group in plan["groups"]:
         nodes = tuple(number[name] for name in group["nodes"])
-        if nodes not in allowed or done.intersection(nodes):
+        members = tuple(sorted(nodes))
+        if members not in allowed or done.intersection(nodes):
             raise Refused(f"group {group['nodes']}")
         if not all(r < 0 or r in done or r in nodes for n in nodes for r in graph.ops[n].reads):
             raise Refused("order")
+        if nodes not in graph.orders(members):
+            raise Refused("order of operations")
         done |= set(nodes)
         if graph.ops[nodes[0]].engine == "HOST":
             if group["tile"] is not None:
                 raise Refused("a tile of the host")
             continue
-        tiles = graph.tiles(nodes, allowed[nodes])
+        tiles = graph.tiles(nodes, allowed[members])
         tile = Tile(**group["tile"])
         if tile not in tiles:
             raise Refused(f"tile {tile}")

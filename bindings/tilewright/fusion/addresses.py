@@ -202,9 +202,9 @@ class _Parameters:
         if self._passes:
             at = self._fetched % 2 * self._half
         elif self._rounds and self._turns == 2:
-            weighted = len(self._fused.weighted)
-            if self._fetched % weighted == 0:
-                self._used = self._fetched // weighted % 2 * self._half
+            fetches = self._fused.fetches(self._tile)
+            if self._fetched % fetches == 0:
+                self._used = self._fetched // fetches % 2 * self._half
             at = self._used
         else:
             at = self._used

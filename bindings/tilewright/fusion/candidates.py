@@ -19,7 +19,7 @@ class Candidate(NamedTuple):
     Attributes
     ----------
     nodes
-        Numbers of the operations, ascending, which is an order of execution.
+        Numbers of the operations, ascending.
     cost
         Of the best tile, in the problem's unit.
     template
@@ -28,6 +28,8 @@ class Candidate(NamedTuple):
         None where the host computes.
     fits
         False for an operation that by itself has no tile that fits: only a group may execute it.
+    places
+        The order of execution, by places in `nodes`; empty for that of the network.
     """
 
     nodes: Nodes
@@ -35,6 +37,12 @@ class Candidate(NamedTuple):
     template: str
     tile: Tile | None
     fits: bool = True
+    places: tuple[int, ...] = ()
+
+    @property
+    def order(self) -> Nodes:
+        """The operations as they are executed."""
+        return tuple(self.nodes[place] for place in self.places) or self.nodes
 
 
 def alone(problem: Problem) -> list[Candidate]:
@@ -72,7 +80,7 @@ def fitting_groups(problem: Problem, max_bytes: int | None = None) -> list[Candi
         choice = best(problem, nodes, not (tiled or alone), max_bytes)
         if choice is not None:
             name = "" if alone else (tiled or templates)[0].name
-            candidates.append(Candidate(nodes, choice.cost, name, choice.tile))
+            candidates.append(Candidate(nodes, choice.cost, name, choice.tile, True, choice.places))
     return candidates
 
 

@@ -56,13 +56,17 @@ def _wrong_order(
     problem: Problem, numbers: Mapping[str, int], executed: Collection[int], group: Group, where: str
 ) -> str | None:
     """Say why a group cannot be executed after those before it."""
-    nodes = [numbers[name] for name in group.nodes]
-    if sorted(set(nodes)) != nodes:
+    nodes = tuple(numbers[name] for name in group.nodes)
+    if len(set(nodes)) < len(nodes):
         return f"order: {where} does not have its operations in the order of execution, each once"
     for node in nodes:
         for producer in problem.ops[node].producers:
             if producer >= 0 and producer not in executed and producer not in nodes:
                 return f"order: {where} reads {problem.ops[producer].name}, which no earlier group computes"
+    orders = problem.graph.orders(nodes) if tuple(sorted(nodes)) in problem.allowed else None
+    if orders is not None and nodes not in orders.listed:
+        why = "" if orders.every else ", one in which its branches stay together (docs/fusion.md)"
+        return f"order: {where} does not have its operations in the order of execution{why}"
     return None
 
 
@@ -75,9 +79,9 @@ def _wrong_tile(problem: Problem, nodes: tuple[int, ...], group: Group, where: s
     if group.tile is None:
         alone = len(nodes) == 1 and not fits(problem, nodes)
         return f"tile: {where} has none" + (f": {lacking(problem, nodes)}" if alone else "")
-    if nodes not in problem.allowed:
+    if (members := tuple(sorted(nodes))) not in problem.allowed:
         return f"template: {where} matches none"
-    fused, may_be_tiled = problem.fused(nodes), problem.allowed[nodes]
+    fused, may_be_tiled = problem.fused(nodes), problem.allowed[members]
     if not may_be_tiled and (group.tile.rows, group.tile.columns) != fused.plane:
         return f"template: {where} may not be tiled"
     reason = tile_violation(fused, group.tile)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.core.measures import joined
 from tilewright.fusion.arithmetic import random_parameters, reference
 from tilewright.fusion.evaluation import computed_groups, violation
 from tilewright.fusion.exact.schedule_kernel import WHAT
@@ -67,7 +68,7 @@ def simulate(
         key = (fused.key, group.tile, nodes if every else None)
         if key not in executed:
             executed[key] = fused, _simulate(problem, fused, group, data, deadline)
-        names.append("+".join(group.nodes))
+        names.append(joined(group.nodes))
         reports.append(_renamed(*executed[key], fused))
     report = Report.chain(names, reports)
     if report.violation is None:
@@ -101,7 +102,7 @@ def _group_facts(
         sum(int(counts.sum()) for counts in table.values()) * width
         for table in (report.loaded, report.written)
     )
-    convolutions = [fused.features[feature].name for feature in fused.members if fused.op(feature).macs]
+    convolutions = [name_of(fused, feature) for feature in fused.members if fused.op(feature).macs]
     macs = sum(
         int(report.macs[[label == f"compute {name}" for label in report.labels]].sum())
         for name in convolutions
@@ -126,11 +127,12 @@ def _renamed(executed: FusedGroup, report: Report, fused: FusedGroup) -> Report:
     if executed is fused:
         return report
     names = {}
-    for index, (old, new) in enumerate(zip(executed.features, fused.features, strict=True)):
+    for index in range(len(fused.features)):
         for copy in range(2):
             names[name_of(executed, index, copy)] = name_of(fused, index, copy)
         names[parameters_of(executed, index)] = parameters_of(fused, index)
-        names |= {f"{what} {old.name}": f"{what} {new.name}" for what in WHAT}
+        old, new = name_of(executed, index), name_of(fused, index)
+        names |= {f"{what} {old}": f"{what} {new}" for what in WHAT}
 
     def renamed(table: Mapping[str, Any]) -> Rows:
         old = list(table)
@@ -198,7 +200,7 @@ class _Reference:
             if feature.name in self.parameters:
                 given[parameters_of(fused, index)] = self.parameters[feature.name]
             if feature.saved:
-                expected[feature.name] = self.maps[feature.name]
+                expected[name_of(fused, index)] = self.maps[feature.name]
         return given, expected
 
 

@@ -82,7 +82,7 @@ class FusedGroup:
     graph
         The network's operations.
     nodes
-        Numbers of the group's operations, ascending.
+        Numbers of the group's operations, in the order of execution.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class FusedGroup:
         self.features = [_joined(graph, run) for run in runs]
         for node in nodes:
             op, consumers = graph.ops[node], graph.consumers[node]
-            saved = not consumers or any(consumer not in members for consumer in consumers)
+            saved = op.leaves or any(consumer not in members for consumer in consumers)
             parts: list[Part] = []
             first = 0
             for producer in op.producers:
@@ -152,6 +152,19 @@ class FusedGroup:
             for source in dict.fromkeys(source.map for source in self.features[index].parts):
                 readers[source].append(index)
         return readers
+
+    @cached_property
+    def names(self) -> list[tuple[str, str, str]]:
+        """What a map, its second place and its operation's parameters are called where the group is executed.
+
+        A map has its own name. The others have it in theirs, changed as long as something else has that.
+        """
+        taken = {feature.name for feature in self.features if len(feature.sources) < 2}
+        found = []
+        for feature in self.features:
+            own = feature.name if len(feature.sources) < 2 else _free(feature.name, taken)
+            found.append((own, _free(f"{own}'", taken), _free(f"{own} parameters", taken)))
+        return found
 
     @cached_property
     def key(self) -> tuple[object, ...]:
@@ -234,6 +247,11 @@ class FusedGroup:
             slots.append(1 if alone else 2)
         return np.array(slots, dtype=np.int64)
 
+    def fetches(self, tile: Tile) -> int:
+        """Return how often parameters come in a round of all operations: parts of input channels apart."""
+        parts = -(-self.summed(self.loaded) // tile.channels) if self.splits(tile) else 1
+        return len(self.weighted) + (parts - 1) * (self.loaded in self.weighted)
+
     @cached_property
     def weighted(self) -> list[int]:
         """Features whose operations have parameters."""
@@ -245,7 +263,7 @@ class FusedGroup:
 
     def passes(self, tile: Tile) -> bool:
         """Whether parameters leave the chip after each channel block, because the next one needs others."""
-        if tile.parameters == "keep" or (tile.order == "kernels" and not self.splits(tile)):
+        if tile.parameters == "keep" or tile.order == "kernels":
             return False
         blocks = [-(-self.features[index].shape[0] // tile.kernels) for index in self.weighted]
         # With kept halos a tile may have nothing new for an operation.
@@ -370,6 +388,14 @@ def _joined(graph: OpGraph, run: tuple[int, ...]) -> Feature:
     shapes = [graph.own_input if node < 0 else graph.ops[node].spec.output for node in run]
     name = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
     return Feature(name, (sum(shape[0] for shape in shapes), *shapes[0][1:]), tuple(names))
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """Return a name that nothing has yet, and take it."""
+    while name in taken:
+        name += "'"
+    taken.add(name)
+    return name
 
 
 def _window(op: Op, span: Span, axis: int, extent: int) -> Span:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
+from typing import NamedTuple
 
 import networkx as nx
 
@@ -11,6 +14,9 @@ from tilewright.fusion.machine import CONV, HOST, MISC, POOL
 from tilewright.spec.coarsening import coarse
 from tilewright.spec.layer import Layer
 from tilewright.spec.network import Add, AnyLayer, Concat, Map, Mul, Network, Pool
+
+MOST_ORDERS = 24
+"""Orders of a group's operations that are all tried; of more, those in which each branch stays together."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,13 @@ class Op:
         return self.spec.macs // self.spec.batch if isinstance(self.spec, Layer) else 0
 
 
+class Orders(NamedTuple):
+    """Orders in which the operations of a group may be executed; whether there are no others."""
+
+    listed: tuple[tuple[int, ...], ...]
+    every: bool
+
+
 @dataclass(frozen=True)
 class OpGraph:
     """The coarse graph of a network.
@@ -91,6 +104,17 @@ class OpGraph:
                     readers[producer].append(op.number)
         return tuple(map(tuple, readers))
 
+    def orders(self, nodes: Sequence[int]) -> Orders:
+        """Return the orders in which the operations of a group may be executed; see docs/fusion.md."""
+        key = tuple(sorted(nodes))
+        if key not in self._orders:
+            self._orders[key] = _orders({node: {*self.ops[node].producers} & {*nodes} for node in key})
+        return self._orders[key]
+
+    @cached_property
+    def _orders(self) -> dict[tuple[int, ...], Orders]:
+        return {}
+
     @cached_property
     def reads(self) -> nx.DiGraph:
         """The operations' numbers, and -1 for the network's input, with an edge to every reader."""
@@ -120,6 +144,35 @@ class OpGraph:
             for consumer in self.consumers[number]:
                 masks[number] |= masks[consumer] | 1 << consumer
         return tuple(masks)
+
+
+def _orders(before: dict[int, set[int]]) -> Orders:
+    """Return the orders of operations that may be tried, from what each reads of the others."""
+    for by_branch in (False, True):
+        found = list(islice(_sequences(before, (), by_branch), MOST_ORDERS + 1))
+        if len(found) <= MOST_ORDERS:
+            return Orders(tuple(found), not by_branch)
+    return Orders((tuple(before),), False)
+
+
+def _sequences(
+    before: dict[int, set[int]], done: tuple[int, ...], by_branch: bool
+) -> Iterator[tuple[int, ...]]:
+    """Yield orders in which all are after what they read, or those in which each branch stays together.
+
+    Then next is what reads the latest of what has been computed, as far as anything is ready that reads it.
+    """
+    if len(done) == len(before):
+        yield done
+    place = {node: number for number, node in enumerate(done)}
+    latest = {
+        node: max((place[read] for read in reads), default=-1)
+        for node, reads in before.items()
+        if node not in place and reads <= place.keys()
+    }
+    for node, newest in latest.items():
+        if not by_branch or newest == max(latest.values()):
+            yield from _sequences(before, (*done, node), by_branch)
 
 
 def _engine(layer: AnyLayer) -> str:

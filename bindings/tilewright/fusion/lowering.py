@@ -95,7 +95,7 @@ class Lowering:
                 self._place[i.feature] = i.place
             tensor = name_of(fused, i.feature, i.place)
             region = Box((None, i.channels, i.rows, i.columns))
-        label = f"{i.what} {fused.features[i.feature].name}"
+        label = f"{i.what} {name_of(fused, i.feature)}"
         if i.what in ("free", "drop"):
             return Step(free=(Free(tensor, region),), label=label, start=i.start)
         if i.what in ("load", "fetch"):
@@ -168,9 +168,9 @@ class Lowering:
 
 def name_of(fused: FusedGroup, feature: int, place: int = 0) -> str:
     """Return the name of a map, or of its second place on chip."""
-    return fused.features[feature].name + "'" * place
+    return fused.names[feature][place]
 
 
 def parameters_of(fused: FusedGroup, feature: int) -> str:
     """Return the name of an operation's parameters."""
-    return f"{fused.features[feature].name} parameters"
+    return fused.names[feature][2]

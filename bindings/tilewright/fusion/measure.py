@@ -133,7 +133,7 @@ class TileCosts:
             channels = min(channels, fused.features[fused.readers[feature][0]].shape[0])
         return np.minimum(channels, self._kernels)
 
-    def _blocks(self, feature: int) -> Grid:
+    def blocks(self, feature: int) -> Grid:
         """Return the channel blocks of the stage that computes a map, or reads a loaded one."""
         fused = self.fused
         stage = fused.stage[feature if feature >= fused.loaded else fused.readers[feature][0]]
@@ -152,7 +152,7 @@ class TileCosts:
         """Add what a map takes in its buffer, and what of it is loaded."""
         fused, rows, columns = self.fused, self._rows, self._columns
         feature, loaded = fused.features[number], number < fused.loaded
-        channels, blocks = feature.shape[0], self._blocks(number)
+        channels, blocks = feature.shape[0], self.blocks(number)
         overlaps, by_block = self._overlaps(number), self._by_block(number)
         again = blocks if loaded and self.by_kernels else 1
         held, height, wide = self.held(number)
@@ -178,7 +178,7 @@ class TileCosts:
 
     def slots(self, number: int) -> Grid:
         """Return how many residencies of a map are on chip together, at most."""
-        by_block, blocks = self._by_block(number), self._blocks(number)
+        by_block, blocks = self._by_block(number), self.blocks(number)
         again = blocks if number < self.fused.loaded and self.by_kernels else 1
         residencies = self.tiles * np.where(by_block, blocks, again)
         return np.where(residencies > 1, np.where(by_block, 2, int(self.fused.slots[number])), 1)
@@ -198,7 +198,7 @@ class TileCosts:
             return apart
         ring = rows.ring[number][:, None]  # a tile and what it keeps of the one before are in one place
         if self.by_kernels:
-            ring = np.where(self._blocks(number) > 1, rows.switch[number][:, None], ring)
+            ring = np.where(self.blocks(number) > 1, rows.switch[number][:, None], ring)
             return np.where(self.tiles > 1, np.where(slots > 1, ring, tile), apart)
         return np.where(by_block, apart, np.where(slots > 1, ring, tile))
 
@@ -218,7 +218,7 @@ class TileCosts:
         total = sum(each * fused.features[index].shape[0] for index, each in per_channel.items())
         taken: Grid = total
         if self.by_kernels and not self._stays:
-            taken = np.where(self._blocks(fused.loaded) > 1, 2, 1) * sum(each_block.values())
+            taken = self.rounds()
         taken = np.where(self._passes, 2 * np.max(np.broadcast_arrays(*each_block.values()), axis=0), taken)
         self.parameters: Grid = self.machine.element_bytes * taken
         again: Grid = 0
@@ -229,8 +229,16 @@ class TileCosts:
             again = again + tiles * per_channel[index] * fused.features[index].shape[0]
         self.loads = self.loads + np.where(self._passes, again, total)
 
+    def rounds(self) -> Grid:
+        """Return what parameters take that come for a channel block of all operations, beside the next."""
+        fused = self.fused
+        each = (
+            fused.parameters(index, (0, fused.summed(index))) * self._block(index) for index in fused.members
+        )
+        return np.where(self.blocks(fused.loaded) > 1, 2, 1) * sum(each)
+
     def _block_parameters(self, per_channel: Mapping[int, int]) -> dict[int, Grid]:
-        """Return the parameters of a channel block of each operation."""
+        """Return the parameters of each operation that are loaded at a time, for a channel block."""
         fused, head = self.fused, self.fused.loaded
         each_block = {index: each * self._block(index) for index, each in per_channel.items()}
         if self._splits.any():
@@ -246,7 +254,7 @@ class TileCosts:
     def channel_blocks(self) -> Ints:
         """Channel blocks of all tiles: rounds of the loops over tiles, channels and input channels."""
         fused = self.fused
-        blocks = sum(self._blocks(stage[0]) for stage in fused.stages)
+        blocks = sum(self.blocks(stage[0]) for stage in fused.stages)
         deep = fused.summed(fused.loaded)
         parts = np.where(self._splits, -(-deep // np.maximum(1, self._summed)), 1)
         return np.array(np.broadcast_to(self.tiles * blocks * parts, self.shape))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.core.measures import of_execution, renamed
+from tilewright.core.measures import joined, of_execution, renamed
 from tilewright.simulator import Report
 
 TOTALS = {
@@ -51,5 +51,6 @@ def measures(report: Report) -> dict[str, Any]:
     for group in facts["groups"]:
         tiles = dict(zip(group["nodes"], group["tiles"], strict=True))
         told = renamed(group, GROUP) | {"largest_computed": tiles}
-        found["groups"]["+".join(group["nodes"])] = told
+        found["groups"][joined(group["nodes"])] = told
+    assert len(found["groups"]) == len(facts["groups"]), "each group has a key of its own"
     return found

@@ -88,5 +88,5 @@ def _fast(problem: Problem, max_bytes: int, deadline: float) -> tuple[Candidate,
 
 def _memory(problem: Problem, chosen: tuple[Candidate, ...]) -> int:
     """Return the bytes of the largest group."""
-    tiles = [(candidate.nodes, candidate.tile) for candidate in chosen if candidate.tile is not None]
+    tiles = [(candidate.order, candidate.tile) for candidate in chosen if candidate.tile is not None]
     return max(choice(problem, problem.fused(nodes), tile).peak for nodes, tile in tiles)

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tilewright.fusion.fused_group import FusedGroup
-from tilewright.fusion.graph import Op, OpGraph
+from tilewright.fusion.graph import MOST_ORDERS, Op, OpGraph
 from tilewright.fusion.machine import HOST, EngineMachine
 from tilewright.fusion.matching import check_matches, matches
 from tilewright.fusion.templates import Template, bundled
@@ -115,6 +115,14 @@ class Problem(Spec):
             for nodes, templates in matches(self.graph, self.templates).items()
         }
 
+    @cached_property
+    def orders(self) -> str | None:
+        """Say of which groups not all orders of their operations are tried; None where they are."""
+        many = sum(not self.graph.orders(nodes).every for nodes in self.allowed if len(nodes) > 1)
+        if not many:
+            return None
+        return f"{many} groups have more than {MOST_ORDERS} orders of their operations; not all are tried"
+
     @property
     def minimise(self) -> str:
         """What is minimised."""
@@ -146,5 +154,5 @@ class Problem(Spec):
         return self.graph.ancestors
 
     def fused(self, nodes: Sequence[int]) -> FusedGroup:
-        """Return what a group of operations, numbers ascending, is made of."""
+        """Return what a group of operations, in the order of execution, is made of."""
         return FusedGroup(self.machine, self.graph, nodes)

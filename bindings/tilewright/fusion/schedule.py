@@ -107,7 +107,7 @@ class GroupSchedule:
         passes = fused.passes(tile)
         # Parameters of a channel block, or of a round of all operations, beside those of the next; or all.
         rounds = tile.order == "kernels" and tile.parameters != "keep"
-        places = 2 if passes else 2 * len(fused.weighted) * rounds
+        places = 2 if passes else 2 * fused.fetches(tile) * rounds
         deepest = max(1, int(features[:, Column.SUMMED].max()))
         depth = tile.channels if self.splits else deepest
         blocks = -(-int(features[:, Column.CHANNELS].max()) // tile.kernels)

@@ -23,7 +23,7 @@ def ordered(problem: Problem, chosen: Iterable[Candidate]) -> Plan:
     """
     chosen = list(chosen)
     groups = [
-        Group(tuple(problem.ops[number].name for number in candidate.nodes), candidate.tile)
+        Group(tuple(problem.ops[number].name for number in candidate.order), candidate.tile)
         for candidate in chosen
     ]
     graph = quotient([op.producers for op in problem.ops], [candidate.nodes for candidate in chosen])

@@ -30,6 +30,8 @@ def rows(problem: Problem, report: dict[str, Any]) -> Rows:
         free = machine.energy.unpriced
         told = f"; without a price, not counted: {', '.join(free)}" if free else ""
         shown.append(("energy", f"{facts['energy'] / 1e6:,.2f} mJ{told}"))
+    if problem.orders is not None:
+        shown.append(("orders", problem.orders))
     if facts["on_host"]:
         names = facts["on_host"]
         told = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")

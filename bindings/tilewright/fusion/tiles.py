@@ -36,6 +36,8 @@ class Choice(NamedTuple):
 
     Attributes
     ----------
+    places
+        The order in which the operations are executed, by their places among the group's numbers.
     cost
         In the unit of the problem's objective; where memory is minimised, the cycles.
     traffic
@@ -52,11 +54,17 @@ class Choice(NamedTuple):
     traffic: int
     energy: int
     buffers: tuple[int, int, int]
+    places: tuple[int, ...] = ()
 
     @property
     def peak(self) -> int:
         """Bytes of all buffers."""
         return sum(self.buffers)
+
+    @property
+    def rank(self) -> tuple[int, ...]:
+        """What is minimised, and then what tells equal ones apart: traffic, cycles, energy, memory."""
+        return self.cost, self.traffic, self.cycles, self.energy, self.peak
 
 
 # What has been searched ------------------------------------------------------------------------------
@@ -84,9 +92,9 @@ def forget_answers() -> None:
 def best(
     problem: Problem, nodes: Sequence[int], whole: bool = False, max_bytes: int | None = None
 ) -> Choice | None:
-    """Return the best tile of a group of operations, None if no tile fits into the buffers.
+    """Return the best tile of a group of operations in the best order, None if none fits into the buffers.
 
-    Where memory is minimised it is the fastest tile.
+    Where memory is minimised it is the fastest one.
 
     Parameters
     ----------
@@ -97,24 +105,30 @@ def best(
     max_bytes
         Bytes of all buffers that it may take, if there is such a limit.
     """
-    fused = problem.fused(nodes)
-    key = fused.key, whole, max_bytes
+    key = problem.fused(nodes).key, whole, max_bytes
     answers = _answers(problem)
     if key not in answers:
-        space = _space(problem, fused, whole)
-        answers[key] = None if space is None else _least(problem, space, max_bytes)
+        found: Choice | None = None
+        for order in problem.graph.orders(nodes).listed:
+            space = _space(problem, problem.fused(order), whole)
+            if space is not None:
+                found = _least(problem, space, max_bytes, tuple(map(list(nodes).index, order)), found)
+        answers[key] = found
     choice: Choice | None = answers[key]
     return choice
 
 
 def peaks(problem: Problem, nodes: Sequence[int], whole: bool = False) -> set[int]:
-    """Return the bytes of all buffers that tiles of a group take."""
-    fused = problem.fused(nodes)
-    key = fused.key, whole, "peaks"
+    """Return the bytes of all buffers that tiles of a group take, in all of its orders."""
+    key = problem.fused(nodes).key, whole, "peaks"
     answers = _answers(problem)
     if key not in answers:
-        space = _space(problem, fused, whole)
-        answers[key] = set() if space is None else set(space.peaks[space.bounds < _NEVER].tolist())
+        spaces = [
+            _space(problem, problem.fused(order), whole) for order in problem.graph.orders(nodes).listed
+        ]
+        answers[key] = {
+            peak for space in spaces if space for peak in space.peaks[space.bounds < _NEVER].tolist()
+        }
     sizes: set[int] = answers[key]
     return sizes
 
@@ -194,7 +208,7 @@ def _not_cut(fused: FusedGroup, tile: Tile) -> str | None:
         return "tile: the maps that leave differ in size, so they cannot be cut into tiles"
     if tile.halo == "keep" and across > 1:
         return "tile: halos are kept for tiles of full width only"
-    if tile.order == "kernels" and (len(fused.stages) > 1 or tile.parameters == "keep" or tiles == 1):
+    if tile.order == "kernels" and (len(fused.stages) > 1 or tiles == 1):
         return "tile: only one stage of several tiles can have the loop over kernels outside"
     if tile.halo == "keep" and fused.splits(tile):
         return "tile: halos are kept where all input channels are on chip only"
@@ -312,7 +326,7 @@ class _Space(NamedTuple):
     work: Grid
 
 
-LOOPS = (("tiles", "stream"), ("tiles", "keep"), ("kernels", "stream"))
+LOOPS = (("tiles", "stream"), ("tiles", "keep"), ("kernels", "stream"), ("kernels", "keep"))
 """Outer loops, each with whether parameters stay, that are tried."""
 
 
@@ -369,7 +383,8 @@ def _ways(fused: FusedGroup, steps: tuple[int, int], halo: str, order: str, para
 def _told_apart(fused: FusedGroup, costs: TileCosts, tiles: Sequence[Tile]) -> NDArray[np.bool_]:
     """Mark tiles that are no other name of the same: one tile alone has the first of all halos and loops.
 
-    Its parameters may stay all the same, where that lets them be loaded far ahead.
+    Its parameters may stay all the same, where that lets them be loaded far ahead. With the loop over kernels
+    outside, two channel blocks are there in any case, which may be all, or take more than all.
     """
     halo, loop = tiles[0].halo, (tiles[0].order, tiles[0].parameters)
     if (halo, loop) == (HALOS[0], LOOPS[0]):
@@ -377,6 +392,9 @@ def _told_apart(fused: FusedGroup, costs: TileCosts, tiles: Sequence[Tile]) -> N
     ahead = (halo, loop[0]) == (HALOS[0], LOOPS[0][0])
     streams = [ahead and fused.passes(replace(tile, parameters="stream")) for tile in tiles]
     marks: NDArray[np.bool_] = (costs.tiles > 1) | np.array(streams)[:, None, None]
+    if loop == ("kernels", "keep"):
+        others = costs.rounds() * fused.machine.element_bytes
+        marks = marks & ((costs.blocks(fused.loaded) > 2) | (others != costs.parameters))
     return marks
 
 
@@ -395,28 +413,39 @@ def _cost(problem: Problem, cycles: Any, traffic: Any, macs: Any) -> Any:
     return traffic if problem.minimise == "traffic" else cycles
 
 
-def _least(problem: Problem, space: _Space, max_bytes: int | None) -> Choice | None:
-    """Schedule tiles in the order of their bounds, until none that is left can be better."""
+def _least(
+    problem: Problem, space: _Space, max_bytes: int | None, places: tuple[int, ...], known: Choice | None
+) -> Choice | None:
+    """Schedule tiles in the order of their bounds, until none that is left can be better than a known one."""
     exact = space.traffic, space.macs
     costs = np.where(space.bounds < _NEVER, _cost(problem, space.bounds, *exact), _NEVER)
     if max_bytes is not None:
         costs = np.where(space.peaks <= max_bytes, costs, _NEVER)
-    costs = costs.reshape(-1)
-    least, best_tile = (_NEVER, _NEVER), None
+    costs, traffic = costs.reshape(-1), np.broadcast_to(space.traffic, costs.shape).reshape(-1)
+    best, best_tile = (_NEVER,) * 5 if known is None else known.rank, None
     timed = problem.minimise in ("cycles", "memory")
-    for index in np.argsort(costs, kind="stable").tolist():
-        if costs[index] >= least[0]:
+    for index in np.lexsort((traffic, costs)).tolist():
+        if costs[index] > best[0] or costs[index] == _NEVER:
             break
+        moved = int(traffic[index])
+        if costs[index] == best[0] and moved > best[1]:
+            continue  # no better than what moves less
         way, row, column = (int(axis) for axis in np.unravel_index(index, space.bounds.shape))
         tile = replace(space.ways[way], rows=space.rows.sizes[row], columns=space.columns.sizes[column])
-        spans = space.rows.spans[row], space.columns.spans[column]
-        schedule = GroupSchedule(space.fused, tile, spans)
-        work = space.work[way, row, column]
-        cycles = schedule.cycles_below(least[0], work) if timed else schedule.cycles
-        cost = int(_cost(problem, cycles, *(table[way, row, column] for table in exact)))
-        if (cost, cycles) < least:
-            least, best_tile = (cost, cycles), tile
-    return None if best_tile is None else choice(problem, space.fused, best_tile)
+        schedule = GroupSchedule(space.fused, tile, (space.rows.spans[row], space.columns.spans[column]))
+        most = best[0] + (moved <= best[1] and best[0] < _NEVER)
+        cycles = schedule.cycles_below(most, space.work[way, row, column]) if timed else schedule.cycles
+        macs = int(space.macs[way, row, column])
+        rank = (
+            int(_cost(problem, cycles, moved, macs)),
+            moved,
+            cycles,
+            int(problem.machine.nanojoules(moved, macs, cycles)),
+            int(space.peaks[way, row, column]),
+        )
+        if rank < best:
+            best, best_tile = rank, tile
+    return known if best_tile is None else choice(problem, space.fused, best_tile)._replace(places=places)
 
 
 def block_sizes(length: int, step: int) -> list[int]:

@@ -478,7 +478,7 @@ class Fusion(Lasting, FusedTotals):
     host_cycles: Count | None = None
     """What they take; null where the machine has no price of the host."""
     groups: dict[str, FusedGroup]
-    """By the names of their operations, joined by a plus sign, in order."""
+    """By the names of their operations, joined by a plus sign (one in a name has a backslash before it)."""
 
 
 class MeasuredBits(Table):

@@ -304,7 +304,7 @@ class FusionSchedule(Schedule):
     room: Literal["fusion"]
     duration_cycles: Count
     groups: dict[str, ScheduledGroup]
-    """By the names of their operations, joined by a plus sign, in the order of execution."""
+    """By the names of their operations, joined by a plus sign (one in a name has a backslash before it)."""
     operations: dict[str, Operation]
     """All operations of the coarse graph, by name."""
     on_host: list[str]

@@ -27,17 +27,19 @@ def fusion_schedule(
     """Return the schedule of an executed plan."""
     numbers = {op.name: op.number for op in problem.ops}
     groups = {}
-    for name, told in measures["groups"].items():
-        height, width = problem.fused(sorted(numbers[node] for node in told["operations"])).plane
-        tile = told["tile"]
-        loaded, computed, parameters = told["buffers_bytes"]
+    for name, group in measures["groups"].items():
+        height, width = problem.fused([numbers[node] for node in group["operations"]]).plane
+        tile = group["tile"]
+        loaded, computed, parameters = group["buffers_bytes"]
         groups[name] = ScheduledGroup.model_validate(
             {
-                **{key: told[key] for key in AS_MEASURED},
+                **{key: group[key] for key in AS_MEASURED},
                 "tiles": [-(-height // tile["rows"]), -(-width // tile["columns"])],
                 "buffers_bytes": GroupBuffers(input=loaded, output=computed, parameters=parameters),
             }
         )
+    told = [*(name for told in groups.values() for name in told.operations), *measures["on_host"]]
+    assert sorted(told) == sorted(numbers), "each operation is in one group, or left to the host"
     operations = {
         op.name: operation(
             op.spec, [OWN_INPUT if producer < 0 else problem.ops[producer].name for producer in op.producers]

@@ -465,15 +465,22 @@ def _end(p: Any) -> Any:
 
 
 @inner
+def _drop_block(p: Any, feature: int, block: Any) -> None:
+    """Free the places of an operation's parameters for a channel block, of all input channels."""
+    deep = p.features[feature, Column.SUMMED]
+    splits = p.settings[Setting.SPLITS] and feature == p.order[0]
+    size = p.settings[Setting.DEPTH] if splits else max(1, deep)
+    for first in range(0, max(1, deep), size):
+        _drop(p, feature, block, (first, min(first + size, deep)))
+
+
+@inner
 def _drop_all(p: Any) -> None:
     """Free the places of parameters that stay to the end."""
     for feature in p.order:
-        channels, deep = p.features[feature, Column.CHANNELS], p.features[feature, Column.SUMMED]
-        splits = p.settings[Setting.SPLITS] and feature == p.order[0]
-        size = p.settings[Setting.DEPTH] if splits else max(1, deep)
+        channels = p.features[feature, Column.CHANNELS]
         for index in range(_blocks(p, channels)):
-            for first in range(0, max(1, deep), size):
-                _drop(p, feature, _block(p, index, channels), (first, min(first + size, deep)))
+            _drop_block(p, feature, _block(p, index, channels))
 
 
 @kernel(nogil=True)
@@ -490,9 +497,8 @@ def run(p: Any) -> int:
                 _end_residencies(p, tile)
                 if _end(p) >= p.settings[Setting.MOST]:
                     return int(_end(p))
-            if not p.settings[Setting.PASSES]:
-                for feature in p.order:
-                    _drop(p, feature, block, (0, p.features[feature, Column.SUMMED]))
+            for feature in p.order:
+                _drop_block(p, feature, block)
     else:
         for tile in range(tiles):
             for stage in range(len(p.begins) - 1):

@@ -112,7 +112,7 @@ def solved(problem: Problem, time_limit: float = 60, capacity: int | None = None
 
 def _parameters(problem: Problem, group: Candidate) -> int:
     """Return the bytes of a group's parameters."""
-    fused = problem.fused(group.nodes)
+    fused = problem.fused(group.order)
     values = (
         fused.features[index].shape[0] * fused.parameters(index, (0, fused.summed(index)))
         for index in fused.members
