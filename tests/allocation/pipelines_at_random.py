@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from hypothesis import strategies as st
@@ -56,4 +57,11 @@ def networks(draw: st.DrawFn, most_layers: int = 5, side: int = 7) -> dict[str, 
             )
         layer["inputs"] = inputs
         layers.append(layer)
-    return {"layers": layers}
+    outputs = [layer["name"] for layer in layers if draw(st.integers(0, 5)) == 0]
+    return {"layers": layers} | ({"outputs": leaving(layers, outputs)} if outputs else {})
+
+
+def leaving(layers: list[dict[str, Any]], chosen: Collection[str]) -> list[str]:
+    """Return the names of the layers that no other reads, and of the chosen ones."""
+    read = {name for layer in layers for name in layer["inputs"]}
+    return [layer["name"] for layer in layers if layer["name"] not in read or layer["name"] in chosen]

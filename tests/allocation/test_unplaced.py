@@ -10,7 +10,7 @@ import pytest
 from tilewright.allocation import Plan, Problem, best_bound, simulate, violation
 from tilewright.allocation.exact.search import AllocationAnswer, exhaustive
 from tilewright.allocation.placement import unplaced
-from tilewright.allocation.placement.unplaced import pes_to_place, unplaced_plan
+from tilewright.allocation.placement.unplaced import floor_of, pes_to_place, unplaced_plan
 from tilewright.allocation.schedule import schedule
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
@@ -56,6 +56,27 @@ def deadlines(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     monkeypatch.setattr(unplaced, "_answers", {})
     monkeypatch.setattr(unplaced, "_in_vain", {})
     return given
+
+
+def test_what_leaves_the_array_is_on_the_border() -> None:
+    """Outputs that are read, and what a layer elsewhere reads, leave as the last layer's output does."""
+    layers: list[dict[str, Any]] = [
+        {"name": name, "input": [1, 2, 2], "kernels": 1, "kernel": [1, 1]} for name in "abcd"
+    ]
+    layers += [
+        {"name": "fc", "kind": "fc", "inputs": ["b"], "input": [4, 1, 1], "kernel": [1, 1], "kernels": 2}
+    ]
+    machine = {"array": [3, 3], "functional_units": 1, "clock_mhz": 50}
+
+    def border(**outputs: Any) -> tuple[int, ...]:
+        tables = {"network": {"layers": layers, **outputs}, "machine": machine}
+        problem = Problem.model_validate(tables | {"objective": {"minimise": "distance"}})
+        plan = unplaced_plan(problem)
+        assert plan is not None
+        return floor_of(problem, plan).border
+
+    assert border() == (0, 1, 3)
+    assert border(outputs=["c", "d", "fc"]) == (0, 1, 2, 3)
 
 
 @pytest.mark.parametrize("name", PLACED)

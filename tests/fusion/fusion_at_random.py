@@ -49,6 +49,13 @@ def network(random: Random, most: int = 6, side: int = 9, host: bool = False) ->
     return {"layers": layers}
 
 
+def with_outputs(random: Random, network: Table) -> Table:
+    """Return the network with outputs that layers read, too."""
+    read = {name for table in network["layers"] for name in table["inputs"]}
+    names = [table["name"] for table in network["layers"]]
+    return network | {"outputs": [name for name in names if name not in read or random.random() < 0.4]}
+
+
 def output(table: Table) -> Shape:
     """Return the shape of what a layer computes."""
     shape: Shape = _LAYER.validate_python(table).output
@@ -194,6 +201,7 @@ def problem(random: Random, layers: Table | None = None, **tables: Any) -> AnyGr
 def problems(host: bool = False) -> st.SearchStrategy[tuple[Random, AnyGroups]]:
     """Draw a problem that the accelerator has something to do in, and what else is to be random."""
     pairs = randoms.map(lambda random: (random, network(random, host=host)))
+    pairs |= randoms.map(lambda random: (random, with_outputs(random, network(random, host=host))))
     return pairs.filter(_computes).map(lambda pair: (pair[0], problem(*pair)))
 
 

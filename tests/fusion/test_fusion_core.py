@@ -660,6 +660,18 @@ def test_groups_have_keys_of_their_own() -> None:
         assert {name: [*group["operations"]] for name, group in groups.items()} == told
 
 
+def test_an_output_that_is_read_inside_is_saved() -> None:
+    """The file's outputs are all maps but one: each is saved once, wherever its readers are."""
+    table = layers()
+    four = {"name": "four", "nodes": ("any",) * 4, "edges": ((0, 1), (1, 2), (2, 3))}
+    problem = layered(network={"layers": table["layers"][:4], "outputs": ["a", "c", "d"]}, templates=(four,))
+    whole = Plan((Group(("a", "b", "c", "d"), Tile(4, 4, 8, 3)),))
+    report = simulated(problem, whole)
+    assert report.measures["saved_bytes"] == 4 * 8 * 8 + 4 * 4 * 4 + 8 * 4 * 4
+    alone = catalogue.heuristic("fusion", "layerwise").plan(problem)
+    assert simulated(problem, alone).measures["saved_bytes"] == 4 * 8 * 8 * 2 + 4 * 4 * 4 + 8 * 4 * 4
+
+
 # Rules of plans --------------------------------------------------------------------------------------
 
 

@@ -95,14 +95,18 @@ class Pipeline:
         self.layers: list[Layer] = []
         names = {"input": -1}
         last = "input"
+        sent = set(problem["network"].get("outputs") or [])  # what leaves the array beside what none reads
         for table in problem["network"]["layers"]:
             reads = table.get("inputs") or [last]
             last = table["name"]
             if table["kind"] == "fc":
+                sent |= set(reads)
                 continue
             names[last] = len(self.layers)
             self.layers.append(Layer(len(self.layers), table, tuple(names[name] for name in reads)))
         self.readers = [[one for one in self.layers if layer.number in one.reads] for layer in self.layers]
+        self.leaving = {layer.number for layer in self.layers
+                        if layer.name in sent or not self.readers[layer.number]}  # fmt: skip
         self.pes = prod(self.machine["array"])
         self.orders = self._orders()
         self.order = lru_cache(maxsize=None)(self._order)
@@ -283,8 +287,8 @@ class Pipeline:
 
     def _borders(self, layer: Layer, region: Any) -> bool:
         rows, columns = self.machine["array"]
-        inner = -1 not in layer.reads and self.readers[layer.number]
-        return bool(inner) or any(y in (0, rows - 1) or x in (0, columns - 1) for y, x in region)
+        inner = -1 not in layer.reads and layer.number not in self.leaving
+        return inner or any(y in (0, rows - 1) or x in (0, columns - 1) for y, x in region)
 
     def _hops(self, regions: Any) -> int:
         total = 0

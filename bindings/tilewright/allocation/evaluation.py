@@ -325,8 +325,7 @@ def _data(problem: Problem, frames: int, seed: int) -> tuple[dict[str, Values], 
             layer = stage.spec.model_copy(update={"batch": frames})
             weights = data[weights_of(stage)] = rng.integers(-8, 9, layer.kernels_shape, dtype=np.int64)
             found.append(convolution(layer, np.concatenate(values, axis=1), weights))
-    outputs = [stage for stage in problem.stages if not problem.consumers[stage.number]]
-    return data, {stage.name: found[stage.number] for stage in outputs}
+    return data, {stage.name: found[stage.number] for stage in problem.stages if stage.leaves}
 
 
 def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bool | None, str]]:

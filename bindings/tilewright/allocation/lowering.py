@@ -150,7 +150,7 @@ class Lowering:
             yield Tensor(
                 stage.name,
                 (self.frames, stage.channels, stage.task.rows, stage.task.columns),
-                "intermediate" if inside else "output",
+                "output" if stage.leaves else "intermediate",
                 BUFFERS if inside or not parallel else OFF_CHIP,
                 macs_per_element=stage.macs_per_value,
                 buffer=schedule.buffers[stage.number] if inside and parallel else None,
@@ -173,24 +173,24 @@ class Lowering:
 
     def _steps(self) -> Iterator[Step]:
         """Make the steps in the order of time; the last one clears what is left."""
-        frees, moves, names = self._freed(), self._moves(), [stage.name for stage in self.problem.stages]
+        frees, moves, stages = self._freed(), self._moves(), self.problem.stages
         beats = [_Beats(self, stage) for stage in self.problem.stages]
         runs = zip(*(column.tolist() for column in frees), strict=True)
         columns = (self._labels(), [*self.start.tolist(), self.end])
         free = next(runs, None)
         for number, (label, start) in enumerate(zip(*columns, strict=True)):
-            freed: list[Free] = []
+            gone: list[Free | WriteBack] = []
             while free is not None and free[0] == number:
                 _, stage, frame, row, begin, end = free
-                freed.append(
-                    Free(names[stage], Box(((frame, frame + 1), None, (row, row + 1), (begin, end))))
-                )
+                leave = WriteBack if stages[stage].leaves else Free
+                region = Box(((frame, frame + 1), None, (row, row + 1), (begin, end)))
+                gone.append(leave(stages[stage].name, region))
                 free = next(runs, None)
-            here = moves.get(number, [])
+            here = [*gone, *moves.get(number, [])]
             last = number == len(self.start)
             compute = () if last else (beats[self.stage[number]].at(*self._of(number)),)
             yield Step(
-                free=(*freed, *(move for move in here if isinstance(move, Free))),
+                free=tuple(move for move in here if isinstance(move, Free)),
                 write_back=tuple(move for move in here if isinstance(move, WriteBack)),
                 load=tuple(move for move in here if isinstance(move, Load)),
                 compute=compute,
@@ -211,13 +211,12 @@ class Lowering:
             channels = np.full(len(mine.step), stage.channels)
             low = np.column_stack([mine.frame, 0 * channels, mine.row, mine.begin])
             high = np.column_stack([mine.frame + 1, channels, mine.row + 1, mine.end])
-            parts.append(Events((FREE, stage.name), mine.step, 0, low, high))
+            key = _key((WriteBack if stage.leaves else Free)(stage.name, WHOLE))
+            parts.append(Events(key, mine.step, 1 + key[0], low, high))
         shapes = {tensor.name: tensor.shape for tensor in self._tensors()}
         for step, moves in self._moves().items():
             for move in moves:
-                key: Key = (FREE, move.tensor)
-                if not isinstance(move, Free):
-                    key = (LOAD if isinstance(move, Load) else WRITE, move.tensor, move.engine, 0, 0)
+                key = _key(move)
                 region = np.array([shapes[move.tensor]])
                 parts.append(Events(key, np.array([step]), 1 + key[0], 0 * region, region))
         for layer in self.problem.stages:
@@ -240,8 +239,8 @@ class Lowering:
     def _moves(self) -> dict[int, list[Free | Load | WriteBack]]:
         """Return what is moved or freed as a whole before which step.
 
-        Outputs are written back at the end, or each after its layer's turn; layer by layer, input and weights
-        are loaded and freed in turn, and else freed at the end.
+        Outputs that no layer reads are written back at the end, or each after its layer's turn; layer by
+        layer, input and weights are loaded and freed in turn, and else freed at the end.
         """
         moves: dict[int, list[Free | Load | WriteBack]] = {}
         stages, schedule = self.problem.stages, self.schedule
@@ -271,7 +270,10 @@ class Lowering:
     # Buffers -----------------------------------------------------------------------------------------
 
     def _freed(self) -> Freed:
-        """Return what is freed before which step: a pixel at the first one after its last use."""
+        """Return what is freed before which step: a pixel at the first one after its last use.
+
+        What also leaves the array does so then.
+        """
         parts = [np.zeros((5, 0), dtype=np.int64)]
         for stage in self.problem.stages:
             if not self.problem.consumers[stage.number]:
@@ -372,6 +374,13 @@ class _Beats:
             yield Events((READ, self.weights, engine, 0, 0, 0, 0, name), steps, rank, 0 * high, high)
         form: Key = (COMPUTE, name, engine, self.stage.macs_per_value, 0, 0, self.pace)
         yield Events(form, steps, rank + 1, *bounds(name, every, self.rows, self.columns))
+
+
+def _key(move: Free | Load | WriteBack) -> Key:
+    """Return the form of what is freed or moved."""
+    if isinstance(move, Free):
+        return FREE, move.tensor
+    return LOAD if isinstance(move, Load) else WRITE, move.tensor, move.engine, 0, 0
 
 
 def _input(problem: Problem) -> tuple[int, int, int]:

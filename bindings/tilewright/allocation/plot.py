@@ -413,7 +413,7 @@ def _gates(problem: Problem, owners: Numbers) -> Iterator[tuple[str, PE, PE]]:
         gates = [(pe, outwards) for pe, outwards in border if owners[pe] == stage.number]
         if gates and -1 in stage.producers:
             yield "input", *gates[0]
-        if gates and not problem.consumers[stage.number]:
+        if gates and stage.leaves:
             yield "output", *gates[-1]
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Layer
-from tilewright.spec.network import Add, Map, Network, Pool
+from tilewright.spec.network import Add, Map, NamedLayer, Network, Pool
 
 ON_THE_ARRAY = ("conv", "pool", "add", "map")
 """Kinds of layers that PEs compute."""
@@ -55,6 +55,8 @@ class Stage:
         Numbers of the layers that it reads; -1 for the network's input.
     weights
         Words.
+    leaves
+        Whether its output leaves the array: as the network's, or for a layer that runs elsewhere.
     """
 
     number: int
@@ -64,6 +66,7 @@ class Stage:
     channels: int
     producers: tuple[int, ...]
     weights: int
+    leaves: bool
 
     @property
     def weights_shape(self) -> tuple[int, int, int, int]:
@@ -92,23 +95,26 @@ def stages_of(network: Network) -> tuple[Stage, ...]:
 
         network = coarse(network)  # activations and the like are part of the layer before
     number: dict[int, int] = {-1: -1}
-    stages: list[Stage] = []
+    chosen: list[tuple[int, NamedLayer | Pool | Add | Map, tuple[int, ...]]] = []
+    leaving = {*network.results}
     elsewhere: dict[int, str] = {}
     for index, (layer, producers) in enumerate(zip(network.layers, network.producers, strict=True)):
         blocking = next((elsewhere[producer] for producer in producers if producer in elsewhere), None)
-        if not isinstance(layer, Layer | Pool | Add | Map) or layer.kind == "fc" or blocking:
+        if not isinstance(layer, NamedLayer | Pool | Add | Map) or layer.kind == "fc" or blocking:
             if blocking and layer.kind in ("conv", "pool", "add"):
                 limit = f"reads {blocking}, which does not run on the array, so it has to be among the last"
                 raise InputError("network.layers", layer.name, limit)
             elsewhere[index] = f"layer {layer.name} of kind {layer.kind}"
+            leaving.update(producers)
             continue
-        number[index] = len(stages)
-        read = tuple(number[producer] for producer in producers)
-        stages.append(_stage(len(stages), layer.name, layer, read))
-    return tuple(stages)
+        number[index] = len(chosen)
+        chosen.append((index, layer, tuple(number[producer] for producer in producers)))
+    return tuple(_stage(number[index], layer, read, index in leaving) for index, layer, read in chosen)
 
 
-def _stage(number: int, name: str, layer: Layer | Pool | Add | Map, producers: tuple[int, ...]) -> Stage:
+def _stage(
+    number: int, layer: NamedLayer | Pool | Add | Map, producers: tuple[int, ...], leaves: bool
+) -> Stage:
     filters, maps, window, weights = 1, layer.input[0], prod(layer.kernel), 0
     if isinstance(layer, Layer):
         filters, maps = layer.kernels, layer.input[0] // layer.groups
@@ -118,7 +124,7 @@ def _stage(number: int, name: str, layer: Layer | Pool | Add | Map, producers: t
     elif isinstance(layer, Map):
         weights = layer.parameters
     task = Task(filters, maps, window, *layer.output_plane)
-    return Stage(number, name, layer, task, layer.output_channels, producers, weights)
+    return Stage(number, layer.name, layer, task, layer.output_channels, producers, weights, leaves)
 
 
 def consumers_of(stages: Sequence[Stage]) -> tuple[tuple[int, ...], ...]:

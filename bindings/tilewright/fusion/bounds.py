@@ -138,8 +138,7 @@ def _work(problem: Problem, op: Op, lines: _Lines) -> int:
 
 
 def _leaves(problem: Problem, op: Op) -> bool:
-    readers = problem.consumers[op.number]
-    return not readers or any(problem.ops[reader].engine == HOST for reader in readers)
+    return op.leaves or any(problem.ops[reader].engine == HOST for reader in problem.consumers[op.number])
 
 
 def _shape(problem: Problem, producer: int) -> tuple[int, int, int]:

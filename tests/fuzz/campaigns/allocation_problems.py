@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.networks import network
+from tests.fuzz.networks import network, read_inside
 from tests.fuzz.problems import attack
 from tests.oracles import allocation
 
@@ -41,7 +41,7 @@ def trial(rng: random.Random, scratch: Path) -> list[str]:
         given = rng.choice(list(layers))
         limits["pes"] = {given["name"]: rng.randint(1, 3)}
     table = {
-        "network": {"layers": layers},
+        "network": read_inside(rng, layers),
         "machine": machine,
         "objective": {"minimise": minimise},
         "limits": limits,

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.networks import network
+from tests.fuzz.networks import network, read_inside
 from tests.fuzz.problems import attack
 from tests.oracles import fusion
 
@@ -43,7 +43,7 @@ def trial(rng: random.Random, scratch: Path) -> list[str]:
             "milliwatts": rng.choice([1, 3, 500]),
         }
     table: dict[str, Any] = {
-        "network": {"layers": layers},
+        "network": read_inside(rng, layers),
         "machine": machine,
         "objective": {"minimise": minimise},
         "limits": {"halo": rng.choice(["any", "any", "any", "recompute", "keep"])},

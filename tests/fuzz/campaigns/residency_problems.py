@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.networks import network, summed
+from tests.fuzz.networks import network, read_inside, summed
 from tests.fuzz.problems import attack, refused
 from tests.fuzz.trials import Skip, Wrong
 from tests.oracles import Refused, TooLarge, residency
@@ -51,14 +51,10 @@ def table(rng: random.Random) -> dict[str, Any]:
         layers = network(rng, most, side, channels, kinds, twice=False, back=rng.choice([1, 2, 3, 4]))
     width = rng.choice([1, 1, 1, 2, 3])
     found: dict[str, Any] = {
-        "network": {"layers": layers},
+        "network": read_inside(rng, layers),
         "machine": {"memory_bytes": PLENTY, "element_bytes": width, "sum_bytes": rng.choice([1, 2, 4])},
         "limits": {"order": rng.choice(["any", "any", "any", "given"]), "tiles": rng.random() < 0.6},
     }
-    if rng.random() < 0.15:
-        read = {name for layer in layers for name in layer["inputs"]}
-        names = [layer["name"] for layer in layers]
-        found["network"]["outputs"] = [n for n in names if n not in read or rng.random() < 0.4]
     if rng.random() < 0.25:
         found["limits"]["most_operations"] = rng.randint(1, 3)
     kind = rng.choice(["traffic", "traffic", "frames", "executions", "memory", "timed", "timed", "list"])

@@ -32,7 +32,7 @@ class Floor(NamedTuple):
         (producer, consumer), once for each layer that reads another one's output; the producer comes first in
         the order of execution.
     border
-        Layers that read the network's input or write its output.
+        Layers that read the network's input, or whose output leaves the array.
     """
 
     rows: int
