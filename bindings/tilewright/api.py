@@ -17,7 +17,7 @@ from tilewright.bitwidth import Plan as BitwidthPlan
 from tilewright.bitwidth import Problem as BitwidthProblem
 from tilewright.core import catalogue
 from tilewright.core.context import Outcome, RunContext
-from tilewright.core.room import room_of
+from tilewright.core.room import check_plan, room_of
 from tilewright.fusion import Plan as FusionPlan
 from tilewright.fusion import Problem as FusionProblem
 from tilewright.fusion.machine import EngineMachine
@@ -31,6 +31,7 @@ from tilewright.run import compare as _comparison
 from tilewright.run import methods as _methods
 from tilewright.run import sweep as _sweeping
 from tilewright.run import verify as _verify
+from tilewright.run.arguments import limit, whole
 from tilewright.run.compare import Entry
 from tilewright.run.executors import executor_of as _executor_of
 from tilewright.run.finding import Finding
@@ -46,6 +47,7 @@ from tilewright.simulator import Report
 from tilewright.spec.errors import (
     Disagreement,
     InputError,
+    OutOfTimeError,
     SolverMissingError,
     TilewrightError,
     UnknownNameError,
@@ -82,6 +84,7 @@ __all__ = [
     "Network",
     "NpuMachine",
     "OneMemory",
+    "OutOfTimeError",
     "Outcome",
     "Point",
     "Report",
@@ -177,12 +180,14 @@ def simulate(
     deadline
         ``time.monotonic()`` at which to give up with an ``OutOfTimeError``.
     """
-    problem = _problem(problem)
-    return room_of(problem).simulate(problem, _plan(plan), numeric=numeric, seed=seed, deadline=deadline)
+    problem, seed = _problem(problem), whole("seed", seed)
+    return room_of(problem).simulate(
+        problem, _plan(problem, plan), numeric=numeric, seed=seed, deadline=deadline
+    )
 
 
 def check(
-    instance: str | Path | Instance,
+    instance: Any,
     result: str | Path | Result,
     *,
     numeric: bool = True,
@@ -192,8 +197,8 @@ def check(
 
     Parameters
     ----------
-    instance
-        An instance, its file, or the name of a bundled one.
+    instance : str, Path, Instance, Problem
+        An instance, its file, the name of a bundled one, or a problem.
     result
         A result or its file.
     numeric
@@ -208,20 +213,21 @@ def check(
         could be ``not verified`` in time, and what is ``verified`` from what was not computed, which is
         ``unverified``, or is only ``told``.
     """
-    found = instance if isinstance(instance, Instance) else read(instance)
+    found = _instance(instance)
     claimed = result if isinstance(result, Result) else Result.read(result, found.problem)
-    return _verify.check(found, claimed, numeric=numeric, time_limit=time_limit)
+    allowed = None if time_limit is None else limit("time_limit", time_limit)
+    return _verify.check(found, claimed, numeric=numeric, time_limit=allowed)
 
 
 def compare(
-    instances: Iterable[str | Path | Instance],
-    methods: Sequence[str] | None = None,
+    instances: Iterable[Any],
+    methods: Iterable[str] | None = None,
     *,
     time_limit: float = 60.0,
     jobs: int = 1,
     threads: int | None = None,
     seed: int = 0,
-    seeds: Sequence[int] | None = None,
+    seeds: Iterable[int] | None = None,
     on_entry: Callable[[Entry], None] | None = None,
     on_compile: Callable[[str], None] | None = None,
     scheduler: str | None = None,
@@ -231,7 +237,7 @@ def compare(
 
     Parameters
     ----------
-    instances
+    instances : iterable of str, Path, Instance, Problem
         Of one or several rooms.
     methods
         Each is run on the instances of the rooms that have it. By default the constructive heuristics and
@@ -259,14 +265,17 @@ def compare(
     list of Entry
         Instance by instance, method by method, seed by seed: a result, or the error that stands for it.
     """
-    found = [each if isinstance(each, Instance) else read(each) for each in instances]
+    found = [_instance(each) for each in instances]
+    jobs = whole("jobs", jobs, 1)
+    if threads is None:
+        threads = 1 if scheduler else max(1, (os.cpu_count() or 1) // jobs)
     with _journal(journal, warnings.warn) as kept:
         return _comparison.compare(
-            _comparison.plan_runs(found, methods),
-            time_limit=time_limit,
+            _comparison.plan_runs(found, None if methods is None else _names("methods", methods)),
+            time_limit=limit("time_limit", time_limit),
             jobs=jobs,
-            threads=threads or (1 if scheduler else max(1, (os.cpu_count() or 1) // jobs)),
-            seeds=[seed] if seeds is None else seeds,
+            threads=whole("threads", threads, 1),
+            seeds=[whole("seed", each) for each in ([seed] if seeds is None else seeds)],
             on_entry=on_entry or (lambda _entry: None),
             on_compile=on_compile,
             stop=threading.Event(),
@@ -328,10 +337,12 @@ def sweep(
         make = assembling(problem, Changes())
         name = Path(problem).stem
     else:
-        given = _problem(problem)
-        room = room_of(given).name
-        name = problem.name if isinstance(problem, Instance) else "unnamed"
-        make = varying(Instance(room, name, "", given, digest(room, given)))
+        instance = _instance(problem)
+        name, make = instance.name, varying(instance)
+    jobs = whole("jobs", jobs, 1)
+    _names("axes", axes or {})
+    for point in points or ():
+        _names("points", point)
     with _journal(journal, warnings.warn) as kept:
         return _sweeping.sweep(
             make,
@@ -339,9 +350,9 @@ def sweep(
             method,
             _executor_of(scheduler, jobs, on_compile),
             name=name,
-            time_limit=time_limit,
-            threads=threads,
-            seed=seed,
+            time_limit=limit("time_limit", time_limit),
+            threads=whole("threads", threads, 1),
+            seed=whole("seed", seed),
             journal=kept,
             on_point=on_point or (lambda _point: None),
             on_compile=on_compile,
@@ -366,7 +377,8 @@ def emit(problem: Any, plan: Any) -> str:
     if isinstance(problem, str | Path):
         problem = read(problem)
     name, source = (problem.name, problem.source) if isinstance(problem, Instance) else ("layer", "")
-    return codegen.emit(name, source, _problem(problem), _plan(plan))
+    problem = _problem(problem)
+    return codegen.emit(name, source, problem, _plan(problem, plan))
 
 
 def plot(problem: Any, plan: Any, path: str | Path | None = None, *, ax: Axes | None = None) -> Axes | None:
@@ -389,7 +401,8 @@ def plot(problem: Any, plan: Any, path: str | Path | None = None, *, ax: Axes | 
     Axes, optional
         What has been drawn on; None with a `path`.
     """
-    problem, plan = _problem(problem), _plan(plan)
+    problem = _problem(problem)
+    plan = _plan(problem, plan)
     room = room_of(problem)
     report = room.simulate(problem, plan)
     if path is None:
@@ -423,8 +436,27 @@ def _problem(given: Any) -> Any:
     return given.problem if isinstance(given, Instance) else given
 
 
-def _plan(given: Any) -> Any:
+def _instance(given: Any) -> Instance:
+    """Return an instance, also of a problem that is none."""
+    if isinstance(given, Instance):
+        return given
+    if isinstance(given, str | Path):
+        return read(given)
+    room = room_of(given).name
+    return Instance(room, "unnamed", "", given, digest(room, given))
+
+
+def _plan(problem: Any, given: Any) -> Any:
     plan = given.plan if isinstance(given, Result) else given
     if plan is None:
         raise InputError("plan", None, "the result has none")
+    check_plan(problem, plan)
     return plan
+
+
+def _names(what: str, given: Iterable[Any]) -> list[str]:
+    names = list(given)
+    wrong = [name for name in names if not isinstance(name, str)]
+    if wrong or isinstance(given, str):
+        raise InputError(what, wrong[0] if wrong else given, "must be texts")
+    return names

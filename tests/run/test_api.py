@@ -302,6 +302,52 @@ def test_compare_has_a_result_for_each_run() -> None:
     assert all(entry.result is not None for entry in entries)
 
 
+def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
+    """What they make is written and read again."""
+    instance = parse({"room": "tiling", **SMALL})
+    result = tw.solve(
+        instance, "greedy", seed=np.int64(2), threads=np.int64(1), time_limit=float(np.float32(5))
+    )
+    assert [type(each) for each in (result.seed, result.threads, result.time_limit)] == [int, int, float]
+    result.write(tmp_path / "result.json")
+    assert tw.Result.read(tmp_path / "result.json", instance.problem) == result
+    entries = tw.compare([instance], (name for name in ["greedy"]), seeds=np.arange(2), time_limit=5)
+    assert [(entry.seed, entry.error) for entry in entries] == [(0, None), (1, None)]
+
+
+def test_problems_need_no_instance() -> None:
+    problem = parse({"room": "tiling", **SMALL}).problem
+    (entry,) = tw.compare([problem], ["greedy"], time_limit=5)
+    assert entry.result is not None and all(each.holds for each in tw.check(problem, entry.result))
+    # It has a table of names.
+    assert hash(tw.read("mnist-tcpa").problem) == hash(tw.read("mnist-tcpa").problem)
+
+
+def test_what_is_no_argument_is_refused_at_the_call() -> None:
+    instance = parse({"room": "tiling", **SMALL})
+    other = tw.solve("s1-example2", "zigzag").plan
+    of_another_room = "plan = 'Plan of grouping': must be a Plan of tiling"
+    with pytest.raises(tw.InputError, match=of_another_room):
+        tw.simulate(instance, other)
+    with pytest.raises(tw.InputError, match=of_another_room):
+        tw.plot(instance, other)
+    with pytest.raises(tw.InputError, match=of_another_room):
+        tw.emit(instance, other)
+    with pytest.raises(tw.InputError, match=of_another_room):
+        tw.solve(instance, "tiles@highs", warm_start=other)
+    with pytest.raises(tw.InputError, match=of_another_room):
+        tw.solve(instance, lambda _problem: other)
+    for wrong in ({"seed": 1.5}, {"seed": -1}, {"threads": 0}, {"threads": True}, {"time_limit": "5"}):
+        with pytest.raises(tw.InputError, match=f"^{next(iter(wrong))} = "):
+            tw.solve(instance, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(tw.InputError, match="jobs = 0"):
+        tw.compare([instance], ["greedy"], jobs=0)
+    with pytest.raises(tw.InputError, match="axes = 5"):
+        tw.sweep(instance, {5: [1]})  # type: ignore[dict-item]
+    with pytest.raises(tw.InputError, match="method = 5"):
+        tw.solve(instance, 5)  # type: ignore[arg-type]
+
+
 def test_names_are_listed() -> None:
     assert "alexnet-conv3-64k" in tw.instances() and "alexnet-conv3-64k" in tw.instances("tiling")
     assert "alexnet-conv3-64k" not in tw.instances("grouping")

@@ -316,3 +316,17 @@ def room_of(problem: Any) -> Room[Any, Any]:
             return _BY_TYPE[kind]
     known = ", ".join(sorted(room.name for room in _BY_TYPE.values()))
     raise InputError("problem", type(problem).__name__, f"must be a Problem of a room ({known})")
+
+
+def check_plan(problem: Any, plan: Any) -> None:
+    """Refuse what is no plan of a problem's room.
+
+    Raises
+    ------
+    InputError
+        If it is one of another room, or none.
+    """
+    room = room_of(problem)
+    if not isinstance(plan, room.plan_type):
+        others = [f"Plan of {each.name}" for each in _BY_TYPE.values() if isinstance(plan, each.plan_type)]
+        raise InputError("plan", [*others, type(plan).__name__][0], f"must be a Plan of {room.name}")

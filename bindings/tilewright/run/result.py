@@ -316,7 +316,9 @@ class Result:
         room = catalogue.room(data["room"])
         values = {key: data[key] for key in known if key in data}
         values["plan"] = None if data["plan"] is None else room.plan_type.from_json(data["plan"], file)
-        if "trace" not in data and (data["objective"], data["bound"]) != (None, None):
+        if "trace" in data:
+            values["trace"] = [tuple(entry) for entry in data["trace"]]
+        elif (data["objective"], data["bound"]) != (None, None):
             values["trace"] = [(data["seconds"], data["objective"], data["bound"])]
         return cls(**values)
 

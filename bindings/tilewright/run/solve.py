@@ -14,10 +14,11 @@ from typing import Any
 
 from tilewright.core import catalogue
 from tilewright.core.bounds import Bound
-from tilewright.core.context import CONSTRUCT, MAX_SECONDS, Outcome, RunContext, Status
+from tilewright.core.context import CONSTRUCT, Outcome, RunContext, Status
 from tilewright.core.portfolio import Portfolio
-from tilewright.core.room import Room, room_of, unit_of
+from tilewright.core.room import Room, check_plan, room_of, unit_of
 from tilewright.run import compiling, second_route
+from tilewright.run.arguments import limit, whole
 from tilewright.run.instance import Instance, digest, read
 from tilewright.run.methods import (
     Listener,
@@ -139,6 +140,7 @@ class Incumbent:
 
         Of equal rank is taken what comes from a method that proves. What such a method calls valid must be.
         """
+        check_plan(self.problem, plan)
         violation = self.room.violation(self.problem, plan)
         if violation is not None:
             if proven:
@@ -285,8 +287,8 @@ def solve(
         If a solver, a bound and the simulator contradict each other.
     """
     started = time.monotonic() if started is None else started
-    if not 0 < time_limit <= MAX_SECONDS:
-        raise InputError("time_limit", time_limit, f"more than 0 and at most {MAX_SECONDS:.0f} seconds")
+    time_limit, seed = limit("time_limit", time_limit), whole("seed", seed)
+    threads = os.cpu_count() or 1 if threads is None else whole("threads", threads, 1)
     if isinstance(problem, str | Path):
         problem = read(problem)
     name = problem.name if isinstance(problem, Instance) else "unnamed"
@@ -295,8 +297,10 @@ def solve(
     room = room_of(problem)
     if isinstance(method, str):
         check_method(room.name, method)
+    elif not callable(method):
+        raise InputError("method", method, "must be the name of a method, or a function")
     incumbent = Incumbent(room, problem, started, on_plan)
-    run = _Run(incumbent, threads or os.cpu_count() or 1, seed, progress, stop, on_compile, on_part)
+    run = _Run(incumbent, threads, seed, progress, stop, on_compile, on_part)
     run.remember = remember
     interrupted = False
     try:
@@ -745,6 +749,7 @@ def _resolve(run: _Run, warm_start: Any) -> Any:
         if warm_start.plan is None:
             raise InputError("warm_start", warm_start.instance, "is a result without a plan")
         warm_start = warm_start.plan
+    check_plan(incumbent.problem, warm_start)
     violation = incumbent.room.violation(incumbent.problem, warm_start)
     if violation is not None:
         raise InputError("warm_start", "plan", f"breaks a limit: {violation}")

@@ -68,6 +68,13 @@ class Spec(BaseModel):
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in type(self).model_fields)
 
+    def __hash__(self) -> int:
+        fields = [self.__dict__[name] for name in type(self).__pydantic_fields__]
+        try:
+            return hash(tuple(fields))
+        except TypeError:  # one is a table of names
+            return hash(tuple(frozenset(each.items()) if isinstance(each, dict) else each for each in fields))
+
     def told(self) -> dict[str, Any]:
         """Return what a problem's digest is of: all values, as JSON has them, but for unused `later` fields.
 
