@@ -14,7 +14,7 @@ from tilewright.core.context import Outcome, RunContext
 from tilewright.core.room import room_of
 from tilewright.run import supervisor
 from tilewright.run.instance import read
-from tilewright.run.methods import PartInHand, _Parts
+from tilewright.run.methods import PartInHand, _impossible, _Parts
 from tilewright.spec.errors import TilewrightError
 from tilewright.tiling import MACHINES, Plan, Problem
 
@@ -75,6 +75,19 @@ def test_layers_are_solved_side_by_side() -> None:
     begun = itertools.count(2)
     assert _Parts(room, parts, context, True).run(method).status == "optimal"
     assert room.objective(problem, alone[-1]) == room.objective(problem, plans[-1])
+
+
+def test_layers_may_end_while_others_look_whether_one_is_impossible() -> None:
+    ended: dict[int, Any] = {}
+
+    class Ended:
+        @property
+        def status(self) -> str:
+            ended[len(ended)] = Outcome("optimal")  # as another thread does
+            return "optimal"
+
+    ended[0] = Ended()
+    assert not _impossible(ended)
 
 
 def test_what_fails_of_one_layer_fails_for_the_network() -> None:

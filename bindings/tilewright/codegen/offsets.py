@@ -6,6 +6,7 @@ import re
 
 from tilewright import addresses
 from tilewright.codegen.c_text import block_comment, grouped, origin_lines, quoted, safe_text
+from tilewright.core.room import room_of
 from tilewright.spec.errors import InputError
 
 MOST_HEIGHT = 2**31 - 1
@@ -18,8 +19,10 @@ def header(name: str, source: str, problem: addresses.Problem, plan: addresses.P
     Raises
     ------
     InputError
-        For a plan that is not valid, or higher than an ``int`` is large.
+        For a plan that is not valid, or higher than an ``int`` is large; in another room.
     """
+    if not isinstance(problem, addresses.Problem):
+        raise InputError("room", room_of(problem).name, "a header of offsets is of a plan of addresses")
     broken = addresses.violation(problem, plan)
     if broken is not None:
         raise InputError("plan", "addresses", f"is not valid: {broken}")

@@ -323,7 +323,8 @@ LEAST_SHARE = 0.01
 
 
 def _impossible(ended: dict[int, Outcome]) -> bool:
-    return any(outcome.status == "infeasible" for outcome in ended.values())
+    # Other threads end layers meanwhile.
+    return any(outcome.status == "infeasible" for outcome in list(ended.values()))
 
 
 class _Parts:
