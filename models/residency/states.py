@@ -38,6 +38,8 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
         last = stage
     else:
         start = _by_rules(problem, search)
+        if start is not None and time.monotonic() > search.deadline:
+            return Outcome("feasible", start)
     plan, bound, none = best(last, search.deadline, proves, search.on_plan, None if problem.before else start)
     if none:
         return Outcome("infeasible" if proven else "unknown")

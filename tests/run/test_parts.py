@@ -12,6 +12,7 @@ import pytest
 import tilewright as tw
 from tilewright.core.context import Outcome, RunContext
 from tilewright.core.room import room_of
+from tilewright.run import solve as solving
 from tilewright.run import supervisor
 from tilewright.run.instance import read
 from tilewright.run.methods import PartInHand, _impossible, _Parts
@@ -129,6 +130,21 @@ def test_a_network_has_a_plan_and_a_bound_when_there_is_no_time() -> None:
     assert result.status == "feasible"
     assert result.simulated and result.report is not None and result.report["valid"]
     assert 0 < result.bound < result.objective
+
+
+def test_what_takes_long_although_time_is_up_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+
+    def slow(_method: str, _problem: Any, context: RunContext, _listener: Any) -> Outcome:
+        context.on_bound(1)
+        ended.wait(60)
+        return Outcome("unknown")
+
+    monkeypatch.setattr(solving, "run_method", slow)
+    monkeypatch.setattr(solving, "HURRY_SECONDS", 0.0)
+    result = tw.solve(layers(9), time_limit=0.01)
+    assert result.status == "unknown" and not ended.is_set()
+    ended.set()
 
 
 def test_a_network_of_many_layers_is_solved_by_the_worker_that_was_prepared(

@@ -12,7 +12,7 @@ from typing import Any
 from tilewright.core import catalogue
 from tilewright.importing.files import machine_file, network_table
 from tilewright.run.instance import Instance, build, digest, in_own_file, located, parse, tables
-from tilewright.run.machines import room_of_machine, rooms_of_networks
+from tilewright.run.machines import room_of_machine, rooms_of_networks, takes_networks
 from tilewright.spec.errors import InputError, did_you_mean
 
 Table = dict[str, Any]
@@ -131,8 +131,8 @@ def _base(path: Path, changes: Changes, origins: dict[str, Path | None]) -> tupl
         bundled = [file.stem for file in catalogue.instances("machines")]
         limit = f"a network needs one: a file, or one of {', '.join(bundled)}"
         raise InputError("--machine", None, limit)
-    takers = rooms_of_networks()
-    if changes.room in catalogue.ROOMS and changes.room not in takers:
+    if changes.room in catalogue.ROOMS and not takes_networks(changes.room):
+        takers = rooms_of_networks()
         raise InputError("--room", changes.room, f"takes a layer; rooms of networks are {', '.join(takers)}")
     name = table.get("name") or path.stem
     return {

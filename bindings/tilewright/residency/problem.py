@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from tilewright.residency.costs import Shape, buffers
+from tilewright.residency.costs import Shape, buffers, placed
 from tilewright.residency.graph import Graph, Operation
 from tilewright.residency.machine import ONE, OneMemory, ResidencyLimits, ResidencyObjective
 from tilewright.residency.passes import Group
@@ -57,6 +57,8 @@ class Problem(Spec):
             raise InputError("network.layers", len(graph.operations), f"more than {MOST_ELEMENTS} elements")
         if graph.begin == graph.all:
             raise InputError("network.layers", len(graph.operations), "holds no operation")
+        if all(map(self._fits_in_kernels, graph.numbers(graph.all & ~graph.begin))):
+            return
         number = max(self.least, key=self.least.__getitem__)
         needed, width = self.least[number], self.machine.element_bytes
         if needed > self.machine.capacity:
@@ -182,6 +184,11 @@ class Problem(Spec):
             read = sum(graph.tensors[tensor].size for tensor in (number + 1, *group.sources))
             found[number] = again + operation.weights + read
         return found
+
+    def _fits_in_kernels(self, operation: Operation) -> bool:
+        """Whether an operation runs with one kernel at a time: what it needs at least is not asked then."""
+        buffers = placed(self._alone(operation), Shape("kernels", 1, 1), frozenset())
+        return sum(buffers.values()) <= self.machine.capacity
 
     def _alone(self, operation: Operation) -> Group:
         """Return an operation as a group."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import chain
 from typing import Any, get_args
 
 from pydantic import BaseModel, create_model
@@ -13,7 +14,7 @@ from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
 from tilewright.spec.validation import validated
 
-__all__ = ["room_of_machine", "rooms_of_networks", "with_own_machine"]
+__all__ = ["room_of_machine", "rooms_of_networks", "takes_networks", "with_own_machine"]
 
 Table = dict[str, Any]
 
@@ -60,9 +61,14 @@ def _read(room: str, shared: Table, own: Table) -> Table:
     return reading.found
 
 
-def rooms_of_networks() -> list[str]:
-    """Return the rooms that take networks."""
-    return [name for name in catalogue.ROOMS if "network" in catalogue.room(name).problem_type.model_fields]
+def rooms_of_networks() -> Iterator[str]:
+    """Yield the rooms that take networks; each is imported when it is asked for."""
+    return filter(takes_networks, catalogue.ROOMS)
+
+
+def takes_networks(room: str) -> bool:
+    """Whether a room takes networks."""
+    return "network" in catalogue.room(room).problem_type.model_fields
 
 
 def room_of_machine(machine: Table, first: str | None = None) -> str:
@@ -73,9 +79,13 @@ def room_of_machine(machine: Table, first: str | None = None) -> str:
     first
         The room that it is if none has more; by default the first of all.
     """
-    rooms = rooms_of_networks()
-    rooms = rooms if first is None else [first, *rooms]
-    return max(rooms, key=lambda name: len(_keys(name) & machine.keys()))
+    keys = machine.keys() - set(catalogue.ROOMS)
+    known = dict[str, int]()
+    for name in chain(() if first is None else (first,), rooms_of_networks()):
+        known[name] = len(_keys(name) & keys)
+        if known[name] == len(keys):
+            break  # no room has more, and those that are left need not be imported
+    return max(known, key=known.__getitem__)
 
 
 def _keys(room: str) -> set[str]:

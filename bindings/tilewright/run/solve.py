@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,9 @@ ASKING_SECONDS, MOST_ASKING_SECONDS = 0.8, 20.0
 The longer time is for solvers that may well be missing, and where there is no plan yet: `unknown` would be no
 answer then. Importing a solver's package takes long on a busy machine.
 """
+
+HURRY_SECONDS, LEAST_HURRY_SECONDS = 0.5, 0.1
+"""How long after the time limit some plan is still looked for where there is none, and how long at least."""
 
 GRACE_SECONDS = 0.2
 """Grace period between a method's deadline and the killing of its worker."""
@@ -310,7 +314,8 @@ def solve(
             bound = room.best_bound(problem)
         run.simulation_seconds = room.simulation_seconds(problem, bound.steps)
         judging = max(run.simulation_seconds, JUDGING_SHARE * time_limit)
-        run.deadline = incumbent.started + time_limit - min(0.25 * time_limit, judging)
+        run.latest = incumbent.started + time_limit
+        run.deadline = run.latest - min(0.25 * time_limit, judging)
         run.part_bounds = bound.parts
         incumbent.raise_bound(bound.value, str(bound))
         incumbent.infeasible = bound.impossible is not None
@@ -366,7 +371,7 @@ class _Run:
         self.room, self.incumbent, self.threads, self.seed = incumbent.room, incumbent, threads, seed
         self.progress, self.stop, self.on_compile = progress, stop, on_compile
         self.on_part = on_part
-        self.deadline = float("inf")
+        self.deadline = self.latest = float("inf")
         self.simulation_seconds = 0.0
         self.part_bounds: tuple[int, ...] = ()
         self.optional = self.alone = self.chooses = False
@@ -391,6 +396,7 @@ class _Run:
             stood = time.monotonic() - began
             self.incumbent.started += stood
             self.deadline += stood
+            self.latest += stood
         return stood
 
     @contextlib.contextmanager
@@ -604,11 +610,34 @@ class _Run:
         )  # among the best plans it may not have chosen
 
     def hurry(self, method: str) -> None:
-        """Run a method that gives some plan at once in this process, as time is up and there is none."""
-        context = self._context(method, None, time.monotonic())
-        listener = Listener(self.versions.update)
+        """Run a method that gives some plan at once in this process, as time is up and there is none.
+
+        Where even that takes long it is left alone, and what it finds later counts for nothing.
+        """
+        now = time.monotonic()
+        found: list[Callable[[], None]] = []
+        failed: list[Exception] = []
+        context = self._context(method, None, now)
+        later = replace(
+            context,
+            on_plan=lambda plan: found.append(partial(context.on_plan, plan)),
+            on_bound=lambda *bound: found.append(partial(context.on_bound, *bound)),
+        )
+
+        def begin() -> None:
+            try:
+                run_method(method, self.incumbent.problem, later, Listener(self.versions.update))
+            except Exception as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=begin, daemon=True)
         with self.in_phase("starting"):
-            run_method(method, self.incumbent.problem, context, listener)
+            thread.start()
+            thread.join(max(LEAST_HURRY_SECONDS, self.latest + HURRY_SECONDS - now))
+        for tell in list(found):
+            tell()
+        if failed:
+            raise failed[0]
 
     def call(self, method: Method, start: Any) -> None:
         """Run a method of the caller's own in this process."""

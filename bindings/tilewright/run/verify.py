@@ -218,8 +218,11 @@ class _Executed:
 
     def _numbers(self) -> list[Finding]:
         """Move real data through the plan."""
-        if self.room.numeric_elements(self.problem) > MAX_NUMERIC_ELEMENTS:
-            told = "not computed: there are too many elements, or too many MACs, to move real data"
+        elements = self.room.numeric_elements(self.problem)
+        if elements > MAX_NUMERIC_ELEMENTS:
+            told = (
+                f"not computed: {elements:,} elements are held at a time, of at most {MAX_NUMERIC_ELEMENTS:,}"
+            )
             return [Finding("numbers", "unverified", told)]
         try:
             report = self._simulate(time.monotonic() + self.share * self.clock.left, numeric=True)

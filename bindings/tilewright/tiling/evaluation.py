@@ -13,7 +13,7 @@ from tilewright.core import front
 from tilewright.core.bounds import Bound, Exact
 from tilewright.core.context import CONSTRUCT
 from tilewright.core.portfolio import Portfolio
-from tilewright.simulator import MAX_NUMERIC_ELEMENTS, Report, Violation
+from tilewright.simulator import Report, Violation
 from tilewright.simulator.level_numbers import MOST_MACS
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
@@ -274,7 +274,10 @@ def _simulate(problem: Problem, plan: Plan, options: dict[str, Any]) -> Report:
     if not isinstance(plan.layers[0], kind_of(problem).LayerPlan):
         needed, found = f"a plan for a machine of kind {problem.machine.kind}", "one of another kind"
         return Report.refused(Violation("kind of plan", 0, "plan", needed, found))
-    return kind_of(problem).simulate(problem, plan.layers[0], **options)
+    report = kind_of(problem).simulate(problem, plan.layers[0], **options)
+    if options["numeric"] and _too_many_macs(problem):
+        report.not_computed += (f"the layer has more than {MOST_MACS:,} MACs, which are executed one by one",)
+    return report
 
 
 def _simulate_front(problem: Problem, plan: Plan, options: dict[str, Any]) -> Report:
@@ -513,7 +516,7 @@ def simulation_seconds(problem: Problem, steps: int) -> float:
 
 
 def numeric_elements(problem: Problem) -> int:
-    """Elements of all tensors of the largest layer, as a numeric simulation holds them."""
+    """Elements of all tensors of the largest layer, as a numeric simulation holds them, if it does."""
 
     def elements(layer: Layer) -> int:
         rows, columns = layer.padded_plane
@@ -522,7 +525,7 @@ def numeric_elements(problem: Problem) -> int:
 
     layers = [part.one_layer for _, part in problem.parts if part.operation is None]
     if _too_many_macs(problem):
-        return MAX_NUMERIC_ELEMENTS + 1 if len(layers) == len(problem.parts) else 0
+        return 0
     return max(map(elements, layers), default=0)
 
 
