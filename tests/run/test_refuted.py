@@ -1,4 +1,4 @@
-"""Results of former versions that were called optimal and are not: `check` refutes them, `solve` does better."""
+"""Results of former versions, called optimal, that are not: `check` refutes them, `solve` does better."""
 
 from __future__ import annotations
 
