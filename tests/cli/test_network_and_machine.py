@@ -117,7 +117,7 @@ def test_the_machine_says_which_room(folder: Path, machine: str, room: str) -> N
         (("small.onnx", "--machine", "eyeris"), "did you mean eyeriss?"),
         (
             ("small.onnx", "--machine", "nmp", "--room", "fusion"),
-            "small.onnx: machine: room fusion needs conv_array",
+            "nmp.toml: machine: room fusion needs conv_array",
         ),
         (("small.onnx", "--machine", "own.toml", "--set", "limits"), "must be like"),
         (
