@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from tilewright.allocation import Plan, Problem
 from tilewright.allocation.exact.search import AllocationAnswer, answers
+from tilewright.allocation.exact.trimming import settled
 from tilewright.core.context import Outcome, RunContext
 
 
@@ -33,6 +34,9 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
             search.on_bound(bound)
     if plan is None:
         return Outcome("infeasible" if proven else "unknown", bound=bound)
+    if proven and not plan.front:
+        plan = settled(problem, plan, search.deadline if search.latest is None else search.latest)
+        search.on_plan(plan)
     return Outcome("optimal" if proven else "feasible", plan, bound)
 
 

@@ -22,12 +22,13 @@ from tilewright.allocation.bounds import least_buffers
 from tilewright.allocation.exact.options import least_interval, offers_of, within
 from tilewright.allocation.exact.search import answers, exhaustive
 from tilewright.allocation.exact.timing import Timing, sufficient
-from tilewright.allocation.exact.trimming import RANKS, paced, trimmed
+from tilewright.allocation.exact.trimming import RANKS, paced, rank, trimmed
 from tilewright.allocation.geometry import Scan
 from tilewright.allocation.plan import PACINGS
 from tilewright.allocation.schedule import schedule
 from tilewright.allocation.splits import LayerSplit
 from tilewright.allocation.stages import Stage
+from tilewright.core import catalogue
 from tilewright.core.bounds import Bound
 from tilewright.core.context import RunContext
 from tilewright.models.allocation import parametric
@@ -399,6 +400,27 @@ def test_the_method_says_that_there_is_no_plan() -> None:
 def test_the_method_says_what_it_knows() -> None:
     outcome = parametric.solve(known("inceptionv3", 32, "pareto"), RunContext(deadline=time.monotonic()))
     assert (outcome.status, outcome.plan, outcome.bound) == ("unknown", None, None)
+
+
+@given(st.data())
+@settings(max_examples=examples(25))
+def test_no_simple_plan_of_equal_objective_comes_before(data: st.DataObject) -> None:
+    """Not one by a rule, and none that differs in one layer alone or in the pacing."""
+    minimise = data.draw(st.sampled_from(["interval", "latency"]))
+    machine = {"array": [data.draw(st.integers(2, 5)), 4], "functional_units": 2, "clock_mhz": 50}
+    problem = problem_of(data.draw(networks(most_layers=4)), machine, minimise)
+    assume(best_bound(problem).impossible is None)
+    result = solve(problem, time_limit=600)
+    assume(result.status == "optimal")
+    best = result.plan
+    simple = [catalogue.heuristic("allocation", name).plan(problem) for name in ("greedy", "paper")]
+    simple += [replace(best, pacing=pacing) for pacing in PACINGS]
+    for place, stage in enumerate(problem.stages):
+        for split in problem.splits_of(stage):
+            simple.append(replace(best, splits=(*best.splits[:place], split, *best.splits[place + 1 :])))
+    for other in simple:
+        if violation(problem, other) is None and objective(problem, other) == result.objective:
+            assert rank(problem, best) <= rank(problem, other)
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from tilewright.allocation.evaluation import (
     simulation_seconds,
     violation,
 )
+from tilewright.allocation.exact.trimming import rank
 from tilewright.allocation.machine import machine_from
 from tilewright.allocation.overview import overview
 from tilewright.allocation.plan import PACINGS, Plan
@@ -62,6 +63,7 @@ class Allocation(Room[Problem, Plan]):
     numeric_elements = staticmethod(numeric_elements)
     most_values = staticmethod(most_values)
     portfolio = staticmethod(portfolio)
+    rank = staticmethod(rank)
     rows = staticmethod(rows)
     table = staticmethod(table)
     overview = staticmethod(overview)

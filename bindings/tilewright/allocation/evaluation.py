@@ -376,4 +376,4 @@ def portfolio(problem: Problem) -> Portfolio:
         model = "floorplan@cpsat" if installed(ORTOOLS) else "regions@gecode"
         small = problem.machine.pes <= MOST_PES_OF_THE_MODEL
         return Portfolio("wander", model if small else None)
-    return Portfolio(CONSTRUCT, "parametric")
+    return Portfolio(CONSTRUCT, "parametric", chooses=True)

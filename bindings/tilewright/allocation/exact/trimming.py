@@ -1,8 +1,9 @@
-"""What follows from the splits of a plan alone: its pacing, and the PEs that do not help its objective."""
+"""What follows from the splits of a plan alone: its pacing, PEs that do not help it, and smaller buffers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from enum import IntEnum
 
@@ -24,6 +25,9 @@ class Key(IntEnum):
     LATENCY = 2
     """Cycles from the start of a frame until its last output."""
 
+
+SECONDS = 2.0
+"""How long a plan is looked for that comes before another of equal objective, at most."""
 
 RANKS = {
     "interval": (Key.INTERVAL, Key.PES, Key.LATENCY),
@@ -51,7 +55,7 @@ def paced(problem: Problem, plan: Plan) -> Plan | None:
     capacity, scan = problem.machine.buffer_words, Scan(problem)
     schedules = [schedule(problem, replace(plan, pacing=pacing), scan) for pacing in PACINGS]
     fitting = [times for times in schedules if capacity is None or times.storage <= capacity]
-    return min(fitting, key=lambda times: times.latency).plan if fitting else None
+    return min(fitting, key=lambda times: (times.latency, times.storage)).plan if fitting else None
 
 
 def trimmed(problem: Problem, plan: Plan) -> Plan:
@@ -76,13 +80,51 @@ def trimmed(problem: Problem, plan: Plan) -> Plan:
         for offer, split, load, most in zip(offers_of(problem), plan.splits, loads, counts, strict=True)
     ]
     other = paced(problem, plan_of(problem, chosen))
-    return plan if other is None else min(other, plan, key=lambda one: _rank(problem, one))
+    return plan if other is None else min(other, plan, key=lambda one: rank(problem, one))
 
 
-def _rank(problem: Problem, plan: Plan) -> list[int]:
-    times, counts = schedule(problem, plan), [split.pes for split in plan.splits]
+def rank(problem: Problem, plan: Plan, scan: Scan | None = None) -> tuple[int, ...]:
+    """Return what tells plans apart: the numbers of their key, and the words that they need.
+
+    All plans move the same from and to the array. A front and the places of PEs have none.
+    """
+    if problem.minimise not in RANKS:
+        return ()
+    times, counts = schedule(problem, plan, scan), [split.pes for split in plan.splits]
     key = times.interval, sum(counts) if problem.parallel else max(counts), times.latency
-    return [key[column] for column in RANKS[problem.minimise]]
+    return *(key[column] for column in RANKS[problem.minimise]), times.storage
+
+
+def settled(problem: Problem, plan: Plan, deadline: float) -> Plan:
+    """Return a plan that comes before in rank, as far as changes of one layer lead there in some seconds."""
+    until, scan = min(deadline, time.monotonic() + SECONDS), Scan(problem)
+    best = rank(problem, plan, scan)
+    better = bool(best)
+    while better:
+        better = False
+        for other in _beside(problem, plan):
+            if time.monotonic() > until:
+                return plan
+            times = schedule(problem, other, scan)
+            if times.storage > (problem.machine.buffer_words or times.storage):
+                continue
+            if times.interval > (problem.most_interval or times.interval):
+                continue
+            value = rank(problem, other, scan)
+            if value < best:
+                best, plan, better = value, other, True
+    return plan
+
+
+def _beside(problem: Problem, plan: Plan) -> Iterator[Plan]:
+    """Yield the plans that differ in the pacing, or in one layer that has no more PEs."""
+    if problem.parallel:
+        for pacing in PACINGS:
+            yield replace(plan, pacing=pacing)
+    for number, offer in enumerate(offers_of(problem, every="rows" not in problem.limits.splits)):
+        for split in offer.splits:
+            if split.pes <= plan.splits[number].pes:
+                yield replace(plan, splits=(*plan.splits[:number], split, *plan.splits[number + 1 :]))
 
 
 def _same_paces(problem: Problem, plan: Plan) -> tuple[LayerSplit, ...]:
