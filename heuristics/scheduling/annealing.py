@@ -15,6 +15,7 @@ from tilewright.scheduling.cost import Pricer
 from tilewright.scheduling.merging import Annealing, Partition, Steps, greedy
 from tilewright.scheduling.repeating import Repeating
 from tilewright.scheduling.windows import Windows
+from tilewright.spec.errors import InputError
 
 FIRST_SECONDS = 1.0
 """How long the first round takes; each one takes twice as long as the one before."""
@@ -69,7 +70,8 @@ def plan(problem: Problem, search: RunContext) -> Plan:
         seconds *= 2
     if most is not None:
         Repeating(pricer).run(*most, search.deadline, better)
-    assert best is not None, "auto begins with a plan of a constructive heuristic"
+    if best is None:
+        raise InputError("graph.fast_memory_capacity", problem.graph.fast_memory_capacity, "is too small")
     return best
 
 
