@@ -1,4 +1,4 @@
-"""Divide threads among the parts of ``auto``, so that each is as far as it would be alone in half the time.
+"""Divide threads among the parts of ``auto``, so that each has what it would have alone in half the time.
 
 What is guaranteed, at every moment t after the constructive heuristics:
 
