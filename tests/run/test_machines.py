@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ import tilewright
 from tilewright import allocation, fusion, tiling
 from tilewright.core import catalogue
 from tilewright.fusion.machine import machine_from
-from tilewright.run.instance import build, digest
+from tilewright.run.instance import build, digest, parse
 from tilewright.run.machines import with_own_machine
 from tilewright.spec.errors import InputError
 
@@ -258,3 +260,23 @@ def _by_turns() -> allocation.Problem:
     tables = {"machine": ARRAY, "limits": {"execution": "layer-by-layer", "splits": ["filters", "maps"]}}
     found: allocation.Problem = build("allocation", {"network": NETWORK, **tables})
     return found
+
+
+def test_rooms_that_cannot_be_a_machines_are_not_imported() -> None:
+    """They take half a second of the time limit."""
+    script = (
+        "import sys\n"
+        "from tilewright.run.machines import room_of_machine\n"
+        "room = room_of_machine({'kind': 'dsp', 'memory_bytes': 1024, 'residency': {'memory': 'L2'}})\n"
+        "print(room, 'tilewright.residency' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == "tiling False\n", done.stderr
+
+
+def test_what_operations_need_at_least_is_computed_where_one_may_not_fit() -> None:
+    layer = {"input": [2, 8, 8], "kernels": 3, "kernel": [3, 3]}
+    table = {"room": "residency", "network": {"layers": [{"name": "c", **layer}]}}
+    large, small = (parse({**table, "machine": {"memory_bytes": size}}).problem for size in (10_000, 45))
+    assert "least" not in vars(large) and "least" in vars(small)
+    assert small.least == large.least
