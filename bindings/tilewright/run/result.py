@@ -266,6 +266,7 @@ class Result:
         """Return the content of a result file."""
         data = {"format": FORMAT} | {f.name: getattr(self, f.name) for f in _stored()}
         data["plan"] = None if self.plan is None else self.plan.to_json()
+        data["trace"] = [list(entry) for entry in self.trace]
         # Nothing is said where an older file says nothing.
         return {key: value for key, value in data.items() if key not in LATER or value is not None}
 
