@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -13,7 +14,13 @@ from conftest import THOROUGH, examples
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tilewright as tw
+from tilewright.report import page
+from tilewright.run.instance import Instance
+from tilewright.run.result import Result
+from tilewright.run.verify import check
 from tilewright.spec.layer import Layer
+from tilewright.tiling import Problem
 from tilewright.tiling.hierarchy import bounds
 from tilewright.tiling.hierarchy.cost import Cost
 from tilewright.tiling.hierarchy.exact import any_plan
@@ -211,3 +218,72 @@ def test_more_is_proven_than_every_nest_needs() -> None:
     assert found is not None
     assert bounds.least(layer, machine, "accesses", "dram") < 0.6 * found.bound
     assert found.bound == found.value
+
+
+# What is told ------------------------------------------------------------------------------------------
+
+TENSOR_CORES: dict[str, Any] = {
+    "kind": "hierarchy",
+    "clock_mhz": 1410,
+    "macs_per_cycle": 1024,
+    "bits": {"input": 16, "weights": 16, "output": 16, "partial": 32},
+    "levels": [
+        {"name": "hbm", "bytes_per_cycle": 1446.1},
+        {"name": "l2", "capacity_bytes": 41943040, "double_buffering": True, "bytes_per_cycle": 5120.0},
+        {
+            "name": "sms",
+            "fanout": [{"size": 12, "over": ["output_maps"]}, {"size": 9, "over": ["columns", "rows"]}],
+        },
+        {"name": "smem", "capacity_bytes": 167936, "double_buffering": True},
+    ],
+}
+"""108 multiprocessors of 1024 MACs a cycle, as an A100 has."""
+
+
+def product(machine: dict[str, Any], rows: int, terms: int, columns: int, **limits: str) -> Problem:
+    table: dict[str, Any] = {"layer": {"input": [terms, 1, columns], "kernels": rows, "kernel": [1, 1]}}
+    return Problem.model_validate(
+        table | {"machine": machine, "objective": {"minimise": "cycles"}, "limits": limits}
+    )
+
+
+def test_auto_says_what_any_steps_gain() -> None:
+    """197 is a prime: steps that divide use one PE of 16 for it."""
+    one = product(hierarchies.NPU_LIKE, 197, 64, 197)
+    result = tw.solve(one, time_limit=120)
+    assert (result.status, result.objective, result.space) == ("optimal", 156_631, "steps that divide")
+    told = dict(result._rows())
+    assert told["status"] == "optimal, among steps that divide"
+    assert told["gap"] == "0.00 %, among steps that divide"
+    assert told["any steps"] == "11,639 cycles, 92.6 % less: --set limits.factors=any"
+    again = Result.from_json(json.loads(json.dumps(result.to_json())))
+    assert again.wider is not None and again.wider == result.wider
+    assert (again.wider["objective"], again.wider["bound"]) == (11_639, 11_639)
+    instance = Instance("tiling", "unnamed", "", one, result.instance_sha256)
+    assert "No plan among steps that divide costs less" in page(instance, result)
+    result.space = "any steps"
+    assert ("space", "refuted") in {
+        (each.what, each.state) for each in check(instance, result, numeric=False)
+    }
+
+
+@pytest.mark.parametrize("factors", ["perfect", "any"])
+def test_who_has_chosen_the_steps_is_told_of_no_others(factors: str) -> None:
+    result = tw.solve(product(hierarchies.NPU_LIKE, 197, 64, 197, factors=factors), time_limit=120)
+    assert result.wider is None
+    assert dict(result._rows())["status"] == f"optimal, among {result.space}"
+    assert result.objective == {"perfect": 156_631, "any": 11_639}[factors]
+
+
+def test_steps_that_divide_leave_multiprocessors_idle() -> None:
+    """Of 12 x 9 they use 8 x 8. The chip takes 0.2818 ms, 397,338 cycles, for this product."""
+    result = tw.solve(product(TENSOR_CORES, 2048, 2048, 8192), time_limit=400)
+    assert (result.status, result.objective) == ("optimal", 524_288)
+    assert result.wider is not None and 310_690 <= result.wider["objective"] < 397_338
+
+
+def test_any_steps_that_gain_nothing_are_told_as_such() -> None:
+    """Sixteen times 16 x 16 weights for 256 positions each: 4096 cycles, and 32 more for each change."""
+    result = tw.solve(product(hierarchies.NPU_LIKE, 64, 64, 256), time_limit=120)
+    assert result.objective == 4608
+    assert dict(result._rows())["any steps"] == "nothing better, proven"

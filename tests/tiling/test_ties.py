@@ -27,40 +27,6 @@ from tilewright.tiling.hierarchy.exact import ties
 from tilewright.tiling.npu import cut_of
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
 
-NPU_LIKE: dict[str, Any] = {
-    "kind": "hierarchy",
-    "mac_pj": 0.2,
-    "vector_ops_per_cycle": 16,
-    "vector_op_pj": 0.1,
-    "vector_level": "scratchpad",
-    "levels": [
-        {"name": "dram", "read_pj_per_byte": 100.0, "write_pj_per_byte": 120.0, "bytes_per_cycle": 8.0},
-        {
-            "name": "scratchpad",
-            "capacity_bytes": 262_144,
-            "holds": ["input", "output"],
-            "double_buffering": True,
-            "read_pj_per_byte": 2.5,
-            "bytes_per_cycle": 64.0,
-        },
-        {
-            "name": "weight_buffer",
-            "capacity_bytes": 65_536,
-            "holds": ["weights"],
-            "double_buffering": True,
-            "read_pj_per_byte": 1.2,
-            "bytes_per_cycle": 16.0,
-        },
-        {"name": "accumulators", "capacity_bytes": 16_384, "holds": ["output"], "read_pj_per_byte": 0.6},
-        {
-            "name": "pes",
-            "fanout": [{"size": 16, "over": ["output_maps"]}, {"size": 16, "over": ["input_maps"]}],
-        },
-        {"name": "register", "capacity_bytes": 1, "holds": ["weights"]},
-    ],
-}
-"""Scratchpads, accumulators and 256 PEs that keep weights."""
-
 
 def compared(problem: Problem, plan: Plan) -> tuple[int, ...]:
     """What tells plans apart: the objective, and what breaks ties."""
@@ -188,7 +154,7 @@ def test_a_hierarchy_is_never_worse_than_simple_plans_of_equal_objective() -> No
     problem = Problem.model_validate(
         {
             "network": catalogue.shared("networks", "resnet18"),
-            "machine": NPU_LIKE,
+            "machine": hierarchies.NPU_LIKE,
             "objective": {"minimise": "cycles"},
         }
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 from tilewright.core.bounds import Bound
 from tilewright.core.machines import MachineReading
@@ -29,6 +29,22 @@ PlanT = TypeVar("PlanT")
 
 Rows = list[tuple[str, str]]
 """Lines of a summary: what, and how much."""
+
+
+class Wider(NamedTuple):
+    """A problem over a larger space of plans than the declared one.
+
+    Attributes
+    ----------
+    space
+        That space, as `Room.space` says it.
+    setting
+        Of which field of the problem it is, as ``--set`` takes it.
+    """
+
+    problem: Any
+    space: str
+    setting: str
 
 
 class Room(Protocol[ProblemT, PlanT]):
@@ -128,6 +144,14 @@ class Room(Protocol[ProblemT, PlanT]):
         See `tilewright.spec.access`.
         """
         return {}
+
+    def space(self, problem: ProblemT) -> str | None:
+        """Return the plans among which one is called optimal, where a limit of the problem chooses them."""
+        return None
+
+    def wider(self, problem: ProblemT) -> Wider | None:
+        """Return the problem over a larger space of which it is told what that gains, or None."""
+        return None
 
     def parts(self, problem: ProblemT) -> Sequence[tuple[str, ProblemT]]:
         """Return the parts that are solved one by one, with their names; equal ones are the same object.

@@ -148,6 +148,7 @@ def page(instance: Instance, result: Result, *, findings: Sequence[Finding] | No
             gap=result.gap_shown,
             at_least=result.understated,
             status=UNDERSTATED if result.at_least else STATUS[result.status],
+            space=_declared(result),
             not_simulated=None if result.simulated else NOT_SIMULATED,
             rows=room.rows(problem, summary),
             verified=_verified(result, unit),
@@ -336,7 +337,9 @@ def _verified(result: Result, unit: str) -> list[str]:
         proven = (
             "" if by is None else f", proven by {by}" if is_method(result.room, by) else f", from the {by}"
         )
-        told.append(f"No plan of the declared space costs less than {result.bound:,} {unit}{proven}.")
+        told.append(f"No plan {_declared(result)} costs less than {result.bound:,} {unit}{proven}.")
+        if result.wider is not None:
+            told.append(f"Among {result.wider['space']}: {result.gained}.")
     if result.confirmed_by is not None:
         told.append(f"A second method, {result.confirmed_by}, proved the same.")
     if result.grounds is not None:
@@ -345,6 +348,11 @@ def _verified(result: Result, unit: str) -> list[str]:
     if result.interrupted:
         told.append("The search was interrupted.")
     return told
+
+
+def _declared(result: Result) -> str:
+    """Say among which plans one is optimal."""
+    return "of the declared space" if result.space is None else f"among {result.space}"
 
 
 def _by_kind(left_out: Sequence[LeftOut]) -> list[tuple[str, int, int, int]]:

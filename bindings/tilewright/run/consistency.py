@@ -93,8 +93,12 @@ def at_least(result: Result, problem: Any) -> list[Finding]:
 
 
 def naming(result: Result, problem: Any) -> list[Finding]:
-    """Check what objective and bound are said to be, where the file says it."""
+    """Check what objective, bound and status are said to be of, where the file says it."""
     found = []
+    if result.space is not None:
+        ours = room_of(problem).space(problem)
+        told = f"plans are compared among {ours}, told is {result.space}"
+        found.append(verdict("space", result.space == ours, told))
     for what, ours in (("minimise", problem.minimise), ("unit", unit_of(problem))):
         told = getattr(result, what)
         if told is not None:

@@ -5,7 +5,16 @@ from __future__ import annotations
 import time
 from itertools import pairwise
 
-PHASES = ("solving", "building", "constructing", "starting", "bounding", "confirming", "simulating")
+PHASES = (
+    "solving",
+    "building",
+    "constructing",
+    "starting",
+    "bounding",
+    "confirming",
+    "widening",
+    "simulating",
+)
 """What a run does. Where processes work side by side, a moment counts for the first of these."""
 
 

@@ -43,7 +43,10 @@ NOT_SIMULATED = (
 )
 """What a reader is told of a plan that the simulator has not executed."""
 
-LATER = ("proved_by", "minimise", "unit", "unverified", "at_least", "time_limit", "threads", "spent")
+LATER = (
+    *("proved_by", "minimise", "unit", "space", "wider", "unverified", "at_least"),
+    *("time_limit", "threads", "spent"),
+)
 """Fields that files leave out where there is nothing to say, as older ones do."""
 
 STATUSES = ("optimal", "feasible", "infeasible", "unknown")
@@ -57,6 +60,11 @@ class Result:
     ----------
     minimise, unit
         What `objective` and `bound` are of, and what they count; None in files that do not say so.
+    space
+        The plans that status, bound and gap are about, where a limit of the problem chooses them.
+    wider
+        What ``auto`` has found in a larger space: `space`, the setting (`set`) that asks for it, `objective`,
+        `bound` and `seconds`.
     simulated
         Whether `objective` is the simulator's; where a simulation did not fit the time, it is the closed
         form's, and there is no report.
@@ -104,6 +112,8 @@ class Result:
     at_least: dict[str, str] | None = None
     minimise: str | None = None
     unit: str | None = None
+    space: str | None = None
+    wider: dict[str, Any] | None = None
     time_limit: float | None = None
     threads: int | None = None
     spent: dict[str, float] | None = None
@@ -142,11 +152,13 @@ class Result:
         rows = [
             ("instance", self.instance),
             ("method", self.method),
-            ("status", self.status + (" (interrupted)" if self.interrupted else "")),
+            ("status", self.status + (" (interrupted)" if self.interrupted else "") + self.among),
             ("objective", least + shown(self.objective) + unit),
             ("bound", shown(self.bound) + self._proven_by()),
-            ("gap", self.gap_shown),
+            ("gap", self.gap_shown + self.among),
         ]
+        if self.wider is not None:
+            rows.append((self.wider["space"], self.gained))
         rows += [("at least", line) for line in self.understated]
         if self.report is not None and self.report["violation"]:
             rows.append(("refused", self.report["violation"]))
@@ -172,6 +184,26 @@ class Result:
     def gap_shown(self) -> str:
         """The gap in percent; a dash where none is known, as where the objective is but a lower bound."""
         return "-" if self.at_least else gap_shown(self.objective, self.bound)
+
+    @property
+    def among(self) -> str:
+        """The space of plans that status and gap are about, as words behind these."""
+        return "" if self.space is None or self.status == "unknown" else f", among {self.space}"
+
+    @property
+    def gained(self) -> str:
+        """What a larger space of plans gains, as far as it was looked at."""
+        if self.wider is None:
+            return ""
+        least, bound, ours = self.wider["objective"], self.wider["bound"], self.objective
+        unit = f" {self.unit}" if self.unit else ""
+        if ours is not None and least >= ours:
+            tried = (
+                f"nothing better in {self.wider['seconds']:.1f} s; none costs less than {shown(bound)}{unit}"
+            )
+            return "nothing better, proven" if bound >= ours else tried
+        less = "" if ours is None else f", {100 * (1 - least / ours):.1f} % less"
+        return f"{shown(least)}{unit}{less}: --set {self.wider['set']}"
 
     @property
     def understated(self) -> list[str]:
@@ -406,6 +438,19 @@ _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "minimise": (_is_name, _NAME),
     "unit": (_is_name, _NAME),
+    "space": (_is_name, _NAME),
+    "wider": (
+        lambda v: (
+            isinstance(v, dict)
+            and set(v) == {"space", "set", "objective", "bound", "seconds"}
+            and _is_name(v["space"])
+            and _is_name(v["set"])
+            and _is_int(v["objective"])
+            and _is_int(v["bound"])
+            and _is_seconds(v["seconds"])
+        ),
+        "an object with space, set, objective, bound and seconds",
+    ),
     "time_limit": (_is_seconds, _SECONDS),
     "threads": (_is_int, _INTEGER),
     "spent": (

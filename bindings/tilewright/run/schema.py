@@ -745,6 +745,10 @@ class Result(Table):
     """Proven lower bound of the cost of every plan."""
     gap: float | int | None
     """(objective - bound) / objective."""
+    space: str | None = None
+    """The plans that status, bound and gap are about, where a limit of the instance chooses them."""
+    wider: WiderSpace | None = None
+    """What ``auto`` has found among more plans than these."""
     seconds: float | int
     seed: int
     warm_start: str | None
@@ -778,6 +782,20 @@ class Result(Table):
     """Seconds by what was done in them."""
 
 
+class WiderSpace(Table):
+    """What is known of a larger space of plans than the declared one."""
+
+    space: str
+    set: str
+    """The setting of the instance that takes it."""
+    objective: int
+    """Least cost that was found there."""
+    bound: int
+    """Proven lower bound of the cost of every plan there."""
+    seconds: NonNegative
+    """How long it was looked for."""
+
+
 class Spent(Table):
     """Seconds of a run, each counted once: for the first of these that some process did."""
 
@@ -793,6 +811,8 @@ class Spent(Table):
     """The room's bound computed."""
     confirming: NonNegative = 0
     """A second method that was asked to confirm a claim."""
+    widening: NonNegative = 0
+    """What a larger space of plans gains looked for."""
     simulating: NonNegative = 0
     """The answer executed."""
 

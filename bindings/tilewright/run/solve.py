@@ -17,7 +17,7 @@ from tilewright.core import catalogue
 from tilewright.core.bounds import Bound
 from tilewright.core.context import CONSTRUCT, Outcome, RunContext, Status
 from tilewright.core.portfolio import Portfolio
-from tilewright.core.room import Room, check_plan, room_of, unit_of
+from tilewright.core.room import Room, Wider, check_plan, room_of, unit_of
 from tilewright.run import compiling, second_route
 from tilewright.run.arguments import limit, whole
 from tilewright.run.instance import Instance, digest, read
@@ -51,6 +51,9 @@ Progress = Callable[[float, int | None, int | None], None]
 
 Method = Callable[..., Any]
 """A method of the caller's own: ``method(problem)`` or ``method(problem, context)``, as `solve` says."""
+
+WIDER_SHARE = 0.05
+"""Share of the time that ``auto`` keeps for plans of a larger space."""
 
 CONSTRUCTION_SHARE, CONSTRUCTION_SECONDS = 0.3, 2.0
 """Share of the time, or seconds, that constructive heuristics may take before what starts from them."""
@@ -233,6 +236,7 @@ def solve(
     stop: threading.Event | None = None,
     started: float | None = None,
     confirm: bool = True,
+    widen: bool = True,
     remember: bool | str = False,
 ) -> Result:
     """Solve a problem or an instance.
@@ -271,6 +275,9 @@ def solve(
     confirm
         Whether a claim that rests on one solver, or that nothing is feasible, is put to a second method for a
         part of the time that is left.
+    widen
+        Whether ``auto`` looks for a part of the time at a larger space of plans than the declared one, where
+        the room has one, and tells what that gains.
     remember
         Whether layers need no search that equal one which the same process has solved; or the file in which
         it and others keep them, too.
@@ -306,7 +313,8 @@ def solve(
     incumbent = Incumbent(room, problem, started, on_plan)
     run = _Run(incumbent, threads, seed, progress, stop, on_compile, on_part)
     run.remember = remember
-    interrupted = False
+    interrupted, wider = False, room.wider(problem) if widen and method == "auto" else None
+    gained: dict[str, Any] | None = None
     try:
         run.prepare(method)
         run.compile([])
@@ -319,16 +327,22 @@ def solve(
         run.part_bounds = bound.parts
         incumbent.raise_bound(bound.value, str(bound))
         incumbent.infeasible = bound.impossible is not None
+        kept = 0.0 if wider is None else WIDER_SHARE * time_limit
+        run.deadline -= kept
         _run_phases(run, method, warm_start)
+        run.deadline += kept
         if confirm:
             _confirm(run, method, bound)
+        if wider is not None:
+            gained = _widen(run, wider, kept)
     except (KeyboardInterrupt, _Interrupted):
         interrupted = True
     finally:
         run.dismiss()
     said = method if isinstance(method, str) else _name(method)
     result = _judge(run, name, said, interrupted, incumbent.started + time_limit)
-    return replace(result, time_limit=time_limit, threads=run.threads, spent=run.phases.seconds())
+    spent = run.phases.seconds()
+    return replace(result, time_limit=time_limit, threads=run.threads, spent=spent, wider=gained)
 
 
 def _name(method: Method) -> str:
@@ -844,6 +858,34 @@ def _confirm(run: _Run, method: str | Method, own: Bound) -> None:
         return
 
 
+def _widen(run: _Run, wider: Wider, kept: float) -> dict[str, Any] | None:
+    """Return what is found in a larger space, in as long as the run took, or the time that was kept for it.
+
+    Nothing where there is no plan, neither there nor here.
+    """
+    incumbent, began = run.incumbent, time.monotonic()
+    bound = run.room.best_bound(wider.problem)
+    found = Incumbent(run.room, wider.problem, began, None)
+    found.raise_bound(bound.value, str(bound))
+    if incumbent.plan is not None:
+        found.offer(incumbent.plan)
+    again = _Run(found, run.threads, run.seed, None, run.stop)
+    again.part_bounds, again.simulation_seconds = bound.parts, run.simulation_seconds
+    run.compile(list(run.room.portfolio(wider.problem).methods))
+    now = time.monotonic()
+    again.deadline = min(run.deadline, now + max(kept, now - incumbent.started))
+    try:
+        with run.in_phase("widening"):
+            _auto(again, incumbent.plan)
+    except TilewrightError as error:  # its own fault: what is declared has its answer
+        run.failures.append(f"among {wider.space}: {error}")
+    if found.objective is None or found.bound is None:
+        return None
+    seconds = round(time.monotonic() - began, 3)
+    told = {"space": wider.space, "set": wider.setting}
+    return told | {"objective": found.objective, "bound": found.bound, "seconds": seconds}
+
+
 def _claim(incumbent: Incumbent, method: str, own: Bound) -> Claim | None:
     """Return the claim that ends a run and rests on one method's proof, or on a solver's word; or None."""
     if incumbent.optimal:
@@ -930,5 +972,6 @@ def _judge(run: _Run, name: str, method: str, interrupted: bool, until: float) -
         at_least=at_least or None,
         minimise=problem.minimise,
         unit=unit_of(problem),
+        space=room.space(problem),
         problem=problem,
     )

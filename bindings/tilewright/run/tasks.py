@@ -164,6 +164,7 @@ def perform(
             stop=stop,
             on_compile=on_compile,
             remember=task.remember,
+            widen=False,
         )
     except TilewrightError as error:
         return Answer(None, error)

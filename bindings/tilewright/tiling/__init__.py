@@ -22,7 +22,9 @@ from tilewright.tiling.evaluation import (
     recheck,
     simulate,
     simulation_seconds,
+    space,
     violation,
+    wider,
 )
 from tilewright.tiling.overview import overview
 from tilewright.tiling.plan import Plan
@@ -61,6 +63,8 @@ class Tiling(Room[Problem, Plan]):
     best_bound = staticmethod(best_bound)
     rank = staticmethod(rank)
     at_least = staticmethod(at_least)
+    space = staticmethod(space)
+    wider = staticmethod(wider)
     violation = staticmethod(violation)
     objective = staticmethod(objective)
     measured_objective = staticmethod(measured_objective)

@@ -13,9 +13,10 @@ from tilewright.core import front
 from tilewright.core.bounds import Bound, Exact
 from tilewright.core.context import CONSTRUCT
 from tilewright.core.portfolio import Portfolio
+from tilewright.core.room import Wider
 from tilewright.simulator import Report, Violation
 from tilewright.simulator.level_numbers import MOST_MACS
-from tilewright.spec.errors import OutOfTimeError
+from tilewright.spec.errors import InputError, OutOfTimeError
 from tilewright.spec.layer import Layer
 from tilewright.spec.network import MAX_LAYERS
 from tilewright.tiling import dsp, hierarchy, npu, operations, totals
@@ -168,6 +169,27 @@ def at_least(problem: Problem, plan: Plan) -> dict[str, str]:
             if why is not None:
                 found[name] = why
     return found
+
+
+SPACES = {"perfect": "steps that divide", "any": "any steps"}
+"""What plans of a hierarchy are called, by `limits.factors`."""
+
+
+def space(problem: Problem) -> str | None:
+    """Return the plans of a hierarchy among which one is called optimal; None on other machines."""
+    factors = problem.limits.factors or "perfect"
+    return SPACES[factors] if problem.machine.kind == "hierarchy" else None
+
+
+def wider(problem: Problem) -> Wider | None:
+    """Return the problem of a hierarchy with any steps, where it has none of its own and takes them."""
+    if problem.machine.kind != "hierarchy" or problem.limits.factors is not None:
+        return None
+    try:
+        any_steps = problem.with_(limits={"factors": "any"})
+    except InputError:
+        return None
+    return Wider(any_steps, SPACES["any"], "limits.factors=any")
 
 
 def measured_objective(problem: Problem, report: Report) -> int:
@@ -542,4 +564,4 @@ def portfolio(problem: Problem) -> Portfolio:
     if problem.limits.factors == "any":
         return Portfolio("padded", "exhaustive")
     alone = problem.machine.kind == "hierarchy"
-    return Portfolio(CONSTRUCT, "exhaustive", alone=alone, chooses=not alone)
+    return Portfolio(CONSTRUCT, "exhaustive", alone=alone, chooses=True)
