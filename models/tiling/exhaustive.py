@@ -82,10 +82,9 @@ def _search(problem: Problem, search: RunContext, start: Plan | None) -> Exact |
     if stage is None:
         return None
     known = start.layers[0] if start is not None and stage is problem else None
-    if isinstance(known, HierarchyPlan):
-        return hierarchy.exhaustive(stage, search.deadline, known, told)
-    if stage.limits.factors == "any" and stage.operation is None:
-        return hierarchy.exhaustive(stage, search.deadline, None, told)
+    if stage.machine.kind == "hierarchy" and stage.operation is None:
+        plan = known if isinstance(known, HierarchyPlan) else None
+        return hierarchy.exhaustive(stage, search.deadline, plan, told, search.latest)
     return kind_of(stage).exhaustive(stage, search.deadline)
 
 

@@ -438,6 +438,41 @@ class Walk:
             longest = max(longest, sum(times) if level["bytes_per_cycle"] is not None else max(times))
         return -(-longest // TICKS)
 
+    def before_and_after(self) -> tuple[int, int]:
+        """Return the ticks before the first step and after the last, in which nothing is multiplied.
+
+        At least: as long as a port needs for the first tiles that come to memories with double buffering, or
+        for the last outputs that go from them.
+        """
+        return self._busiest(("input", "weights"), 0), self._busiest(("output",), -1)
+
+    def _busiest(self, operands: tuple[str, ...], place: int) -> int:
+        busy: Counter[tuple[int, bool]] = Counter()
+        for operand in operands:
+            for parent, child in pairwise(self.machine.holders[operand]):
+                if not self.machine.level(child)["double_buffering"]:
+                    continue
+                tile = list(self._tiles(operand, child).values())[place]
+                ends: dict[int, set[Element]] = {parent: set(), child: set()}
+                for instance, elements in tile.items():
+                    for node, found in ends.items():
+                        if not any(self._instance_of(instance, node)):
+                            found |= elements
+                for node, found in ends.items():
+                    reads = (node == parent) != (operand == "output")
+                    kind = "partial" if operand == "output" and self.adds_outside[node] else operand
+                    bits = len(found) * self.machine.table["bits"][kind]
+                    busy[self.machine.nodes[node].level, reads] += bits * self._ticks(node)[not reads]
+        levels = self.machine.levels
+        return max(
+            (
+                sum(both) if levels[number]["bytes_per_cycle"] is not None else max(both)
+                for number in {number for number, _ in busy}
+                for both in [(busy[number, True], busy[number, False])]
+            ),
+            default=0,
+        )
+
     def _ticks(self, node: int) -> tuple[int, int]:
         """Return the ticks of a bit that a memory reads, and of one that it writes."""
         level = self.machine.level(node)

@@ -26,13 +26,14 @@ from tilewright.spec.layer import Layer
 from tilewright.tiling import MACHINES, Plan, Problem, last_stage, objective, simulate, violation
 from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.hierarchy import bounds
+from tilewright.tiling.hierarchy.breakdown import breakdown
 from tilewright.tiling.hierarchy.cost import Cost
 from tilewright.tiling.hierarchy.exact import search
 from tilewright.tiling.hierarchy.exact.search import Search, best_plan
 from tilewright.tiling.hierarchy.exact.tables import Tables
 from tilewright.tiling.hierarchy.lowering import lower
 from tilewright.tiling.hierarchy.machine import OBJECTIVES, HierarchyMachine
-from tilewright.tiling.hierarchy.measure import KINDS, Measure, Moved, shown
+from tilewright.tiling.hierarchy.measure import KINDS, TICKS, Measure, Moved, shown
 from tilewright.tiling.hierarchy.nest import Nest, extents, positions, window
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.summary import rows
@@ -75,6 +76,9 @@ def assert_as_walked(nest: Nest, seed: int) -> None:
         assert nest.needed_bits(memory) == walk.held_bits(level), (seed, nest.machine.levels[level].name)
     assert (nest.overflow() is None) == walk.fits(), seed
     measure = Measure(nest.layer, nest.machine, cost.moved)
+    told = breakdown(nest, measure)
+    idle = [told[name] * TICKS for name in ("filling_cycles", "draining_cycles")]
+    assert tuple(map(round, idle)) == walk.before_and_after(), seed
     for goal in OBJECTIVES:
         assert shown(goal, measure.value(goal, "dram")) == walk.value(goal, "dram"), (seed, goal)
 

@@ -322,6 +322,8 @@ class HierarchyTotals(InCycles):
     """Energy of memories and MACs by the instance's prices, in attojoules."""
     utilisation: float
     """Share of all multipliers' cycles in which they multiply."""
+    filled_cycles: Count | None = None
+    """What the plan takes at least with filling and draining, which `duration_cycles` leaves out."""
     front: list[HierarchyPoint] | None = None
     """Points of a Pareto front, from the least of the first number on; all else is of its first plan."""
 
@@ -355,6 +357,10 @@ class HierarchyLayer(HierarchyTotals):
     """In which the busier port of a memory's first instance works, beside the multipliers."""
     limited_by: str
     """What takes longest: `multipliers`, `transfers of` a memory that they wait for, or a `port of` one."""
+    filling_cycles: NonNegative | None = None
+    """Before the first step, at least; the duration leaves it out."""
+    draining_cycles: NonNegative | None = None
+    """After the last step, at least; the duration leaves it out."""
 
 
 class HierarchyNetwork(HierarchyTotals, Shown):

@@ -564,4 +564,4 @@ def portfolio(problem: Problem) -> Portfolio:
     if problem.limits.factors == "any":
         return Portfolio("padded", "exhaustive")
     alone = problem.machine.kind == "hierarchy"
-    return Portfolio(CONSTRUCT, "exhaustive", alone=alone, chooses=True)
+    return Portfolio(CONSTRUCT, "exhaustive", alone=alone, chooses=not alone)

@@ -66,6 +66,9 @@ HIERARCHY = {
     "waiting_cycles": "waiting_cycles",
     "port_cycles": "port_cycles",
     "limited_by": "limited_by",
+    "filling_cycles": "filling_cycles",
+    "draining_cycles": "draining_cycles",
+    "filled_cycles": "filled_cycles",
 }
 """What the facts of a layer are called among its measures."""
 
@@ -166,7 +169,9 @@ def _of_network(problem: Problem, layers: Sequence[dict[str, Any]]) -> dict[str,
         return total
     if machine.kind == "hierarchy":
         macs = sum(layer["macs"] for layer in layers)
-        return total | {"utilisation": macs / (total["duration_cycles"] * machine.most_macs_per_cycle)}
+        filled = sum(layer.get("filled_cycles", layer["duration_cycles"]) for layer in layers)
+        share = macs / (total["duration_cycles"] * machine.most_macs_per_cycle)
+        return total | {"utilisation": share, "filled_cycles": filled}
     operations = 2 * sum(layer["macs"] for layer in layers)
     moved = total.get("accesses_bits", total["accesses_elements"] * 8 * machine.element_bytes)
     return total | {

@@ -326,9 +326,13 @@ def _total_time(problem: Problem, layers: list[dict[str, Any]]) -> Rows:
     )
     seconds = cycles / problem.machine.clock_mhz / 1e6
     duration = f"{cycles:,} cycles, {1e3 * seconds:.2f} ms at {problem.machine.clock_mhz} MHz"
-    if problem.machine.kind == "hierarchy" and not problem.machine.priced:
-        return [("duration", duration)]
-    return [("duration", duration), ("energy", f"{energy / 1e12:.3f} mJ{_prices(problem)}")]
+    shown = [("duration", duration)]
+    if hierarchy:
+        filled = sum(layer["facts"].get("filled_cycles", layer["facts"]["cycles"]) for layer in layers)
+        shown += hierarchy_summary.left_out(cycles, filled)
+    if hierarchy and not problem.machine.priced:
+        return shown
+    return [*shown, ("energy", f"{energy / 1e12:.3f} mJ{_prices(problem)}")]
 
 
 def _prices(problem: Problem) -> str:

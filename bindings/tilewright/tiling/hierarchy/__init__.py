@@ -159,6 +159,7 @@ def exhaustive(
     deadline: float,
     start: HierarchyPlan | None = None,
     told: Callable[[Exact], None] = lambda _found: None,
+    latest: float | None = None,
 ) -> Exact | None:
     """Return the best plan of a layer, or all plans of a front; None if nothing is feasible.
 
@@ -170,6 +171,8 @@ def exhaustive(
         A valid plan that is known; a front does not need it.
     told
         Called with each better plan and each better bound, where steps need not divide.
+    latest
+        ``time.monotonic()`` until when ties may be broken, by default the deadline.
     """
     from tilewright.tiling.hierarchy.exact import (
         any_plan,
@@ -205,5 +208,6 @@ def exhaustive(
         known = search.BestPlan(value, start, False)
     found = search.best_plan(*asked, deadline, limits, start=known)
     if found is not None and found.proven:
-        found = ties.first_of_best(*asked, found, time.monotonic() - began, deadline, limits)
+        until = deadline if latest is None else latest
+        found = ties.first_of_best(*asked, found, time.monotonic() - began, until, limits)
     return None if found is None else Exact(shown(problem.minimise, found.value), (found.plan,), found.proven)

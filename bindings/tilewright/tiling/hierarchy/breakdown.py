@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from tilewright.simulator.levels import READ, WRITTEN
-from tilewright.tiling.hierarchy.machine import LOOPS
-from tilewright.tiling.hierarchy.measure import KINDS, TICKS, Measure, attojoules, prices
+from tilewright.tiling.hierarchy.cost import Cost
+from tilewright.tiling.hierarchy.machine import LOOPS, OPERANDS
+from tilewright.tiling.hierarchy.measure import KINDS, TICKS, Measure, attojoules, prices, ticks_per_bit
 from tilewright.tiling.hierarchy.nest import Nest
 
 WAYS = (("read", READ), ("written", WRITTEN))
@@ -21,7 +24,8 @@ def breakdown(nest: Nest, measure: Measure) -> dict[str, Any]:
         With the keys ``nest``; ``kept``, where the plan decides that; ``levels`` in elements,
         ``levels_bytes`` and, with prices, ``levels_energy`` in attojoules, each for all instances of a
         memory; ``mac_energy``; ``held_bytes`` of one instance; ``multiplying_cycles``, ``waiting_cycles``,
-        ``port_cycles``; and ``limited_by``.
+        ``port_cycles``; ``limited_by``; and beside the cycles ``filling_cycles``, ``draining_cycles`` and
+        ``filled_cycles``, what the plan takes with these at least.
     """
     machine = measure.machine
     levels: dict[str, dict[str, dict[str, int]]] = {}
@@ -39,7 +43,7 @@ def breakdown(nest: Nest, measure: Measure) -> dict[str, Any]:
         found["mac_energy"] = measure.layer.macs * attojoules(machine.mac_pj, 1)
     if nest.plan.kept:
         found["kept"] = {name: list(operands) for name, operands in nest.plan.kept}
-    return found | {"held_bytes": _held(nest)} | _cycles(measure)
+    return found | {"held_bytes": _held(nest)} | _cycles(measure) | _filled(nest, measure)
 
 
 def _loops(nest: Nest) -> list[dict[str, Any]]:
@@ -100,6 +104,56 @@ def _cycles(measure: Measure) -> dict[str, Any]:
         "port_cycles": {name[i]: ticks / TICKS for i, ticks in ports.items() if ticks},
         "limited_by": _limit(measure),
     }
+
+
+def _filled(nest: Nest, measure: Measure) -> dict[str, Any]:
+    """Return for how long nothing is multiplied at first and at last, and the least time with both.
+
+    Of memories with double buffering, whose transfers run beside the multipliers but for these: before the
+    first step the first tiles come, and after the last one the last outputs go.
+    """
+    last = _last_blocks(nest)
+    filling = _longest(nest, OPERANDS[:-1], nest.blocks)
+    draining = _longest(nest, OPERANDS[-1:], last)
+    least = -(-(filling + measure.multiplying + draining) // TICKS)
+    return {
+        "filling_cycles": filling / TICKS,
+        "draining_cycles": draining / TICKS,
+        "filled_cycles": max(measure.cycles, least),
+    }
+
+
+def _last_blocks(nest: Nest) -> list[dict[str, int]]:
+    """Return the last block that enters each node of the first instances, and last what is multiplied."""
+    found = [dict(nest.extents)]
+    for node, loops in zip(nest.machine.nodes, nest.plan.nest, strict=True):
+        block = dict(found[-1])
+        for loop, step in loops:
+            block[loop] = min(block[loop], step) if node.axis else block[loop] % step or step
+        found.append(block)
+    return found
+
+
+def _longest(nest: Nest, operands: Sequence[str], blocks: Sequence[dict[str, int]]) -> int:
+    """Return the ticks of the port that is busy longest with one tile of each of some operands."""
+    machine, cost = nest.machine, Cost(nest)
+    busy: dict[int, list[int]] = {}
+    for operand in operands:
+        for parent, child in pairwise(machine.holders[operand]):
+            if not machine.levels[machine.nodes[child].level].double_buffering:
+                continue
+            arrays = (i for i in range(parent, child) if machine.nodes[i].axis is not None)
+            for node, way, inside in (
+                (parent, WRITTEN if operand == "output" else READ, min(arrays, default=child)),
+                (child, READ if operand == "output" else WRITTEN, child),
+            ):
+                partial = operand == "output" and cost.summed_outside(node)
+                width = int(getattr(machine.bits, "partial" if partial else operand))
+                number = machine.nodes[node].level
+                ticks = nest.elements(operand, blocks[inside]) * width
+                busy.setdefault(number, [0, 0])[way] += ticks * ticks_per_bit(machine.levels[number])[way]
+    shared = {number: machine.levels[number].bytes_per_cycle is not None for number in busy}
+    return max((sum(both) if shared[number] else max(both) for number, both in busy.items()), default=0)
 
 
 def _limit(measure: Measure) -> str:

@@ -109,7 +109,7 @@ class Cost:
             (crossing.inside.read, at_child.inner, child),
             (crossing.outside.written, at_parent.outer, parent),
         ):
-            complete = 0 if self._summed_outside(node) else self._outputs(node if pinned else 0)
+            complete = 0 if self.summed_outside(node) else self._outputs(node if pinned else 0)
             counts["output"], counts["partial"] = complete, moved - complete
         return crossing
 
@@ -151,7 +151,7 @@ class Cost:
         """Return the axes of arrays outside of a node."""
         return [i for i in range(min(node, len(self.nodes))) if self.nodes[i].axis is not None]
 
-    def _summed_outside(self, node: int) -> bool:
+    def summed_outside(self, node: int) -> bool:
         """Whether an array outside of a node adds up sums."""
         return any(
             self.nodes[i].axis is not None and any(self.nest.trips(i, loop) > 1 for loop in REDUCED)

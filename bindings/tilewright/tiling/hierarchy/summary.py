@@ -14,6 +14,9 @@ from tilewright.tiling.hierarchy.measure import KINDS
 NAMES = {"partial": "partial sums"}
 """What kinds of elements are called where their name does not tell."""
 
+IDLE = ("filling_cycles", "draining_cycles")
+"""What the cycles leave out."""
+
 
 def rows(machine: HierarchyMachine, facts: Mapping[str, Any]) -> Rows:
     """Return the loops of each node, how full the memories are, and what takes the time and the energy."""
@@ -30,10 +33,31 @@ def rows(machine: HierarchyMachine, facts: Mapping[str, Any]) -> Rows:
     shown.append(
         ("duration", f"{cycles:,} cycles, PEs are busy for {100 * facts['utilisation']:.1f} % of them")
     )
+    shown += left_out(cycles, facts.get("filled_cycles", cycles), facts)
     shown.append(("limited by", facts["limited_by"] + "; " + ", ".join(_times(facts))))
     if machine.priced:
         shown.append(("energy", f"{facts['energy'] / 1e12:,.3f} uJ"))
     return shown
+
+
+def left_out(cycles: int, filled: int, facts: Mapping[str, Any] | None = None) -> Rows:
+    """Say what the cycles leave out, where that is told and is any.
+
+    Parameters
+    ----------
+    filled
+        The least that a plan takes with it.
+    facts
+        Of a layer.
+    """
+    if filled <= cycles:
+        return []
+    parts = "filling and draining"
+    if facts is not None:
+        amounts = (f"{facts[name]:,.0f} cycles of {name.partition('_')[0]}" for name in IDLE)
+        parts = " and ".join(amounts)
+    more = f"{100 * (filled / cycles - 1):.1f} % more"
+    return [("left out", f"{parts}; with them at least {filled:,} cycles, {more}")]
 
 
 def _space(
