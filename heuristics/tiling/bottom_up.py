@@ -21,6 +21,9 @@ from tilewright.tiling.hierarchy.exact.lattice import LETTERS, divisors
 from tilewright.tiling.hierarchy.machine import Kept
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 
+IN_PROCESS = True
+"""It takes milliseconds for a layer, less than it takes to start a process."""
+
 MOST_UNROLLED = 48
 """Ways to unroll loops over an axis that are compared."""
 

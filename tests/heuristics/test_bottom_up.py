@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 from conftest import examples
 
+import tilewright
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.heuristics.tiling import bottom_up
 from tilewright.models.tiling import exhaustive
+from tilewright.run.instance import read
 from tilewright.spec.errors import InputError
 from tilewright.tiling import (
     Plan,
@@ -202,6 +204,14 @@ def test_a_layer_has_a_plan_when_the_search_has_no_time() -> None:
         assert outcome.status == "feasible"
         assert {outcome.plan, *told} == {bottom_up.smallest(problem)}
         assert violation(problem, outcome.plan) is None
+
+
+def test_it_plans_a_layer_whatever_the_time_limit() -> None:
+    problem = read(catalogue.instance("tiling", "resnet18-conv2-eyeriss")).problem
+    result = tilewright.solve(problem, "bottom_up", time_limit=0.001)
+    assert (result.status, result.plan) == ("feasible", bottom_up.plan(problem))
+    best = 786_157_568_000_000
+    assert objective(problem, bottom_up.smallest(problem)) // best == 93
 
 
 def test_a_layer_with_too_many_blocks_has_a_plan_and_a_bound() -> None:

@@ -125,6 +125,29 @@ def test_a_hierarchy_chooses_among_the_best_plans(kind: str, monkeypatch: pytest
     assert several > examples(160) // 20
 
 
+def test_any_steps_are_never_worse_than_steps_that_divide_of_equal_objective() -> None:
+    several = 0
+    for seed in range(examples(80)):
+        rng = Random(seed)
+        on, layer = hierarchies.machine(rng), hierarchies.layer(rng, rng.choice([8, 16, 32]))
+        every = list(hierarchies.everything(layer, on, 400) or ())
+        table = {"layer": layer.model_dump(mode="json"), "machine": on.model_dump(mode="json")}
+        wanted = {"minimise": rng.choice(["accesses", "cycles", "energy"])}
+        try:
+            problem = Problem.model_validate(table | {"objective": wanted, "limits": {"factors": "any"}})
+        except InputError:  # not even the smallest tile fits
+            continue
+        found = kind_of(problem).exhaustive(problem, float("inf")) if every else None
+        if found is None or not found.proven:
+            continue
+        best = compared(problem, Plan(found.layers))
+        valid = [plan for one in every if violation(problem, plan := Plan((one,))) is None]
+        told = {each for plan in valid if (each := compared(problem, plan))[0] == best[0]}
+        assert best <= min(told, default=best), (seed, wanted)
+        several += len(told) > 1
+    assert several > examples(80) // 20
+
+
 @settings(max_examples=examples(40))
 @given(some_operations(), machines())
 def test_operations_choose_among_the_best_plans(table: dict[str, Any], machine: dict[str, Any]) -> None:

@@ -182,14 +182,19 @@ def exhaustive(
         ties,
     )  # for start-up time: numba
 
+    asked = problem.one_layer, problem.machine, problem.minimise, problem.level
+    began, until = time.monotonic(), deadline if latest is None else latest
     if problem.limits.factors == "any":
-        given = problem.one_layer, problem.machine, problem.minimise, problem.level, deadline
 
         def exact(found: any_plan.AnyPlan) -> Exact:
             value, bound = (shown(problem.minimise, each) for each in (found.value, found.bound))
             return Exact(value, (found.plan,), found.bound == found.value, bound)
 
-        best = any_plan.best_any_plan(*given, told=lambda found: told(exact(found)), start=start)
+        best = any_plan.best_any_plan(*asked, deadline, told=lambda found: told(exact(found)), start=start)
+        if best is not None and best.bound == best.value:
+            least = search.BestPlan(best.value, best.plan, True)
+            among = ties.first_of_best(*asked, least, time.monotonic() - began, until, {})
+            best = best._replace(plan=among.plan)
         return None if best is None else exact(best)
     if problem.trades_capacity:
         points = capacity.capacity_front(problem.one_layer, problem.machine)
@@ -201,13 +206,11 @@ def exhaustive(
         if not points and not proven:
             raise OutOfTimeError
         return Exact(points[0].values[0], tuple(each.plan for each in points), proven) if points else None
-    asked = problem.one_layer, problem.machine, problem.minimise, problem.level
-    known, began, limits = None, time.monotonic(), problem.limits.at_most.given
+    known, limits = None, problem.limits.at_most.given
     if start is not None:
         value = _measure(problem.one_layer, problem.machine, start).value(problem.minimise, problem.level)
         known = search.BestPlan(value, start, False)
     found = search.best_plan(*asked, deadline, limits, start=known)
     if found is not None and found.proven:
-        until = deadline if latest is None else latest
         found = ties.first_of_best(*asked, found, time.monotonic() - began, until, limits)
     return None if found is None else Exact(shown(problem.minimise, found.value), (found.plan,), found.proven)

@@ -34,7 +34,8 @@ def first_of_best(
 ) -> BestPlan:
     """Return the first of the plans that cost as much as the best one, in the order of their ranks.
 
-    Where there is no time for that, a good one. The memory of machines with uneven tiles is left as it is.
+    Of steps that divide, beside the best one itself. Where there is no time for that, a good one. The memory
+    of machines with uneven tiles is left as it is.
 
     Parameters
     ----------
