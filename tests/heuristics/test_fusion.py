@@ -48,7 +48,7 @@ def solve(problem: Problem, **search: Any) -> tuple[Any, list[int], list[int]]:
     """Return the outcome of the exact search, and the costs and bounds that it told."""
     plans: list[Plan] = []
     bounds: list[int] = []
-    given = RunContext(on_plan=plans.append, on_bound=bounds.append, **search)
+    given = RunContext(on_plan=plans.append, on_bound=lambda bound, *_: bounds.append(bound), **search)
     outcome = catalogue.formulation("fusion", "downsets").solve(problem, given)
     return outcome, [objective(problem, plan) for plan in plans], bounds
 
