@@ -413,18 +413,25 @@ class Walk:
                 total += self.bits(counts[i]) * round((price or 0) * 1e6 / 8)
         return total
 
+    def _computing(self) -> int:
+        """Return the ticks of the multipliers, with what they wait for."""
+        computing = -(-self.steps // self.machine.table["macs_per_cycle"]) * TICKS
+        for (parent, child), counts in self.waiting.items():
+            if not self.machine.level(child)["double_buffering"]:
+                for (way, kind), many in counts.items():
+                    bits = many * self.machine.table["bits"][kind]
+                    computing += bits * self._slower(parent, child, way)
+        return computing
+
+    def _slower(self, parent: int, child: int, way: str) -> int:
+        """Return the ticks of a bit that goes in or out, at the slower port."""
+        (read, write), (drained, filled) = self._ticks(parent), self._ticks(child)
+        return max(read, filled) if way == "in" else max(write, drained)
+
     def cycles(self) -> int:
         """Return the cycles: of the multipliers with what they wait for, or of the busiest port."""
-        per_cycle, nodes = self.machine.table["macs_per_cycle"], self.machine.nodes
-        computing = -(-self.steps // per_cycle) * TICKS
-        for (parent, child), counts in self.waiting.items():
-            if self.machine.level(child)["double_buffering"]:
-                continue
-            (read, write), (filled, drained) = self._ticks(parent), self._ticks(child)[::-1]
-            for (way, kind), many in counts.items():
-                slower = max(read, filled) if way == "in" else max(write, drained)
-                computing += many * self.machine.table["bits"][kind] * slower
-        longest = computing
+        nodes = self.machine.nodes
+        longest = self._computing()
         for number, level in enumerate(self.machine.levels):
             own = [i for i, node in enumerate(nodes) if node.level == number and node.memory]
             if not own:
@@ -438,40 +445,43 @@ class Walk:
             longest = max(longest, sum(times) if level["bytes_per_cycle"] is not None else max(times))
         return -(-longest // TICKS)
 
-    def before_and_after(self) -> tuple[int, int]:
-        """Return the ticks before the first step and after the last, in which nothing is multiplied.
+    def idle(self) -> tuple[int, int, int]:
+        """Return ticks before the first step and after the last one, and the cycles with both, at least.
 
-        At least: as long as a port needs for the first tiles that come to memories with double buffering, or
-        for the last outputs that go from them.
+        Before the first step tiles come to all memories, after the last one outputs go. Those of memories
+        with double buffering take as long as the busiest port needs. What the multipliers wait for counts
+        with them, and here but between the first step and the last.
         """
-        return self._busiest(("input", "weights"), 0), self._busiest(("output",), -1)
-
-    def _busiest(self, operands: tuple[str, ...], place: int) -> int:
-        busy: Counter[tuple[int, bool]] = Counter()
-        for operand in operands:
-            for parent, child in pairwise(self.machine.holders[operand]):
-                if not self.machine.level(child)["double_buffering"]:
-                    continue
-                tile = list(self._tiles(operand, child).values())[place]
-                ends: dict[int, set[Element]] = {parent: set(), child: set()}
-                for instance, elements in tile.items():
-                    for node, found in ends.items():
+        busy: tuple[Counter[tuple[int, bool]], ...] = Counter(), Counter()
+        between = self._computing()
+        for operand, holders in self.machine.holders.items():
+            place, way = (-1, "out") if operand == "output" else (0, "in")
+            for parent, child in pairwise(holders):
+                bits = {}
+                for node in (parent, child):
+                    tile: set[Element] = set()
+                    for instance, elements in list(self._tiles(operand, child).values())[place].items():
                         if not any(self._instance_of(instance, node)):
-                            found |= elements
-                for node, found in ends.items():
-                    reads = (node == parent) != (operand == "output")
+                            tile |= elements
                     kind = "partial" if operand == "output" and self.adds_outside[node] else operand
-                    bits = len(found) * self.machine.table["bits"][kind]
-                    busy[self.machine.nodes[node].level, reads] += bits * self._ticks(node)[not reads]
-        levels = self.machine.levels
-        return max(
-            (
-                sum(both) if levels[number]["bytes_per_cycle"] is not None else max(both)
-                for number in {number for number, _ in busy}
-                for both in [(busy[number, True], busy[number, False])]
-            ),
-            default=0,
-        )
+                    bits[node] = len(tile) * self.machine.table["bits"][kind]
+                if not self.machine.level(child)["double_buffering"]:
+                    between -= bits[parent] * self._slower(parent, child, way)
+                    continue
+                for node, amount in bits.items():
+                    written = (node == child) == (way == "in")
+                    ticks = amount * self._ticks(node)[written]
+                    busy[way == "out"][self.machine.nodes[node].level, written] += ticks
+        filling, draining = map(self._longest, busy)
+        return filling, draining, max(self.cycles(), -(-(filling + between + draining) // TICKS))
+
+    def _longest(self, busy: Counter[tuple[int, bool]]) -> int:
+        """Return the ticks of the port that is busy longest, of those by level and whether it is written."""
+        found = [0]
+        for number, level in enumerate(self.machine.levels):
+            both = busy[number, False], busy[number, True]
+            found.append(sum(both) if level["bytes_per_cycle"] is not None else max(both))
+        return max(found)
 
     def _ticks(self, node: int) -> tuple[int, int]:
         """Return the ticks of a bit that a memory reads, and of one that it writes."""

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilewright.simulator.levels import READ, WRITTEN
 from tilewright.tiling.hierarchy.cost import Cost
 from tilewright.tiling.hierarchy.machine import LOOPS, OPERANDS
-from tilewright.tiling.hierarchy.measure import KINDS, TICKS, Measure, attojoules, prices, ticks_per_bit
+from tilewright.tiling.hierarchy.measure import (
+    KINDS,
+    TICKS,
+    Measure,
+    attojoules,
+    prices,
+    ticks_per_bit,
+    transfer_ticks,
+)
 from tilewright.tiling.hierarchy.nest import Nest
 
 WAYS = (("read", READ), ("written", WRITTEN))
@@ -110,16 +118,17 @@ def _filled(nest: Nest, measure: Measure) -> dict[str, Any]:
     """Return for how long nothing is multiplied at first and at last, and the least time with both.
 
     Of memories with double buffering, whose transfers run beside the multipliers but for these: before the
-    first step the first tiles come, and after the last one the last outputs go.
+    first step the first tiles come, and after the last one the last outputs go. The multipliers wait for
+    other memories between both, too, but for the first tiles and the last outputs of these.
     """
-    last = _last_blocks(nest)
-    filling = _longest(nest, OPERANDS[:-1], nest.blocks)
-    draining = _longest(nest, OPERANDS[-1:], last)
-    least = -(-(filling + measure.multiplying + draining) // TICKS)
+    first = [*_tiles(nest, OPERANDS[:-1], nest.blocks)]
+    last = [*_tiles(nest, OPERANDS[-1:], _last_blocks(nest))]
+    filling, draining = (_longest(nest, tiles) for tiles in (first, last))
+    between = measure.computing - _waited(nest, [*first, *last])
     return {
         "filling_cycles": filling / TICKS,
         "draining_cycles": draining / TICKS,
-        "filled_cycles": max(measure.cycles, least),
+        "filled_cycles": max(measure.cycles, -(-(filling + between + draining) // TICKS)),
     }
 
 
@@ -134,26 +143,53 @@ def _last_blocks(nest: Nest) -> list[dict[str, int]]:
     return found
 
 
-def _longest(nest: Nest, operands: Sequence[str], blocks: Sequence[dict[str, int]]) -> int:
-    """Return the ticks of the port that is busy longest with one tile of each of some operands."""
+class _Tile(NamedTuple):
+    """A tile that goes from one memory's first instance to the next one's, or back, by their nodes."""
+
+    parent: int
+    child: int
+    out: bool
+    outer_bits: int
+    inner_bits: int
+
+
+def _tiles(nest: Nest, operands: Sequence[str], blocks: Sequence[dict[str, int]]) -> Iterator[_Tile]:
+    """Yield a tile of each of some operands at each boundary between memories, of blocks that enter these."""
     machine, cost = nest.machine, Cost(nest)
-    busy: dict[int, list[int]] = {}
     for operand in operands:
         for parent, child in pairwise(machine.holders[operand]):
-            if not machine.levels[machine.nodes[child].level].double_buffering:
-                continue
             arrays = (i for i in range(parent, child) if machine.nodes[i].axis is not None)
-            for node, way, inside in (
-                (parent, WRITTEN if operand == "output" else READ, min(arrays, default=child)),
-                (child, READ if operand == "output" else WRITTEN, child),
-            ):
+            bits = []
+            for node, inside in ((parent, min(arrays, default=child)), (child, child)):
                 partial = operand == "output" and cost.summed_outside(node)
                 width = int(getattr(machine.bits, "partial" if partial else operand))
-                number = machine.nodes[node].level
-                ticks = nest.elements(operand, blocks[inside]) * width
-                busy.setdefault(number, [0, 0])[way] += ticks * ticks_per_bit(machine.levels[number])[way]
-    shared = {number: machine.levels[number].bytes_per_cycle is not None for number in busy}
-    return max((sum(both) if shared[number] else max(both) for number, both in busy.items()), default=0)
+                bits.append(nest.elements(operand, blocks[inside]) * width)
+            yield _Tile(parent, child, operand == "output", *bits)
+
+
+def _longest(nest: Nest, tiles: Sequence[_Tile]) -> int:
+    """Return the ticks of the port that is busy longest with tiles of memories with double buffering."""
+    levels = {i: nest.machine.levels[node.level] for i, node in enumerate(nest.machine.nodes)}
+    busy: dict[str, list[int]] = {}
+    for tile in tiles:
+        if levels[tile.child].double_buffering:
+            for node, bits, way in (
+                (tile.parent, tile.outer_bits, WRITTEN if tile.out else READ),
+                (tile.child, tile.inner_bits, READ if tile.out else WRITTEN),
+            ):
+                busy.setdefault(levels[node].name, [0, 0])[way] += bits * ticks_per_bit(levels[node])[way]
+    shared = {level.name: level.bytes_per_cycle is not None for level in levels.values()}
+    return max((sum(both) if shared[name] else max(both) for name, both in busy.items()), default=0)
+
+
+def _waited(nest: Nest, tiles: Sequence[_Tile]) -> int:
+    """Return the ticks for which multipliers wait for tiles of memories without double buffering."""
+    level = {i: nest.machine.levels[node.level] for i, node in enumerate(nest.machine.nodes)}
+    return sum(
+        tile.outer_bits * transfer_ticks(level[tile.parent], level[tile.child])[tile.out]
+        for tile in tiles
+        if not level[tile.child].double_buffering
+    )
 
 
 def _limit(measure: Measure) -> str:
