@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 from tilewright.report import page
+from tilewright.run import solve as solving
 from tilewright.run.instance import Instance
 from tilewright.run.result import Result
 from tilewright.run.verify import check
@@ -287,3 +288,22 @@ def test_any_steps_that_gain_nothing_are_told_as_such() -> None:
     result = tw.solve(product(hierarchies.NPU_LIKE, 64, 64, 256), time_limit=120)
     assert result.objective == 4608
     assert dict(result._rows())["any steps"] == "nothing better, proven"
+
+
+def test_who_has_no_time_for_any_steps_is_told_of_the_declared_ones() -> None:
+    result = tw.solve(product(TENSOR_CORES, 2048, 2048, 8192), time_limit=0.001)
+    assert result.wider is None and result.space == "steps that divide"
+
+
+def test_a_stop_while_any_steps_are_looked_at_interrupts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    auto = solving._auto
+
+    def stopped(run: Any, start: Any) -> None:
+        auto(run, start)
+        if run.incumbent.problem.limits.factors == "any":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(solving, "_auto", stopped)
+    result = tw.solve(product(hierarchies.NPU_LIKE, 197, 64, 197), time_limit=60)
+    assert (result.status, result.interrupted) == ("optimal", False)
+    assert result.wider is not None and result.wider["objective"] == 11_639

@@ -861,9 +861,11 @@ def _confirm(run: _Run, method: str | Method, own: Bound) -> None:
 def _widen(run: _Run, wider: Wider, kept: float) -> dict[str, Any] | None:
     """Return what is found in a larger space, in as long as the run took, or the time that was kept for it.
 
-    Nothing where there is no plan, neither there nor here.
+    Nothing where there is no plan, neither there nor here, or no time.
     """
     incumbent, began = run.incumbent, time.monotonic()
+    if began >= run.deadline:
+        return None
     bound = run.room.best_bound(wider.problem)
     found = Incumbent(run.room, wider.problem, began, None)
     found.raise_bound(bound.value, str(bound))
@@ -879,6 +881,8 @@ def _widen(run: _Run, wider: Wider, kept: float) -> dict[str, Any] | None:
             _auto(again, incumbent.plan)
     except TilewrightError as error:  # its own fault: what is declared has its answer
         run.failures.append(f"among {wider.space}: {error}")
+    except (KeyboardInterrupt, _Interrupted):
+        pass  # which has its answer then, too
     if found.objective is None or found.bound is None:
         return None
     seconds = round(time.monotonic() - began, 3)
