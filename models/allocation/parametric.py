@@ -35,7 +35,7 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
     if plan is None:
         return Outcome("infeasible" if proven else "unknown", bound=bound)
     if proven and not plan.front:
-        plan = settled(problem, plan, search.deadline if search.latest is None else search.latest)
+        plan = settled(problem, plan, search.deadline)
         search.on_plan(plan)
     return Outcome("optimal" if proven else "feasible", plan, bound)
 

@@ -11,6 +11,7 @@ from tilewright.scheduling.arrangement import plan_of
 from tilewright.scheduling.cost import Pricer
 from tilewright.scheduling.exact.pieces import pieces_bound
 from tilewright.scheduling.exact.search import search as find
+from tilewright.scheduling.exact.ties import settled
 from tilewright.scheduling.lowering import whole
 from tilewright.scheduling.merging import Annealing, Steps, greedy
 from tilewright.scheduling.structure import LONGEST
@@ -38,6 +39,14 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
             best, value = found, cost
             search.on_plan(found)
 
+    def ended(plan: Plan, value: int) -> Outcome:
+        alike = settled(problem, plan, search.deadline)
+        search.on_plan(alike)
+        return Outcome("optimal", alike, value)
+
+    if best is not None and value is not None and value <= (search.bound or 0):
+        return ended(best, value)
+
     def bounded(ticks: int) -> None:
         search.on_bound(_bound(ticks, value, scale))
 
@@ -55,7 +64,7 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
         if best is None:
             return Outcome("infeasible")
         if value is not None and value <= max(whole(answer.bound, scale), whole(pieces, scale)):
-            return Outcome("optimal", best, value)
+            return ended(best, value)
     annealing.run(partition, search.remaining(), search.deadline, better)
     status: Status = "unknown" if best is None else "feasible"
     return Outcome(status, best, _bound(max(pieces, 0 if answer is None else answer.bound), value, scale))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -13,14 +15,25 @@ from graphs_at_random import least_ticks, problem_at_random, twins_at_random
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.models.scheduling import ideals
-from tilewright.scheduling import Problem, best_bound, measured_objective, objective, simulate, violation
+from tilewright.run.instance import parse
+from tilewright.run.solve import solve
+from tilewright.scheduling import (
+    Plan,
+    Problem,
+    best_bound,
+    measured_objective,
+    objective,
+    simulate,
+    violation,
+)
 from tilewright.scheduling.arrangement import plan_of
 from tilewright.scheduling.cost import Pricer
 from tilewright.scheduling.exact.candidates import Candidates, connected_sets
 from tilewright.scheduling.exact.pieces import _pieces, pieces_bound
 from tilewright.scheduling.exact.search import search
 from tilewright.scheduling.exact.twins import twins
-from tilewright.scheduling.rules import latencies
+from tilewright.scheduling.plan import ORDERS
+from tilewright.scheduling.rules import latencies, rank
 from tilewright.scheduling.structure import sinks
 
 INSTANCES = Path(__file__).parents[2] / "instances/scheduling"
@@ -83,6 +96,49 @@ def agree(problem: Problem, seed: int) -> None:
             answer = search(Pricer(problem), below)
             assert answer is not None
             assert (answer.proven, answer.ticks, answer.bound) == (True, found, expected), seed
+
+
+def ties(problem: Problem) -> tuple[int, ...]:
+    """Solve a problem and hold the plan against simple ones; return its rank."""
+    result = solve(problem, time_limit=600)
+    assert result.status == "optimal"
+    own = rank(problem, result.plan)
+    report = simulate(problem, result.plan)
+    assert own[0] == sum(
+        int(each.sum()) for table in (report.loaded, report.written) for each in table.values()
+    )
+    assert own[2] == max(step["peak_elements"] for step in report.facts["subgraphs"])
+    simple = [catalogue.heuristic("scheduling", name).plan(problem) for name in ("one_by_one", "greedy")]
+    for place, step in enumerate(result.plan.subgraphs):
+        for w, h, order in product((1, 2, 3, 5, 8), (1, 2, 3, 5, 8), ORDERS):
+            other = replace(step, granularity=(w, h, step.granularity[2]), order=order)
+            steps = result.plan.subgraphs
+            simple.append(Plan((*steps[:place], other, *steps[place + 1 :])))
+    for other in simple:
+        if violation(problem, other) is None and objective(problem, other) == result.objective:
+            assert own <= rank(problem, other)
+    return own
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_simple_plan_of_equal_objective_comes_before(seed: int) -> None:
+    problem = problem_at_random(seed, 4, most=8, native=3)
+    costs = [cost * (1, 30)[seed % 2] for cost in problem.graph.base_costs]
+    room = 1000 if seed % 3 else problem.graph.fast_memory_capacity
+    problem = problem.with_(graph={"base_costs": costs, "fast_memory_capacity": room})
+    if least_ticks(problem) is not None:
+        ties(problem)
+
+
+def test_what_computes_all_the_time_moves_no_more_than_it_must() -> None:
+    """Three functions in a row, and another one of the first: each tile takes longer than its transfers."""
+    graph = {
+        "widths": [16] * 5, "heights": [16] * 5, "inputs": [[0], [1], [2], [1]],
+        "outputs": [[1], [2], [3], [4]], "base_costs": [10_000] * 4, "op_types": ["Pointwise"] * 4,
+        "fast_memory_capacity": 2_000, "slow_memory_bandwidth": 1, "native_granularity": [8, 8],
+    }  # fmt: skip
+    problem = parse({"room": "scheduling", "graph": graph}).problem
+    assert ties(problem)[:2] == (3 * 16 * 16, 4 * 4 * 10_000 * problem.graph.scale)  # one load, two results
 
 
 @pytest.mark.parametrize("native", [3, 8])

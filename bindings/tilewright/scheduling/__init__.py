@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.core.room import Room, register
-from tilewright.scheduling.cost import Pricer, best_order, ticks
+from tilewright.scheduling.cost import Pricer, best_order, least_traffic, ticks
 from tilewright.scheduling.evaluation import (
     best_bound,
     measured_objective,
@@ -20,7 +20,8 @@ from tilewright.scheduling.lowering import simulate
 from tilewright.scheduling.overview import overview
 from tilewright.scheduling.plan import Plan
 from tilewright.scheduling.problem import Problem
-from tilewright.scheduling.rules import violation
+from tilewright.scheduling.rules import rank, violation
+from tilewright.scheduling.structure import LONGEST
 from tilewright.scheduling.summary import rows, table
 
 __all__ = [
@@ -59,6 +60,7 @@ class Scheduling(Room[Problem, Plan]):
     numeric_elements = staticmethod(numeric_elements)
     most_values = staticmethod(most_values)
     portfolio = staticmethod(portfolio)
+    rank = staticmethod(rank)
     rows = staticmethod(rows)
     table = staticmethod(table)
     overview = staticmethod(overview)
@@ -76,6 +78,7 @@ class Scheduling(Room[Problem, Plan]):
         ticks(problem.graph, needs, size, best_order(problem.graph, needs, size))
         tiles = -(-needs.width // 8), -(-needs.height // 8), choice.depth  # too many for all orders of them
         best_order(problem.graph, needs, tiles)
+        least_traffic(problem.graph, ops, needs, problem.graph.fast_memory_capacity, LONGEST)
 
 
 ROOM = register(Scheduling())

@@ -14,6 +14,9 @@ from tilewright.scheduling.plan import ORDERS
 from tilewright.scheduling.problem import Problem
 from tilewright.scheduling.structure import Structure, structure
 
+MOST_SIZES = 12
+"""The largest so many sizes of each kind are tried for what moves least."""
+
 
 class Choice(NamedTuple):
     """A granularity with what it takes, in the best order of tiles that is known, and what none undercuts."""
@@ -23,6 +26,15 @@ class Choice(NamedTuple):
     height: int
     depth: int
     least: int
+
+
+class Traffic(NamedTuple):
+    """A granularity with the elements that it moves and the ticks it takes in an order that has a name."""
+
+    moved: int
+    ticks: int
+    order: int
+    granularity: tuple[int, int, int]
 
 
 @lru_cache(maxsize=4096)
@@ -74,6 +86,41 @@ def ticks(
     if isinstance(order, str):
         return evaluated(graph, found, granularity)[1 + ORDERS.index(order)]
     return evaluated(graph, found, granularity, order)[5]
+
+
+def moved(
+    graph: Graph, found: Structure, granularity: tuple[int, int, int], order: str | tuple[int, ...]
+) -> int:
+    """Return the elements that a subgraph moves: its time if nothing takes any but each of them a tick."""
+    from tilewright.scheduling import kernels  # start-up time
+
+    works, frame = found.works.copy(), _frame(graph, found)
+    works[:, 1], frame[4:] = 0, 1
+    named = isinstance(order, str)
+    listed = np.array(() if named else order, dtype=np.int64)
+    times = kernels.evaluate(found.slices, works, frame, *granularity, listed)
+    return int(times[1 + ORDERS.index(order) if isinstance(order, str) else 5])
+
+
+def least_traffic(graph: Graph, ops: Iterable[int], found: Structure, room: int, most: int) -> Traffic | None:
+    """Return what moves least of large granularities that have room and take no more ticks, or None."""
+    from tilewright.scheduling import kernels  # start-up time
+
+    largest = (each[:MOST_SIZES] for each in _choices(graph, ops, found))
+    elements, takes, _, order, *size = kernels.least_traffic(
+        found.slices, found.works, _frame(graph, found), room, *largest, most
+    ).tolist()
+    return None if elements < 0 else Traffic(elements, takes, order, tuple(size))
+
+
+def _choices(graph: Graph, ops: Iterable[int], found: Structure) -> tuple[NDArray[np.int64], ...]:
+    """Return widths, heights and depths to choose from."""
+    width, height = graph.native_granularity
+    return (
+        np.array(sizes(found.width, width, found.least_width)),
+        np.array(sizes(found.height, height, found.least_height)),
+        np.array(depths(graph, ops, deepest_step(graph, found))),
+    )
 
 
 def best_order(graph: Graph, found: Structure, granularity: tuple[int, int, int]) -> str | tuple[int, ...]:
@@ -204,9 +251,7 @@ class Pricer:
             _frame(graph, found),
             room,
             np.array([width, height, deepest]),
-            np.array(sizes(found.width, width, found.least_width)),
-            np.array(sizes(found.height, height, found.least_height)),
-            np.array(depths(graph, ops, deepest)),
+            *_choices(graph, ops, found),
             kernels.INFEASIBLE if below is None else below,
         )
         if w < 0 and least == (kernels.INFEASIBLE if below is None else below):

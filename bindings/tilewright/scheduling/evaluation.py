@@ -66,5 +66,5 @@ def portfolio(problem: Problem) -> Portfolio:
     if len(problem.graph.inputs) <= FEW_OPERATIONS and connected_sets(problem, seen=FEW_SETS) is not None:
         # The search is first tried for a moment, in which what it runs compiled should not yet be loaded.
         Pricer(problem).best(frozenset((0,)))
-        return Portfolio(CONSTRUCT, "ideals", alone=True)
-    return Portfolio("annealing", "ideals")
+        return Portfolio(CONSTRUCT, "ideals", alone=True, chooses=True)
+    return Portfolio("annealing", "ideals", chooses=True)

@@ -468,6 +468,52 @@ def evaluate(given: Ints, works: Ints, frame: Ints, w: int, h: int, k: int, orde
 
 
 @jit.kernel(nogil=True)
+def least_traffic(
+    given: Ints, works: Ints, frame: Ints, room: int, ws: Ints, hs: Ints, ks: Ints, most: int
+) -> Ints:
+    """Return (elements moved, ticks, working set, order with a name, w, h, k) of what moves least.
+
+    Of what moves as little it is the fastest, then that of least memory; -1 where nothing is fast enough.
+
+    Parameters
+    ----------
+    ws, hs, ks
+        Sizes to choose from.
+    most
+        Ticks that it may take.
+    """
+    slices = np.zeros((len(given), 7), dtype=np.int64)
+    marks = np.zeros(2 * (len(given) + len(works)) + 6, dtype=np.int64)
+    table, grid = np.zeros((4, 4), dtype=np.int64), np.zeros(6, dtype=np.int64)
+    times, moves = np.zeros(4, dtype=np.int64), np.zeros(4, dtype=np.int64)
+    answer = np.full(7, -1, dtype=np.int64)
+    idle, counting = works.copy(), frame.copy()
+    idle[:, 1] = 0
+    counting[4] = counting[5] = 1
+    for w in ws:
+        for h in hs:
+            for k in ks:
+                held = held_at_once(given, slices, works, frame, w, h, k)
+                if held > room:
+                    continue
+                box = np.array([w, w, h, h, k, k])
+                grid_times(given, slices, works, frame, box, marks, table, grid)
+                named_times(table, grid, times)
+                if times.min() > most:
+                    continue
+                grid_times(given, slices, idle, counting, box, marks, table, grid)
+                named_times(table, grid, moves)
+                for order in range(4):
+                    if times[order] > most:
+                        continue
+                    found = (moves[order], times[order], held)
+                    if answer[0] < 0 or found < (answer[0], answer[1], answer[2]):
+                        answer[0], answer[1], answer[2], answer[3] = moves[order], times[order], held, order
+                        answer[4], answer[5], answer[6] = w, h, k
+    return answer
+
+
+@jit.kernel(nogil=True)
 def best_lines(given: Ints, works: Ints, frame: Ints, w: int, h: int, k: int, by_column: bool) -> Ints:
     """Return the best order of rows, or of columns, of a granularity: see `line_by_line`.
 

@@ -93,9 +93,9 @@ class Partition:
                 yield readers
 
 
-def greedy(pricer: Pricer, deadline: float = float("inf")) -> Partition:
+def greedy(pricer: Pricer, deadline: float = float("inf"), partition: Partition | None = None) -> Partition:
     """Merge the subgraphs for which that wins most, as long as it wins anything."""
-    partition = Partition(pricer)
+    partition = partition or Partition(pricer)
     gains: dict[frozenset[Block], int] = {}
 
     def gain(blocks: set[Block]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.scheduling.cost import Pricer, deepest_step, ticks, working_set
+from tilewright.scheduling.cost import Pricer, deepest_step, moved, ticks, working_set
 from tilewright.scheduling.plan import Plan, Subgraph
 from tilewright.scheduling.problem import Problem
 from tilewright.scheduling.structure import LONGEST, connected, sinks, structure
@@ -76,6 +76,19 @@ def latencies(problem: Problem, plan: Plan) -> list[int]:
         times.append(ticks(problem.graph, found, step.granularity, step.order))
         resident = frozenset(step.retained)
     return times
+
+
+def rank(problem: Problem, plan: Plan) -> tuple[int, ...]:
+    """Return the elements that a valid plan moves, its ticks, and the most elements that are in memory."""
+    graph, resident, elements, peak = problem.graph, frozenset[int](), 0, 0
+    for step in plan.subgraphs:
+        found = structure(problem, step.operations, resident, step.retained)
+        assert not isinstance(found, str)
+        elements += moved(graph, found, step.granularity, step.order)
+        held = working_set(graph, found, step.granularity) + Pricer(problem).kept(resident, step.retained)
+        peak = max(peak, held)
+        resident = frozenset(step.retained)
+    return elements, sum(latencies(problem, plan)), peak
 
 
 def _listed(numbers: tuple[int, ...] | list[int]) -> str:
