@@ -142,6 +142,19 @@ def test_the_threads_of_a_proof_that_is_given_up_improve_plans(
     assert sorted(path.name for path in tmp_path.glob("*ing-*")) == [f"improving-{i}" for i in range(3)]
 
 
+def test_who_still_constructs_is_not_waited_for_once_the_best_plan_is_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What proves is waited for although plan and bound meet; a heuristic beside it is not."""
+    (folder := tmp_path / "heuristics" / "tiling").mkdir(parents=True)
+    (folder / "slow_for_a_test.py").write_text(
+        "import time\n\nSLOW = True\n\ndef plan(problem):\n    time.sleep(300)\n"
+    )
+    monkeypatch.setenv("TILEWRIGHT_PATH", str(tmp_path))
+    result = tw.solve("alexnet-idsp", time_limit=200, threads=2)
+    assert result.status == "optimal" and result.seconds < 100
+
+
 def test_who_ends_while_it_waits_can_be_used_again() -> None:
     """A worker that has ended its job between two turns is not left suspended."""
     supervisor.IDLE.stop()

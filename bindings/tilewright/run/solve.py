@@ -711,7 +711,8 @@ class _Run:
             outcome = {name: event[name] for name in ("status", "bound", "warm_start", "versions")}
             self._take_outcome(method, Outcome(**outcome))
         # The only method ends by itself, and still has to say how; so does one that chooses among the best.
-        return incumbent.closed and not self.alone and not self.chooses
+        chosen = not self.chooses or (kind == "outcome" and proves(self.room.name, method))
+        return incumbent.closed and not self.alone and chosen
 
     def _tell_part(self, method: str, part: PartInHand) -> None:
         """Hand on which part is in hand, unless another method's parts are told."""

@@ -26,7 +26,7 @@ class Key(IntEnum):
     """Cycles from the start of a frame until its last output."""
 
 
-SECONDS = 2.0
+SECONDS = 0.5
 """How long a plan is looked for that comes before another of equal objective, at most."""
 
 RANKS = {

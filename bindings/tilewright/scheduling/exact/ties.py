@@ -20,7 +20,7 @@ from tilewright.scheduling.rules import latencies, rank
 from tilewright.scheduling.structure import Structure
 from tilewright.spec.errors import OutOfTimeError
 
-SECONDS = 2.0
+SECONDS = 1.0
 """How long such a plan is looked for, at most."""
 
 WEIGHT = 2**64
