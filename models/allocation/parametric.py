@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from tilewright.allocation import Plan, Problem
 from tilewright.allocation.exact.search import AllocationAnswer, answers
-from tilewright.allocation.exact.trimming import settled
+from tilewright.allocation.exact.trimming import break_ties
 from tilewright.core.context import Outcome, RunContext
 
 
@@ -35,7 +35,7 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
     if plan is None:
         return Outcome("infeasible" if proven else "unknown", bound=bound)
     if proven and not plan.front:
-        plan = settled(problem, plan, search.deadline)
+        plan = break_ties(problem, plan, search.deadline)
         search.on_plan(plan)
     return Outcome("optimal" if proven else "feasible", plan, bound)
 

@@ -13,7 +13,7 @@ from tilewright.core import catalogue
 from tilewright.core.context import Outcome, RunContext
 from tilewright.residency import Plan, Problem, best_bound, objective, violation
 from tilewright.residency.exact.objectives import best, stages
-from tilewright.residency.exact.ties import settled
+from tilewright.residency.exact.ties import break_ties
 from tilewright.spec.errors import OutOfTimeError
 
 IN_PROCESS = True
@@ -51,7 +51,7 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
     proves(bound)
     optimal = proven and objective(last, plan) <= bound
     if optimal:
-        plan = settled(last, plan, search.deadline if search.latest is None else search.latest)
+        plan = break_ties(last, plan, search.deadline if search.latest is None else search.latest)
         search.on_plan(plan)
     return Outcome("optimal" if optimal else "feasible", plan, bound)
 

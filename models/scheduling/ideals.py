@@ -11,7 +11,7 @@ from tilewright.scheduling.arrangement import plan_of
 from tilewright.scheduling.cost import Pricer
 from tilewright.scheduling.exact.pieces import pieces_bound
 from tilewright.scheduling.exact.search import search as find
-from tilewright.scheduling.exact.ties import settled
+from tilewright.scheduling.exact.ties import break_ties
 from tilewright.scheduling.lowering import whole
 from tilewright.scheduling.merging import Annealing, Steps, greedy
 from tilewright.scheduling.structure import LONGEST
@@ -40,7 +40,7 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
             search.on_plan(found)
 
     def ended(plan: Plan, value: int) -> Outcome:
-        alike = settled(problem, plan, search.deadline)
+        alike = break_ties(problem, plan, search.deadline)
         search.on_plan(alike)
         return Outcome("optimal", alike, value)
 

@@ -95,7 +95,7 @@ def rank(problem: Problem, plan: Plan, scan: Scan | None = None) -> tuple[int, .
     return *(key[column] for column in RANKS[problem.minimise]), times.storage
 
 
-def settled(problem: Problem, plan: Plan, deadline: float) -> Plan:
+def break_ties(problem: Problem, plan: Plan, deadline: float) -> Plan:
     """Return a plan that comes before in rank, as far as changes of one layer lead there in some seconds."""
     until, scan = min(deadline, time.monotonic() + SECONDS), Scan(problem)
     best = rank(problem, plan, scan)

@@ -22,7 +22,7 @@ SECONDS = 5.0
 """How long such plans are looked for, at most."""
 
 
-def settled(problem: Problem, plan: Plan, deadline: float) -> Plan:
+def break_ties(problem: Problem, plan: Plan, deadline: float) -> Plan:
     """Return a plan that costs no more, and as little of all else as is found within some seconds.
 
     Which weights stay, and which operations are executed twice, is left as it is.
@@ -63,7 +63,7 @@ def _of_one_frame(problem: Problem, plan: Plan, deadline: float) -> Plan:
         staying={},
         again={},
     )
-    found = settled(alike.with_(limits={"frames": ONE, "executions": 1}), bare, deadline)
+    found = break_ties(alike.with_(limits={"frames": ONE, "executions": 1}), bare, deadline)
     return replace(with_staying(problem, numbers, found), again=plan.again)
 
 

@@ -49,7 +49,7 @@ class _Frugal(Pricer):
         return Choice(least.ticks * WEIGHT + least.moved, width, height, depth, choice.least)
 
 
-def settled(problem: Problem, plan: Plan, deadline: float) -> Plan:
+def break_ties(problem: Problem, plan: Plan, deadline: float) -> Plan:
     """Return a plan that takes no longer in whole units of time, and as little else as is found."""
     until = min(deadline, time.monotonic() + SECONDS)
     pricer, known = _Frugal(problem, until), [plan]

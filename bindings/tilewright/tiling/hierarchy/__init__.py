@@ -193,7 +193,7 @@ def exhaustive(
         best = any_plan.best_any_plan(*asked, deadline, told=lambda found: told(exact(found)), start=start)
         if best is not None and best.bound == best.value:
             least = search.BestPlan(best.value, best.plan, True)
-            among = ties.first_of_best(*asked, least, time.monotonic() - began, until, {})
+            among = ties.break_ties(*asked, least, time.monotonic() - began, until, {})
             best = best._replace(plan=among.plan)
         return None if best is None else exact(best)
     if problem.trades_capacity:
@@ -212,5 +212,5 @@ def exhaustive(
         known = search.BestPlan(value, start, False)
     found = search.best_plan(*asked, deadline, limits, start=known)
     if found is not None and found.proven:
-        found = ties.first_of_best(*asked, found, time.monotonic() - began, until, limits)
+        found = ties.break_ties(*asked, found, time.monotonic() - began, until, limits)
     return None if found is None else Exact(shown(problem.minimise, found.value), (found.plan,), found.proven)

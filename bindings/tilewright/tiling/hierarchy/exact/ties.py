@@ -15,14 +15,14 @@ from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.hierarchy.measure import Measure
 from tilewright.tiling.hierarchy.nest import Nest
 
-BREAKING = ("traffic", "cycles", "energy", "memory")
+TIES = ("traffic", "cycles", "energy", "memory")
 """What breaks ties: bits that the outermost memory moves, cycles, attojoules, bits that others reserve."""
 
 LEAST_SECONDS = 1.0
 """How long ties may take at least; else as long as it took to find the optimum."""
 
 
-def first_of_best(
+def break_ties(
     layer: Layer,
     machine: HierarchyMachine,
     minimise: str,
@@ -50,7 +50,7 @@ def first_of_best(
     given = ("energy", "cycles") if minimise == "edp" else (minimise,)
     uneven = any(level.uneven for level in machine.levels)
     plan, limits = found.plan, dict(at_most)
-    for name in (*given, *(name for name in BREAKING if name not in given)):
+    for name in (*given, *(name for name in TIES if name not in given)):
         nest = Nest(layer, machine, plan)
         measure = Measure(layer, nest.machine, Cost(nest).moved)
         cost = nest.reserved if name == "memory" else measure.value(name, level)
