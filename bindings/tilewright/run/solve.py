@@ -540,7 +540,7 @@ class _Run:
         if parts.proving is not None and self.try_here(parts.proving, start, self.deadline):
             if incumbent.closed:
                 return
-            parts = replace(parts, proving=None)
+            parts, self.chooses = replace(parts, proving=None), False
 
         def next_jobs(ended: dict[str, Any]) -> list[dict[str, Any]]:
             share = Share(ended["method"], ended["threads"])
@@ -711,7 +711,8 @@ class _Run:
             outcome = {name: event[name] for name in ("status", "bound", "warm_start", "versions")}
             self._take_outcome(method, Outcome(**outcome))
         # The only method ends by itself, and still has to say how; so does one that chooses among the best.
-        chosen = not self.chooses or (kind == "outcome" and proves(self.room.name, method))
+        ended = kind in ("error", "outcome")
+        chosen = not self.chooses or (ended and proves(self.room.name, method))
         return incumbent.closed and not self.alone and chosen
 
     def _tell_part(self, method: str, part: PartInHand) -> None:
