@@ -46,7 +46,7 @@ CHOSEN = ""
 LARGEST = 10**6
 """Cost beyond which HiGHS's tolerances are more than a unit, so that the last one may stay unproven."""
 
-UNSUITED = ("method = ", "the declarative formulations")
+UNSUITED = ("method = ", "the declarative formulations", "the MiniZinc formulations")
 """What refusals of a method say that does not suit a problem."""
 
 GIVEN_UP = ("is too small", "has no place for all buffers")
