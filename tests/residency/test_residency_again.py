@@ -17,7 +17,7 @@ from tilewright.core.context import RunContext
 from tilewright.residency import Plan, Problem, best_bound, objective, simulate, traffic_curve, violation
 from tilewright.residency.again import repeated
 from tilewright.residency.exact.best import least_traffic
-from tilewright.residency.exact.twice import least_traffic_of_two
+from tilewright.residency.exact.recompute import search_recompute
 from tilewright.run import instance
 from tilewright.spec.errors import InputError
 
@@ -70,7 +70,7 @@ def survives(problem: Problem, plan: Plan) -> None:
 def agrees(problem: Problem, *, first: bool = True) -> bool:
     """Compare with the search for each set of copies; return whether it is worth having any."""
     bounds: list[int] = []
-    answer = least_traffic_of_two(problem, NEVER, bounds.append, ignore)
+    answer = search_recompute(problem, NEVER, bounds.append, ignore)
     moved = {
         tuple(again.items()): least_traffic(repeated(problem, again), NEVER, ignore, ignore).bound
         for again in copies(problem, first=first)
@@ -103,7 +103,7 @@ def test_branch_and_bound_finds_the_best_of_all_copies_of_more(seed: int) -> Non
 @pytest.mark.parametrize("seed", range(60))
 def test_the_bound_agrees_with_enumeration(seed: int) -> None:
     problem = random_problem(random.Random(50_000 + seed), 3)
-    answer = least_traffic_of_two(problem, NEVER, ignore, ignore)
+    answer = search_recompute(problem, NEVER, ignore, ignore)
     moved = [enumerated(repeated(problem, again)) for again in copies(problem, first=True)]
     assert answer.bound == min(each for each in moved if each is not None)
 
@@ -116,7 +116,7 @@ def branch(memory: int, **limits: Any) -> Problem:
 
 def best(problem: Problem) -> Plan:
     """Return the best plan."""
-    answer = least_traffic_of_two(problem, NEVER, ignore, ignore)
+    answer = search_recompute(problem, NEVER, ignore, ignore)
     assert answer.plan is not None and objective(problem, answer.plan) == answer.bound
     survives(problem, answer.plan)
     return answer.plan
@@ -240,7 +240,7 @@ def test_bounds_hold_at_any_time() -> None:
     for seconds in (0.0, 0.5, 2.0):
         bounds: list[int] = []
         plans: list[Plan] = []
-        answer = least_traffic_of_two(problem, time.monotonic() + seconds, bounds.append, plans.append)
+        answer = search_recompute(problem, time.monotonic() + seconds, bounds.append, plans.append)
         assert 80_788 <= answer.bound <= 122_868 and bounds == sorted(bounds)
         assert all(objective(problem, plan) >= 122_868 for plan in plans)
 

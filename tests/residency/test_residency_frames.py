@@ -14,7 +14,7 @@ from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.residency import Plan, Problem, best_bound, objective, simulate, traffic_curve, violation
 from tilewright.residency.exact.best import least_traffic
-from tilewright.residency.exact.staying import least_traffic_of_frames
+from tilewright.residency.exact.resident_weights import search_resident_weights
 from tilewright.residency.frames import largest_sum, rest, with_staying
 from tilewright.run import instance
 from tilewright.spec.errors import InputError
@@ -77,7 +77,7 @@ def survives(problem: Problem, plan: Plan) -> None:
 
 def found(problem: Problem) -> Plan:
     """Return the best plan."""
-    answer = least_traffic_of_frames(problem, NEVER, ignore, ignore)
+    answer = search_resident_weights(problem, NEVER, ignore, ignore)
     assert answer.plan is not None
     survives(problem, answer.plan)
     assert objective(problem, answer.plan) == answer.bound >= best_bound(problem).value
@@ -87,7 +87,7 @@ def found(problem: Problem) -> Plan:
 def enumerates(rng: random.Random, most: int) -> None:
     """Compare with all plans for all sets of weights that stay."""
     problem = random_problem(rng, most)
-    answer = least_traffic_of_frames(problem, NEVER, ignore, ignore)
+    answer = search_resident_weights(problem, NEVER, ignore, ignore)
     moved = [enumerated(rest(problem, numbers)) for numbers in choices(problem)]
     assert answer.bound == min(each for each in moved if each is not None)
     assert answer.plan is not None
@@ -109,7 +109,7 @@ def test_the_choice_agrees_with_enumeration_of_more(seed: int) -> None:
 def test_branch_and_bound_finds_the_best_of_all_sets(seed: int) -> None:
     """Each set by itself is searched as for one frame, in the memory that it leaves."""
     problem = random_problem(random.Random(10_000 + seed), 6)
-    answer = least_traffic_of_frames(problem, NEVER, ignore, ignore)
+    answer = search_resident_weights(problem, NEVER, ignore, ignore)
     bounds = [
         least_traffic(rest(problem, numbers), NEVER, ignore, ignore).bound for numbers in choices(problem)
     ]
@@ -144,7 +144,7 @@ def test_single_elements_run_in_the_place_of_an_operand() -> None:
         {"name": "c", "kind": "fc", "inputs": ["b"], "kernels": 1, "bias": False, **one},
     ]
     problem = problem_of({"layers": layers}, 3, limits={"frames": "many"})
-    answer = least_traffic_of_frames(problem, NEVER, ignore, ignore)
+    answer = search_resident_weights(problem, NEVER, ignore, ignore)
     assert best_bound(problem).value == answer.bound == 2
     assert answer.plan is not None
     assert simulate(problem, answer.plan, numeric=True).numeric and objective(problem, answer.plan) == 2

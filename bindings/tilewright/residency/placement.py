@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from tilewright.core.branch_and_bound import share_of
 from tilewright.residency.costs import buffers
 from tilewright.residency.graph import Graph, members
 from tilewright.residency.passes import Group
@@ -87,14 +87,8 @@ def placed(found: Sequence[Item], capacity: int, deadline: float, *, exact: bool
     if offsets is None and exact:
         from tilewright.addresses.exact.packing import pack  # start-up time: numba
 
-        packing = pack(begins, ends, sizes, capacity, deadline=soon(deadline, PROVING))
+        packing = pack(begins, ends, sizes, capacity, deadline=share_of(deadline, PROVING))
         offsets = packing.offsets
         if not packing.proven:
             offsets = reordering.placed(begins, ends, sizes, capacity, 2**62, deadline, seed=1)
     return None if offsets is None else [int(offset) for offset in offsets]
-
-
-def soon(deadline: float, share: float) -> float:
-    """Return the end of a share of the time that is left."""
-    now = time.monotonic()
-    return now + share * (deadline - now)

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tilewright.core.branch_and_bound import share_of
 from tilewright.residency.exact.alike import Alike, Stay
 from tilewright.residency.graph import Graph
 from tilewright.residency.lowering import Placed, widened, with_addresses
-from tilewright.residency.placement import Item, items, most_live, placed, soon
+from tilewright.residency.placement import Item, items, most_live, placed
 from tilewright.residency.plan import Plan
 from tilewright.residency.transitions import Choice
 
@@ -101,7 +102,7 @@ class Addresses:
             alike = self._pairs(choices, part)
             better = self._exchanged(choices, part, alike, AT_FIRST * len(part), deadline)
             if better is None and last:
-                until = soon(deadline, SHARE) if alike.pairs else deadline
+                until = share_of(deadline, SHARE) if alike.pairs else deadline
                 found = placed(part, self.capacity, until, exact=True)
                 if found is not None:
                     self._known[key], better = found, choices

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
+from tilewright.core.branch_and_bound import ignore, share_of
 from tilewright.residency.exact.addresses import Addresses
 from tilewright.residency.exact.layers import Layers
 from tilewright.residency.exact.search import Found, Search
 from tilewright.residency.lowering import planned
-from tilewright.residency.placement import items, most_live, soon
+from tilewright.residency.placement import items, most_live
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
 from tilewright.residency.reading import told
@@ -96,7 +97,7 @@ def layers_of(
     capacity: int,
     most: int,
     deadline: float,
-    on_bound: Callable[[int], None] | None = None,
+    on_bound: Callable[[int], None] = ignore,
 ) -> Layers:
     """Return the search layer by layer, within the limits of a problem; the same as `search_of`."""
     limits = problem.limits
@@ -144,9 +145,9 @@ def least_traffic(
         beside = Beside(layers, addresses)
         for last in layers.plans():
             saved = 1 - last.moved / (most if known is None else known)
-            better = addresses.plan(last.choices, soon(deadline, PATIENCE + saved / 2), last=False)
+            better = addresses.plan(last.choices, share_of(deadline, PATIENCE + saved / 2), last=False)
             if better is None:
-                layers.deadline = soon(deadline, 1 - KEPT)
+                layers.deadline = share_of(deadline, 1 - KEPT)
                 continue
             plan, known, layers.deadline = better, last.moved, deadline
             on_plan(better)
@@ -175,7 +176,7 @@ def _without_tiles(
         plain = problem.with_(limits={"tiles": False})
     except InputError:  # without tiles it does not run in this memory
         return None
-    return least_traffic(plain, soon(deadline, SHARE), lambda _bound: None, on_plan, known).plan
+    return least_traffic(plain, share_of(deadline, SHARE), ignore, on_plan, known).plan
 
 
 def addressed(problem: Problem, found: Found, capacity: int, deadline: float) -> Plan | None:
@@ -196,7 +197,7 @@ def placeable(
     best = addresses.plan(last.choices, deadline) if few else None
     if best is not None:
         return best
-    another = beside.plan(last, limit, soon(deadline, BESIDE))
+    another = beside.plan(last, limit, share_of(deadline, BESIDE))
     if another is not None:
         limit, best = another[0] - 1, another[1]
     if limit < last.moved:

@@ -13,20 +13,18 @@ sources wherever it likes, and the memory free of everything else.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from heapq import heapify, heappop, heappush, nsmallest
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from tilewright.residency.exact.deepening import Deepening
+from tilewright.core.branch_and_bound import GrowingLimit, Incumbent, check_deadline, ignore
 from tilewright.residency.exact.options import Option, Options, Several
 from tilewright.residency.exact.search import Found
 from tilewright.residency.graph import members
 from tilewright.residency.passes import group_mask
 from tilewright.residency.transitions import Transitions
-from tilewright.spec.errors import OutOfTimeError
 
 FINENESS = 64
 """Bounds are looked at as closely as this part of what plans may move beyond what they must."""
@@ -79,8 +77,6 @@ class Layers:
 
     Attributes
     ----------
-    bound
-        Elements that every plan moves, as far as that is known.
     ended
         Whether the last search was not given up.
     """
@@ -93,34 +89,39 @@ class Layers:
         given_order: bool = False,
         most_operations: int | None = None,
         deadline: float = float("inf"),
-        on_bound: Callable[[int], None] | None = None,
+        on_bound: Callable[[int], None] = ignore,
     ) -> None:
         self.steps, self.graph = steps, steps.graph
         self.given_order, self.most_operations, self.deadline = given_order, most_operations, deadline
-        self.most = most - self.graph.compulsory
+        self.incumbent: Incumbent[Node] = Incumbent(on_bound=on_bound, bound=self.graph.compulsory)
+        self.incumbent.leave_from(most + 1)
         self.limit = self.most
-        self.on_bound = on_bound
         self.options = Options(steps, self._check, shared=True)
         self.expanded, self.ended = 0, True
-        self.deepening = Deepening()
+        self.growing = GrowingLimit()
         self._less: Mapping[int, int] = {}
         self._sharp = False
         self.edges: dict[int, list[tuple[int, int]]] = {}
         self.ahead: dict[int, int] = {}
         self._prepare()
-        self.bound = self.graph.compulsory
         self._prove(self.ahead[self.graph.begin])
+
+    @property
+    def most(self) -> int:
+        """Elements that a plan may move beyond what must be, to be better than what is known."""
+        return self.incumbent.cutoff - 1 - self.graph.compulsory
+
+    @property
+    def bound(self) -> int:
+        """Elements that every plan moves, as far as that is known."""
+        return self.incumbent.bound
 
     def _prove(self, excess: int) -> None:
         """Take a bound on what is moved beyond what must be."""
-        if self.graph.compulsory + excess > self.bound:
-            self.bound = self.graph.compulsory + min(excess, self.most + 1)
-            if self.on_bound is not None:
-                self.on_bound(self.bound)
+        self.incumbent.prove(self.graph.compulsory + excess)
 
     def _check(self) -> None:
-        if time.monotonic() > self.deadline:
-            raise OutOfTimeError
+        check_deadline(self.deadline)
 
     def _prepare(self) -> None:
         """Find all that may have been executed, and bounds on what follows."""
@@ -202,15 +203,15 @@ class Layers:
                 found = self.run(width)
                 planning += self.work - before
             if found is not None:
-                self.most = found.excess - 1
+                self.incumbent.leave_from(compulsory + found.excess)
                 yield self.found(found)
 
     def _further(self) -> Node | None:
         """Look at all states, as far as that is not much more than before; return the best plan, if any."""
-        before, deepening = self.work, self.deepening
-        limit = self.limit = deepening.limit(self.bound - self.graph.compulsory, self.most)
-        found = self.run(most_work=deepening.most_work)
-        deepening.told(limit, self.work - before, ended=self.ended)
+        before, growing = self.work, self.growing
+        limit = self.limit = growing.next(self.bound - self.graph.compulsory, self.most)
+        found = self.run(most_work=growing.most_work)
+        growing.learn(limit, self.work - before, ended=self.ended)
         return found
 
     @property

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from fractions import Fraction
 from typing import NamedTuple
 
+from tilewright.core.branch_and_bound import ignore, share_of
 from tilewright.residency.evaluation import objective, violation
 from tilewright.residency.exact import search
 from tilewright.residency.exact.best import (
@@ -21,8 +21,8 @@ from tilewright.residency.exact.best import (
     moved,
 )
 from tilewright.residency.exact.labels import Found, Labels
-from tilewright.residency.exact.staying import least_traffic_of_frames
-from tilewright.residency.exact.twice import least_traffic_of_two
+from tilewright.residency.exact.recompute import search_recompute
+from tilewright.residency.exact.resident_weights import search_resident_weights
 from tilewright.residency.exact.ways import Ways
 from tilewright.residency.lowering import planned
 from tilewright.residency.machine import ONE
@@ -52,9 +52,9 @@ def best(
             return least_memory(problem, deadline, on_bound)
         return _least_memory(problem, deadline, on_bound)
     if problem.limits.frames != ONE:
-        return least_traffic_of_frames(problem, deadline, on_bound, on_plan, start)
+        return search_resident_weights(problem, deadline, on_bound, on_plan, start)
     if problem.limits.executions != 1:
-        return least_traffic_of_two(problem, deadline, on_bound, on_plan, start)
+        return search_recompute(problem, deadline, on_bound, on_plan, start)
     if problem.minimise == "traffic" and not limits:
         known = None if start is None else moved(problem, start)
         return least_traffic(problem, deadline, on_bound, on_plan, known)
@@ -91,7 +91,7 @@ def stages(problem: Problem, deadline: float) -> Stages:
     limits, memory, proven = problem.objective.limits, problem.machine.memory_bytes, True
     for name, tolerance in problem.before:
         stage = alone(problem, name, limits, memory)
-        answer = best(stage, deadline, _ignored, _ignored)
+        answer = best(stage, deadline, ignore, ignore)
         if answer.impossible:
             return Stages(None, proven)
         if answer.plan is None:
@@ -128,10 +128,6 @@ def alone(problem: Problem, name: str, limits: dict[str, int], memory: int) -> P
     return problem.with_(
         objective={"minimise": name, "tolerance": 0.0, **most}, machine={"memory_bytes": memory}
     )
-
-
-def _ignored(_told: object) -> None:
-    """Take what is told of a stage."""
 
 
 class _Scales:
@@ -222,9 +218,8 @@ FIRST = 0.25
 
 def _first(problem: Problem, ways: Ways, deadline: float) -> Plan | None:
     """Return the plan that moves least, its steps cut up as is best, if that is within all limits."""
-    now = time.monotonic()
     traffic = problem.with_(objective={"minimise": "traffic", **{f"most_{each}": None for each in LIMITED}})
-    found = least_traffic(traffic, now + FIRST * (deadline - now), _ignored, _ignored).plan
+    found = least_traffic(traffic, share_of(deadline, FIRST), ignore, ignore).plan
     if found is None:
         return None
     choices = [step.choice for step in told(problem, found)]

@@ -6,6 +6,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 
+from tilewright.core.branch_and_bound import ignore
 from tilewright.residency.evaluation import best_bound, costs_of, violation
 from tilewright.residency.exact.objectives import alone, best, least_spent
 from tilewright.residency.frames import weights_of, with_staying
@@ -44,7 +45,7 @@ def break_ties(problem: Problem, plan: Plan, deadline: float) -> Plan:
             continue
         search = best if name == "memory" or not limits else least_spent
         with suppress(OutOfTimeError):
-            better = search(stage, until, _ignored, _ignored, plan).plan
+            better = search(stage, until, ignore, ignore, plan).plan
             if better is not None and violation(stage, better) is None:
                 plan = min(plan, better, key=lambda each: costs_of(problem, each)[name])
     return plan
@@ -65,7 +66,3 @@ def _of_one_frame(problem: Problem, plan: Plan, deadline: float) -> Plan:
     )
     found = break_ties(alike.with_(limits={"frames": ONE, "executions": 1}), bare, deadline)
     return replace(with_staying(problem, numbers, found), again=plan.again)
-
-
-def _ignored(_told: object) -> None:
-    """Take what is told of a search."""

@@ -19,7 +19,7 @@ from tilewright.residency.problem import Problem
 from tilewright.residency.transitions import Choice
 
 
-class Relaxed(NamedTuple):
+class RelaxedSteps(NamedTuple):
     """Steps of a graph that serve while no more than `most` elements stay.
 
     Attributes
@@ -34,7 +34,7 @@ class Relaxed(NamedTuple):
     choices: tuple[Choice, ...]
 
 
-class RoomForWeights:
+class WeightBudget:
     """Excess over the size of weights that stay.
 
     Parameters
@@ -51,38 +51,38 @@ class RoomForWeights:
         Most elements that can stay, so that each operation runs beside them.
     """
 
-    def __init__(self, problem: Problem, loading: int, known: Iterable[RoomForWeights]) -> None:
+    def __init__(self, problem: Problem, loading: int, known: Iterable[WeightBudget]) -> None:
         self.capacity, self.loading, self.known = problem.machine.capacity, loading, known
         free = [op.number for op in problem.graph.operations if op.weights and not loading >> op.number & 1]
         self.problem = in_memory(problem, free, self.capacity)
         self.most = self.capacity - max(self.problem.least.values())
         self._sizes: list[int] = []  # that have been looked at, and bounds on their excess
         self._bounds: list[int] = []
-        self._plans: list[Relaxed] = []
+        self._plans: list[RelaxedSteps] = []
 
     def bound(self, size: int) -> int:
         """Return what is moved at least beyond what must be if so much stays, as far as that is known."""
-        return max(room._own_bound(size) for room in self._of_fewer())
+        return max(budget._own_bound(size) for budget in self._of_fewer())
 
     def _own_bound(self, size: int) -> int:
         place = bisect_right(self._sizes, size)
         return self._bounds[place - 1] if place else 0
 
-    def _of_fewer(self) -> list[RoomForWeights]:
-        return [self, *(room for room in self.known if not room.loading & ~self.loading)]
+    def _of_fewer(self) -> list[WeightBudget]:
+        return [self, *(budget for budget in self.known if not budget.loading & ~self.loading)]
 
-    def _all_plans(self) -> Iterator[Relaxed]:
-        for room in (self, *(room for room in self.known if not self.loading & ~room.loading)):
-            yield from room._plans
+    def _all_plans(self) -> Iterator[RelaxedSteps]:
+        for budget in (self, *(budget for budget in self.known if not self.loading & ~budget.loading)):
+            yield from budget._plans
 
-    def plan(self, size: int) -> Relaxed | None:
+    def plan(self, size: int) -> RelaxedSteps | None:
         """Return the best plan that is known for some elements that stay."""
         fitting = (plan for plan in self._all_plans() if plan.most >= size)
         return min(fitting, key=lambda plan: plan.excess, default=None)
 
     def _steps(self) -> set[int]:
         """Return the sizes from which on the bound may be another."""
-        return {0, *(size for room in self._of_fewer() for size in room._sizes)}
+        return {0, *(size for budget in self._of_fewer() for size in budget._sizes)}
 
     def spans(self, sizes: int) -> Iterator[tuple[int, int]]:
         """Return for each size from which on the bound is another the largest size before the next one.
@@ -127,7 +127,7 @@ class RoomForWeights:
 
     def _take(self, excess: int, choices: tuple[Choice, ...]) -> None:
         need = most_live(items(self.problem.graph, choices))
-        self._plans.append(Relaxed(self.capacity - need, excess, self.problem.graph, choices))
+        self._plans.append(RelaxedSteps(self.capacity - need, excess, self.problem.graph, choices))
 
     def _prove(self, size: int, excess: int) -> None:
         place = bisect_right(self._sizes, size)

@@ -28,7 +28,7 @@ class _Step(NamedTuple):
     again: int
 
 
-class Needs:
+class WeightNeeds:
     """What the steps of a plan need that move no more than they do.
 
     Parameters

@@ -19,30 +19,40 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from heapq import heappop, heappush
-from itertools import chain, combinations, count
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import chain, combinations
 from typing import NamedTuple
 
+from tilewright.core.branch_and_bound import BestFirst, GrowingShare, Incumbent, ignore, share_of
 from tilewright.residency.again import Readers, with_copies_of
 from tilewright.residency.exact.best import Answer, layers_of, least_traffic, moved
 from tilewright.residency.graph import members, names_of_copies
-from tilewright.residency.placement import soon
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
 from tilewright.spec.errors import OutOfTimeError
 
-SHARE = 0.25
-"""Share of the time that is left which a single search may take, as long as none takes longer."""
 
-FIRST = 0.4
-"""Share of the time in which a plan is looked for that executes all operations once."""
+@dataclass(frozen=True)
+class RecomputeParams:
+    """How the search divides its time.
 
-NEAR = 0.5
-"""Share of the time that is then left in which copies are tried by a rule."""
+    Attributes
+    ----------
+    share
+        Share of the time left that a single search may take, as long as none takes longer.
+    first_share
+        Share of the time in which a plan is looked for that executes all operations once.
+    rule_share
+        Share of the time that is then left in which copies are tried by a rule.
+    """
 
-NEVER = 2**60
-"""More than any plan moves."""
+    share: float = 0.25
+    first_share: float = 0.4
+    rule_share: float = 0.5
+
+
+PARAMS = RecomputeParams()
 
 
 class Node(NamedTuple):
@@ -61,34 +71,32 @@ class Node(NamedTuple):
     readers: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
-class Known(NamedTuple):
+class NetworkBound(NamedTuple):
     """A bound on what is moved in a network with copies, and whether nothing better is to be found out."""
 
     bound: int
     final: bool
 
 
-def least_traffic_of_two(
+def search_recompute(
     problem: Problem,
     deadline: float,
     on_bound: Callable[[int], None],
     on_plan: Callable[[Plan], None],
     start: Plan | None = None,
 ) -> Answer:
-    """Return the plan that moves least, if it moves less than a known one."""
-    return _Search(problem, deadline, on_bound, on_plan).answer(start)
+    """Return the plan that moves least with operations executed at most twice, and a bound in bytes.
+
+    Parameters
+    ----------
+    start
+        A valid plan: only better ones are looked for.
+    """
+    return _Search(problem, deadline, on_bound, on_plan).run(start)
 
 
 class _Search:
-    """The search for one problem.
-
-    Attributes
-    ----------
-    bound
-        Elements that every plan moves, as far as that is known.
-    moved
-        What the best plan moves.
-    """
+    """The search for one problem; it counts elements."""
 
     def __init__(
         self,
@@ -98,83 +106,67 @@ class _Search:
         on_plan: Callable[[Plan], None],
     ) -> None:
         self.problem, self.graph, self.deadline = problem, problem.graph, deadline
-        self.on_bound, self.on_plan = on_bound, on_plan
         self.width, self.capacity = problem.machine.element_bytes, problem.machine.capacity
+        self.incumbent: Incumbent[Plan] = Incumbent(on_plan, lambda bound: on_bound(self.width * bound))
+        self.tree: BestFirst[Node] = BestFirst(self.incumbent, deadline)
         self.names = [op.name for op in self.graph.operations]
         self.copies = names_of_copies(self.graph.ops)
         self.readers = self.graph.readers[1:]  # of each operation's output
         self.weights = [op.weights for op in self.graph.operations]
-        self.bound, self.moved, self.closed = 0, NEVER, NEVER
-        self.plan: Plan | None = None
-        self._share = SHARE
-        self._known: dict[tuple[object, int], Known] = {}
-        self._heap: list[tuple[int, int, int, Node]] = []
-        self._tick = count()
+        self._shares = GrowingShare(deadline, PARAMS.share)
+        self._known: dict[tuple[object, int], NetworkBound] = {}
 
-    def answer(self, start: Plan | None) -> Answer:
+    def run(self, start: Plan | None) -> Answer:
         """Return the best plan and a bound in bytes."""
+        incumbent = self.incumbent
         if start is not None:
-            self.plan, self.moved = start, moved(self.problem, start)
-        self._prove(self.graph.compulsory)
-        try:
-            if self.moved > self.bound:
-                self._executed({}, soon(self.deadline, FIRST))
-            if self.moved > self.bound:
-                self._near()
-            self._search()
-        except OutOfTimeError:
-            pass
-        return Answer(self.plan, self.width * self.bound)
-
-    def _until(self) -> float:
-        """Return when a search that begins now has to end."""
-        if time.monotonic() > self.deadline:
-            raise OutOfTimeError
-        return soon(self.deadline, self._share)
-
-    def _prove(self, elements: int) -> None:
-        elements = min(elements, self.moved)
-        if elements > self.bound:
-            self.bound = elements
-            self.on_bound(self.width * elements)
+            incumbent.offer(moved(self.problem, start), start)
+        incumbent.prove(self.graph.compulsory)
+        with suppress(OutOfTimeError):
+            if not incumbent.proven:
+                self._plan_with_copies({}, share_of(self.deadline, PARAMS.first_share))
+            if not incumbent.proven:
+                self._try_rule()
+            self._push(incumbent.bound, Node(self._never(), 0))
+            for bound, node in self.tree:
+                self._look(bound, node)
+        return Answer(incumbent.plan, self.width * incumbent.bound)
 
     # Plans ---------------------------------------------------------------------------------------------
 
-    def _executed(self, again: Readers, until: float) -> Known:
+    def _plan_with_copies(self, again: Readers, until: float) -> NetworkBound:
         """Find the best plan of a network with copies, if it is better than all that are known."""
         split = with_copies_of(self.problem, again) if again else self.problem
 
         def take(plan: Plan) -> None:
-            elements = moved(split, plan)
-            if elements < self.moved:
-                self.moved = elements
-                self.plan = replace(plan, again={name: tuple(readers) for name, readers in again.items()})
-                self.on_plan(self.plan)
+            readers = {name: tuple(readers) for name, readers in again.items()}
+            self.incumbent.offer(moved(split, plan), replace(plan, again=readers))
 
-        known = None if self.plan is None else self.moved
-        answer = least_traffic(split, until, _ignored, take, known)
+        known = None if self.incumbent.plan is None else self.incumbent.value
+        answer = least_traffic(split, until, ignore, take, known)
         if answer.plan is not None:
             take(answer.plan)
         bound = answer.bound // self.width
-        found = Known(bound, bound >= self.moved or time.monotonic() < until)
+        found = NetworkBound(bound, bound >= self.incumbent.value or time.monotonic() < until)
         self._known[tuple(sorted(again.items())), 0] = found
         return found
 
-    def _near(self) -> None:
+    def _try_rule(self) -> None:
         """Try to execute twice what leads to a map, for its readers but the first; large maps come first."""
-        maps = [op.number for op in self.graph.operations if self._several(op.number)]
+        maps = [op.number for op in self.graph.operations if self._has_several_readers(op.number)]
         maps.sort(key=lambda number: -self.graph.tensors[number + 1].size)
-        twice, heads, end = 0, 0, soon(self.deadline, NEAR)
+        twice, heads, end = 0, 0, share_of(self.deadline, PARAMS.rule_share)
         for number in maps:
             head, better = 1 << number, 0
             for more in self._leading_to(number):
-                if self.graph.compulsory + self._size(twice | more) >= self.moved:
+                if self.graph.compulsory + self._weights_of(twice | more) >= self.incumbent.value:
                     break
                 if time.monotonic() > end:
                     return
-                before = self.moved
-                self._executed(self._by_rule(twice | more, heads | head), soon(end, self._share))
-                better = more if self.moved < before else better
+                before = self.incumbent.value
+                until = share_of(end, self._shares.share)
+                self._plan_with_copies(self._readers_by_rule(twice | more, heads | head), until)
+                better = more if self.incumbent.value < before else better
             if better:
                 twice, heads = twice | better, heads | head
 
@@ -188,7 +180,7 @@ class _Search:
                 producers = self.graph.ops.ops[each].producers
                 more |= sum(1 << at for at in {*producers} if at >= 0 and self.graph.ops.ops[at].producers)
 
-    def _by_rule(self, twice: int, heads: int) -> Readers:
+    def _readers_by_rule(self, twice: int, heads: int) -> Readers:
         """Return who reads second executions: copies, and of some all readers but the first."""
         again = {}
         for number in members(twice):
@@ -200,22 +192,12 @@ class _Search:
 
     # Bounds --------------------------------------------------------------------------------------------
 
-    def _search(self) -> None:
-        self._push(self.bound, Node(self._never(), 0))
-        while self._heap:
-            value, _, _, node = heappop(self._heap)
-            self._prove(min(value, self.closed))
-            if value < self.moved:
-                self._look(value, node)
-        self._prove(self.closed)
-
-    def _push(self, value: int, node: Node) -> None:
-        if value < self.moved:
-            depth = (node.once | node.twice).bit_count() + len(node.readers)
-            heappush(self._heap, (value, -depth, next(self._tick), node))
+    def _push(self, bound: int, node: Node) -> None:
+        decided = (node.once | node.twice).bit_count() + len(node.readers)
+        self.tree.push(bound, node, rank=-decided)
 
     def _look(self, value: int, node: Node) -> None:
-        """Make the bound of a node closer, or branch."""
+        """Raise the bound of a node, or branch."""
         forced = self._forced(value, node)
         if forced is None:
             return
@@ -223,50 +205,50 @@ class _Search:
         split = dict(node.readers)
         undecided = sum(1 << number for number in members(node.twice) if self.names[number] not in split)
         free = undecided | self._open(node)
-        again = self._size(undecided)
+        again = self._weights_of(undecided)
         known = self._known.get((node.readers, free))
         if known is None or not known.final:
-            known = self._asked(node, free, again)
+            known = self._bound_of(node, free, again)
         bound = max(value, known.bound + again)
         if not known.final or (bound > value and free):
             self._push(bound, node)
         elif not free:
-            self.closed = min(self.closed, bound)
+            self.incumbent.leave_out(bound)  # better plans of this network might have no addresses
         else:
             self._branch(bound, node, undecided)
 
-    def _asked(self, node: Node, free: int, again: int) -> Known:
+    def _bound_of(self, node: Node, free: int, again: int) -> NetworkBound:
         """Look for a bound on what is moved in a network with copies."""
-        until = self._until()
+        until = self._shares.until()
         if not free:
-            known = self._executed(dict(node.readers), until)
+            known = self._plan_with_copies(dict(node.readers), until)
         else:
             names = tuple(self.names[number] for number in members(free))
             relaxed = with_copies_of(self.problem, dict(node.readers), names)
-            try:
-                layers = layers_of(relaxed, self.capacity, self.moved - 1 - again, until)
-            except OutOfTimeError:
-                known = Known(relaxed.graph.compulsory, False)
-            else:
-                final = True
-                try:
-                    for _ in layers.plans():
-                        pass
-                except OutOfTimeError:
-                    final = False
-                known = Known(layers.bound, final)
+            known = self._bound_of_relaxed(relaxed, self.incumbent.value - 1 - again, until)
             self._known[node.readers, free] = known
         if not known.final:
-            if time.monotonic() > self.deadline:
-                raise OutOfTimeError
-            self._share = min(1.0, 2 * self._share)
+            self._shares.grow()
         return known
 
-    def _size(self, mask: int) -> int:
-        """Return the elements of some operations' weights."""
-        return sum(self.weights[number] for number in members(mask))
+    def _bound_of_relaxed(self, relaxed: Problem, most: int, until: float) -> NetworkBound:
+        """Look for a bound on what is moved where some outputs take no room, as far as `most`."""
+        try:
+            layers = layers_of(relaxed, self.capacity, most, until)
+        except OutOfTimeError:
+            return NetworkBound(relaxed.graph.compulsory, False)
+        try:
+            for _ in layers.plans():
+                pass
+        except OutOfTimeError:
+            return NetworkBound(layers.bound, False)
+        return NetworkBound(layers.bound, True)
 
     # Decisions -----------------------------------------------------------------------------------------
+
+    def _weights_of(self, mask: int) -> int:
+        """Return the elements of some operations' weights."""
+        return sum(self.weights[number] for number in members(mask))
 
     def _never(self) -> int:
         """Return what is executed once in any case: nobody reads it, or it is given."""
@@ -274,7 +256,7 @@ class _Search:
             1 << number for number, readers in enumerate(self.readers) if not readers
         )
 
-    def _several(self, number: int) -> bool:
+    def _has_several_readers(self, number: int) -> bool:
         return self.readers[number].bit_count() > 1 and not self.graph.begin >> number & 1
 
     def _open(self, node: Node) -> int:
@@ -310,7 +292,7 @@ class _Search:
                     once |= bit
                 elif single and not twice & readers:
                     cost[number] += cost[readers.bit_length() - 1]
-                if value + cost[number] >= self.moved:
+                if value + cost[number] >= self.incumbent.value:
                     once |= bit
         if (once, twice) == (node.once, node.twice):
             return node
@@ -320,7 +302,7 @@ class _Search:
         """Decide about an operation, or about the readers of one that is executed twice."""
         opened = self._open(node)
         if opened:
-            several = [number for number in members(opened) if self._several(number)]
+            several = [number for number in members(opened) if self._has_several_readers(number)]
             number = max(
                 several or members(opened), key=lambda each: (self.graph.tensors[each + 1].size, each)
             )
@@ -332,7 +314,3 @@ class _Search:
         for readers in chain.from_iterable(combinations(others, size + 1) for size in range(len(others))):
             split = (*node.readers, (self.names[number], readers))
             self._push(value, node._replace(readers=tuple(sorted(split))))
-
-
-def _ignored(_told: object) -> None:
-    """Take what is told of a search."""
